@@ -1,0 +1,261 @@
+"""An airframe: one TOML file that says everything about a ship, and its reader.
+
+The simulator reads the physics, the mixer the geometry, the controller the gains, the
+board the device table: each takes its part of the same frozen `Airframe`.
+"""
+
+import math
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from blimp.errors import AirframeError
+from blimp.types import Vec3
+
+Positive = Annotated[float, Meta(gt=0.0, lt=1e6)]
+NotNegative = Annotated[float, Meta(ge=0.0, lt=1e6)]
+Finite = Annotated[float, Meta(ge=-1e6, le=1e6)]
+Finite3 = tuple[Finite, Finite, Finite]
+NotNegative3 = tuple[NotNegative, NotNegative, NotNegative]
+Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all parts: an unknown key is a typing error, not something to ignore."""
+
+
+class Hull(_Part):
+    """The envelope. Body origin and forces of buoyancy are at its centre of volume."""
+
+    length_m: Positive
+    diameter_m: Positive
+    volume_m3: Positive
+    helium_purity: Annotated[float, Meta(gt=0.5, le=1.0)] = 0.98
+
+
+class Mass(_Part):
+    """Everything that is not gas, and where it sits."""
+
+    heaviness_kg: Finite  # weight minus buoyancy at ISA sea level, over g; the rest follows
+    inertia_kg_m2: tuple[Positive, Positive, Positive]  # about the centre of gravity, gas in
+    center_of_gravity_m: Finite3  # from the centre of buoyancy, body frame; z > 0 is below
+
+
+class Aero(_Part):
+    """Forces on air-relative motion. Order: surge, sway, heave, roll, pitch, yaw."""
+
+    added_mass_kg: NotNegative3
+    added_inertia_kg_m2: NotNegative3
+    linear_drag: tuple[
+        NotNegative, NotNegative, NotNegative, NotNegative, NotNegative, NotNegative
+    ]  # N per m/s, N m per rad/s
+    quadratic_drag: tuple[
+        NotNegative, NotNegative, NotNegative, NotNegative, NotNegative, NotNegative
+    ]  # N per (m/s)^2, N m per (rad/s)^2
+    fin_lift_per_rad: NotNegative = 0.0  # N per (m/s)^2 of both fin pairs at fin_position_m
+    fin_position_m: Finite = 0.0  # along body x; negative is astern
+
+
+class Thruster(_Part):
+    """One propeller. Its axis is the direction of the force at positive throttle."""
+
+    name: Name
+    position_m: Finite3  # from the centre of buoyancy
+    axis: Finite3  # unit vector; at tilt 0 where `tilted_by` names a servo
+    max_thrust_n: Positive
+    reverse_thrust_n: NotNegative
+    exponent: Annotated[float, Meta(ge=1.0, le=3.0)] = 2.0  # thrust ~ throttle^exponent
+    lag_s: NotNegative = 0.1
+    asymmetry: Annotated[float, Meta(ge=-0.5, le=0.5)] = 0.0  # true thrust is (1 + this) x
+    max_current_a: NotNegative = 1.0
+    tilted_by: str = ""  # positive angle turns the axis from forward to up
+
+
+class Servo(_Part):
+    """One servo, named; angles in radians, slew in rad/s, pulses in seconds."""
+
+    name: Name
+    min_rad: Finite
+    max_rad: Finite
+    slew_radps: Positive
+    neutral_rad: Finite = 0.0  # its safe state
+    min_pulse_s: Positive = 0.001  # at min_rad
+    max_pulse_s: Positive = 0.002  # at max_rad
+
+
+class Surface(_Part):
+    """A control surface: side force coefficient times (air speed)^2 times angle."""
+
+    servo: str
+    position_m: Finite3
+    axis: Finite3  # direction of the force at a positive angle
+    force_per_rad: NotNegative  # N per (m/s)^2 per rad
+
+
+class Battery(_Part):
+    cells: Annotated[int, Meta(ge=1, le=12)]
+    capacity_ah: Positive
+    resistance_ohm: NotNegative
+    idle_current_a: NotNegative = 0.3
+    warn_v: Positive
+    empty_v: Positive
+
+
+class Device(_Part):
+    """One row of the board table.
+
+    bus: "i2c-1", "gpio" or "serial". outputs: which actuator hangs on which channel
+    (DRV8833 "a"/"b", PCA9685 "0".."15"). options: what the chip's driver documents.
+    """
+
+    name: Name
+    chip: Name
+    bus: str
+    address: Annotated[int, Meta(ge=0x03, le=0x77)] | None = None
+    pins: dict[str, Annotated[int, Meta(ge=0, le=27)]] = {}
+    port: str = ""
+    baud: Annotated[int, Meta(ge=300, le=1_000_000)] = 115200
+    outputs: dict[str, str] = {}
+    rate_hz: Positive = 10.0
+    required: bool = True  # arming needs it healthy
+    options: dict[str, Any] = {}
+
+
+class Gains(_Part):
+    """The controller's numbers. See `blimp/control/controller.py` for the law they feed."""
+
+    position_p: Positive  # 1/s: metres of error to m/s
+    velocity_p: Positive  # 1/s: m/s of error to m/s^2, times the mass with added mass
+    velocity_i: NotNegative  # 1/s^2
+    height_p: Positive
+    climb_p: Positive
+    climb_i: NotNegative
+    yaw_p: Positive  # 1/s: radians of error to rad/s
+    yaw_rate_p: Positive  # 1/s: rad/s of error to rad/s^2, times the inertia
+    yaw_rate_i: NotNegative
+
+
+class Limits(_Part):
+    """What a mode may ask of this ship."""
+
+    speed_mps: Positive  # along a leg
+    climb_mps: Positive
+    descent_mps: Positive
+    touchdown_mps: Positive
+    acceleration_mps2: Positive
+    yaw_rate_radps: Positive
+    max_altitude_m: Positive
+    max_distance_m: Positive
+
+
+class Home(_Part):
+    """Where the pad is on Earth; the local frame's origin for GPS."""
+
+    latitude_deg: Annotated[float, Meta(ge=-90.0, le=90.0)]
+    longitude_deg: Annotated[float, Meta(ge=-180.0, le=180.0)]
+    altitude_msl_m: Finite
+
+
+class Airframe(_Part):
+    name: Name
+    description: str
+    source: Annotated[str, Meta(min_length=1)]
+    hull: Hull
+    mass: Mass
+    aero: Aero
+    thruster: Annotated[tuple[Thruster, ...], Meta(min_length=1)]
+    servo: tuple[Servo, ...] = ()
+    surface: tuple[Surface, ...] = ()
+    battery: Battery
+    device: tuple[Device, ...]
+    gains: Gains
+    limits: Limits
+    home: Home
+
+    @property
+    def thruster_names(self) -> tuple[str, ...]:
+        return tuple(thruster.name for thruster in self.thruster)
+
+    @property
+    def servo_names(self) -> tuple[str, ...]:
+        return tuple(servo.name for servo in self.servo)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the airframes that come with the package, sorted."""
+    files = resources.files("blimp.airframes").iterdir()
+    return tuple(sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml")))
+
+
+def load(name_or_path: str) -> Airframe:
+    """Read an airframe by its name, or from a path ending in `.toml`.
+
+    Raises AirframeError naming the file, the key and the limit.
+    """
+    if name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise AirframeError(f"airframe file {path}: {error}") from error
+    elif name_or_path in names():
+        text = (resources.files("blimp.airframes") / f"{name_or_path}.toml").read_text("utf-8")
+    else:
+        raise AirframeError(
+            f"no airframe {name_or_path!r}: known are {', '.join(names())}, "
+            "or give the path of a .toml file"
+        )
+    return parse(text, where=name_or_path)
+
+
+def parse(text: str, *, where: str) -> Airframe:
+    """Read an airframe from TOML text; `where` names it in errors."""
+    try:
+        airframe = msgspec.convert(tomllib.loads(text), Airframe)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise AirframeError(f"airframe {where}: {error}") from error
+    for problem in _problems(airframe):
+        raise AirframeError(f"airframe {where}: {problem}")
+    return airframe
+
+
+def _problems(airframe: Airframe) -> list[str]:
+    """What no schema can say: names that must match, and axes that must be unit vectors."""
+    found: list[str] = []
+    outputs = airframe.thruster_names + airframe.servo_names
+    found += [f"two outputs are named {n!r}" for n in set(outputs) if outputs.count(n) > 1]
+    devices = [device.name for device in airframe.device]
+    found += [f"two devices are named {n!r}" for n in set(devices) if devices.count(n) > 1]
+    for thruster in airframe.thruster:
+        if thruster.tilted_by and thruster.tilted_by not in airframe.servo_names:
+            found.append(f"thruster {thruster.name!r} is tilted by no servo {thruster.tilted_by!r}")
+        found += _axis_problem(f"thruster {thruster.name!r}", thruster.axis)
+    for surface in airframe.surface:
+        if surface.servo not in airframe.servo_names:
+            found.append(f"a surface is moved by no servo {surface.servo!r}")
+        found += _axis_problem(f"the surface on {surface.servo!r}", surface.axis)
+    for servo in airframe.servo:
+        if (
+            not servo.min_rad <= servo.neutral_rad <= servo.max_rad
+            or servo.min_rad >= servo.max_rad
+        ):
+            found.append(
+                f"servo {servo.name!r}: min_rad {servo.min_rad} < neutral_rad "
+                f"{servo.neutral_rad} < max_rad {servo.max_rad} does not hold"
+            )
+    driven = [name for device in airframe.device for name in device.outputs.values()]
+    found += [f"no device drives {name!r}" for name in outputs if name not in driven]
+    found += [f"output {name!r} is driven twice" for name in set(driven) if driven.count(name) > 1]
+    found += [
+        f"a device drives {name!r}, which is no output" for name in driven if name not in outputs
+    ]
+    return found
+
+
+def _axis_problem(what: str, axis: Vec3) -> list[str]:
+    length = math.hypot(*axis)
+    return [] if abs(length - 1.0) < 1e-3 else [f"{what}: axis has length {length:.4f}, must be 1"]

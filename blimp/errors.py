@@ -1,0 +1,103 @@
+"""Every error this project raises, drawn as a tree.
+
+BlimpError
+├── ConfigError              a file, a variable or an option a person wrote is wrong
+│   ├── AirframeError        ... in an airframe file
+│   ├── MissionError         ... in a mission file
+│   └── BoardError           ... in a device table: two devices want one address or pin
+├── HardwareError            a chip or a bus did not do what its datasheet says
+│   ├── BusError             no answer, or the bus is stuck
+│   └── DeviceError          wrong identity, failed self-test, a value out of its range
+├── MailboxError             the crossing between worker and flight process failed
+├── LinkError                no broker, or nothing on board answers
+└── TaskError                the queue
+    ├── MessageError         a message that cannot be read: what, where and the limit
+    ├── UnknownTask          a task name that this worker does not have
+    ├── Refused              the ship said no; the reason is its argument
+    ├── Retry                a task asks to be run again later
+    ├── MaxRetriesExceeded   ... and has asked too often
+    ├── Reject               a task asks for its message to be dropped or put back
+    └── ResultError          a result that cannot be written as JSON
+
+Refusals inside the flight process are values (`Outcome` with a reason), never exceptions.
+"""
+
+
+class BlimpError(Exception):
+    """Base of all errors raised by this project."""
+
+
+class ConfigError(BlimpError):
+    """Something a person wrote is wrong. The message names what, where and the limit."""
+
+
+class AirframeError(ConfigError):
+    """An airframe file is missing, malformed or physically impossible."""
+
+
+class MissionError(ConfigError):
+    """A mission file is missing, malformed or outside the ship's limits."""
+
+
+class BoardError(ConfigError):
+    """Two devices of one board claim the same address, pin, channel or port."""
+
+
+class HardwareError(BlimpError):
+    """A chip or a bus did not do what its datasheet says."""
+
+
+class BusError(HardwareError):
+    """A transfer got no answer, or the bus is stuck."""
+
+
+class DeviceError(HardwareError):
+    """A device has the wrong identity, failed its self-test or gave an impossible value."""
+
+
+class MailboxError(BlimpError):
+    """The crossing between worker and flight process failed."""
+
+
+class LinkError(BlimpError):
+    """No broker, or nothing on board answers."""
+
+
+class TaskError(BlimpError):
+    """Base of the queue's errors."""
+
+
+class MessageError(TaskError):
+    """A message that cannot be read. The text names what, where and the limit."""
+
+
+class UnknownTask(TaskError):
+    """A task name that this worker does not have."""
+
+
+class Refused(TaskError):
+    """The ship said no. `str(error)` is its reason."""
+
+
+class Retry(TaskError):
+    """Raised by a task to be run again after `countdown_s` seconds."""
+
+    def __init__(self, reason: str = "", *, countdown_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.countdown_s = countdown_s
+
+
+class MaxRetriesExceeded(TaskError):
+    """A task asked to be run again more often than its `max_retries`."""
+
+
+class Reject(TaskError):
+    """Raised by a task to give its message back (`requeue=True`) or drop it."""
+
+    def __init__(self, reason: str = "", *, requeue: bool = False) -> None:
+        super().__init__(reason)
+        self.requeue = requeue
+
+
+class ResultError(TaskError):
+    """A task returned what JSON cannot hold."""

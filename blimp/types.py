@@ -1,0 +1,255 @@
+"""Every type that crosses a package.
+
+SI units and radians throughout; temperatures in degrees Celsius. The world frame is
+north-east-down (NED), the body frame forward-right-down (FRD); a quaternion is
+(w, x, y, z) and turns a body vector into the world frame. Yaw is positive clockwise seen
+from above. Unit and frame stand in the name.
+
+Data only: frozen structs, no behaviour but what can be derived from the fields.
+"""
+
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import msgspec
+
+Vec3 = tuple[float, float, float]
+Quaternion = tuple[float, float, float, float]
+
+ZERO3: Vec3 = (0.0, 0.0, 0.0)
+LEVEL: Quaternion = (1.0, 0.0, 0.0, 0.0)
+
+
+class Mode(IntEnum):
+    """Flight modes with ArduPilot Blimp's numbers. RTL (4) and AUTO (5) are reserved."""
+
+    LAND = 0
+    MANUAL = 1
+    VELOCITY = 2
+    LOITER = 3
+    RTL = 4
+    AUTO = 5
+    HOLD = 6
+
+
+# --- sensors: hardware -> estimator ---------------------------------------------------
+
+
+class ImuSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One accelerometer and gyro reading, already turned into the body frame."""
+
+    t_s: float
+    accel_body_mps2: Vec3  # specific force: (0, 0, -9.81) when level and at rest
+    gyro_body_radps: Vec3
+    temperature_c: float
+
+
+class BaroSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    t_s: float
+    pressure_pa: float
+    temperature_c: float
+
+
+class RangeSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Distance along the sensor's beam. An echo that cannot be trusted makes no sample."""
+
+    t_s: float
+    distance_m: float
+
+
+class PositionSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A position from the indoor tag, in the room's frame (NED, origin at the pad)."""
+
+    t_s: float
+    position_ned_m: Vec3
+    accuracy_m: float  # one standard deviation, horizontal
+
+
+class GpsSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    t_s: float
+    latitude_deg: float
+    longitude_deg: float
+    altitude_msl_m: float
+    velocity_ned_mps: Vec3 | None  # None where the receiver gives no course and speed
+    accuracy_m: float
+    satellites: int
+
+
+class PowerSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    t_s: float
+    voltage_v: float
+    current_a: float
+
+
+class SensorReadings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The newest good sample of every sensor; its `t_s` tells a new one from an old one.
+
+    `None` until the first. `unhealthy` names the devices that do not answer, are frozen
+    or contradict themselves; their last good sample stays, and ages.
+    """
+
+    t_s: float
+    imu: ImuSample | None = None
+    baro: BaroSample | None = None
+    ranger: RangeSample | None = None
+    sonar: RangeSample | None = None
+    tag: PositionSample | None = None
+    gps: GpsSample | None = None
+    power: PowerSample | None = None
+    unhealthy: tuple[str, ...] = ()
+
+
+class SensorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One device as a person sees it. `value` is None until the first good sample."""
+
+    value: float | tuple[float, ...] | None
+    unit: str
+    age_s: float | None
+    healthy: bool
+    error: str = ""
+
+
+# --- state: estimator -> controller, and the simulator's truth --------------------------
+
+
+class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where the ship is and how it moves. Position is that of the centre of buoyancy.
+
+    The pad the ship started from is the origin; down is 0 when it stands there.
+    The validity flags and ages are the estimator's; truth has them all good.
+    """
+
+    t_s: float
+    attitude: Quaternion = LEVEL
+    rates_body_radps: Vec3 = ZERO3
+    position_ned_m: Vec3 = ZERO3
+    velocity_ned_mps: Vec3 = ZERO3
+    attitude_valid: bool = True
+    height_valid: bool = True
+    position_valid: bool = True
+    position_age_s: float = 0.0
+    on_ground: bool = False
+
+    @property
+    def altitude_m(self) -> float:
+        """Height above the pad, up-positive."""
+        return -self.position_ned_m[2]
+
+
+# --- demand: mode -> controller -> mixer -> drivers ---------------------------------------
+
+
+class ActuatorCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What the drivers are told, in the airframe's order.
+
+    motors: one throttle in [-1, 1] per thruster. servos: one angle in radians per servo.
+    """
+
+    motors: tuple[float, ...]
+    servos: tuple[float, ...]
+
+
+class Wrench(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Force and torque about the centre of gravity, body frame."""
+
+    force_body_n: Vec3 = ZERO3
+    torque_body_nm: Vec3 = ZERO3
+
+
+class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a mode wants, absolute, latest wins.
+
+    A field that is None is not controlled. `velocity_ned_mps` is the demand itself where
+    `position_ned_m` is None, and a feed-forward beside it where it is not. `actuators`
+    (MANUAL and bench only) bypasses controller and mixer, never the motor gate.
+    """
+
+    position_ned_m: tuple[float | None, float | None, float | None] = (None, None, None)
+    velocity_ned_mps: Vec3 = ZERO3
+    yaw_rad: float | None = None
+    yaw_rate_radps: float = 0.0
+    actuators: ActuatorCommand | None = None
+    idle: bool = False  # outputs at their safe state: disarmed, killed or resting on the ground
+
+
+# --- the mailbox: worker <-> flight process ------------------------------------------------
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
+    """One command to the flight process.
+
+    id: the task id; a command that comes again with it gets its first outcome again.
+    fence: the delivery count of the task; an older one than seen for this id is refused.
+    age_s: how old the command was when it was sent here, on the broker's clock.
+    ttl_s: the age past which it must not act. None where age does not matter (ping).
+    boot_id: the flight process it was meant for; "" accepts any.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any] = msgspec.field(default_factory=dict)
+    fence: int = 1
+    age_s: float = 0.0
+    ttl_s: float | None = None
+    boot_id: str = ""
+    source: str = ""
+
+
+class OutcomeState(StrEnum):
+    DONE = "done"
+    REFUSED = "refused"
+    IN_PROGRESS = "in_progress"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome"):
+    """What became of a command. Refusals are values with a reason, never exceptions.
+
+    accepted_s: when the flight process took the command (its monotonic clock).
+    """
+
+    id: str
+    state: OutcomeState
+    reason: str = ""
+    fraction: float = 0.0
+    result: dict[str, Any] = msgspec.field(default_factory=dict)
+    accepted_s: float | None = None
+    boot_id: str = ""
+
+
+class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):
+    rate_hz: float
+    cycles: int = 0
+    overruns: int = 0
+    wakeup_error_ms: dict[str, float] = msgspec.field(default_factory=dict)  # p50, p99, p999
+    step_ms: dict[str, float] = msgspec.field(default_factory=dict)  # mean, p99
+
+
+class Attitude(msgspec.Struct, frozen=True, kw_only=True):
+    """Attitude as people read it, radians."""
+
+    roll: float
+    pitch: float
+    yaw: float
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
+    """Everything the ground may know about the ship at one instant."""
+
+    t_s: float
+    boot_id: str
+    vehicle: str
+    mode: str
+    armed: bool
+    killed: bool
+    failsafe: str  # "" or the named action that is in force, e.g. "link lost: holding"
+    position_ned_m: Vec3
+    velocity_ned_mps: Vec3
+    altitude_m: float
+    attitude_rad: Attitude
+    battery_v: float | None
+    actuators: dict[str, float]  # motors as throttle [-1, 1], servos as radians
+    sensors: dict[str, SensorStatus]
+    loop: LoopStatus
+    simulated: bool
+    active_command: str = ""
+    messages: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""The ground station: it sends tasks, reads telemetry and never touches the ship."""
