@@ -28,7 +28,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Base of all parts: an unknown key is a typing error, not something to ignore."""
 
 
-class Hull(_Part):
+class Hull(_Part, frozen=True, kw_only=True):
     """The envelope. Body origin and forces of buoyancy are at its centre of volume."""
 
     length_m: Positive
@@ -37,7 +37,7 @@ class Hull(_Part):
     helium_purity: Annotated[float, Meta(gt=0.5, le=1.0)] = 0.98
 
 
-class Mass(_Part):
+class Mass(_Part, frozen=True, kw_only=True):
     """Everything that is not gas, and where it sits."""
 
     heaviness_kg: Finite  # weight minus buoyancy at ISA sea level, over g; the rest follows
@@ -45,7 +45,7 @@ class Mass(_Part):
     center_of_gravity_m: Finite3  # from the centre of buoyancy, body frame; z > 0 is below
 
 
-class Aero(_Part):
+class Aero(_Part, frozen=True, kw_only=True):
     """Forces on air-relative motion. Order: surge, sway, heave, roll, pitch, yaw."""
 
     added_mass_kg: NotNegative3
@@ -60,7 +60,7 @@ class Aero(_Part):
     fin_position_m: Finite = 0.0  # along body x; negative is astern
 
 
-class Thruster(_Part):
+class Thruster(_Part, frozen=True, kw_only=True):
     """One propeller. Its axis is the direction of the force at positive throttle."""
 
     name: Name
@@ -75,7 +75,7 @@ class Thruster(_Part):
     tilted_by: str = ""  # positive angle turns the axis from forward to up
 
 
-class Servo(_Part):
+class Servo(_Part, frozen=True, kw_only=True):
     """One servo, named; angles in radians, slew in rad/s, pulses in seconds."""
 
     name: Name
@@ -87,7 +87,7 @@ class Servo(_Part):
     max_pulse_s: Positive = 0.002  # at max_rad
 
 
-class Surface(_Part):
+class Surface(_Part, frozen=True, kw_only=True):
     """A control surface: side force coefficient times (air speed)^2 times angle."""
 
     servo: str
@@ -96,7 +96,7 @@ class Surface(_Part):
     force_per_rad: NotNegative  # N per (m/s)^2 per rad
 
 
-class Battery(_Part):
+class Battery(_Part, frozen=True, kw_only=True):
     cells: Annotated[int, Meta(ge=1, le=12)]
     capacity_ah: Positive
     resistance_ohm: NotNegative
@@ -105,7 +105,7 @@ class Battery(_Part):
     empty_v: Positive
 
 
-class Device(_Part):
+class Device(_Part, frozen=True, kw_only=True):
     """One row of the board table.
 
     bus: "i2c-1", "gpio" or "serial". outputs: which actuator hangs on which channel
@@ -125,7 +125,7 @@ class Device(_Part):
     options: dict[str, Any] = {}
 
 
-class Gains(_Part):
+class Gains(_Part, frozen=True, kw_only=True):
     """The controller's numbers. See `blimp/control/controller.py` for the law they feed."""
 
     position_p: Positive  # 1/s: metres of error to m/s
@@ -139,7 +139,7 @@ class Gains(_Part):
     yaw_rate_i: NotNegative
 
 
-class Limits(_Part):
+class Limits(_Part, frozen=True, kw_only=True):
     """What a mode may ask of this ship."""
 
     speed_mps: Positive  # along a leg
@@ -152,7 +152,7 @@ class Limits(_Part):
     max_distance_m: Positive
 
 
-class Home(_Part):
+class Home(_Part, frozen=True, kw_only=True):
     """Where the pad is on Earth; the local frame's origin for GPS."""
 
     latitude_deg: Annotated[float, Meta(ge=-90.0, le=90.0)]
@@ -160,7 +160,7 @@ class Home(_Part):
     altitude_msl_m: Finite
 
 
-class Airframe(_Part):
+class Airframe(_Part, frozen=True, kw_only=True):
     name: Name
     description: str
     source: Annotated[str, Meta(min_length=1)]
