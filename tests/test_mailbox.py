@@ -1,0 +1,184 @@
+"""The mailbox: what crosses, what is lost and asked again, what is refused."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blimp.clock import ManualClock
+from blimp.errors import MailboxError
+from blimp.mailbox import MAX_PER_RECEIVE, SUBSCRIPTION_S, MailboxClient, MailboxServer
+from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def server(tmp_path: Path, clock: ManualClock) -> Iterator[MailboxServer]:
+    with MailboxServer(path=tmp_path / "flight.sock", clock=clock) as server:
+        yield server
+
+
+@pytest.fixture
+def client(tmp_path: Path, clock: ManualClock) -> Iterator[MailboxClient]:
+    with MailboxClient(
+        server_path=tmp_path / "flight.sock", path=tmp_path / "worker.sock", clock=clock
+    ) as client:
+        yield client
+
+
+class Answering:
+    """A flight process in small: answers each command from a thread until told to stop."""
+
+    def __init__(self, server: MailboxServer, *states: OutcomeState) -> None:
+        self._server = server
+        self._states = states
+        self._stop = threading.Event()
+        self.received: list[Command] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "Answering":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.001):
+            for command in self._server.receive():
+                self.received.append(command)
+                for state in self._states:
+                    self._server.post(Outcome(id=command.id, state=state))
+
+
+def snapshot(boot_id: str = "b1") -> Snapshot:
+    return Snapshot(
+        t_s=1.0, boot_id=boot_id, vehicle="v", mode="LOITER", armed=True, killed=False,
+        failsafe="", position_ned_m=(1.0, 2.0, -3.0), velocity_ned_mps=(0.0, 0.0, 0.0),
+        altitude_m=3.0, attitude_rad=Attitude(roll=0.0, pitch=0.0, yaw=0.0), battery_v=7.4,
+        actuators={}, sensors={}, loop=LoopStatus(rate_hz=100.0), simulated=True,
+    )  # fmt: skip
+
+
+def test_a_command_arrives_whole_and_its_outcome_comes_back(
+    server: MailboxServer, client: MailboxClient
+) -> None:
+    command = Command(id="1", name="goto", arguments={"north_m": -3.5}, fence=2, ttl_s=5.0)
+    with Answering(server, OutcomeState.DONE) as flight:
+        outcome = client.call(command, timeout_s=5.0)
+    assert flight.received == [command]
+    assert outcome == Outcome(id="1", state=OutcomeState.DONE)
+
+
+def test_a_final_outcome_is_never_missed_by_a_late_waiter(
+    server: MailboxServer, client: MailboxClient
+) -> None:
+    with Answering(server, OutcomeState.IN_PROGRESS, OutcomeState.DONE):
+        client.call(Command(id="1", name="goto"), timeout_s=5.0)
+        client.call(Command(id="2", name="ping"), timeout_s=5.0)  # by now 1 is final
+        late = client.wait("1", timeout_s=0.0)
+    assert late is not None
+    assert late.state is OutcomeState.DONE
+
+
+def test_silence_is_none_not_an_error(tmp_path: Path, clock: ManualClock) -> None:
+    with MailboxClient(
+        server_path=tmp_path / "absent.sock", path=tmp_path / "worker.sock", clock=clock
+    ) as client:
+        assert client.call(Command(id="1", name="ping"), timeout_s=0.0) is None
+        assert not client.greet(link=True)
+
+
+def test_snapshots_reach_those_who_greeted_and_carry_the_boot_id(
+    server: MailboxServer, client: MailboxClient
+) -> None:
+    assert client.boot_id == ""
+    client.greet(link=False)
+    server.receive()
+    server.publish(snapshot())
+    server.post(Outcome(id="after", state=OutcomeState.DONE))  # arrives behind the snapshot
+    assert client.wait("after", timeout_s=5.0) is not None
+    assert client.snapshot() == snapshot()
+    assert client.boot_id == "b1"
+
+
+def test_only_a_greeting_with_a_live_broker_proves_the_link(
+    server: MailboxServer, client: MailboxClient, clock: ManualClock
+) -> None:
+    clock.advance(4.0)
+    client.greet(link=False)
+    server.receive()
+    assert server.link_age_s(clock.now_s()) == 4.0
+    client.greet(link=True)
+    server.receive()
+    assert server.link_age_s(clock.now_s()) == 0.0
+
+
+def test_a_silent_subscriber_is_forgotten(
+    server: MailboxServer, client: MailboxClient, clock: ManualClock
+) -> None:
+    client.greet(link=False)
+    server.receive()
+    clock.advance(SUBSCRIPTION_S + 0.1)
+    server.post(Outcome(id="1", state=OutcomeState.DONE))
+    assert client.wait("1", timeout_s=0.0) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\xff\xfe", b"null", b"[]", b'{"type":"snapshot"}', b'{"type":"command","id":1}',
+     b'{"type":"command","id":"1","name":"goto","fence":1e999}', b"{" * 60_000],
+)  # fmt: skip
+def test_garbage_is_counted_and_moves_nothing(
+    server: MailboxServer, tmp_path: Path, data: bytes
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        stranger.sendto(data, str(tmp_path / "flight.sock"))
+    assert server.receive() == []
+    assert server.malformed == 1
+    assert str(len(data)) in server.last_malformed
+
+
+def test_a_flood_costs_the_loop_a_bounded_share_of_one_cycle(
+    server: MailboxServer, tmp_path: Path
+) -> None:
+    sent = 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        stranger.setblocking(False)
+        with contextlib.suppress(BlockingIOError):  # the kernel's queue for one receiver
+            while sent < 10 * MAX_PER_RECEIVE:
+                text = f'{{"type":"command","id":"{sent}","name":"ping"}}'
+                stranger.sendto(text.encode(), str(tmp_path / "flight.sock"))
+                sent += 1
+    received = []
+    while commands := server.receive():
+        assert len(commands) <= MAX_PER_RECEIVE
+        received += commands
+    assert [command.id for command in received] == [str(n) for n in range(sent)]
+
+
+def test_a_successor_takes_the_place_of_a_killed_client(
+    server: MailboxServer, tmp_path: Path, clock: ManualClock
+) -> None:
+    (tmp_path / "worker.sock").touch()  # what kill -9 leaves behind
+    with (
+        MailboxClient(
+            server_path=tmp_path / "flight.sock", path=tmp_path / "worker.sock", clock=clock
+        ) as client,
+        Answering(server, OutcomeState.DONE),
+    ):
+        assert client.call(Command(id="1", name="ping"), timeout_s=5.0) is not None
+    assert not (tmp_path / "worker.sock").exists()
+
+
+def test_a_path_the_kernel_cannot_hold_is_named(tmp_path: Path, clock: ManualClock) -> None:
+    with pytest.raises(MailboxError, match="limit is 107"):
+        MailboxServer(path=tmp_path / ("x" * 120), clock=clock)
