@@ -24,13 +24,14 @@ import msgspec
 
 from blimp.clock import Clock
 from blimp.errors import MailboxError
+from blimp.paths import MAX_SOCKET_PATH_BYTES
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
 
 MAX_DATAGRAM_BYTES = 65_536
 MAX_PER_RECEIVE = 32  # the loop's share of work for one cycle, whatever floods the socket
 MAX_SUBSCRIBERS = 8
 SUBSCRIPTION_S = 3.0
-MAX_SOCKET_PATH_BYTES = 107  # sun_path of Linux is 108 with its closing NUL
+
 REMEMBERED_OUTCOMES = 512
 
 

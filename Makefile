@@ -1,0 +1,50 @@
+# Everything here sets itself up: a virtual environment in .venv, made from PYTHON.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test flights check format bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/' | expand -t 18
+
+demo: $(VENV)/demo.installed ## fly a simulated mission, commanded through the queue, and watch it
+	@$(BIN)/blimp demo $(DEMO)
+
+test: $(VENV)/dev.installed ## run the tests: units with branch coverage, then flights and kills
+	$(BIN)/pytest -n $(JOBS) --cov -m "not flight" $(TESTS)
+	$(BIN)/pytest -n $(JOBS) -m flight $(TESTS)
+
+check: $(VENV)/dev.installed ## format, lint, types and the import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev.installed ## rewrite the code in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/dev.installed ## measure the figures this project quotes
+	$(BIN)/python -m benchmarks.lockstep
+	$(BIN)/python -m benchmarks.missions
+	$(BIN)/python -m benchmarks.loop
+
+clean: ## remove the virtual environment and what the tools left
+	rm -rf $(VENV) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# CPython 3.11 is the first with tomllib; the message names the cure.
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make: $(PYTHON) is older than Python 3.11; try: make PYTHON=python3.11 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@touch $@
+
+$(VENV)/dev.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
+	@touch $@ $(VENV)/demo.installed

@@ -1,0 +1,64 @@
+"""Readiness, told the way systemd wants it (sd_notify(3)): one datagram, one assignment.
+
+The same call serves a unit of Type=notify and `blimp up`, which listens like systemd does.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+from pathlib import Path
+
+_UCRED = struct.Struct("3i")  # pid, uid, gid: unix(7), SCM_CREDENTIALS
+
+
+READY = "READY=1"
+READY_TO_ARM = "STATUS=ready to arm"
+
+
+def tell(state: str, *, address: str | None) -> None:
+    """Tell the supervisor at `address` one assignment; do nothing without a supervisor."""
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel,
+        contextlib.suppress(OSError),  # a supervisor that has gone needs no telling
+    ):
+        channel.sendto(state.encode(), address)
+
+
+class NotifyListener:
+    """The supervisor's end. The kernel vouches for the sender's process number."""
+
+    def __init__(self, *, path: Path) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.bind(str(path))
+        self._socket.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def told(self) -> list[tuple[int, str]]:
+        """Return (process number, assignment) of all that was told since the last call."""
+        told: list[tuple[int, str]] = []
+        while True:
+            try:
+                data, ancillary, _, _ = self._socket.recvmsg(256, socket.CMSG_SPACE(_UCRED.size))
+            except BlockingIOError:
+                return told
+            for level, kind, payload in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+                    pid, uid, _ = _UCRED.unpack(payload[: _UCRED.size])
+                    if uid == os.getuid():
+                        told += [
+                            (pid, line) for line in data.decode("utf-8", "replace").split("\n")
+                        ]
+
+    def close(self) -> None:
+        if self._socket.fileno() != -1:
+            self._socket.close()
+            self.path.unlink(missing_ok=True)

@@ -1,0 +1,50 @@
+"""Where the processes of one ship meet: every file name of a runtime directory."""
+
+from pathlib import Path
+
+import msgspec
+
+from blimp.errors import ConfigError
+
+MAX_SOCKET_PATH_BYTES = 107  # sun_path of Linux is 108 with its closing NUL
+_LONGEST_NAME = "broker/broker.sock"
+
+
+class RuntimePaths(msgspec.Struct, frozen=True):
+    """The sockets of one ship, all in one directory that only its user may enter."""
+
+    directory: Path
+
+    @property
+    def flight(self) -> Path:
+        """The mailbox: where the flight process receives commands."""
+        return self.directory / "flight.sock"
+
+    @property
+    def worker(self) -> Path:
+        """The worker's end of the mailbox."""
+        return self.directory / "worker.sock"
+
+    @property
+    def world(self) -> Path:
+        """The simulated world's electrical interface."""
+        return self.directory / "world.sock"
+
+    @property
+    def notify(self) -> Path:
+        """Where the supervisor hears that a process is ready."""
+        return self.directory / "notify.sock"
+
+    @property
+    def broker(self) -> Path:
+        """The embedded broker's own directory."""
+        return self.directory / "broker"
+
+    def check(self) -> None:
+        """Raise ConfigError when a socket's path would be longer than the kernel allows."""
+        longest = len(bytes(self.directory / _LONGEST_NAME))
+        if longest > MAX_SOCKET_PATH_BYTES:
+            raise ConfigError(
+                f"runtime directory {self.directory}: its socket paths have {longest} bytes, "
+                f"the kernel's limit is {MAX_SOCKET_PATH_BYTES}: choose a shorter one"
+            )

@@ -1,0 +1,300 @@
+"""`blimp up`: broker, world, flight process and worker of one simulated ship, kept alive.
+
+It does for a laptop what systemd does on board: starts the processes in order, hears when
+each is ready, restarts what dies, drives the outputs to their safe state when the flight
+process dies (ExecStopPost there), and ends them in order. A guard process, started first,
+cleans up after this one when it is killed.
+"""
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from blimp.clock import Clock
+from blimp.errors import BlimpError
+from blimp.notify import READY, READY_TO_ARM, NotifyListener
+from blimp.paths import RuntimePaths
+from blimp.processes import Child
+
+RESTART_DELAY_S = 0.1  # systemd's default RestartSec
+MAX_RESTARTS = 8  # ... in RESTART_WINDOW_S: then it is broken, not unlucky
+RESTART_WINDOW_S = 10.0
+START_DEADLINE_S = 30.0
+ARMABLE_DEADLINE_S = 15.0
+POLL_S = 0.02
+
+Event = Callable[[dict[str, Any]], None]
+
+
+class StackError(BlimpError):
+    """The stack cannot be started, or one of its processes cannot be kept alive."""
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of the stack: how it starts, what it needs, how it ends."""
+
+    name: str
+    arguments: tuple[str, ...]
+    needs: tuple[str, ...] = ()  # roles that must be ready first
+    restarts: tuple[str, ...] = ()  # roles that cannot outlive this one's state
+    death_signal: signal.Signals | None = signal.SIGTERM
+    end_within_s: float = 3.0
+    socket: Path | None = None  # ready when this accepts, where the process cannot tell
+
+
+class SafeState(Protocol):
+    """Drives every output of the ship to its safe state; returns what it could not reach."""
+
+    def __call__(self) -> Sequence[str]: ...
+
+
+class _Running:
+    """The life of one role: its present child, and when and how often it has died."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.child: Child | None = None
+        self.ready = False
+        self.died_s: float | None = None
+        self.start_s: float | None = 0.0  # due time; None while it runs
+        self.deaths: deque[float] = deque(maxlen=MAX_RESTARTS + 1)
+
+
+class Stack:
+    """Runs the roles until `stop()`; one thread, which never waits on a child.
+
+    on_event: receives the `ready` and `restarted` objects of the command line's contract.
+    """
+
+    def __init__(
+        self,
+        *,
+        roles: Sequence[Role],
+        paths: RuntimePaths,
+        registration: Path,
+        safe_state: SafeState,
+        clock: Clock,
+        on_event: Event,
+        ready_event: dict[str, Any],
+    ) -> None:
+        self._paths = paths
+        self._registration = registration
+        self._safe_state = safe_state
+        self._clock = clock
+        self._on_event = on_event
+        self._ready_event = ready_event
+        self._roles = {role.name: _Running(role) for role in roles}
+        self._selector = selectors.DefaultSelector()
+        self._stopping = False
+        self._announced = False
+        self._armable = False
+        self._started_s = clock.now_s()
+
+    def stop(self) -> None:
+        """Ask for the end; safe to call from a signal handler."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Start everything, keep it alive until `stop()`, then end it and clean up.
+
+        Raises StackError when a process cannot be started or kept alive; the outputs are
+        safe and nothing is left then, too.
+        """
+        self._paths.check()
+        self._claim_directory()
+        guard = self._start_guard()
+        listener = NotifyListener(path=self._paths.notify)
+        self._selector.register(listener, selectors.EVENT_READ, listener)
+        try:
+            while not self._stopping:
+                self._start_what_is_due(guard)
+                for key, _ in self._selector.select(timeout=POLL_S):
+                    if key.data is listener:
+                        self._hear(listener)
+                    else:
+                        self._bury(key.data)
+                self._probe_sockets()
+                self._announce()
+        finally:
+            self._end_all()
+            listener.close()
+            self._selector.close()
+            self._remove_files()
+            self._dismiss(guard)
+
+    # --- starting -----------------------------------------------------------------------
+
+    def _claim_directory(self) -> None:
+        directory = self._paths.directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise StackError(
+                f"runtime directory {directory} is not empty: another ship runs there, "
+                "or it is not one of ours; choose another --runtime-dir"
+            )
+        directory.chmod(0o700)
+        self._started_s = self._clock.now_s()
+
+    def _start_guard(self) -> Child:
+        """Start the process that outlives this one, and tell it what to clean up."""
+        import subprocess
+
+        return Child(
+            name="guard",
+            arguments=[
+                sys.executable,
+                "-m",
+                "blimp.guard",
+                str(self._paths.directory),
+                str(self._registration),
+            ],
+            death_signal=None,
+            stdin=subprocess.PIPE,
+        )
+
+    def _start_what_is_due(self, guard: Child) -> None:
+        now_s = self._clock.now_s()
+        for running in self._roles.values():
+            if running.start_s is None or now_s < running.start_s:
+                continue
+            if not all(self._roles[need].ready for need in running.role.needs):
+                continue
+            if running.role.socket is not None:
+                running.role.socket.unlink(missing_ok=True)  # a killed server's
+            running.child = Child(
+                name=running.role.name,
+                arguments=running.role.arguments,
+                death_signal=running.role.death_signal,
+                environment={"NOTIFY_SOCKET": str(self._paths.notify)},
+            )
+            running.start_s = None
+            self._selector.register(running.child, selectors.EVENT_READ, running)
+            self._tell(guard, f"pid {running.role.name} {running.child.pid}")
+
+    def _hear(self, listener: NotifyListener) -> None:
+        for pid, state in listener.told():
+            for running in self._roles.values():
+                if running.child is not None and running.child.pid == pid:
+                    if state == READY:
+                        self._now_ready(running)
+                    elif state == READY_TO_ARM:
+                        self._armable = True
+
+    def _probe_sockets(self) -> None:
+        """A broker cannot say READY=1: it is ready when its socket accepts."""
+        for running in self._roles.values():
+            path = running.role.socket
+            if path is None or running.ready or running.child is None:
+                continue
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+                if probe.connect_ex(str(path)) == 0:
+                    self._now_ready(running)
+
+    def _now_ready(self, running: _Running) -> None:
+        if running.ready or running.child is None:
+            return
+        running.ready = True
+        if running.died_s is not None:
+            down_s = self._clock.now_s() - running.died_s
+            running.died_s = None
+            self._on_event(
+                {
+                    "event": "restarted",
+                    "process": running.role.name,
+                    "pid": running.child.pid,
+                    "down_s": round(down_s, 3),
+                }
+            )
+
+    def _announce(self) -> None:
+        if self._announced:
+            return
+        waited_s = self._clock.now_s() - self._started_s
+        missing = [name for name, running in self._roles.items() if not running.ready]
+        if missing and waited_s > START_DEADLINE_S:
+            raise StackError(f"not ready after {START_DEADLINE_S:.0f} s: {', '.join(missing)}")
+        if missing or not (self._armable or waited_s > ARMABLE_DEADLINE_S):
+            return
+        self._announced = True
+        pids = {n: r.child.pid for n, r in self._roles.items() if r.child is not None}
+        self._registration.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        entry = {
+            "vehicle": self._ready_event["vehicle"],
+            "broker": self._ready_event["broker"],
+            "pid": os.getpid(),
+            "runtime_dir": str(self._paths.directory),
+        }
+        self._registration.write_bytes(msgspec.json.encode(entry))
+        self._on_event(self._ready_event | {"pids": {"broker": None} | pids})
+
+    # --- dying --------------------------------------------------------------------------
+
+    def _bury(self, running: _Running) -> None:
+        """A child has ended: make the outputs safe if it flew, and have it started again."""
+        child = running.child
+        if child is None:
+            return
+        now_s = self._clock.now_s()
+        if running.role.name == "flight":
+            unreached = self._safe_state()
+            if unreached:
+                self._on_event({"event": "unsafe", "outputs": list(unreached)})
+        status = child.exit_status()
+        self._selector.unregister(child)
+        child.close()
+        running.child = None
+        running.ready = False
+        running.died_s = now_s if running.died_s is None else running.died_s
+        running.deaths.append(now_s)
+        recent = sum(1 for died_s in running.deaths if now_s - died_s < RESTART_WINDOW_S)
+        if recent > MAX_RESTARTS:
+            raise StackError(
+                f"{running.role.name} has ended {recent} times in {RESTART_WINDOW_S:.0f} s, "
+                f"the last time with status {status}; its last words are on standard error"
+            )
+        running.start_s = now_s if recent == 1 else now_s + RESTART_DELAY_S
+        for name in running.role.restarts:
+            dependent = self._roles[name].child
+            if dependent is not None:
+                dependent.send(signal.SIGTERM)
+
+    def _end_all(self) -> None:
+        """End in the reverse order of starting: the ship before its world."""
+        for running in reversed(self._roles.values()):
+            if running.child is not None:
+                if running.child.pidfd >= 0:
+                    self._selector.unregister(running.child)
+                running.child.end(within_s=running.role.end_within_s)
+                if running.role.name == "flight":
+                    self._safe_state()
+                running.child = None
+
+    def _remove_files(self) -> None:
+        self._registration.unlink(missing_ok=True)
+        shutil.rmtree(self._paths.directory, ignore_errors=True)
+        _remove_if_empty(self._registration.parent)
+
+    def _tell(self, guard: Child, line: str) -> None:
+        if guard.stdin is not None and guard.running():
+            guard.stdin.write(line.encode() + b"\n")
+            guard.stdin.flush()
+
+    def _dismiss(self, guard: Child) -> None:
+        self._tell(guard, "done")
+        guard.end(within_s=2.0)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError:
+        return  # another ship's registration is in it
