@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from typing import IO
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -26,13 +27,14 @@ class Child:
         death_signal: signal.Signals | None = signal.SIGTERM,
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
-        stderr: int | None = None,
+        stdout: int | None = None,
+        stderr: IO[bytes] | None = None,
     ) -> None:
         self.name = name
         self._process = subprocess.Popen(
             list(arguments),
             stdin=stdin,
-            stdout=2,  # a child's chatter is not this process's data
+            stdout=2 if stdout is None else stdout,  # chatter is not this process's data
             stderr=stderr,
             env=None if environment is None else {**os.environ, **environment},
             start_new_session=True,  # a Ctrl-C on the terminal is the parent's to handle
@@ -41,6 +43,7 @@ class Child:
         self.pid = self._process.pid
         self.pidfd = os.pidfd_open(self.pid)
         self.stdin = self._process.stdin
+        self.stdout = self._process.stdout
 
     def fileno(self) -> int:
         """Readable when the process has ended (for selectors)."""
@@ -73,8 +76,9 @@ class Child:
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
 
 
 def _dies_with_parent(number: signal.Signals) -> Callable[[], None]:

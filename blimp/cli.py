@@ -1,0 +1,217 @@
+"""`blimp`: the commands that run on board, and on a laptop in the simulator.
+
+Each command reads its options, builds what it needs in `blimp.app` and runs it. Data goes
+to standard output, words to standard error. Exit status: 0 done, 1 failed (the reason is
+printed), 2 wrong usage.
+"""
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from blimp.errors import BlimpError
+
+app = typer.Typer(
+    name="blimp",
+    help=__doc__,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Airframe = Annotated[
+    str, typer.Option("--airframe", help="A known airframe, or the path of a .toml file.")
+]
+Vehicle = Annotated[
+    str | None, typer.Option("--vehicle", help="The ship's name; the airframe's by default.")
+]
+RuntimeDir = Annotated[
+    Path | None,
+    typer.Option("--runtime-dir", help="Where the ship's sockets are; must be short."),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of wind and noise.")
+]
+Wind = Annotated[
+    float, typer.Option("--wind", min=0.0, max=20.0, help="Mean wind, m/s; gusts belong to it.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Sim = Annotated[bool, typer.Option("--sim", help="Drive the simulated world, not real chips.")]
+
+
+@app.command()
+def up(
+    *,
+    sim: Sim = False,
+    airframe: Airframe = "twin",
+    vehicle: Vehicle = None,
+    seed: Seed = 1,
+    wind: Wind = 0.0,
+    runtime_dir: RuntimeDir = None,
+    bench: Annotated[bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Run broker, world, flight process and worker until SIGTERM; restart what dies.
+
+    Example: blimp up --sim --wind 0.3
+    """
+    from blimp.app import StackOptions, build_stack
+
+    if not sim:
+        raise typer.BadParameter(
+            "on board, systemd runs the processes; here, say --sim to run the simulator",
+            param_hint="--sim",
+        )
+    options = StackOptions(
+        airframe=airframe, vehicle=vehicle, seed=seed, wind_mps=wind,
+        runtime_dir=runtime_dir, bench=bench,
+    )  # fmt: skip
+    stack = build_stack(options, on_event=_print_json if json_output else _say_event)
+    _on_signals(stack.stop)
+    stack.run()
+
+
+@app.command()
+def fly(
+    *,
+    sim: Sim = False,
+    airframe: Airframe = "twin",
+    vehicle: Vehicle = None,
+    runtime_dir: RuntimeDir = None,
+    bench: Annotated[bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")] = False,
+    rate: Annotated[float, typer.Option("--rate", min=20.0, max=400.0, help="Loop rate, Hz.")] = 100,
+) -> None:
+    """Run the flight process: the one owner of every bus.
+
+    Example: blimp fly --airframe twin --runtime-dir /run/blimp
+    """
+    from blimp.app import FlightOptions, fly
+
+    options = FlightOptions(
+        airframe=airframe, vehicle=vehicle, runtime_dir=runtime_dir, simulated=sim,
+        bench=bench, rate_hz=rate,
+    )  # fmt: skip
+    fly(options, on_stop=_on_signals)
+
+
+@app.command()
+def worker(
+    *,
+    vehicle: Annotated[str, typer.Option("--vehicle", help="The ship's name.")] = "twin",
+    broker: Annotated[
+        str | None, typer.Option("--broker", help="Broker URL; else BLIMP_BROKER_URL.")
+    ] = None,
+    runtime_dir: RuntimeDir = None,
+) -> None:
+    """Run the task worker: it takes commands from the queue to the mailbox.
+
+    Example: blimp worker --vehicle twin --broker redis://localhost
+    """
+    from blimp.app import WorkerOptions, work
+
+    work(WorkerOptions(vehicle=vehicle, broker=broker, runtime_dir=runtime_dir), on_stop=_on_signals)
+
+
+@app.command()
+def sim(
+    *,
+    airframe: Airframe = "twin",
+    seed: Seed = 1,
+    wind: Wind = 0.0,
+    runtime_dir: RuntimeDir = None,
+) -> None:
+    """Run the simulated world: physics and chips behind a Unix socket, in real time.
+
+    Example: blimp sim --airframe gtmab --wind 0.3
+    """
+    from blimp.app import WorldOptions, simulate
+
+    options = WorldOptions(airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir)
+    simulate(options, on_stop=_on_signals)
+
+
+@app.command("safe-state")
+def safe_state(
+    *, sim: Sim = False, airframe: Airframe = "twin", runtime_dir: RuntimeDir = None
+) -> None:
+    """Drive every output to its safe state and end (systemd's ExecStopPost).
+
+    Example: blimp safe-state --airframe twin
+    """
+    from blimp.app import make_safe
+
+    unreached = make_safe(airframe=airframe, runtime_dir=runtime_dir, simulated=sim)
+    if unreached:
+        raise BlimpError(f"not known to be safe: {'; '.join(unreached)}")
+
+
+@app.command()
+def demo(
+    *,
+    headless: Annotated[bool, typer.Option("--headless", help="No live view.")] = False,
+    airframe: Airframe = "twin",
+    mission: Annotated[str, typer.Option("--mission", help="A mission's name or file.")] = "square",
+    seed: Seed = 1,
+    wind: Wind = 0.3,
+    json_output: Json = False,
+) -> None:
+    """Start the stack, fly a mission through the queue, show it, and leave nothing behind.
+
+    Example: blimp demo --seed 7 --wind 0.3
+    """
+    from blimp.demo import DemoOptions, run_demo
+
+    _on_signals(_interrupt)  # SIGTERM ends a demo the way Ctrl-C does: in order
+    options = DemoOptions(
+        airframe=airframe, mission=mission, seed=seed, wind_mps=wind, live=not headless
+    )
+    report = run_demo(options, say=_say)
+    if json_output:
+        _print_json(report)
+    if not report["ok"]:
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Run the command line; every error of ours is one line on standard error, status 1."""
+    try:
+        app()
+    except BlimpError as error:
+        _say(f"blimp: {error}")
+        sys.exit(1)
+
+
+def _on_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` on SIGTERM, Ctrl-C and a closed terminal."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop())
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(value, allow_nan=False), flush=True)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _say_event(event: dict[str, Any]) -> None:
+    if event["event"] == "ready":
+        _say(
+            f"{event['vehicle']} is ready (simulated); command it from another terminal:\n"
+            "  ground arm && ground takeoff 3 && ground watch"
+        )
+    elif event["event"] == "restarted":
+        _say(f"{event['process']} restarted, {event['down_s']:.2f} s down")
+    else:
+        _say(json.dumps(event))
