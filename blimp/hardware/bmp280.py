@@ -1,0 +1,159 @@
+"""BMP280: pressure and temperature on I2C.
+
+Source: BST-BMP280-DS001 revision 1.26: 3.11 and 4.2 (readings), 8.1 (compensation in
+floating point), 3.4 (settings).
+"""
+
+from struct import Struct
+from typing import ClassVar
+
+import msgspec
+
+from blimp.airframe import Device as Row
+from blimp.errors import DeviceError
+from blimp.hardware.bus import Buses, I2CBus
+from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.registers import BMP280 as R
+from blimp.types import BaroSample
+
+FROZEN_S = 2.0
+MIN_PA, MAX_PA = 30000.0, 110000.0  # table 2
+MIN_C, MAX_C = -40.0, 85.0
+MAX_STEP_PA = 1000.0  # 85 m of height between two reads
+
+_CALIBRATION = Struct("<HhhHhhhhhhhh")
+# Temperature once, pressure eight times: 20 ms a reading, noise about 0.5 Pa before the filter.
+_CTRL_MEAS = R.OSRS_X1 << R.OSRS_T_SHIFT | R.OSRS_X8 << R.OSRS_P_SHIFT | R.MODE_NORMAL
+_CONFIG = R.T_SB_0_5_MS << R.T_SB_SHIFT | R.FILTER_4 << R.FILTER_SHIFT
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """None yet."""
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """The twelve coefficients of one chip, datasheet table 17."""
+
+    t1: int
+    t2: int
+    t3: int
+    p1: int
+    p2: int
+    p3: int
+    p4: int
+    p5: int
+    p6: int
+    p7: int
+    p8: int
+    p9: int
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Calibration":
+        """Read the 24 bytes from 0x88."""
+        values = _CALIBRATION.unpack(data)
+        return cls(**dict(zip(cls.__struct_fields__, values, strict=True)))
+
+    def fine_temperature(self, adc_t: int) -> float:
+        """Return t_fine, which is 5120 a degree Celsius."""
+        a = (adc_t / 16384.0 - self.t1 / 1024.0) * self.t2
+        b = adc_t / 131072.0 - self.t1 / 8192.0
+        return a + b * b * self.t3
+
+    def pressure_pa(self, adc_p: int, fine: float) -> float:
+        """Return the pressure. Raises ZeroDivisionError where P1 is 0."""
+        a = fine / 2.0 - 64000.0
+        b = a * a * self.p6 / 32768.0
+        b += a * self.p5 * 2.0
+        b = b / 4.0 + self.p4 * 65536.0
+        a = (self.p3 * a * a / 524288.0 + self.p2 * a) / 524288.0
+        a = (1.0 + a / 32768.0) * self.p1
+        p = (1048576.0 - adc_p - b / 4096.0) * 6250.0 / a
+        c = self.p9 * p * p / 2147483648.0
+        d = p * self.p8 / 32768.0
+        return p + (c + d + self.p7) / 16.0
+
+
+class Bmp280(Sensor[BaroSample]):
+    """Reads in normal mode: the chip measures on its own, the driver takes what is there."""
+
+    ROLE: ClassVar[str] = "baro"
+    UNIT: ClassVar[str] = "Pa"
+    ADDRESSES: ClassVar = R.ADDRESSES
+
+    def __init__(self, *, row: Row, buses: Buses) -> None:
+        super().__init__(
+            name=row.name, stale_s=FROZEN_S, stale_error=f"frozen: the same {R.DATA_LENGTH} bytes"
+        )
+        read_options(row.options, Options, who=row.name)
+        self._buses = buses
+        self._bus: I2CBus | None = None
+        self._bus_name = row.bus
+        self._address = row.address or 0
+        self._calibration: Calibration | None = None
+        self._raw = b""
+        self._pressure_pa: float | None = None
+
+    def close(self) -> None:
+        self._bus = None
+
+    def _start(self) -> Steps:
+        bus = self._bus = self._buses.i2c(self._bus_name)
+        where = f"{self.name}: bmp280 at {bus.name} address 0x{self._address:02X}"
+        identity = bus.read(self._address, R.ID, 1)[0]
+        if identity != R.CHIP_ID:
+            raise DeviceError(
+                f"{where}: id (0x{R.ID:02X}) reads 0x{identity:02X}, expected 0x{R.CHIP_ID:02X}"
+            )
+        bus.write(self._address, R.RESET, bytes([R.RESET_WORD]))
+        yield R.START_UP_S
+        if bus.read(self._address, R.STATUS, 1)[0] & R.STATUS_IM_UPDATE:
+            yield R.START_UP_S
+        data = bus.read(self._address, R.CALIB00, R.CALIB_LENGTH)
+        calibration = Calibration.from_bytes(data)
+        if calibration.t1 == 0 or calibration.p1 == 0 or data == b"\xff" * R.CALIB_LENGTH:
+            raise DeviceError(f"{where}: its calibration is empty: {data.hex(' ')}")
+        self._calibration = calibration
+        yield 0.0
+        # The filter first: in normal mode a write to it may be lost (datasheet 4.3.5).
+        bus.write(self._address, R.CONFIG, bytes([_CONFIG]))
+        bus.write(self._address, R.CTRL_MEAS, bytes([_CTRL_MEAS]))
+        kept = bus.read(self._address, R.CTRL_MEAS, 2)
+        if kept != bytes([_CTRL_MEAS, _CONFIG]):
+            raise DeviceError(
+                f"{where}: ctrl_meas and config read {kept.hex(' ')} after "
+                f"{_CTRL_MEAS:02x} {_CONFIG:02x} was written"
+            )
+        self._pressure_pa = None
+        yield 0.05  # the first conversion
+
+    def _read(self, now_s: float) -> BaroSample | None:
+        if self._bus is None or self._calibration is None:
+            raise DeviceError(f"{self.name}: closed")
+        raw = self._bus.read(self._address, R.PRESS_MSB, R.DATA_LENGTH)
+        adc_p = raw[0] << 12 | raw[1] << 4 | raw[2] >> 4
+        adc_t = raw[3] << 12 | raw[4] << 4 | raw[5] >> 4
+        if adc_p == R.DATA_RESET and adc_t == R.DATA_RESET:
+            # What a power-cycled chip shows: it sleeps and has measured nothing yet.
+            raise self._lost("no measurement (data 0x80000): the chip is asleep")
+        if raw == self._raw:
+            return None
+        self._raw = raw
+        fine = self._calibration.fine_temperature(adc_t)
+        temperature_c = fine / 5120.0
+        pressure_pa = self._calibration.pressure_pa(adc_p, fine)
+        before_pa, self._pressure_pa = self._pressure_pa, pressure_pa
+        if not (MIN_PA <= pressure_pa <= MAX_PA and MIN_C <= temperature_c <= MAX_C):
+            raise DeviceError(
+                f"{self.name}: {pressure_pa:.0f} Pa and {temperature_c:.1f} °C are outside the "
+                f"chip's {MIN_PA:.0f} to {MAX_PA:.0f} Pa and {MIN_C:.0f} to {MAX_C:.0f} °C"
+            )
+        if before_pa is not None and abs(pressure_pa - before_pa) > MAX_STEP_PA:
+            raise DeviceError(
+                f"{self.name}: pressure jumped from {before_pa:.0f} to {pressure_pa:.0f} Pa "
+                "between two reads: the bytes are garbage"
+            )
+        self._alive(now_s)
+        return BaroSample(t_s=now_s, pressure_pa=pressure_pa, temperature_c=temperature_c)
+
+    def _value(self, sample: BaroSample) -> float:
+        return sample.pressure_pa

@@ -1,0 +1,152 @@
+"""What all devices share: starting in steps, judging health, recovering.
+
+A device is polled and never waits. Its start-up is a generator that yields the seconds to
+let pass before it goes on, so a chip that needs 100 ms after its reset costs the loop
+nothing. A chip that stops answering, stands still or comes back asleep is started again,
+the same way, for as long as it takes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
+
+from blimp.errors import BoardError, DeviceError, HardwareError
+from blimp.types import SensorStatus
+
+MAX_FAILURES = 5  # consecutive ones make a device unhealthy
+RETRY_S = 0.5  # between attempts to start a device again
+
+Steps = Iterator[float]
+
+
+class _Sample(Protocol):
+    @property
+    def t_s(self) -> float: ...
+
+
+S = TypeVar("S", bound=_Sample)
+O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - read as "options"
+
+
+def read_options(options: Mapping[str, Any], kind: type[O], *, who: str) -> O:
+    """Turn a board row's options into `kind`. Raises BoardError naming device and key."""
+    try:
+        return msgspec.convert(dict(options), kind)
+    except (msgspec.ValidationError, ValueError) as error:
+        known = ", ".join(field.name for field in msgspec.structs.fields(kind)) or "none"
+        raise BoardError(f"options of {who}: {error}; known options: {known}") from error
+
+
+class Device(ABC):
+    """A device that is polled: health, errors, and start-up in steps.
+
+    healthy: it started, and its last proof of life is not stale.
+    error: why not, or a remark on a healthy one ("out of range"); "" when there is nothing.
+    failures: how many transfers or readings failed since the process started.
+    """
+
+    UNIT: ClassVar[str] = ""
+
+    def __init__(self, *, name: str, stale_s: float, stale_error: str) -> None:
+        self.name = name
+        self.healthy = False
+        self.error = "starting"
+        self.failures = 0
+        self._stale_s = stale_s
+        self._stale_error = stale_error
+        self._in_a_row = 0
+        self._alive_s = 0.0
+        self._wait_until_s = float("-inf")
+        self._steps: Steps | None = self._start()
+
+    def poll(self, now_s: float) -> None:
+        """Do one small piece of work. Never raises HardwareError: it becomes health."""
+        if now_s < self._wait_until_s:
+            return
+        try:
+            if self._steps is not None:
+                self._advance(self._steps, now_s)
+                return
+            self._work(now_s)
+            if now_s - self._alive_s > self._stale_s:
+                raise self._lost(f"{self._stale_error} for {self._stale_s:g} s")
+        except (HardwareError, ValueError, ArithmeticError) as error:
+            # The last two: bytes that no formula holds for. A poisoned reading may cost this
+            # device its health, never the loop its life.
+            self._failed(str(error), now_s)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what only this device holds. Idempotent; shared buses stay open."""
+
+    @abstractmethod
+    def _start(self) -> Steps:
+        """Open and initialise, identity first; yield seconds to wait. Raises HardwareError."""
+
+    @abstractmethod
+    def _work(self, now_s: float) -> None:
+        """One regular poll; calls `_alive` when the device showed that it lives."""
+
+    def _alive(self, now_s: float, remark: str = "") -> None:
+        self._alive_s = now_s
+        self._in_a_row = 0
+        self.healthy = True
+        self.error = remark
+
+    def _lost(self, error: str) -> DeviceError:
+        """Make the error after which this device is unhealthy and starts again, at once."""
+        self._in_a_row = MAX_FAILURES
+        return DeviceError(f"{self.name}: {error}")
+
+    def _advance(self, steps: Steps, now_s: float) -> None:
+        wait_s = next(steps, None)
+        if wait_s is not None:
+            self._wait_until_s = now_s + wait_s
+            return
+        self._steps = None
+        self._in_a_row = 0
+        self._alive_s = now_s  # from here the stale time runs
+
+    def _failed(self, error: str, now_s: float) -> None:
+        self.error = error
+        self.failures += 1
+        self._in_a_row += 1
+        was_starting = self._steps is not None
+        if was_starting or self._in_a_row >= MAX_FAILURES:
+            self.healthy = False
+            self._steps = self._start()
+            self._wait_until_s = now_s + RETRY_S if was_starting else now_s
+
+
+class Sensor(Device, Generic[S]):
+    """A device that makes samples. `sample` is the newest good one, None before the first."""
+
+    ROLE: ClassVar[str]  # the field of SensorReadings that it fills
+
+    sample: S | None = None
+
+    def status(self, now_s: float) -> SensorStatus:
+        """Return what a person may want to know of this device."""
+        sample = self.sample
+        return SensorStatus(
+            value=None if sample is None else self._value(sample),
+            unit=self.UNIT,
+            age_s=None if sample is None else now_s - sample.t_s,
+            healthy=self.healthy,
+            error=self.error,
+        )
+
+    def _work(self, now_s: float) -> None:
+        sample = self._read(now_s)
+        if sample is not None:
+            self.sample = sample
+
+    @abstractmethod
+    def _read(self, now_s: float) -> S | None:
+        """Return a new sample, None when there is none; calls `_alive` at proof of life."""
+
+    @abstractmethod
+    def _value(self, sample: S) -> float | tuple[float, ...]:
+        """Return the sample in `UNIT`."""

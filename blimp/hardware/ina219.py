@@ -1,0 +1,121 @@
+"""INA219: battery voltage and current on I2C.
+
+Source: SBOS448G: 8.5 (calibration), 8.6 (registers). Checked with its example: 2 mΩ and
+1 mA a bit give calibration 0x5000.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from blimp.airframe import Device as Row
+from blimp.errors import BoardError, DeviceError
+from blimp.hardware.bus import Buses, I2CBus
+from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.registers import INA219 as R
+from blimp.types import PowerSample
+
+SHUNT_RANGES_V = ((0.04, R.PG_40_MV), (0.08, R.PG_80_MV), (0.16, R.PG_160_MV), (0.32, R.PG_320_MV))
+BUS_LSB_V = 0.004
+STALE_S = 2.0
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """shunt_ohm: the resistor the current runs through. current_lsb_a: amperes a bit."""
+
+    shunt_ohm: float = 0.1
+    current_lsb_a: float = 0.0001
+
+
+def calibration_word(*, shunt_ohm: float, current_lsb_a: float) -> int:
+    """Return the calibration register, datasheet equation 1. Raises ValueError outside it."""
+    if not (shunt_ohm > 0.0 and current_lsb_a > 0.0):
+        raise ValueError(f"shunt_ohm {shunt_ohm} and current_lsb_a {current_lsb_a} must be > 0")
+    word = int(0.04096 / (current_lsb_a * shunt_ohm) + 1e-6) & ~1  # bit 0 is not kept
+    if not 2 <= word <= 0xFFFE:
+        raise ValueError(
+            f"shunt_ohm {shunt_ohm} with current_lsb_a {current_lsb_a} needs calibration {word}, "
+            "outside 2 to 65534"
+        )
+    return word
+
+
+class Ina219(Sensor[PowerSample]):
+    """Voltage at the bus pin, current positive out of the battery."""
+
+    ROLE: ClassVar[str] = "power"
+    UNIT: ClassVar[str] = "V, A"
+    ADDRESSES: ClassVar = R.ADDRESSES
+
+    def __init__(self, *, row: Row, buses: Buses) -> None:
+        super().__init__(name=row.name, stale_s=STALE_S, stale_error="no new conversion")
+        options = read_options(row.options, Options, who=row.name)
+        self._buses = buses
+        self._bus: I2CBus | None = None
+        self._bus_name = row.bus
+        self._address = row.address or 0
+        self._lsb_a = options.current_lsb_a
+        try:
+            self._calibration = calibration_word(
+                shunt_ohm=options.shunt_ohm, current_lsb_a=options.current_lsb_a
+            ).to_bytes(2, "big")
+        except ValueError as error:
+            raise BoardError(f"{row.name}: {error}") from error
+        full_scale_v = 32767 * options.current_lsb_a * options.shunt_ohm
+        gain = next((bits for v, bits in SHUNT_RANGES_V if full_scale_v <= v), R.PG_320_MV)
+        config = (
+            R.BRNG_32V
+            | gain
+            | R.ADC_16_SAMPLES << R.BADC_SHIFT
+            | R.ADC_16_SAMPLES << R.SADC_SHIFT
+            | R.MODE_SHUNT_AND_BUS_CONTINUOUS
+        )
+        self._config = config.to_bytes(2, "big")
+
+    def close(self) -> None:
+        self._bus = None
+
+    def _start(self) -> Steps:
+        bus = self._bus = self._buses.i2c(self._bus_name)
+        where = f"{self.name}: ina219 at {bus.name} address 0x{self._address:02X}"
+        # It has no identity register: the configuration after a reset stands for one.
+        bus.write(self._address, R.CONFIG, R.RST.to_bytes(2, "big"))
+        found = int.from_bytes(bus.read(self._address, R.CONFIG, 2), "big")
+        if found != R.CONFIG_RESET:
+            raise DeviceError(
+                f"{where}: configuration after reset reads 0x{found:04X}, "
+                f"expected 0x{R.CONFIG_RESET:04X}"
+            )
+        bus.write(self._address, R.CONFIG, self._config)
+        bus.write(self._address, R.CALIBRATION, self._calibration)
+        kept = bus.read(self._address, R.CONFIG, 2)
+        if kept != self._config:
+            raise DeviceError(
+                f"{where}: configuration reads {kept.hex()} after {self._config.hex()} was written"
+            )
+        yield 0.02  # the first conversion: sixteen samples of each
+
+    def _read(self, now_s: float) -> PowerSample | None:
+        if self._bus is None:
+            raise DeviceError(f"{self.name}: closed")
+        bus = int.from_bytes(self._bus.read(self._address, R.BUS_VOLTAGE, 2), "big")
+        if not bus & R.CNVR:
+            return None
+        if bus & R.OVF:
+            raise DeviceError(f"{self.name}: current overflows the register: current_lsb_a is low")
+        current = int.from_bytes(self._bus.read(self._address, R.CURRENT, 2), "big", signed=True)
+        kept = self._bus.read(self._address, R.CALIBRATION, 2)
+        if kept != self._calibration:
+            # After a power cycle the chip measures on, with a current of 0.
+            raise self._lost(
+                f"calibration reads {kept.hex()}, expected {self._calibration.hex()}: "
+                "the chip was reset"
+            )
+        self._bus.read(self._address, R.POWER, 2)  # clears CNVR, which proves the next reading
+        self._alive(now_s)
+        return PowerSample(
+            t_s=now_s, voltage_v=(bus >> 3) * BUS_LSB_V, current_a=current * self._lsb_a
+        )
+
+    def _value(self, sample: PowerSample) -> tuple[float, ...]:
+        return (sample.voltage_v, sample.current_a)

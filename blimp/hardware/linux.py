@@ -1,0 +1,394 @@
+"""The kernel's side of `bus.py`: /dev/i2c-N, GPIO and serial ports.
+
+The only importer of smbus2, pyserial and RPi.GPIO. They are imported where they are used,
+so that a machine without RPi.GPIO can still open an I2C bus, and a simulator can put its
+own `RPi` package in place before the first pin is opened.
+
+Every failure of theirs leaves here as a BusError that names bus and address, port or pin.
+"""
+
+import contextlib
+import fcntl
+import re
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from blimp.clock import Clock
+from blimp.errors import BusError
+from blimp.hardware.bus import DigitalOutput, EchoPin, I2CBus, PwmOutput, SerialPort
+
+_I2C_TIMEOUT = 0x0702  # uapi/linux/i2c-dev.h: the adapter's time-out, in units of 10 ms
+_I2C_NAME = re.compile(r"i2c-(\d{1,3})")
+_TRIGGER_S = 12e-6
+_TRIGGER_SPINS = 400  # a bound on the spin below; in CPython far longer than 12 µs
+_MAX_PULSES = 64
+_SERIAL_CHUNK = 4096
+
+# RPi.GPIO raises RuntimeError where the machine or the rights are wrong, ValueError for a pin
+# it does not have, and ImportError where it is not installed at all.
+_GPIO_ERRORS = (OSError, RuntimeError, ValueError, ImportError)
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+_C = TypeVar("_C", bound=_Closable)
+
+
+class LinuxBuses:
+    """Opens buses, pins and ports of this machine, each once. Implements `bus.Buses`."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._open: dict[str, _Closable] = {}
+        self._gpio: Any = None
+
+    def i2c(self, bus: str) -> I2CBus:
+        """Open `bus` ("i2c-1"), or return it when it is open already: a bus is shared."""
+        held = self._open.get(bus)
+        if isinstance(held, LinuxI2C):
+            return held
+        opened = LinuxI2C(name=bus, closed=self._forget(bus))
+        self._open[bus] = opened
+        return opened
+
+    def digital(self, pin: int) -> DigitalOutput:
+        """Make `pin` an output, low. Raises BusError when it is open already."""
+        key = self._claim(pin)
+        return self._keep(key, LinuxDigital(gpio=self._gpio, pin=pin, closed=self._forget(key)))
+
+    def pwm(self, pin: int, frequency_hz: float) -> PwmOutput:
+        """Make `pin` a PWM output at duty 0. Software PWM: for slow DC motors only."""
+        key = self._claim(pin)
+        return self._keep(
+            key,
+            LinuxPwm(gpio=self._gpio, pin=pin, frequency_hz=frequency_hz, closed=self._forget(key)),
+        )
+
+    def echo(self, trigger_pin: int, echo_pin: int) -> EchoPin:
+        """Open an ultrasonic ranger's two pins."""
+        key = self._claim(trigger_pin)
+        self._claim(echo_pin)
+        return self._keep(
+            key,
+            LinuxEcho(
+                gpio=self._gpio,
+                trigger_pin=trigger_pin,
+                echo_pin=echo_pin,
+                clock=self._clock,
+                closed=self._forget(key),
+            ),
+        )
+
+    def serial(self, port: str, baud: int) -> SerialPort:
+        """Open `port` at `baud`. Raises BusError when it is open already."""
+        if port in self._open:
+            raise BusError(f"serial port {port} is already open")
+        return self._keep(port, LinuxSerial(name=port, baud=baud, closed=self._forget(port)))
+
+    def close(self) -> None:
+        """Close all that is open, newest first. Idempotent; one failure stops no other."""
+        failures = []
+        for opened in reversed(list(self._open.values())):
+            try:
+                opened.close()
+            except BusError as error:
+                failures.append(str(error))
+        self._open.clear()
+        if failures:
+            raise BusError("; ".join(failures))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _claim(self, pin: int) -> str:
+        key = f"GPIO {pin}"
+        if key in self._open:
+            raise BusError(f"{key} is already open")
+        for held in self._open.values():
+            if isinstance(held, LinuxEcho) and held.echo_pin == pin:
+                raise BusError(f"{key} is already open as an echo input")
+        if self._gpio is None:
+            try:
+                import RPi.GPIO as GPIO
+
+                GPIO.setwarnings(False)  # a pin left configured by a killed process is no news
+                GPIO.setmode(GPIO.BCM)
+            except _GPIO_ERRORS as error:
+                raise BusError(f"{key}: {error}") from error
+            self._gpio = GPIO
+        return key
+
+    def _keep(self, key: str, opened: _C) -> _C:
+        self._open[key] = opened
+        return opened
+
+    def _forget(self, key: str) -> Callable[[], None]:
+        def forget() -> None:
+            self._open.pop(key, None)
+
+        return forget
+
+
+class LinuxI2C:
+    """One /dev/i2c-N through smbus2."""
+
+    def __init__(self, *, name: str, closed: Callable[[], None]) -> None:
+        match = _I2C_NAME.fullmatch(name)
+        if match is None:
+            raise BusError(f"{name!r} is no I2C bus: it must look like i2c-1")
+        from smbus2 import SMBus, i2c_msg
+
+        self._name = name
+        self._message = i2c_msg
+        self._closed = closed
+        try:
+            self._bus = SMBus(int(match[1]))
+        except OSError as error:
+            raise BusError(f"{name}: {error}") from error
+        # The kernel's default is a second, which a stuck bus would take out of the flight
+        # loop at every transfer. An adapter that cannot be told keeps its own limit.
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._bus.fd or -1, _I2C_TIMEOUT, 1)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def read(self, address: int, register: int, length: int) -> bytes:
+        if not 1 <= length <= 32:
+            raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")
+        try:
+            return bytes(self._bus.read_i2c_block_data(address, register, length))
+        except OSError as error:
+            raise self._failed(address, register, "read", error) from error
+
+    def write(self, address: int, register: int, data: bytes) -> None:
+        if not 1 <= len(data) <= 31:
+            raise ValueError(f"an I2C write has 1 to 31 bytes, not {len(data)}")
+        try:
+            if len(data) == 1:
+                self._bus.write_byte_data(address, register, data[0])
+            else:
+                self._bus.write_i2c_block_data(address, register, data)
+        except OSError as error:
+            raise self._failed(address, register, "write", error) from error
+
+    def read16(self, address: int, register: int, length: int) -> bytes:
+        if not 1 <= length <= 32:
+            raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")
+        pointer = self._message.write(address, register.to_bytes(2, "big"))
+        answer = self._message.read(address, length)
+        try:
+            self._bus.i2c_rdwr(pointer, answer)
+        except OSError as error:
+            raise self._failed(address, register, "read", error) from error
+        return bytes(answer)
+
+    def write16(self, address: int, register: int, data: bytes) -> None:
+        if not 1 <= len(data) <= 31:
+            raise ValueError(f"an I2C write has 1 to 31 bytes, not {len(data)}")
+        try:
+            self._bus.i2c_rdwr(self._message.write(address, register.to_bytes(2, "big") + data))
+        except OSError as error:
+            raise self._failed(address, register, "write", error) from error
+
+    def close(self) -> None:
+        self._closed()
+        self._bus.close()
+
+    def _failed(self, address: int, register: int, what: str, error: OSError) -> BusError:
+        return BusError(
+            f"{self._name} address 0x{address:02X}: {what} of register 0x{register:02X}: {error}"
+        )
+
+
+class LinuxDigital:
+    """One output pin through RPi.GPIO."""
+
+    def __init__(self, *, gpio: Any, pin: int, closed: Callable[[], None]) -> None:
+        self._gpio = gpio
+        self._pin = pin
+        self._closed = closed
+        self._is_open = True
+        try:
+            gpio.setup(pin, gpio.OUT, initial=gpio.LOW)
+        except _GPIO_ERRORS as error:
+            raise BusError(f"GPIO {pin}: {error}") from error
+
+    def write(self, high: bool) -> None:
+        if not self._is_open:
+            raise BusError(f"GPIO {self._pin} is closed")
+        try:
+            self._gpio.output(self._pin, self._gpio.HIGH if high else self._gpio.LOW)
+        except _GPIO_ERRORS as error:
+            raise BusError(f"GPIO {self._pin}: {error}") from error
+
+    def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._closed()
+        try:
+            self._gpio.output(self._pin, self._gpio.LOW)
+            self._gpio.cleanup(self._pin)
+        except _GPIO_ERRORS as error:
+            raise BusError(f"GPIO {self._pin}: {error}") from error
+
+
+class LinuxPwm:
+    """One output pin with RPi.GPIO's software PWM."""
+
+    def __init__(
+        self, *, gpio: Any, pin: int, frequency_hz: float, closed: Callable[[], None]
+    ) -> None:
+        self._gpio = gpio
+        self._pin = pin
+        self._closed = closed
+        self._is_open = True
+        try:
+            gpio.setup(pin, gpio.OUT, initial=gpio.LOW)
+            self._pwm = gpio.PWM(pin, frequency_hz)
+            self._pwm.start(0.0)
+        except _GPIO_ERRORS as error:
+            raise BusError(f"GPIO {pin} PWM at {frequency_hz:g} Hz: {error}") from error
+
+    def duty(self, fraction: float) -> None:
+        if not 0.0 <= fraction <= 1.0:  # refuses NaN as well
+            raise ValueError(f"GPIO {self._pin}: duty {fraction!r} is outside 0 to 1")
+        if not self._is_open:
+            raise BusError(f"GPIO {self._pin} is closed")
+        try:
+            self._pwm.ChangeDutyCycle(100.0 * fraction)
+        except _GPIO_ERRORS as error:
+            raise BusError(f"GPIO {self._pin}: {error}") from error
+
+    def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._closed()
+        try:
+            self._pwm.stop()
+            self._gpio.output(self._pin, self._gpio.LOW)
+            self._gpio.cleanup(self._pin)
+        except _GPIO_ERRORS as error:
+            raise BusError(f"GPIO {self._pin}: {error}") from error
+
+
+class LinuxEcho:
+    """Trigger and echo pins; edges are timed in RPi.GPIO's callback, never waited for."""
+
+    def __init__(
+        self,
+        *,
+        gpio: Any,
+        trigger_pin: int,
+        echo_pin: int,
+        clock: Clock,
+        closed: Callable[[], None],
+    ) -> None:
+        self._gpio = gpio
+        self._trigger_pin = trigger_pin
+        self.echo_pin = echo_pin
+        self._clock = clock
+        self._closed = closed
+        self._is_open = True
+        self._rose_s: float | None = None
+        # The callback runs in RPi.GPIO's own thread; append and popleft are atomic.
+        self._pulses: deque[tuple[float, float]] = deque(maxlen=_MAX_PULSES)
+        try:
+            gpio.setup(trigger_pin, gpio.OUT, initial=gpio.LOW)
+            gpio.setup(echo_pin, gpio.IN)
+            gpio.add_event_detect(echo_pin, gpio.BOTH, callback=self._edge)
+        except _GPIO_ERRORS as error:
+            raise BusError(f"GPIO {trigger_pin} and {echo_pin}: {error}") from error
+
+    def trigger(self) -> None:
+        if not self._is_open:
+            raise BusError(f"GPIO {self._trigger_pin} is closed")
+        try:
+            self._gpio.output(self._trigger_pin, self._gpio.HIGH)
+            # Counted as well as timed: a clock that stands still must not hang the loop.
+            until_s = self._clock.now_s() + _TRIGGER_S
+            for _ in range(_TRIGGER_SPINS):
+                if self._clock.now_s() >= until_s:
+                    break
+            self._gpio.output(self._trigger_pin, self._gpio.LOW)
+        except _GPIO_ERRORS as error:
+            raise BusError(f"GPIO {self._trigger_pin}: {error}") from error
+
+    def take_pulses(self) -> list[tuple[float, float]]:
+        taken: list[tuple[float, float]] = []
+        while self._pulses:
+            taken.append(self._pulses.popleft())
+        return taken
+
+    def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._closed()
+        try:
+            self._gpio.remove_event_detect(self.echo_pin)
+            self._gpio.output(self._trigger_pin, self._gpio.LOW)
+            self._gpio.cleanup(self._trigger_pin)
+            self._gpio.cleanup(self.echo_pin)
+        except _GPIO_ERRORS as error:
+            raise BusError(f"GPIO {self._trigger_pin} and {self.echo_pin}: {error}") from error
+
+    def _edge(self, _channel: int) -> None:
+        now_s = self._clock.now_s()
+        if self._gpio.input(self.echo_pin):
+            self._rose_s = now_s
+        elif self._rose_s is not None:
+            self._pulses.append((now_s, now_s - self._rose_s))
+            self._rose_s = None
+
+
+class LinuxSerial:
+    """One serial port through pyserial, never waited for."""
+
+    def __init__(self, *, name: str, baud: int, closed: Callable[[], None]) -> None:
+        import serial
+
+        self._name = name
+        self._closed = closed
+        try:
+            self._port = serial.Serial(name, baud, timeout=0, write_timeout=0)
+        except (OSError, ValueError) as error:  # ValueError: a baud rate it does not have
+            raise BusError(f"serial port {name} at {baud} baud: {error}") from error
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def read_available(self) -> bytes:
+        try:
+            return bytes(self._port.read(_SERIAL_CHUNK))
+        except (OSError, TypeError) as error:  # TypeError: pyserial's port closed under a read
+            raise BusError(f"serial port {self._name}: {error}") from error
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._port.write(data)
+        except OSError as error:
+            raise BusError(f"serial port {self._name}: {error}") from error
+
+    def close(self) -> None:
+        self._closed()
+        try:
+            self._port.close()
+        except OSError as error:
+            raise BusError(f"serial port {self._name}: {error}") from error
