@@ -23,6 +23,8 @@ Finite3 = tuple[Finite, Finite, Finite]
 NotNegative3 = tuple[NotNegative, NotNegative, NotNegative]
 Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 
+SEA_LEVEL_DENSITY_KG_M3 = 1.2250  # of air in the ISA, at which a ship's heaviness is stated
+
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all parts: an unknown key is a typing error, not something to ignore."""
@@ -33,16 +35,39 @@ class Hull(_Part, frozen=True, kw_only=True):
 
     length_m: Positive
     diameter_m: Positive
+    height_m: NotNegative = 0.0  # of a hull that is not round; 0 means the diameter
     volume_m3: Positive
     helium_purity: Annotated[float, Meta(gt=0.5, le=1.0)] = 0.98
 
 
+class Item(_Part, frozen=True, kw_only=True):
+    """One entry of the mass budget, so that mass, balance and inertia can be recomputed."""
+
+    name: Name
+    mass_kg: NotNegative
+    position_m: Finite3  # from the centre of buoyancy
+    inertia_kg_m2: NotNegative3 = (0.0, 0.0, 0.0)  # about its own centre
+
+
 class Mass(_Part, frozen=True, kw_only=True):
-    """Everything that is not gas, and where it sits."""
+    """The ship's mass, gas included, and where it sits."""
 
     heaviness_kg: Finite  # weight minus buoyancy at ISA sea level, over g; the rest follows
     inertia_kg_m2: tuple[Positive, Positive, Positive]  # about the centre of gravity, gas in
     center_of_gravity_m: Finite3  # from the centre of buoyancy, body frame; z > 0 is below
+    item: tuple[Item, ...] = ()  # where the numbers above come from; may be left out
+
+
+class Ground(_Part, frozen=True, kw_only=True):
+    """What the ship stands on. The hull itself touches too, wherever it is lowest.
+
+    grip_n: side force that all feet together hold on the landing mat with no weight on
+    them (hook-and-loop feet); a ship a few grams heavy would else be blown off its pad.
+    """
+
+    feet_m: tuple[Finite3, ...] = ()  # from the centre of buoyancy
+    friction: NotNegative = 0.6
+    grip_n: NotNegative = 0.0
 
 
 class Aero(_Part, frozen=True, kw_only=True):
@@ -167,6 +192,7 @@ class Airframe(_Part, frozen=True, kw_only=True):
     hull: Hull
     mass: Mass
     aero: Aero
+    ground: Ground = Ground()
     thruster: Annotated[tuple[Thruster, ...], Meta(min_length=1)]
     servo: tuple[Servo, ...] = ()
     surface: tuple[Surface, ...] = ()
@@ -175,6 +201,11 @@ class Airframe(_Part, frozen=True, kw_only=True):
     gains: Gains
     limits: Limits
     home: Home
+
+    @property
+    def mass_kg(self) -> float:
+        """Everything that has to be moved: structure, gas and ballast, without added mass."""
+        return SEA_LEVEL_DENSITY_KG_M3 * self.hull.volume_m3 + self.mass.heaviness_kg
 
     @property
     def thruster_names(self) -> tuple[str, ...]:
