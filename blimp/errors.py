@@ -10,6 +10,7 @@ BlimpError
 │   └── DeviceError          wrong identity, failed self-test, a value out of its range
 ├── MailboxError             the crossing between worker and flight process failed
 ├── LinkError                no broker, or nothing on board answers
+│   └── NotAuthorised        the broker, or the ship, does not accept who is asking
 └── TaskError                the queue
     ├── MessageError         a message that cannot be read: what, where and the limit
     ├── UnknownTask          a task name that this worker does not have
@@ -17,7 +18,10 @@ BlimpError
     ├── Retry                a task asks to be run again later
     ├── MaxRetriesExceeded   ... and has asked too often
     ├── Reject               a task asks for its message to be dropped or put back
-    └── ResultError          a result that cannot be written as JSON
+    ├── ResultError          a result that cannot be written as JSON
+    ├── Expired              older than its time to live before it could begin
+    ├── Interrupted          begun, and not known to have ended; not run again
+    └── TaskFailed           the task raised: what it raised, told to whoever waits
 
 Refusals inside the flight process are values (`Outcome` with a reason), never exceptions.
 """
@@ -63,6 +67,10 @@ class LinkError(BlimpError):
     """No broker, or nothing on board answers."""
 
 
+class NotAuthorised(LinkError):
+    """The broker, or the ship, does not accept who is asking."""
+
+
 class TaskError(BlimpError):
     """Base of the queue's errors."""
 
@@ -101,3 +109,20 @@ class Reject(TaskError):
 
 class ResultError(TaskError):
     """A task returned what JSON cannot hold."""
+
+
+class Expired(TaskError):
+    """A message was older than its time to live, or past its `expires`, before it began."""
+
+
+class Interrupted(TaskError):
+    """A task began, was cut off, and must not be run again. `str(error)` says by what."""
+
+
+class TaskFailed(TaskError):
+    """Told to whoever waits for a task that raised. kind: the name of what it raised."""
+
+    def __init__(self, message: str, *, kind: str = "", trace: str | None = None) -> None:
+        super().__init__(f"{kind}: {message}" if kind else message)
+        self.kind = kind
+        self.trace = trace

@@ -1,0 +1,69 @@
+"""What the environment says, read here and nowhere else.
+
+| variable           | meaning                                                    |
+|--------------------|------------------------------------------------------------|
+| `BLIMP_BROKER_URL` | the broker, where the command line names none              |
+| `BLIMP_VEHICLE`    | the ship, where the command line names none                |
+| `XDG_RUNTIME_DIR`  | parent of the run registry; `/tmp` where it is not set     |
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from blimp.errors import ConfigError
+
+VEHICLE_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
+
+
+class GroundConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a ground station looks for its ship when it is not told.
+
+    broker, vehicle: None where the environment does not name one.
+    registry: the directory in which running stacks of this user are registered.
+    """
+
+    broker: str | None
+    vehicle: str | None
+    registry: Path
+
+
+def ground_config(environment: Mapping[str, str] | None = None) -> GroundConfig:
+    """Read the ground station's part of `environment`, by default this process's."""
+    env = os.environ if environment is None else environment
+    vehicle = env.get("BLIMP_VEHICLE") or None
+    return GroundConfig(
+        broker=broker_url_from_environment(env),
+        vehicle=None if vehicle is None else vehicle_name(vehicle, where="BLIMP_VEHICLE"),
+        registry=registry_dir(env),
+    )
+
+
+def broker_url_from_environment(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return `BLIMP_BROKER_URL`, or None where it is unset or empty."""
+    env = os.environ if environment is None else environment
+    return env.get("BLIMP_BROKER_URL") or None
+
+
+def registry_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Return the run registry: `<registry>/<vehicle>.json` for every running stack."""
+    env = os.environ if environment is None else environment
+    return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"blimp-{os.getuid()}"
+
+
+def vehicle_name(name: str, *, where: str) -> str:
+    """Return `name` where it can name a ship, a queue and a file; else raise ConfigError."""
+    if not re.fullmatch(VEHICLE_PATTERN, name):
+        raise ConfigError(
+            f"{where}: {name[:40]!r} cannot name a ship: 1 to 32 of a-z, 0-9, _ and -, "
+            "beginning with a letter or digit"
+        )
+    return name
+
+
+def printable_url(url: str) -> str:
+    """Return `url` without its password: what a message may show."""
+    return re.sub(r"(://[^:@/?]*):[^@/]*@", r"\1:***@", url)

@@ -1,0 +1,216 @@
+"""Telemetry through a real server: ages, the newest only, and both ends without a broker."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from blimp.broker import EmbeddedBroker
+from blimp.errors import ConfigError, LinkError, NotAuthorised
+from blimp.telemetry import (
+    TelemetryPublisher,
+    TelemetryReader,
+    redis_url,
+    stream_key,
+    vehicles,
+)
+from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot
+
+
+def snapshot(*, t_s: float = 1.0, vehicle: str = "twin") -> Snapshot:
+    return Snapshot(
+        t_s=t_s,
+        boot_id="b1",
+        vehicle=vehicle,
+        mode="LOITER",
+        armed=True,
+        killed=False,
+        failsafe="",
+        position_ned_m=(1.0, -2.0, -3.0),
+        velocity_ned_mps=(0.1, 0.0, 0.0),
+        altitude_m=3.0,
+        attitude_rad=Attitude(roll=0.01, pitch=-0.02, yaw=1.5),
+        battery_v=11.4,
+        actuators={"left": 0.5, "tilt": -0.3},
+        sensors={"baro": SensorStatus(value=101325.0, unit="Pa", age_s=0.02, healthy=True)},
+        loop=LoopStatus(rate_hz=100.0),
+        simulated=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(directory=tmp_path_factory.mktemp("b")) as server:
+        yield server
+
+
+@pytest.fixture
+def vehicle(request: pytest.FixtureRequest) -> str:
+    """A ship of its own for each test, on the one broker."""
+    return f"t{abs(hash(request.node.name)) % 10**9}"
+
+
+def test_the_newest_snapshot_comes_back_whole_with_its_age(
+    broker: EmbeddedBroker, vehicle: str
+) -> None:
+    with (
+        TelemetryPublisher(broker.url, vehicle) as ship,
+        TelemetryReader(broker.url, vehicle) as ground,
+    ):
+        assert ship.publish(snapshot(t_s=1.0), 0.0)
+        assert ship.publish(snapshot(t_s=2.0), 4.0)
+        found = ground.latest()
+    assert found is not None
+    assert found[0] == snapshot(t_s=2.0)
+    assert 4.0 <= found[1] < 6.0
+
+
+def test_no_ship_is_none(broker: EmbeddedBroker, vehicle: str) -> None:
+    with TelemetryReader(broker.url, vehicle) as ground:
+        assert ground.latest() is None
+
+
+def test_follow_skips_to_the_newest_and_tells_when_there_is_none(
+    broker: EmbeddedBroker, vehicle: str
+) -> None:
+    with (
+        TelemetryPublisher(broker.url, vehicle) as ship,
+        TelemetryReader(broker.url, vehicle) as ground,
+    ):
+        following = ground.follow(poll_s=0.02)
+        assert next(following) is None
+        for t_s in (1.0, 2.0, 3.0):
+            ship.publish(snapshot(t_s=t_s), 0.0)
+        found = next(following)
+        assert found is not None
+        assert found[0].t_s == 3.0
+        assert next(following) is None
+        ship.publish(snapshot(t_s=4.0), 0.0)
+        found = next(following)
+        assert found is not None
+        assert found[0].t_s == 4.0
+
+
+def test_an_entry_that_is_no_snapshot_is_named(broker: EmbeddedBroker, vehicle: str) -> None:
+    from redis import Redis
+
+    with Redis.from_url(redis_url(broker.url)) as raw:
+        raw.xadd(stream_key(vehicle), {"snapshot": '{"t_s": "soon"}', "age_s": "0"})
+    with TelemetryReader(broker.url, vehicle) as ground:
+        with pytest.raises(LinkError, match=f"{vehicle}.*is not a snapshot"):
+            ground.latest()
+        following = ground.follow(poll_s=0.02)
+        assert next(following) is None
+        with TelemetryPublisher(broker.url, vehicle) as ship:
+            ship.publish(snapshot(), 0.0)
+        assert next(following) is not None
+
+
+def test_a_number_that_json_cannot_hold_never_arrives_as_a_number(
+    broker: EmbeddedBroker, vehicle: str
+) -> None:
+    bad = msgspec.structs.replace(snapshot(), altitude_m=float("nan"))
+    with (
+        TelemetryPublisher(broker.url, vehicle) as ship,
+        TelemetryReader(broker.url, vehicle) as ground,
+    ):
+        ship.publish(bad, 0.0)
+        with pytest.raises(LinkError, match="is not a snapshot"):
+            ground.latest()
+
+
+def test_the_stream_stays_short_and_ends_with_its_ship(
+    broker: EmbeddedBroker, vehicle: str
+) -> None:
+    from redis import Redis
+
+    with TelemetryPublisher(broker.url, vehicle) as ship:
+        for _ in range(1000):
+            ship.publish(snapshot(), 0.0)
+    with Redis.from_url(redis_url(broker.url)) as raw:
+        assert 300 <= int(raw.xlen(stream_key(vehicle))) <= 400
+        assert 0 < int(raw.ttl(stream_key(vehicle))) <= 600
+
+
+def test_vehicles_lists_who_has_spoken(broker: EmbeddedBroker, vehicle: str) -> None:
+    with TelemetryPublisher(broker.url, vehicle) as ship:
+        ship.publish(snapshot(), 0.0)
+    found = vehicles(broker.url)
+    assert 0.0 <= found[vehicle] < 5.0
+
+
+def test_without_a_broker_the_ship_drops_and_the_ground_raises(tmp_path: Path) -> None:
+    url = f"redis+socket://{tmp_path}/none.sock?virtual_host=0"
+    with TelemetryPublisher(url, "twin") as ship:
+        assert ship.publish(snapshot(), 0.0) is False
+    with TelemetryReader(url, "twin") as ground, pytest.raises(LinkError, match=r"none\.sock"):
+        ground.latest()
+    with pytest.raises(LinkError, match=r"none\.sock"):
+        vehicles(url)
+
+
+def test_both_ends_come_back_with_the_broker(tmp_path: Path) -> None:
+    server = EmbeddedBroker(directory=tmp_path)
+    with (
+        server,
+        TelemetryPublisher(server.url, "twin") as ship,
+        TelemetryReader(server.url, "twin") as ground,
+    ):
+        assert ship.publish(snapshot(t_s=1.0), 0.0)
+        server.stop()
+        assert ship.publish(snapshot(t_s=2.0), 0.0) is False
+        with pytest.raises(LinkError):
+            ground.latest()
+        server.start()
+        assert ship.publish(snapshot(t_s=3.0), 0.0)
+        found = ground.latest()
+        assert found is not None
+        assert found[0].t_s == 3.0
+
+
+def test_a_broker_that_hangs_costs_the_ship_no_more_than_its_timeout(tmp_path: Path) -> None:
+    with (
+        EmbeddedBroker(directory=tmp_path) as server,
+        TelemetryPublisher(server.url, "twin") as ship,
+    ):
+        assert ship.publish(snapshot(), 0.0)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            began_s = time.monotonic()
+            assert ship.publish(snapshot(), 0.0) is False
+            assert time.monotonic() - began_s < 1.5
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+def test_a_wrong_password_is_not_a_lost_link(broker: EmbeddedBroker) -> None:
+    path = redis_url(broker.url).removeprefix("unix://").partition("?")[0]
+    url = f"unix://ground:secret@{path}?db=0"
+    with TelemetryReader(url, "twin") as ground, pytest.raises(NotAuthorised) as caught:
+        ground.latest()
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("redis://localhost:6379/0", "redis://localhost:6379/0"),
+        ("rediss://pi:6380/1", "rediss://pi:6380/1"),
+        ("unix:///run/x.sock?db=1", "unix:///run/x.sock?db=1"),
+        ("redis+socket:///run/x.sock?virtual_host=2", "unix:///run/x.sock?db=2"),
+        ("redis+socket:///run/x.sock", "unix:///run/x.sock?db=0"),
+        ("redis+socket://:pw@/run/x.sock?virtual_host=/3", "unix://:pw@/run/x.sock?db=3"),
+    ],
+)
+def test_broker_urls(given: str, made: str) -> None:
+    assert redis_url(given) == made
+
+
+@pytest.mark.parametrize("url", ["amqp://localhost//", "localhost", "memory://", ""])
+def test_a_transport_without_streams_is_named(url: str) -> None:
+    with pytest.raises(ConfigError, match="telemetry needs"):
+        redis_url(url)
