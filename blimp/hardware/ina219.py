@@ -101,8 +101,6 @@ class Ina219(Sensor[PowerSample]):
         bus = int.from_bytes(self._bus.read(self._address, R.BUS_VOLTAGE, 2), "big")
         if not bus & R.CNVR:
             return None
-        if bus & R.OVF:
-            raise DeviceError(f"{self.name}: current overflows the register: current_lsb_a is low")
         current = int.from_bytes(self._bus.read(self._address, R.CURRENT, 2), "big", signed=True)
         kept = self._bus.read(self._address, R.CALIBRATION, 2)
         if kept != self._calibration:
@@ -112,7 +110,12 @@ class Ina219(Sensor[PowerSample]):
                 "the chip was reset"
             )
         self._bus.read(self._address, R.POWER, 2)  # clears CNVR, which proves the next reading
-        self._alive(now_s)
+        remark = ""
+        if bus & R.OVF:
+            # The current is beyond its register. The voltage is good, and the one that matters.
+            current = 32767
+            remark = f"current is above {current * self._lsb_a:.2f} A: current_lsb_a is too small"
+        self._alive(now_s, remark)
         return PowerSample(
             t_s=now_s, voltage_v=(bus >> 3) * BUS_LSB_V, current_a=current * self._lsb_a
         )

@@ -1,0 +1,118 @@
+"""DWM1001: indoor position tag, its shell's `lep` lines on a serial port.
+
+Source: DWM1001 firmware API guide 2.2, 6.9 (`lep`: `POS,x,y,z,quality`, metres, 0 to 100).
+The tag's frame is taken with x east, y north, z up from the pad.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from blimp.airframe import Device as Row
+from blimp.errors import BusError
+from blimp.hardware.bus import Buses, SerialPort
+from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.lines import LineReader, number
+from blimp.hardware.registers import DWM1001 as R
+from blimp.types import PositionSample
+
+STALE_S = 3.0
+LINE_LIMIT = 120
+MAX_M = 1000.0  # no room is larger; beyond it a line is garbage
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """best_m and worst_m: one standard deviation at quality 100 and at quality 0.
+
+    The module's data sheet promises 0.1 m; the fall between is this project's choice.
+    """
+
+    best_m: float = 0.1
+    worst_m: float = 1.0
+    min_quality: int = 10
+
+
+class Dwm1001(Sensor[PositionSample]):
+    """Position in the room, north-east-down from the pad."""
+
+    ROLE: ClassVar[str] = "tag"
+    UNIT: ClassVar[str] = "m"
+
+    def __init__(self, *, row: Row, buses: Buses) -> None:
+        super().__init__(name=row.name, stale_s=STALE_S, stale_error="no new position line")
+        self._options = read_options(row.options, Options, who=row.name)
+        self._buses = buses
+        self._port: SerialPort | None = None
+        self._port_name = row.port
+        self._baud = row.baud
+        self._lines = LineReader(limit=LINE_LIMIT)
+        self._bad = 0
+        self._fields: tuple[str, ...] = ()
+        self._heard = False
+        self._started = False
+
+    @property
+    def garbage(self) -> int:
+        """How many lines could not be read."""
+        return self._lines.garbage + self._bad
+
+    def close(self) -> None:
+        port, self._port = self._port, None
+        if port is not None:
+            port.close()
+
+    def _start(self) -> Steps:
+        self.close()
+        port = self._port = self._buses.serial(self._port_name, self._baud)
+        self._lines.clear()
+        # `lep` toggles, so it is sent only to a tag that was listened to and said nothing.
+        silent, self._heard = self._started and not self._heard, False
+        self._started = True
+        if silent:
+            port.write(R.ENTER)
+            yield 1.0  # between the returns and the first command, the shell comes up
+            port.write(R.TOGGLE_POSITION_LINES)
+        yield 0.0
+
+    def _read(self, now_s: float) -> PositionSample | None:
+        if self._port is None:
+            raise BusError(f"{self.name}: serial port {self._port_name} is closed")
+        newest = None
+        for line in self._lines.feed(self._port.read_available()):
+            start = line.rfind(R.PREFIX + ",")  # a prompt, or half a line, may precede it
+            if start < 0:
+                self._bad += 1
+                continue
+            newest = self._position(line[start:], now_s) or newest
+        return newest
+
+    def _position(self, line: str, now_s: float) -> PositionSample | None:
+        _, *fields = line.split(",")
+        self._heard = True
+        values = [number(field.strip()) for field in fields]
+        if len(values) != 4 or None in values:
+            self._bad += 1
+            self.error = f"{self.name}: unreadable line {line[:40]!r}"
+            return None
+        east_m, north_m, up_m, quality = (value for value in values if value is not None)
+        if max(abs(east_m), abs(north_m), abs(up_m)) > MAX_M or not 0 <= quality <= R.QUALITY_MAX:
+            self._bad += 1
+            self.error = f"{self.name}: position or quality out of range in {line[:40]!r}"
+            return None
+        if tuple(fields) == self._fields:
+            return None  # the noise of a living tag never repeats for long
+        self._fields = tuple(fields)
+        if quality < self._options.min_quality:
+            self._alive(now_s, f"quality {quality:g} is below {self._options.min_quality}")
+            return None
+        self._alive(now_s)
+        share = quality / R.QUALITY_MAX
+        return PositionSample(
+            t_s=now_s,
+            position_ned_m=(north_m, east_m, -up_m),
+            accuracy_m=self._options.worst_m
+            + share * (self._options.best_m - self._options.worst_m),
+        )
+
+    def _value(self, sample: PositionSample) -> tuple[float, ...]:
+        return sample.position_ned_m
