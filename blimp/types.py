@@ -251,5 +251,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     sensors: dict[str, SensorStatus]
     loop: LoopStatus
     simulated: bool
+    servos: tuple[str, ...] = ()  # those of `actuators` that are angles
     active_command: str = ""
     messages: tuple[str, ...] = ()

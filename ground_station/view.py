@@ -1,0 +1,337 @@
+"""The live terminal view: one snapshot drawn as a page, for `ground watch` and the demo.
+
+Deterministic: it draws what it is given and reads no clock. Every value carries the age of
+its source: grey after 1 s, marked with its age after 3.5 s, never frozen silently.
+"""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from blimp.types import SensorStatus, Snapshot
+from ground_station.map import Point, draw_map
+from ground_station.track import TrackLeg
+
+STALE_S = 1.0
+OLD_S = 3.5
+MIN_WIDTH = 60
+MIN_HEIGHT = 16
+DEFAULT_HEIGHT = 24
+LOW_ALTITUDE_SCALE_M = 5.0
+GREY = "bright_black"
+
+
+class FlightView(msgspec.Struct, frozen=True, kw_only=True):
+    """A Rich renderable that fills the console it is printed on, from 60 x 16 up.
+
+    snapshot: None while no ship has been heard; `vehicle` names who is waited for.
+    age_s: the age of the snapshot now. legs, current: the mission's lines and the one that
+    is flown. trail: where the ship has been, oldest first, (north, east) in metres.
+    progress: one line about the mission or the command that is under way.
+    altitude_set_m: the altitude that is asked for, where it is known.
+    """
+
+    vehicle: str
+    snapshot: Snapshot | None
+    age_s: float = 0.0
+    legs: Sequence[TrackLeg] = ()
+    current: TrackLeg | None = None
+    trail: Sequence[Point] = ()
+    progress: str = ""
+    altitude_set_m: float | None = None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = max(MIN_WIDTH, options.max_width)
+        height = max(MIN_HEIGHT, options.height or min(console.height, options.max_height))
+        lines = self.lines(width=width, height=height)
+        page = Text("\n", no_wrap=True, overflow="crop", end="").join(lines)
+        page.no_wrap, page.overflow = True, "crop"
+        yield page
+
+    def lines(self, *, width: int, height: int) -> list[Text]:
+        """Return exactly `height` lines of `width` cells or less."""
+        if self.snapshot is None:
+            words = Text(f" {self.vehicle}: nothing heard yet", "yellow")
+            return _fill([words, Text(" " + self.progress)], height)
+        right_width = max(38, min(56, width * 11 // 20))
+        body_height = height - 3
+        left = self._map(self.snapshot, width=width - right_width - 1, height=body_height)
+        right = self._instruments(self.snapshot, width=right_width, height=body_height)
+        top = [self._strip(self.snapshot, width), self._state_line(self.snapshot, width)]
+        body = [_beside(a, b, width - right_width) for a, b in zip(left, right, strict=True)]
+        return [*top, *body, self._message(self.snapshot, width)]
+
+    # --- top and bottom -------------------------------------------------------------------
+
+    def _strip(self, ship: Snapshot, width: int) -> Text:
+        left = Text(f" {ship.vehicle} ", "bold reverse")
+        if ship.simulated:
+            left.append(" SIMULATED ", "bold black on yellow")
+        left.append(f"  {ship.mode}  ", "bold")
+        if ship.killed:
+            left.append(" KILLED ", "bold white on red")
+        elif ship.armed:
+            left.append(" ARMED ", "bold black on green")
+        else:
+            left.append(" disarmed ", GREY)
+        right = Text()
+        right.append_text(self._battery(ship))
+        right.append("  ")
+        right.append_text(self._loop(ship))
+        right.append("  ")
+        if self.age_s >= OLD_S:
+            right.append(f" NO LINK {_age(self.age_s)} ", "bold white on red")
+        else:
+            right.append(f"link {_age(self.age_s)} ", _style(self.age_s) or "green")
+        return _ends(left, right, width)
+
+    def _battery(self, ship: Snapshot) -> Text:
+        volts = "battery ?" if ship.battery_v is None else f"{ship.battery_v:.1f} V"
+        return Text(volts, _style(self.age_s))
+
+    def _loop(self, ship: Snapshot) -> Text:
+        found = Text(f"{ship.loop.rate_hz:.0f} Hz", _style(self.age_s))
+        if ship.loop.overruns:
+            found.append(f" {ship.loop.overruns} overruns", "yellow")
+        return found
+
+    def _state_line(self, ship: Snapshot, width: int) -> Text:
+        if ship.failsafe:
+            return _cut(Text(f" FAILSAFE {ship.failsafe} ", "bold black on yellow"), width)
+        return _cut(Text(" " + (self.progress or ship.active_command), "bold"), width)
+
+    def _message(self, ship: Snapshot, width: int) -> Text:
+        return _cut(Text(" " + (ship.messages[-1] if ship.messages else ""), "yellow"), width)
+
+    # --- left: the map --------------------------------------------------------------------
+
+    def _map(self, ship: Snapshot, *, width: int, height: int) -> list[Text]:
+        picture = draw_map(
+            columns=width,
+            rows=height - 1,
+            ship=ship.position_ned_m[:2],
+            yaw_rad=ship.attitude_rad.yaw,
+            legs=self.legs,
+            current=self.current,
+            trail=self.trail,
+        )
+        bar = f"├{'─' * max(0, picture.bar_columns - 2)}┤ {picture.bar_m:g} m"
+        head = _ends(self._heading("map, north up"), Text(bar + " ", GREY), width)
+        rows = []
+        for cells in picture.rows:
+            row = Text()
+            for character, style in cells:
+                row.append(character, style)
+            rows.append(row)
+        return [head, *rows]
+
+    # --- right: instruments ---------------------------------------------------------------
+
+    def _instruments(self, ship: Snapshot, *, width: int, height: int) -> list[Text]:
+        lines = [self._heading("flight"), *self._flight(ship, width)]
+        rest = height - len(lines) - 2  # two headings to come
+        sensors_wanted = len(ship.sensors)
+        for_actuators = max(min(3, len(ship.actuators)), rest - sensors_wanted)
+        actuators = _at_most(self._actuators(ship, width), for_actuators)
+        lines += [self._heading("actuators"), *actuators]
+        sensors = _at_most(self._sensors(ship, width), height - len(lines) - 1)
+        return _fill([*lines, self._heading("sensors"), *sensors], height)
+
+    def _heading(self, title: str) -> Text:
+        found = Text(f" {title}", "bold underline")
+        if self.age_s >= OLD_S:
+            found.append(f" {_age(self.age_s)} old", "not underline red")
+        return found
+
+    def _flight(self, ship: Snapshot, width: int) -> list[Text]:
+        style = _style(self.age_s)
+        north, east, down = ship.velocity_ned_mps
+        turn = ship.attitude_rad
+        where = ship.position_ned_m
+        numbers = f"{ship.altitude_m:6.2f} m"
+        if self.altitude_set_m is not None:
+            numbers += f" of {self.altitude_set_m:g}"
+        top_m = _scale_top(max(ship.altitude_m, self.altitude_set_m or 0.0))
+        bar = _bar(ship.altitude_m, 0.0, top_m, width - 28, mark=self.altitude_set_m)
+        yaw_deg = math.degrees(turn.yaw) % 360.0
+        rows = [
+            f" altitude {numbers:<17}{bar}",
+            f" position N {where[0]:+7.2f}  E {where[1]:+7.2f}  m",
+            f" velocity N {north:+7.2f}  E {east:+7.2f}  up {-down:+.2f}  m/s",
+            f" attitude roll {math.degrees(turn.roll):+.1f}°  "
+            f"pitch {math.degrees(turn.pitch):+.1f}°  yaw {yaw_deg:.0f}°",
+        ]
+        return [_cut(Text(row, style), width) for row in rows]
+
+    def _actuators(self, ship: Snapshot, width: int) -> list[Text]:
+        rows = []
+        for name, value in ship.actuators.items():
+            servo = name in ship.servos
+            limit = math.pi / 2.0 if servo else 1.0
+            number = f"{math.degrees(value):+4.0f}°" if servo else f"{100.0 * value:+4.0f} %"
+            bar = _bar(value, -limit, limit, width - 19)
+            rows.append(_cut(Text(f" {name[:10]:<10}{bar} {number}", _style(self.age_s)), width))
+        return rows
+
+    def _sensors(self, ship: Snapshot, width: int) -> list[Text]:
+        return [
+            _sensor(name, status, self.age_s, width) for name, status in ship.sensors.items()
+        ]
+
+
+def flight_line(snapshot: Snapshot, age_s: float) -> str:
+    """Return the snapshot as one line of text, for output that is not a terminal."""
+    north, east, _ = snapshot.position_ned_m
+    state = "killed" if snapshot.killed else "armed" if snapshot.armed else "disarmed"
+    battery = "battery ?" if snapshot.battery_v is None else f"{snapshot.battery_v:.1f} V"
+    words = [
+        f"{snapshot.t_s:.1f} s",
+        snapshot.vehicle,
+        snapshot.mode,
+        state,
+        f"altitude {snapshot.altitude_m:.2f} m",
+        f"north {north:.2f} m east {east:.2f} m",
+        f"yaw {math.degrees(snapshot.attitude_rad.yaw) % 360.0:.0f} deg",
+        battery,
+        f"age {_age(age_s)}",
+    ]
+    if snapshot.failsafe:
+        words.append(f"FAILSAFE {snapshot.failsafe}")
+    if snapshot.simulated:
+        words.append("SIMULATED")
+    return "  ".join(words)
+
+
+def status_table(snapshot: Snapshot, age_s: float) -> Table:
+    """Return the whole snapshot as a table for `ground status`."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    style = _style(age_s)
+    north, east, _ = snapshot.position_ned_m
+    v_north, v_east, v_down = snapshot.velocity_ned_mps
+    turn = snapshot.attitude_rad
+    rows = {
+        "vehicle": snapshot.vehicle + ("  (SIMULATED)" if snapshot.simulated else ""),
+        "mode": snapshot.mode,
+        "state": "killed" if snapshot.killed else "armed" if snapshot.armed else "disarmed",
+        "failsafe": snapshot.failsafe or "none",
+        "age": _age(age_s),
+        "altitude": f"{snapshot.altitude_m:.2f} m",
+        "position": f"north {north:.2f} m, east {east:.2f} m",
+        "velocity": f"north {v_north:.2f}, east {v_east:.2f}, up {-v_down:.2f} m/s",
+        "attitude": f"roll {math.degrees(turn.roll):.1f}, pitch {math.degrees(turn.pitch):.1f}, "
+        f"yaw {math.degrees(turn.yaw) % 360.0:.1f} deg",
+        "battery": "unknown" if snapshot.battery_v is None else f"{snapshot.battery_v:.2f} V",
+        "loop": f"{snapshot.loop.rate_hz:.1f} Hz, {snapshot.loop.overruns} overruns",
+    }
+    for name, value in rows.items():
+        table.add_row(name, Text(value, style))
+    for name, value in snapshot.actuators.items():
+        servo = name in snapshot.servos
+        number = f"{math.degrees(value):.1f} deg" if servo else f"{100.0 * value:.0f} %"
+        table.add_row(name, Text(number, style))
+    for name, status in snapshot.sensors.items():
+        table.add_row(name, _sensor_words(status, age_s))
+    for message in snapshot.messages:
+        table.add_row("message", Text(message))
+    return table
+
+
+# --- pieces -------------------------------------------------------------------------------
+
+
+def _style(age_s: float) -> str:
+    return "" if age_s < STALE_S else GREY
+
+
+def _age(age_s: float) -> str:
+    return f"{age_s:.1f} s" if age_s < 99.95 else f"{age_s / 60.0:.0f} min"
+
+
+def _sensor(name: str, status: SensorStatus, link_age_s: float, width: int) -> Text:
+    words = _sensor_words(status, link_age_s)
+    mark = Text(" ● " if status.healthy else " ✗ ", "green" if status.healthy else "bold red")
+    return _cut(Text.assemble(mark, f"{name[:9]:<10}", words), width)
+
+
+def _sensor_words(status: SensorStatus, link_age_s: float) -> Text:
+    """Return value, unit and, where it matters, the age: that of the sample plus the link's."""
+    if status.value is None or status.age_s is None:
+        found = Text("no sample yet", GREY)
+    else:
+        age_s = status.age_s + link_age_s
+        found = Text(f"{_number(status.value)} {status.unit}".rstrip(), _style(age_s))
+        if age_s >= OLD_S:
+            found.append(f"  {_age(age_s)} old", "red")
+        elif age_s >= STALE_S:
+            found.append(f"  {_age(age_s)}", GREY)
+    if not status.healthy:
+        found.append(f"  {status.error or 'unhealthy'}", "bold red")
+    return found
+
+
+def _number(value: float | tuple[float, ...]) -> str:
+    if isinstance(value, tuple):
+        return " ".join(f"{part:+.2f}" for part in value)
+    return f"{value:.0f}" if abs(value) >= 1000.0 else f"{value:.2f}"
+
+
+def _bar(value: float, low: float, high: float, width: int, *, mark: float | None = None) -> str:
+    """Return a bar from zero to `value` in a frame, with `|` at zero or at `mark`."""
+    inner = max(5, width - 2)
+
+    def column(x: float) -> int:
+        return min(inner - 1, max(0, int((x - low) / (high - low) * inner)))
+
+    if not math.isfinite(value):
+        return "▕" + "?" * inner + "▏"
+    zero, here = column(0.0), column(value)
+    cells = ["█" if min(zero, here) <= i <= max(zero, here) else " " for i in range(inner)]
+    if low < 0.0:
+        cells[zero] = "┃" if here != zero else "│"
+    elif here == zero and value < 0.5 * (high - low) / inner:
+        cells[zero] = " "
+    if mark is not None:
+        cells[column(mark)] = "┃"
+    return "▕" + "".join(cells) + "▏"
+
+
+def _scale_top(altitude_m: float) -> float:
+    top_m = LOW_ALTITUDE_SCALE_M
+    while top_m < 1.1 * altitude_m < 1e6:
+        top_m *= 2.0
+    return top_m
+
+
+def _ends(left: Text, right: Text, width: int) -> Text:
+    """Put one text at each end of a line; the right one goes where there is no room."""
+    gap = width - left.cell_len - right.cell_len
+    if gap < 1:
+        return _cut(left, width)
+    return Text.assemble(left, " " * gap, right)
+
+
+def _beside(left: Text, right: Text, width: int) -> Text:
+    return Text.assemble(left, " " * max(1, width - left.cell_len), right)
+
+
+def _cut(text: Text, width: int) -> Text:
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def _at_most(lines: list[Text], count: int) -> list[Text]:
+    """Return `lines`, the last replaced by a count of those for which there is no room."""
+    if len(lines) <= count:
+        return lines
+    left_out = len(lines) - count + 1
+    return [*lines[: max(0, count - 1)], Text(f"   … {left_out} more", GREY)][: max(0, count)]
+
+
+def _fill(lines: list[Text], height: int) -> list[Text]:
+    return [*lines, *(Text() for _ in range(height - len(lines)))][:height]
