@@ -61,13 +61,15 @@ class Mass(_Part, frozen=True, kw_only=True):
 class Ground(_Part, frozen=True, kw_only=True):
     """What the ship stands on. The hull itself touches too, wherever it is lowest.
 
-    grip_n: side force that all feet together hold on the landing mat with no weight on
-    them (hook-and-loop feet); a ship a few grams heavy would else be blown off its pad.
+    Hook-and-loop feet on a landing mat, for a ship a few grams heavy would else be blown off
+    its pad: grip_n is the side force that all feet together hold with no weight on them,
+    hold_n the upward force that tears all of them off.
     """
 
     feet_m: tuple[Finite3, ...] = ()  # from the centre of buoyancy
     friction: NotNegative = 0.6
     grip_n: NotNegative = 0.0
+    hold_n: NotNegative = 0.0
 
 
 class Aero(_Part, frozen=True, kw_only=True):

@@ -1,0 +1,51 @@
+"""Air and helium: the International Standard Atmosphere below 11 km, and a lifting gas.
+
+Source: ISO 2533 (ISA). Heights are above mean sea level.
+"""
+
+from typing import NamedTuple
+
+from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3
+
+SEA_LEVEL_PRESSURE_PA = 101325.0
+SEA_LEVEL_TEMPERATURE_K = 288.15
+LAPSE_KPM = 0.0065
+PRESSURE_EXPONENT = 5.2559
+GAS_CONSTANT_JPKGK = 287.058  # of dry air
+ZERO_CELSIUS_K = 273.15
+GRAVITY_MPS2 = 9.80665
+HELIUM_DENSITY_KG_M3 = 0.1693  # pure, at 15 degrees and 101325 Pa
+
+
+class Air(NamedTuple):
+    pressure_pa: float
+    temperature_c: float
+    density_kg_m3: float
+
+
+def isa(height_m: float) -> Air:
+    """Return the air at `height_m` above sea level; below 11 km only."""
+    temperature_k = SEA_LEVEL_TEMPERATURE_K - LAPSE_KPM * height_m
+    pressure_pa = (
+        SEA_LEVEL_PRESSURE_PA * (temperature_k / SEA_LEVEL_TEMPERATURE_K) ** PRESSURE_EXPONENT
+    )
+    return Air(
+        pressure_pa,
+        temperature_k - ZERO_CELSIUS_K,
+        pressure_pa / (GAS_CONSTANT_JPKGK * temperature_k),
+    )
+
+
+def gas_density_kg_m3(purity: float, *, temperature_c: float = 15.0) -> float:
+    """Return the density of helium with air in it, at sea level pressure.
+
+    purity: share of helium by volume; 1 - purity is air.
+    """
+    cold = purity * HELIUM_DENSITY_KG_M3 + (1.0 - purity) * SEA_LEVEL_DENSITY_KG_M3
+    return cold * SEA_LEVEL_TEMPERATURE_K / (temperature_c + ZERO_CELSIUS_K)
+
+
+def net_lift_kg_m3(purity: float, *, temperature_c: float = 15.0) -> float:
+    """Return what a cubic metre of gas carries in air of the same temperature."""
+    air = SEA_LEVEL_DENSITY_KG_M3 * SEA_LEVEL_TEMPERATURE_K / (temperature_c + ZERO_CELSIUS_K)
+    return air - gas_density_kg_m3(purity, temperature_c=temperature_c)

@@ -1,0 +1,74 @@
+"""A lithium-polymer battery: it empties, and sags under load."""
+
+from bisect import bisect_right
+
+from blimp.airframe import Battery
+
+FULL_CELL_V = 4.20
+# Open-circuit voltage of a resting LiPo cell over its state of charge: the usual curve of
+# makers' discharge sheets; cells differ by some 20 mV.
+OPEN_CIRCUIT: tuple[tuple[float, float], ...] = (
+    (0.00, 3.00),
+    (0.05, 3.45),
+    (0.10, 3.60),
+    (0.20, 3.69),
+    (0.30, 3.74),
+    (0.40, 3.77),
+    (0.50, 3.81),
+    (0.60, 3.86),
+    (0.70, 3.93),
+    (0.80, 4.01),
+    (0.90, 4.10),
+    (1.00, FULL_CELL_V),
+)
+_CHARGES = [charge for charge, _ in OPEN_CIRCUIT]
+
+
+def open_circuit_cell_v(charge: float) -> float:
+    """Return a resting cell's voltage at a state of charge between 0 and 1."""
+    i = min(max(bisect_right(_CHARGES, charge), 1), len(OPEN_CIRCUIT) - 1)
+    (c0, v0), (c1, v1) = OPEN_CIRCUIT[i - 1], OPEN_CIRCUIT[i]
+    share = min(max((charge - c0) / (c1 - c0), 0.0), 1.0)
+    return v0 + share * (v1 - v0)
+
+
+class BatteryPack:
+    """Cells in series behind one resistance. It starts full unless told otherwise."""
+
+    def __init__(self, *, battery: Battery, charge: float = 1.0) -> None:
+        if not 0.0 <= charge <= 1.0:
+            raise ValueError(f"charge is {charge!r}, must be between 0 and 1")
+        self._battery = battery
+        self._charge = charge
+        self._current_a = battery.idle_current_a
+        self._voltage_v = self._loaded_v()
+
+    @property
+    def charge(self) -> float:
+        """State of charge, 1 full to 0 empty."""
+        return self._charge
+
+    @property
+    def current_a(self) -> float:
+        return self._current_a
+
+    @property
+    def voltage_v(self) -> float:
+        """At the terminals, under the present load."""
+        return self._voltage_v
+
+    @property
+    def supply(self) -> float:
+        """Voltage over that of a full, resting battery."""
+        return self._voltage_v / (FULL_CELL_V * self._battery.cells)
+
+    def step(self, dt_s: float, motor_current_a: float) -> None:
+        """Take the electronics' current and `motor_current_a` out for `dt_s`."""
+        self._current_a = self._battery.idle_current_a + motor_current_a
+        used = self._current_a * dt_s / 3600.0 / self._battery.capacity_ah
+        self._charge = max(0.0, self._charge - used)
+        self._voltage_v = self._loaded_v()
+
+    def _loaded_v(self) -> float:
+        open_v = self._battery.cells * open_circuit_cell_v(self._charge)
+        return max(0.0, open_v - self._current_a * self._battery.resistance_ohm)
