@@ -1,0 +1,183 @@
+"""Lockstep: the whole ship and its world in one process, on a clock that only tests move.
+
+World, chips, kernel seam, drivers, estimator, control and the commander are the ones that
+fly in real time; only the pace differs. The same seed gives the same flight to the bit.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from blimp import app
+from blimp import airframe as airframes
+from blimp.clock import ManualClock
+from blimp.sim.seam import linux_devices
+from blimp.sim.world import World
+from blimp.types import Command, Outcome, OutcomeState, Snapshot, VehicleState
+
+SETTLE_S = 10.0  # at most, for the ship on its pad to pass its arming checks
+
+
+class LocalInbox:
+    """The mailbox of a ship whose ground station is in the same process."""
+
+    def __init__(self) -> None:
+        self._commands: list[Command] = []
+        self.outcomes: dict[str, Outcome] = {}
+        self.snapshot: Snapshot | None = None
+        self.link_up = True
+        self._heard_s = 0.0
+
+    def put(self, command: Command) -> None:
+        self._commands.append(command)
+
+    def receive(self) -> list[Command]:
+        commands, self._commands = self._commands, []
+        return commands
+
+    def post(self, outcome: Outcome) -> None:
+        self.outcomes[outcome.id] = outcome
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def link_age_s(self, now_s: float) -> float:
+        if self.link_up:
+            self._heard_s = now_s
+        return now_s - self._heard_s
+
+
+class Lockstep:
+    """A simulated ship that flies exactly as far as it is told.
+
+    airframe: a known name or the path of a .toml file. seed: of wind, noise and biases.
+    wind_mps: mean wind; gusts belong to it. bench: allow motor and servo while disarmed.
+
+    The ship stands on its pad, switched on and past its arming checks, when this returns.
+    Use it as a context manager, or `close()` it.
+    """
+
+    def __init__(
+        self,
+        airframe: str = "twin",
+        seed: int = 1,
+        wind_mps: float = 0.0,
+        *,
+        bench: bool = False,
+        rate_hz: float = 100.0,
+    ) -> None:
+        self.airframe = airframes.load(airframe)
+        self._period_s = 1.0 / rate_hz
+        self._rate_hz = rate_hz
+        self._clock = ManualClock()
+        self._inbox = LocalInbox()
+        self._world = World(self.airframe, seed=seed, wind_mps=wind_mps, clock=self._clock)
+        self._sent = 0
+        with self.linux_devices():
+            self._ship = app.assemble(
+                self.airframe,
+                clock=self._clock,
+                inbox=self._inbox,
+                vehicle=self.airframe.name,
+                boot_id=f"lockstep-{seed}",
+                rate_hz=rate_hz,
+                bench=bench,
+                simulated=True,
+            )
+        self._settle()
+
+    # --- time and truth -------------------------------------------------------------------
+
+    def step(self, seconds: float) -> None:
+        """Fly on for `seconds`, in whole cycles of the flight loop."""
+        with self.linux_devices():
+            for _ in range(max(1, round(seconds * self._rate_hz))):
+                self._world.advance(self._period_s)
+                self._ship.loop.step(self._clock.now_s())
+
+    @property
+    def now_s(self) -> float:
+        return self._clock.now_s()
+
+    @property
+    def truth(self) -> VehicleState:
+        """Where the ship really is; no part of the flight control sees it."""
+        return self._world.truth
+
+    @property
+    def world(self) -> World:
+        """The world itself, for what `truth` does not tell: outputs, wind, touchdown."""
+        return self._world
+
+    def snapshot(self) -> Snapshot:
+        """What the flight process tells the ground, as of now."""
+        return self._ship.loop.snapshot(self._clock.now_s())
+
+    # --- commands -------------------------------------------------------------------------
+
+    def command(self, name: str, **arguments: Any) -> Outcome:
+        """Give a command of the ground CLI, fly one cycle, return the outcome so far.
+
+        A command that takes time is IN_PROGRESS then: `step` on and ask `outcome`, or use
+        `complete`.
+        """
+        self._sent += 1
+        return self.deliver(Command(id=f"{name}-{self._sent}", name=name, arguments=arguments))
+
+    def deliver(self, command: Command) -> Outcome:
+        """Give a command as it would come from the mailbox, and fly one cycle."""
+        self._inbox.put(command)
+        self.step(self._period_s)
+        return self.outcome(command.id)
+
+    def outcome(self, id: str) -> Outcome:
+        """Return the newest outcome of a command. Raises KeyError for one never given."""
+        return self._inbox.outcomes[id]
+
+    def complete(self, name: str, *, within_s: float, **arguments: Any) -> Outcome:
+        """Give a command and fly until its outcome is final, `within_s` at the most."""
+        outcome = self.command(name, **arguments)
+        until_s = self.now_s + within_s
+        while outcome.state is OutcomeState.IN_PROGRESS and self.now_s < until_s:
+            self.step(0.1)
+            outcome = self.outcome(outcome.id)
+        return outcome
+
+    # --- what can go wrong ----------------------------------------------------------------
+
+    def fault(self, device: str, kind: str, **options: Any) -> None:
+        """Make a device fail; "clear" mends it. Kinds and options: `blimp.sim.faults`."""
+        self._world.fault(device, kind, **options)
+
+    @property
+    def link_up(self) -> bool:
+        """Whether the ground is heard; set it to False to lose the link."""
+        return self._inbox.link_up
+
+    @link_up.setter
+    def link_up(self, up: bool) -> None:
+        self._inbox.link_up = up
+
+    @contextmanager
+    def linux_devices(self) -> Iterator[None]:
+        """Within it `smbus2.SMBus(1)`, `serial.Serial(path)` and `import RPi.GPIO` see this ship."""
+        with linux_devices(self._world, clock=self._clock):
+            yield
+
+    def close(self) -> None:
+        """Switch the ship off: outputs safe, buses closed. Idempotent."""
+        with self.linux_devices():
+            self._ship.close()
+        self._world.close()
+
+    def __enter__(self) -> "Lockstep":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _settle(self) -> None:
+        until_s = self.now_s + SETTLE_S
+        self.step(1.0)
+        while self._ship.loop.arming_reasons() and self.now_s < until_s:
+            self.step(0.1)

@@ -1,0 +1,155 @@
+"""A running stack for tests: `blimp up --sim` as a child, and `ground` to command it."""
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from blimp.paths import RuntimePaths
+from blimp.sim.remote import RemoteWorld
+
+DEADLINE_S = 60.0
+
+T = TypeVar("T")
+
+
+class Answer:
+    """What a `ground --json` command printed, and its exit status."""
+
+    def __init__(self, *, status: int, stdout: str, stderr: str) -> None:
+        self.status = status
+        self.stdout = stdout
+        self.stderr = stderr
+
+    @property
+    def json(self) -> dict[str, Any]:
+        lines = self.stdout.splitlines()
+        assert len(lines) == 1, f"not one line: {self.stdout!r} {self.stderr!r}"
+        value = json.loads(lines[0])
+        assert isinstance(value, dict)
+        return value
+
+
+class RunningStack:
+    """`blimp up --sim --json`, in a short directory of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        # Not pytest's tmp_path: a Unix socket's path has 107 bytes.
+        self.home = Path(tempfile.mkdtemp(prefix="blimp-test-"))
+        self.paths = RuntimePaths(self.home / "run")
+        self.environment = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")},
+            "XDG_RUNTIME_DIR": str(self.home),
+        }
+        self.events: list[dict[str, Any]] = []
+        self._news = threading.Condition()
+        self._log = (self.home / "up.log").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "blimp", "up", "--sim", "--json",
+             "--runtime-dir", str(self.paths.directory), *arguments],
+            stdout=subprocess.PIPE, stderr=self._log, text=True, env=self.environment,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.ready = self.wait_for_event(lambda event: event["event"] == "ready")
+        self.pids: dict[str, int] = self.ready["pids"]
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.events.append(json.loads(line))
+                self._news.notify_all()
+
+    def log(self) -> str:
+        return (self.home / "up.log").read_text()
+
+    def wait_for_event(
+        self, matches: Callable[[dict[str, Any]], bool], *, within_s: float = DEADLINE_S
+    ) -> dict[str, Any]:
+        with self._news:
+            found = self._news.wait_for(
+                lambda: any(matches(e) for e in self.events), timeout=within_s
+            )
+            assert found, f"no such event in {self.events}; log:\n{self.log()}"
+            return next(e for e in self.events if matches(e))
+
+    # --- the ground ---------------------------------------------------------------------
+
+    def start_ground(self, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "ground_station", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            text=True, env=self.environment,
+        )  # fmt: skip
+
+    def finish(self, process: "subprocess.Popen[str]", *, within_s: float = 240.0) -> Answer:
+        stdout, stderr = process.communicate(timeout=within_s)
+        return Answer(status=process.returncode, stdout=stdout, stderr=stderr)
+
+    def ground(self, *arguments: str) -> Answer:
+        return self.finish(self.start_ground("--json", *arguments))
+
+    def status(self) -> dict[str, Any]:
+        return self.ground("status").json
+
+    # --- the world ------------------------------------------------------------------------
+
+    def world(self) -> RemoteWorld:
+        return RemoteWorld(self.paths.world)
+
+    def wait_until(self, holds: Callable[[], T], *, within_s: float) -> T:
+        """Return the first true value of `holds()`, asked again and again until a deadline."""
+        until_s = time.monotonic() + within_s
+        ask_again = threading.Event()
+        while not (value := holds()):
+            assert time.monotonic() < until_s, f"not within {within_s} s; log:\n{self.log()}"
+            ask_again.wait(0.02)
+        return value
+
+    def kill(self, name: str) -> None:
+        os.kill(self.pids[name], signal.SIGKILL)
+
+    # --- the end ----------------------------------------------------------------------------
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        status = self.process.wait(timeout=30.0)
+        self._reader.join(timeout=5.0)
+        return status
+
+    def left_behind(self) -> list[str]:
+        """Return what is left of processes and files, once what is dying has died."""
+        pids = {*self.pids.values(), *(e["pid"] for e in self.events if "pid" in e)}
+        left = [str(pid) for pid in pids if pid and not _ended(pid, within_s=10.0)]
+        left += [str(p) for p in self.home.rglob("*") if p.name != "up.log"]
+        return left
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.end()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self._log.close()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def _ended(pid: int, *, within_s: float) -> bool:
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    with selectors.DefaultSelector() as selector:
+        selector.register(pidfd, selectors.EVENT_READ)
+        ended = bool(selector.select(timeout=within_s))
+    os.close(pidfd)
+    return ended

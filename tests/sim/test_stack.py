@@ -1,0 +1,157 @@
+"""From a command on the ground to a simulated motor and back, in real time, and kill -9."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from tests.sim.running import RunningStack
+
+pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
+
+REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
+STATUS_KEYS = [
+    "vehicle", "mode", "armed", "killed", "failsafe", "age_s", "position_ned_m",
+    "velocity_ned_mps", "altitude_m", "attitude_rad", "battery_v", "actuators", "sensors", "loop",
+]  # fmt: skip
+
+
+@pytest.fixture
+def stack() -> Iterator[RunningStack]:
+    running = RunningStack("--wind", "0.3", "--seed", "3")
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+def motors_at_rest(stack: RunningStack) -> bool:
+    with stack.world() as world:
+        outputs = world.outputs()
+        return all(outputs[name] == 0.0 for name in ("left", "right", "tail"))
+
+
+def test_the_ready_line_the_command_line_and_a_clean_end(stack: RunningStack) -> None:
+    assert list(stack.ready) == ["event", "vehicle", "broker", "pids"]
+    assert list(stack.pids) == ["broker", "world", "flight", "worker"]
+
+    status = stack.status()
+    assert list(status) == STATUS_KEYS
+    assert list(status["attitude_rad"]) == ["roll", "pitch", "yaw"]
+    assert {"imu", "baro", "ranger", "tag", "power"} <= set(status["sensors"])
+    for sensor in status["sensors"].values():
+        assert list(sensor) == ["value", "unit", "age_s", "healthy"]
+    assert set(status["actuators"]) == {"left", "right", "tail", "tilt", "elevator", "rudder"}
+    assert set(status["loop"]) == {"rate_hz", "overruns"}
+    assert (status["armed"], status["killed"]) == (False, False)
+    assert status["age_s"] < 1.0
+
+    refused = stack.ground("takeoff", "2")
+    assert list(refused.json) == REPLY_KEYS
+    assert (refused.status, refused.json["state"]) == (5, "REFUSED")
+    assert "arm" in refused.json["reason"]
+    motor = stack.ground("motor", "left", "-20", "--seconds", "1")
+    assert (motor.status, motor.json["state"]) == (5, "REFUSED")
+
+    ping = stack.ground("ping")
+    assert (ping.status, ping.json["state"]) == (0, "SUCCESS")
+    assert stack.ground("result", ping.json["id"]).json["state"] == "SUCCESS"
+    assert stack.ground("sensor", "baro").json["result"]["healthy"] is True
+    assert stack.ground("sensor", "nonsense").status == 5
+
+    assert stack.ground("--vehicle", "nobody", "--timeout", "1", "ping").status in (3, 6)
+    assert stack.ground("goto", "nan", "0", "3").status == 2
+
+    assert stack.end() == 0
+    assert stack.left_behind() == []
+
+
+def test_manual_mode_drives_one_motor_and_an_estop_ends_it_for_good(stack: RunningStack) -> None:
+    assert stack.ground("arm").status == 0
+    assert stack.ground("mode", "MANUAL").status == 0
+    motor = stack.start_ground("--json", "motor", "tail", "-40", "--seconds", "20")
+    with stack.world() as world:
+        stack.wait_until(lambda: world.outputs()["tail"] < -0.3, within_s=5.0)
+        estop = stack.ground("estop")
+        assert (estop.status, estop.json["state"]) == (0, "SUCCESS")
+        stack.wait_until(lambda: world.outputs()["tail"] == 0.0, within_s=0.5)
+    stack.finish(motor)
+    status = stack.status()
+    assert (status["killed"], status["armed"]) == (True, False)
+    assert stack.ground("motor", "tail", "10", "--seconds", "1").status == 5
+    assert stack.status()["killed"] is True
+    assert stack.ground("arm").status == 0  # a fresh, explicit arm is the one way back
+    assert stack.status()["killed"] is False
+
+
+def test_a_worker_killed_in_mid_leg_costs_the_mission_nothing(stack: RunningStack) -> None:
+    mission = stack.start_ground("--json", "mission", "run", "square")
+    with stack.world() as world:
+        stack.wait_until(lambda: world.truth().position_ned_m[0] > 4.0, within_s=120.0)
+        before = world.truth()
+        stack.kill("worker")
+        restarted = stack.wait_for_event(lambda e: e.get("process") == "worker")
+        after = world.truth()
+        assert restarted["down_s"] < 3.0
+        assert abs(after.altitude_m - before.altitude_m) < 0.5
+        assert abs(after.position_ned_m[1] - before.position_ned_m[1]) < 1.0  # on its leg
+    flown = stack.finish(mission)
+    assert flown.status == 0, flown.stdout + flown.stderr
+    assert flown.json["result"]["completed"] is True
+    assert stack.end() == 0
+    assert stack.left_behind() == []
+
+
+def test_a_killed_flight_process_is_safe_at_once_and_back_disarmed(stack: RunningStack) -> None:
+    assert stack.ground("arm").status == 0
+    takeoff = stack.start_ground("--json", "takeoff", "3")
+    with stack.world() as world:
+        stack.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=60.0)
+        assert not motors_at_rest(stack)
+        stack.kill("flight")
+        stack.wait_until(lambda: motors_at_rest(stack), within_s=0.5)
+    restarted = stack.wait_for_event(lambda e: e.get("process") == "flight")
+    assert restarted["pid"] != stack.pids["flight"]
+    lost = stack.finish(takeoff)
+    assert lost.json["state"] in ("REFUSED", "FAILURE", "INTERRUPTED")
+    stack.wait_until(lambda: stack.status()["age_s"] < 1.0, within_s=10.0)
+    status = stack.status()
+    assert (status["armed"], status["killed"]) == (False, False)
+    assert motors_at_rest(stack)
+
+
+def test_a_killed_supervisor_leaves_nothing(stack: RunningStack) -> None:
+    assert stack.ground("arm").status == 0
+    takeoff = stack.start_ground("--json", "takeoff", "3")
+    with stack.world() as world:
+        stack.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=60.0)
+    stack.end(signal.SIGKILL)
+    assert stack.left_behind() == []
+    assert '"outputs_safe": true' in stack.log()
+    assert '"forced": []' in stack.log()
+    takeoff.kill()
+    takeoff.communicate()
+
+
+def test_a_killed_broker_and_a_killed_world_come_back(stack: RunningStack) -> None:
+    stack.kill("broker")
+    stack.wait_for_event(lambda e: e.get("process") == "broker")
+    stack.wait_until(lambda: stack.ground("--timeout", "5", "ping").status == 0, within_s=20.0)
+    stack.kill("world")
+    stack.wait_for_event(lambda e: e.get("process") == "world")
+    stack.wait_for_event(lambda e: e.get("process") == "flight")
+    stack.wait_until(
+        lambda: stack.ground("--timeout", "5", "arm").status == 0, within_s=30.0
+    )
+    assert stack.end() == 0
+    assert stack.left_behind() == []
+
+
+def test_two_ships_of_one_machine_must_be_told_apart(stack: RunningStack) -> None:
+    second = subprocess.run(
+        [*stack.process.args],  # type: ignore[misc]
+        capture_output=True, text=True, env=stack.environment, check=False, timeout=60,
+    )  # fmt: skip
+    assert second.returncode == 1
+    assert "another ship runs there" in second.stderr
+    assert stack.ground("ping").status == 0
