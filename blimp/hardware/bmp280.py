@@ -12,11 +12,10 @@ import msgspec
 from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.bus import Buses, I2CBus
-from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.device import Sensor, Steps, Wiring, read_options
 from blimp.hardware.registers import BMP280 as R
 from blimp.types import BaroSample
 
-FROZEN_S = 2.0
 MIN_PA, MAX_PA = 30000.0, 110000.0  # table 2
 MIN_C, MAX_C = -40.0, 85.0
 MAX_STEP_PA = 1000.0  # 85 m of height between two reads
@@ -78,17 +77,14 @@ class Bmp280(Sensor[BaroSample]):
 
     ROLE: ClassVar[str] = "baro"
     UNIT: ClassVar[str] = "Pa"
-    ADDRESSES: ClassVar = R.ADDRESSES
+    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    STALE_S: ClassVar[float] = 2.0
+    STALE_ERROR: ClassVar[str] = f"frozen: the same {R.DATA_LENGTH} bytes"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(
-            name=row.name, stale_s=FROZEN_S, stale_error=f"frozen: the same {R.DATA_LENGTH} bytes"
-        )
+        super().__init__(row=row, buses=buses)
         read_options(row.options, Options, who=row.name)
-        self._buses = buses
         self._bus: I2CBus | None = None
-        self._bus_name = row.bus
-        self._address = row.address or 0
         self._calibration: Calibration | None = None
         self._raw = b""
         self._pressure_pa: float | None = None
@@ -97,7 +93,7 @@ class Bmp280(Sensor[BaroSample]):
         self._bus = None
 
     def _start(self) -> Steps:
-        bus = self._bus = self._buses.i2c(self._bus_name)
+        bus = self._bus = self._buses.i2c(self._row.bus)
         where = f"{self.name}: bmp280 at {bus.name} address 0x{self._address:02X}"
         identity = bus.read(self._address, R.ID, 1)[0]
         if identity != R.CHIP_ID:

@@ -7,12 +7,15 @@ the same way, for as long as it takes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 
+from blimp.airframe import Airframe
+from blimp.airframe import Device as Row
 from blimp.errors import BoardError, DeviceError, HardwareError
+from blimp.hardware.bus import Buses
 from blimp.types import SensorStatus
 
 MAX_FAILURES = 5  # consecutive ones make a device unhealthy
@@ -30,6 +33,24 @@ S = TypeVar("S", bound=_Sample)
 O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - read as "options"
 
 
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+    """How a chip is connected, for the board to check rows against.
+
+    addresses: what its address pins allow. shared_addresses: what every chip of this kind
+    answers as well. pins: names a row must have; channel_pins: and those per used channel.
+    channels: what `outputs` may name. drives: "thruster" or "servo", "" for a sensor.
+    """
+
+    bus: str  # "i2c", "gpio" or "serial"
+    addresses: tuple[int, ...] = ()
+    shared_addresses: tuple[int, ...] = ()
+    pins: tuple[str, ...] = ()
+    optional_pins: tuple[str, ...] = ()
+    channel_pins: dict[str, tuple[str, ...]] = {}
+    channels: tuple[str, ...] = ()
+    drives: str = ""
+
+
 def read_options(options: Mapping[str, Any], kind: type[O], *, who: str) -> O:
     """Turn a board row's options into `kind`. Raises BoardError naming device and key."""
     try:
@@ -37,6 +58,18 @@ def read_options(options: Mapping[str, Any], kind: type[O], *, who: str) -> O:
     except (msgspec.ValidationError, ValueError) as error:
         known = ", ".join(field.name for field in msgspec.structs.fields(kind)) or "none"
         raise BoardError(f"options of {who}: {error}; known options: {known}") from error
+
+
+def attempt_all(who: str, actions: Iterable[Callable[[], object]]) -> None:
+    """Do every action, whatever the others do; then raise one DeviceError of what failed."""
+    errors = []
+    for action in actions:
+        try:
+            action()
+        except HardwareError as error:
+            errors.append(str(error))
+    if errors:
+        raise DeviceError(f"{who}: {'; '.join(errors)}")
 
 
 class Device(ABC):
@@ -48,14 +81,19 @@ class Device(ABC):
     """
 
     UNIT: ClassVar[str] = ""
+    WIRING: ClassVar[Wiring]
+    STALE_S: ClassVar[float] = 2.0  # without proof of life the device is started again
+    STALE_ERROR: ClassVar[str] = "no answer"
 
-    def __init__(self, *, name: str, stale_s: float, stale_error: str) -> None:
-        self.name = name
+    def __init__(self, *, row: Row, buses: Buses) -> None:
+        self.name = row.name
+        self._row = row
+        self._buses = buses
+        self._address = row.address or 0
         self.healthy = False
         self.error = "starting"
         self.failures = 0
-        self._stale_s = stale_s
-        self._stale_error = stale_error
+        self._stale_s = self.STALE_S
         self._in_a_row = 0
         self._alive_s = 0.0
         self._wait_until_s = float("-inf")
@@ -71,7 +109,7 @@ class Device(ABC):
                 return
             self._work(now_s)
             if now_s - self._alive_s > self._stale_s:
-                raise self._lost(f"{self._stale_error} for {self._stale_s:g} s")
+                raise self._lost(f"{self.STALE_ERROR} for {self._stale_s:g} s")
         except (HardwareError, ValueError, ArithmeticError) as error:
             # The last two: bytes that no formula holds for. A poisoned reading may cost this
             # device its health, never the loop its life.
@@ -150,3 +188,56 @@ class Sensor(Device, Generic[S]):
     @abstractmethod
     def _value(self, sample: S) -> float | tuple[float, ...]:
         """Return the sample in `UNIT`."""
+
+
+class Output(Device):
+    """A device that drives actuators, named in `outputs`.
+
+    It starts disabled and safe. Values are throttles for thrusters and radians for servos,
+    in the order of `outputs`, which is that of the chip's channels; None switches a servo's pulses off.
+    """
+
+    def __init__(self, *, row: Row, buses: Buses, airframe: Airframe) -> None:
+        super().__init__(row=row, buses=buses)
+        # In the order of channels, so that neighbours can go out in one transfer.
+        self._channels = sorted(row.outputs, key=self.WIRING.channels.index)
+        self.outputs = tuple(row.outputs[channel] for channel in self._channels)
+        self._airframe = airframe
+        self.enabled = False
+
+    def enable(self, now_s: float) -> None:
+        """Let values through from now on. A HardwareError becomes health."""
+        self.enabled = True
+        if self._steps is not None:
+            return  # the end of the start-up looks at `enabled`
+        try:
+            self._enable()
+        except HardwareError as error:
+            self._failed(str(error), now_s)
+
+    @abstractmethod
+    def safe(self) -> None:
+        """Disable and bring every output to its safe state, from any state, open or not.
+
+        Raises HardwareError after everything was tried.
+        """
+
+    def write(self, values: Sequence[float | None], now_s: float) -> None:
+        """Put values out, those that changed. Nothing happens unless enabled and started.
+
+        A HardwareError becomes health. Raises ValueError on what is not finite or in range.
+        """
+        if not self.enabled or self._steps is not None:
+            return
+        try:
+            self._put(values)
+        except HardwareError as error:
+            self._failed(str(error), now_s)
+
+    @abstractmethod
+    def _enable(self) -> None:
+        """Open the hardware's own gate (nSLEEP, OE). Raises HardwareError."""
+
+    @abstractmethod
+    def _put(self, values: Sequence[float | None]) -> None:
+        """Write what changed. Raises HardwareError, and ValueError as `write` does."""

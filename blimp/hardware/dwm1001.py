@@ -11,12 +11,11 @@ import msgspec
 from blimp.airframe import Device as Row
 from blimp.errors import BusError
 from blimp.hardware.bus import Buses, SerialPort
-from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.device import Sensor, Steps, Wiring, read_options
 from blimp.hardware.lines import LineReader, number
 from blimp.hardware.registers import DWM1001 as R
 from blimp.types import PositionSample
 
-STALE_S = 3.0
 LINE_LIMIT = 120
 MAX_M = 1000.0  # no room is larger; beyond it a line is garbage
 
@@ -37,14 +36,14 @@ class Dwm1001(Sensor[PositionSample]):
 
     ROLE: ClassVar[str] = "tag"
     UNIT: ClassVar[str] = "m"
+    WIRING: ClassVar = Wiring(bus="serial")
+    STALE_S: ClassVar[float] = 3.0
+    STALE_ERROR: ClassVar[str] = "no new position line"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(name=row.name, stale_s=STALE_S, stale_error="no new position line")
+        super().__init__(row=row, buses=buses)
         self._options = read_options(row.options, Options, who=row.name)
-        self._buses = buses
         self._port: SerialPort | None = None
-        self._port_name = row.port
-        self._baud = row.baud
         self._lines = LineReader(limit=LINE_LIMIT)
         self._bad = 0
         self._fields: tuple[str, ...] = ()
@@ -63,7 +62,7 @@ class Dwm1001(Sensor[PositionSample]):
 
     def _start(self) -> Steps:
         self.close()
-        port = self._port = self._buses.serial(self._port_name, self._baud)
+        port = self._port = self._buses.serial(self._row.port, self._row.baud)
         self._lines.clear()
         # `lep` toggles, so it is sent only to a tag that was listened to and said nothing.
         silent, self._heard = self._started and not self._heard, False
@@ -76,7 +75,7 @@ class Dwm1001(Sensor[PositionSample]):
 
     def _read(self, now_s: float) -> PositionSample | None:
         if self._port is None:
-            raise BusError(f"{self.name}: serial port {self._port_name} is closed")
+            raise BusError(f"{self.name}: serial port {self._row.port} is closed")
         newest = None
         for line in self._lines.feed(self._port.read_available()):
             start = line.rfind(R.PREFIX + ",")  # a prompt, or half a line, may precede it

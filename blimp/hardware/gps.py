@@ -12,13 +12,12 @@ import msgspec
 from blimp.airframe import Device as Row
 from blimp.errors import BusError
 from blimp.hardware.bus import Buses, SerialPort
-from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.device import Sensor, Steps, Wiring, read_options
 from blimp.hardware.lines import LineReader
 from blimp.hardware.nmea import Gga, Rmc, parse
 from blimp.hardware.registers import NMEA
 from blimp.types import GpsSample, Vec3
 
-STALE_S = 3.0  # without a new UTC time
 RMC_MISSING_S = 2.5  # after which positions no longer wait for their velocity
 PAIR_S = 0.5  # the two sentences of one moment arrive within this
 METRES_PER_HDOP = 2.5
@@ -40,14 +39,14 @@ class GpsNmea(Sensor[GpsSample]):
 
     ROLE: ClassVar[str] = "gps"
     UNIT: ClassVar[str] = "deg, deg, m"
+    WIRING: ClassVar = Wiring(bus="serial")
+    STALE_S: ClassVar[float] = 3.0  # without a new UTC time
+    STALE_ERROR: ClassVar[str] = "no sentence with a new time"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(name=row.name, stale_s=STALE_S, stale_error="no sentence with a new time")
+        super().__init__(row=row, buses=buses)
         self._options = read_options(row.options, Options, who=row.name)
-        self._buses = buses
         self._port: SerialPort | None = None
-        self._port_name = row.port
-        self._baud = row.baud
         self._lines = LineReader(limit=NMEA.MAX_LINE)
         self._bad = 0
         self._gga: Gga | None = None
@@ -69,13 +68,13 @@ class GpsNmea(Sensor[GpsSample]):
     def _start(self) -> Steps:
         # Opened afresh each time: after a pulled plug the old file never speaks again.
         self.close()
-        self._port = self._buses.serial(self._port_name, self._baud)
+        self._port = self._buses.serial(self._row.port, self._row.baud)
         self._lines.clear()
         yield 0.0
 
     def _read(self, now_s: float) -> GpsSample | None:
         if self._port is None:
-            raise BusError(f"{self.name}: serial port {self._port_name} is closed")
+            raise BusError(f"{self.name}: serial port {self._row.port} is closed")
         newest = None
         for line in self._lines.feed(self._port.read_available()):
             try:

@@ -14,11 +14,10 @@ import msgspec
 from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.bus import Buses, EchoPin
-from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.device import Sensor, Steps, Wiring, read_options
 from blimp.hardware.registers import HCSR04 as R
 from blimp.types import RangeSample
 
-STALE_S = 1.0
 WINDOW = 5  # echoes in the median
 WINDOW_S = 1.0  # and none older than this
 FEWEST = 3
@@ -40,13 +39,13 @@ class HcSr04(Sensor[RangeSample]):
 
     ROLE: ClassVar[str] = "sonar"
     UNIT: ClassVar[str] = "m"
-    PINS: ClassVar = ("trigger", "echo")
+    WIRING: ClassVar = Wiring(bus="gpio", pins=("trigger", "echo"))
+    STALE_S: ClassVar[float] = 1.0
+    STALE_ERROR: ClassVar[str] = "no pulse on the echo pin"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(name=row.name, stale_s=STALE_S, stale_error="no pulse on the echo pin")
+        super().__init__(row=row, buses=buses)
         options = read_options(row.options, Options, who=row.name)
-        self._buses = buses
-        self._pins = row.pins
         self._echo: EchoPin | None = None
         self._half_c = 0.5 * speed_of_sound_mps(options.temperature_c)
         self._triggered_s = -math.inf
@@ -59,7 +58,7 @@ class HcSr04(Sensor[RangeSample]):
 
     def _start(self) -> Steps:
         if self._echo is None:
-            self._echo = self._buses.echo(self._pins["trigger"], self._pins["echo"])
+            self._echo = self._buses.echo(self._row.pins["trigger"], self._row.pins["echo"])
         yield 0.0
 
     def _read(self, now_s: float) -> RangeSample | None:

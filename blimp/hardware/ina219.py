@@ -11,13 +11,12 @@ import msgspec
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses, I2CBus
-from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.device import Sensor, Steps, Wiring, read_options
 from blimp.hardware.registers import INA219 as R
 from blimp.types import PowerSample
 
 SHUNT_RANGES_V = ((0.04, R.PG_40_MV), (0.08, R.PG_80_MV), (0.16, R.PG_160_MV), (0.32, R.PG_320_MV))
 BUS_LSB_V = 0.004
-STALE_S = 2.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,15 +44,14 @@ class Ina219(Sensor[PowerSample]):
 
     ROLE: ClassVar[str] = "power"
     UNIT: ClassVar[str] = "V, A"
-    ADDRESSES: ClassVar = R.ADDRESSES
+    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    STALE_S: ClassVar[float] = 2.0
+    STALE_ERROR: ClassVar[str] = "no new conversion"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(name=row.name, stale_s=STALE_S, stale_error="no new conversion")
+        super().__init__(row=row, buses=buses)
         options = read_options(row.options, Options, who=row.name)
-        self._buses = buses
         self._bus: I2CBus | None = None
-        self._bus_name = row.bus
-        self._address = row.address or 0
         self._lsb_a = options.current_lsb_a
         try:
             self._calibration = calibration_word(
@@ -76,7 +74,7 @@ class Ina219(Sensor[PowerSample]):
         self._bus = None
 
     def _start(self) -> Steps:
-        bus = self._bus = self._buses.i2c(self._bus_name)
+        bus = self._bus = self._buses.i2c(self._row.bus)
         where = f"{self.name}: ina219 at {bus.name} address 0x{self._address:02X}"
         # It has no identity register: the configuration after a reset stands for one.
         bus.write(self._address, R.CONFIG, R.RST.to_bytes(2, "big"))

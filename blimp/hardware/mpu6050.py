@@ -12,7 +12,7 @@ import msgspec
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses, I2CBus
-from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.device import Sensor, Steps, Wiring, read_options
 from blimp.hardware.registers import MPU6050 as R
 from blimp.types import ImuSample, Vec3
 
@@ -43,14 +43,11 @@ class Mpu6050(Sensor[ImuSample]):
 
     ROLE: ClassVar[str] = "imu"
     UNIT: ClassVar[str] = "m/s², rad/s"
-    ADDRESSES: ClassVar = R.ADDRESSES
+    WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
+    STALE_ERROR: ClassVar[str] = f"frozen: the same {R.DATA_LENGTH} bytes"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(
-            name=row.name,
-            stale_s=FROZEN_READS / row.rate_hz,
-            stale_error=f"frozen: the same {R.DATA_LENGTH} bytes",
-        )
+        super().__init__(row=row, buses=buses)
         options = read_options(row.options, Options, who=row.name)
         if options.gyro_range_dps not in RANGES_DPS:
             raise BoardError(
@@ -62,10 +59,7 @@ class Mpu6050(Sensor[ImuSample]):
                 f"{row.name}: filter_hz {options.filter_hz} is none of "
                 f"{', '.join(map(str, FILTERS_HZ))}"
             )
-        self._buses = buses
         self._bus: I2CBus | None = None
-        self._bus_name = row.bus
-        self._address = row.address or 0
         self._filter = FILTERS_HZ[options.filter_hz]
         self._range, lsb_per_dps = RANGES_DPS[options.gyro_range_dps]
         forward, right, down = mounting_rows(options.mounting, who=row.name)
@@ -80,7 +74,7 @@ class Mpu6050(Sensor[ImuSample]):
         self._bus = None
 
     def _start(self) -> Steps:
-        bus = self._bus = self._buses.i2c(self._bus_name)
+        bus = self._bus = self._buses.i2c(self._row.bus)
         where = f"{self.name}: mpu6050 at {bus.name} address 0x{self._address:02X}"
         identity = bus.read(self._address, R.WHO_AM_I, 1)[0]
         if identity != R.CHIP_ID:

@@ -12,11 +12,9 @@ import msgspec
 from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.bus import Buses, I2CBus
-from blimp.hardware.device import Sensor, Steps, read_options
+from blimp.hardware.device import Sensor, Steps, Wiring, read_options
 from blimp.hardware.registers import TFLuna as R
 from blimp.types import RangeSample
-
-STALE_S = 0.5
 
 _DATA = Struct("<HHhH")
 
@@ -33,22 +31,22 @@ class TfLuna(Sensor[RangeSample]):
 
     ROLE: ClassVar[str] = "ranger"
     UNIT: ClassVar[str] = "m"
-    ADDRESSES: ClassVar = tuple(range(0x08, 0x78))  # the address can be set and saved
+    # The address can be set and saved.
+    WIRING: ClassVar = Wiring(bus="i2c", addresses=tuple(range(0x08, 0x78)))
+    STALE_S: ClassVar[float] = 0.5
+    STALE_ERROR: ClassVar[str] = "frozen: the same tick"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(name=row.name, stale_s=STALE_S, stale_error="frozen: the same tick")
+        super().__init__(row=row, buses=buses)
         self._options = read_options(row.options, Options, who=row.name)
-        self._buses = buses
         self._bus: I2CBus | None = None
-        self._bus_name = row.bus
-        self._address = row.address or 0
         self._tick = -1
 
     def close(self) -> None:
         self._bus = None
 
     def _start(self) -> Steps:
-        bus = self._bus = self._buses.i2c(self._bus_name)
+        bus = self._bus = self._buses.i2c(self._row.bus)
         identity = bus.read(self._address, R.SIGNATURE, len(R.SIGNATURE_BYTES))
         if identity != R.SIGNATURE_BYTES:
             raise DeviceError(

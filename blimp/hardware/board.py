@@ -1,0 +1,221 @@
+"""From an airframe's device table to devices: what is wired where, and that nothing clashes."""
+
+import re
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from blimp.airframe import Airframe
+from blimp.airframe import Device as Row
+from blimp.clock import Clock
+from blimp.errors import BoardError, HardwareError
+from blimp.hardware.actuators import Actuators
+from blimp.hardware.bmp280 import Bmp280
+from blimp.hardware.bus import Buses
+from blimp.hardware.device import Device, Output, Sensor, attempt_all
+from blimp.hardware.drv8833 import Drv8833
+from blimp.hardware.dwm1001 import Dwm1001
+from blimp.hardware.gps import GpsNmea
+from blimp.hardware.hcsr04 import HcSr04
+from blimp.hardware.ina219 import Ina219
+from blimp.hardware.mpu6050 import Mpu6050
+from blimp.hardware.pca9685 import Pca9685
+from blimp.hardware.suite import SensorSuite
+from blimp.hardware.tfluna import TfLuna
+from blimp.types import SensorStatus
+
+# Every chip there is a driver for. A new one is one file and one line here.
+CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
+    "bmp280": Bmp280,
+    "drv8833": Drv8833,
+    "dwm1001": Dwm1001,
+    "gps-nmea": GpsNmea,
+    "hcsr04": HcSr04,
+    "ina219": Ina219,
+    "mpu6050": Mpu6050,
+    "pca9685": Pca9685,
+    "tfluna": TfLuna,
+}
+
+I2C_PINS = {"i2c-0": (0, 1), "i2c-1": (2, 3)}
+UART_PINS = {"/dev/ttyAMA0": (14, 15), "/dev/ttyS0": (14, 15), "/dev/serial0": (14, 15)}
+
+
+class Board:
+    """The opened devices of one ship. A context manager: leaving it makes the outputs safe.
+
+    The buses belong to who made them and stay open.
+    """
+
+    def __init__(self, *, sensors: SensorSuite, actuators: Actuators) -> None:
+        self.sensors = sensors
+        self.actuators = actuators
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return (*self.sensors.sensors, *self.actuators.outputs)
+
+    @property
+    def unhealthy(self) -> tuple[str, ...]:
+        """The names of all devices, sensors and outputs, that are not healthy."""
+        return self.sensors.unhealthy + self.actuators.unhealthy
+
+    def self_test(self) -> dict[str, str]:
+        """Return by device name "" where it is healthy, else why not ("starting" at first)."""
+        return {d.name: "" if d.healthy else d.error or "starting" for d in self.devices}
+
+    def status(self, now_s: float) -> dict[str, SensorStatus]:
+        """Return every device as a person sees it, by name."""
+        return self.sensors.status(now_s) | self.actuators.status(now_s)
+
+    def close(self) -> None:
+        """Make the outputs safe and close every device. Idempotent."""
+        attempt_all("closing the board", [self.actuators.close, self.sensors.close])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_board(airframe: Airframe, *, buses: Buses, clock: Clock) -> Board:
+    """Build the airframe's devices and start them.
+
+    Raises BoardError where the table is wrong. A device that does not answer or is not what
+    the table says stops nothing: it is unhealthy, `self_test` says why, and it is tried again.
+    """
+    check(airframe)
+    sensors: list[tuple[Sensor[Any], float]] = []
+    for row in airframe.device:
+        chip = CHIPS[row.chip]
+        if issubclass(chip, Sensor):
+            sensors.append((chip(row=row, buses=buses), row.rate_hz))
+    outputs = _outputs(airframe, buses)
+    now_s = clock.now_s()
+    for device in (*outputs, *(sensor for sensor, _ in sensors)):
+        device.poll(now_s)
+    return Board(
+        sensors=SensorSuite(sensors=sensors),
+        actuators=Actuators(airframe=airframe, outputs=outputs, clock=clock),
+    )
+
+
+def safe_state(airframe: Airframe, *, buses: Buses) -> dict[str, str]:
+    """Open the outputs only, make them safe, and close them again.
+
+    For after a flight process that died. Waits for nothing. Returns by device name "" or
+    what failed; the other devices are safe all the same. Raises BoardError as `open_board`.
+    """
+    check(airframe)
+    results = {}
+    for output in _outputs(airframe, buses):
+        try:
+            attempt_all(output.name, [output.safe, output.close])
+            results[output.name] = ""
+        except HardwareError as error:
+            results[output.name] = str(error)
+    return results
+
+
+def _outputs(airframe: Airframe, buses: Buses) -> list[Output]:
+    return [
+        chip(row=row, buses=buses, airframe=airframe)
+        for row in airframe.device
+        if issubclass(chip := CHIPS[row.chip], Output)
+    ]
+
+
+def check(airframe: Airframe) -> None:
+    """Refuse a device table that cannot be wired. Raises BoardError naming both devices."""
+    roles: dict[str, Row] = {}
+    for row in airframe.device:
+        chip = CHIPS.get(row.chip)
+        if chip is None:
+            raise BoardError(
+                f"device {row.name!r} has chip {row.chip!r}; known chips: {', '.join(CHIPS)}"
+            )
+        _check_row(row, airframe)
+        if issubclass(chip, Sensor):
+            other = roles.setdefault(chip.ROLE, row)
+            if other is not row:
+                raise BoardError(
+                    f"devices {other.name!r} and {row.name!r} both measure for {chip.ROLE!r}"
+                )
+    _check_clashes(airframe)
+
+
+def _check_row(row: Row, airframe: Airframe) -> None:
+    """Check one row against its chip's wiring."""
+    wiring = CHIPS[row.chip].WIRING
+    who = f"device {row.name!r} ({row.chip})"
+    if not row.bus.startswith(wiring.bus) or (wiring.bus == "i2c" and not _is_i2c(row.bus)):
+        like = "i2c-1" if wiring.bus == "i2c" else wiring.bus
+        raise BoardError(f"{who} is on bus {row.bus!r}, but needs one like {like!r}")
+    if wiring.bus == "i2c" and row.address not in wiring.addresses:
+        given = "no address" if row.address is None else f"address 0x{row.address:02X}"
+        raise BoardError(
+            f"{who} has {given}, but can have 0x{wiring.addresses[0]:02X} "
+            f"to 0x{wiring.addresses[-1]:02X}"
+        )
+    if wiring.bus == "serial" and not row.port:
+        raise BoardError(f"{who} has no port")
+    for channel, output in row.outputs.items():
+        if channel not in wiring.channels:
+            raise BoardError(
+                f"{who} drives {output!r} on channel {channel!r}, but has "
+                f"{', '.join(wiring.channels) or 'no channels: it is a sensor'}"
+            )
+        names = airframe.servo_names if wiring.drives == "servo" else airframe.thruster_names
+        if output not in names:
+            raise BoardError(
+                f"{who} drives {wiring.drives}s, and {output!r} on channel {channel!r} is none"
+            )
+    needed = (*wiring.pins, *(p for c in row.outputs for p in wiring.channel_pins.get(c, ())))
+    for pin in needed:
+        if pin not in row.pins:
+            raise BoardError(f"{who} needs pin {pin!r}; given: {', '.join(row.pins) or 'none'}")
+    for pin in row.pins:
+        if pin not in needed and pin not in wiring.optional_pins:
+            raise BoardError(f"{who} has no use for pin {pin!r}; it needs {', '.join(needed)}")
+
+
+def _is_i2c(bus: str) -> bool:
+    return re.fullmatch(r"i2c-\d{1,3}", bus) is not None
+
+
+def _check_clashes(airframe: Airframe) -> None:
+    """Refuse two claims on one address, pin or port."""
+    claimed: dict[str, tuple[str, str]] = {}
+    for place, who, sharing in _claims(airframe):
+        other, other_sharing = claimed.setdefault(place, (who, sharing))
+        if other != who and not (sharing and sharing == other_sharing):
+            raise BoardError(f"{other} and {who} both claim {place}")
+
+
+def _claims(airframe: Airframe) -> Iterator[tuple[str, str, str]]:
+    """Yield (place, who, sharing): two claims on a place are fine when both share it alike."""
+    for row in airframe.device:
+        wiring = CHIPS[row.chip].WIRING
+        who = f"device {row.name!r} ({row.chip})"
+        if wiring.bus == "i2c":
+            yield f"{row.bus} address 0x{row.address or 0:02X}", who, ""
+            for address in wiring.shared_addresses:
+                yield f"{row.bus} address 0x{address:02X}", who, row.chip
+            for pin in I2C_PINS.get(row.bus, ()):
+                yield f"GPIO {pin}", f"bus {row.bus!r}", row.bus
+        if wiring.bus == "serial":
+            yield f"serial port {row.port}", who, ""
+            for pin in UART_PINS.get(row.port, ()):
+                yield f"GPIO {pin}", f"serial port {row.port}", row.port
+        pins = list(row.pins.items())
+        for i, (name, pin) in enumerate(pins):
+            for other, same in pins[:i]:
+                if same == pin:
+                    raise BoardError(f"{who}: pins {other!r} and {name!r} are both GPIO {pin}")
+            yield f"GPIO {pin}", who, ""
