@@ -39,6 +39,7 @@ class Actuators:
         self._pulses_from_s = [0.0] * len(self._servos)
         self._driven_s = clock.now_s()
         self._check_due_s = 0.0
+        self._closed = False
 
     @property
     def last(self) -> dict[str, float]:
@@ -125,6 +126,9 @@ class Actuators:
 
     def close(self) -> None:
         """Make safe, then close every device. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
         self.safe()
         attempt_all("closing the outputs", [output.close for output in self.outputs])
 

@@ -193,8 +193,9 @@ class Sensor(Device, Generic[S]):
 class Output(Device):
     """A device that drives actuators, named in `outputs`.
 
-    It starts disabled and safe. Values are throttles for thrusters and radians for servos,
-    in the order of `outputs`, which is that of the chip's channels; None switches a servo's pulses off.
+    It starts disabled and safe. Values are throttles for thrusters and radians for servos, in
+    the order of `outputs`, which is that of the chip's channels; None switches a servo's pulses
+    off.
     """
 
     def __init__(self, *, row: Row, buses: Buses, airframe: Airframe) -> None:

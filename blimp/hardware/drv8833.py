@@ -45,7 +45,7 @@ class Drv8833(Output):
                 f"{row.name}: frequency_hz {options.frequency_hz:g} is outside 1 to 20000"
             )
         self._frequency_hz = options.frequency_hz
-                self._input_pins = [
+        self._input_pins = [
             tuple(row.pins[pin] for pin in self.WIRING.channel_pins[channel])
             for channel in self._channels
         ]
