@@ -1,0 +1,112 @@
+"""What all simulated chips have in common, and what each is handed when it is made."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+from blimp.airframe import Airframe, Device
+from blimp.sim.faults import Faults
+from blimp.sim.gpio import GpioBank
+from blimp.sim.timeline import Timeline
+from blimp.sim.truth import Truth, stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitting:
+    """A device's place on the ship: its row in the board table and the wires it gets.
+
+    send: what a serial chip calls with the bytes that have left its transmitter.
+    start_utc_s: the date when the world began, for chips that know it.
+    """
+
+    device: Device
+    airframe: Airframe
+    truth: Truth
+    timeline: Timeline
+    pins: GpioBank
+    seed: int
+    send: Callable[[bytes], None]
+    start_utc_s: float
+
+    def random(self, purpose: str) -> Random:
+        return stream(self.seed, self.device.name, purpose)
+
+
+class Chip:
+    """Base of all chips: its row, the truth, its own random numbers and its faults.
+
+    KINDS: the faults it can suffer, see `blimp.sim.faults`. CHANNELS: what they act on.
+    """
+
+    KINDS: ClassVar[frozenset[str]] = frozenset()
+    CHANNELS: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, fitting: Fitting) -> None:
+        self.device = fitting.device
+        self.truth = fitting.truth
+        self.timeline = fitting.timeline
+        self.random = fitting.random("noise")
+        self.faults = Faults(
+            device=fitting.device.name,
+            kinds=self.KINDS,
+            channels=self.CHANNELS or tuple(fitting.device.outputs.values()),
+            random=fitting.random("fault"),
+        )
+
+    def throttles(self) -> dict[str, float]:
+        """Return the throttle in [-1, 1] of each motor this chip drives, by output."""
+        return {}
+
+    def servo_angles(self) -> dict[str, float | None]:
+        """Return the angle in radians each servo is told, by output; None without pulses."""
+        return {}
+
+
+SENSOR_KINDS = frozenset({"no_answer", "frozen", "stuck", "drift", "noise", "garbage"})
+
+
+class I2CChip(Chip):
+    """A chip with a bus address. Its `write` and `read` are the wire, see `I2CTarget`."""
+
+    KINDS = SENSOR_KINDS | {"bus_stuck"}
+    DEFAULT_ADDRESS: ClassVar[int]
+
+    def __init__(self, fitting: Fitting) -> None:
+        super().__init__(fitting)
+        own = fitting.device.address
+        self.address = self.DEFAULT_ADDRESS if own is None else own
+
+    def write(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def read(self, length: int) -> bytes:
+        raise NotImplementedError
+
+    def answers(self, address: int) -> bool:  # noqa: ARG002
+        return False
+
+    def general_call(self, data: bytes) -> None:
+        """Most chips ignore it."""
+
+
+class SerialChip(Chip):
+    """A chip that sends and receives bytes."""
+
+    KINDS = SENSOR_KINDS
+
+    def __init__(self, fitting: Fitting) -> None:
+        super().__init__(fitting)
+        self._send = fitting.send
+
+    def send(self, data: bytes, *, after_s: float = 0.0) -> None:
+        """Send `data`; it arrives when its last bit has left, 10 bits a byte."""
+        arrival_s = self.timeline.now_s + after_s + len(data) * 10.0 / self.device.baud
+        self.timeline.at(arrival_s, lambda: self._send(data))
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes the computer sent."""
+
+
+def clamp(value: float, low: float, high: float) -> float:
+    return low if value < low else high if value > high else value

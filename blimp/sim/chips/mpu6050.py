@@ -1,0 +1,183 @@
+"""InvenSense MPU-6050. Sources: PS-MPU-6000A-00 rev 3.4, RM-MPU-6000A-00 rev 4.2.
+
+Not simulated: the FIFO (its count stays 0), the auxiliary bus, motion interrupts and the
+low-pass filter's delay (its bandwidth sets the noise).
+"""
+
+import math
+import struct
+
+from blimp.hardware.registers import MPU6050
+from blimp.sim.chips.chip import Fitting, I2CChip, clamp
+from blimp.sim.chips.mounting import body_to_chip
+from blimp.types import Vec3
+
+_G_MPS2 = 9.80665
+_DPS = 180.0 / math.pi
+_SIZE = 0x80  # registers 0 to 117, then nothing
+_RESET = {MPU6050.PWR_MGMT_1: MPU6050.PWR_MGMT_1_RESET, MPU6050.WHO_AM_I: MPU6050.CHIP_ID}
+_WRITABLE = frozenset(
+    (*range(0x0D, 0x11), *range(0x19, 0x29), 0x37, 0x38, *range(0x63, 0x6D), 0x72, 0x73, 0x74)
+)
+_SELF_TEST = 0x0D
+_SELF_TEST_CODES = bytes((0x90, 0x90, 0x90, 0x00))  # factory trim: accel codes 16, gyro 16
+_FACTORY_CODE = 16
+_DATA = struct.Struct(">hhhhhhh")
+_BANDWIDTH_HZ = (256.0, 188.0, 98.0, 42.0, 20.0, 10.0, 5.0, 256.0)  # gyro by DLPF_CFG, 4.3
+_GYRO_NOISE = 0.05 / math.sqrt(98.0)  # 0.05 °/s rms at DLPF_CFG 2, datasheet 6.1
+_ACCEL_NOISE = 400e-6  # g per root Hz, datasheet 6.2
+_GYRO_BIAS_DPS = 1.0  # of a part that was turned on at 25 °C; the datasheet allows ±20
+_ACCEL_BIAS_G = 0.004  # left over after trimming; the datasheet allows ±0.05
+_WRONG_ID = 0x98  # an ICM-20689-like part on a board sold as MPU-6050
+
+
+class Mpu6050(I2CChip):
+    """Channels: gyro_x/y/z in rad/s, accel_x/y/z in m/s², chip axes; temperature in °C."""
+
+    KINDS = I2CChip.KINDS | {"wrong_identity"}
+    CHANNELS = (
+        "gyro_z",
+        "gyro_x",
+        "gyro_y",
+        "accel_x",
+        "accel_y",
+        "accel_z",
+        "temperature",
+    )
+    DEFAULT_ADDRESS = 0x68
+
+    def __init__(self, fitting: Fitting) -> None:
+        super().__init__(fitting)
+        self._to_chip = body_to_chip(fitting.device)
+        bias = self.random.gauss
+        self._gyro_bias: Vec3 = tuple(  # type: ignore[assignment]
+            clamp(bias(0.0, _GYRO_BIAS_DPS), -3.0, 3.0) for _ in range(3)
+        )
+        self._accel_bias: Vec3 = tuple(bias(0.0, _ACCEL_BIAS_G) for _ in range(3))  # type: ignore[assignment]
+        self._memory = bytearray(_SIZE)
+        self._pointer = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._memory[:] = bytes(_SIZE)
+        self._memory[_SELF_TEST : _SELF_TEST + 4] = _SELF_TEST_CODES
+        for register, value in _RESET.items():
+            self._memory[register] = value
+        self._awake_s = math.inf
+        self._index = -1
+        self._configure()
+
+    def _configure(self) -> None:
+        """Work out what the settings mean; done on writes, so that reads stay cheap."""
+        memory = self._memory
+        dlpf = memory[MPU6050.CONFIG] & 7
+        gyro_rate_hz = 8000.0 if dlpf in (0, 7) else 1000.0
+        self._rate_hz = gyro_rate_hz / (1 + memory[MPU6050.SMPLRT_DIV])
+        bandwidth_hz = _BANDWIDTH_HZ[dlpf]
+        self._gyro_sigma_dps = _GYRO_NOISE * math.sqrt(bandwidth_hz)
+        self._accel_sigma_g = _ACCEL_NOISE * math.sqrt(bandwidth_hz)
+        self._gyro_scale = 131.072 / (1 << (memory[MPU6050.GYRO_CONFIG] >> 3 & 3))
+        self._accel_scale = 16384.0 / (1 << (memory[MPU6050.ACCEL_CONFIG] >> 3 & 3))
+        self._self_test = (memory[MPU6050.GYRO_CONFIG] | memory[MPU6050.ACCEL_CONFIG]) & 0xE0 != 0
+
+    def write(self, data: bytes) -> None:
+        pointer = data[0]
+        for value in data[1:]:
+            self._store(pointer, value)
+            if pointer != 0x74:  # the FIFO port stays where it is
+                pointer = (pointer + 1) & 0x7F
+        self._pointer = pointer & 0x7F
+
+    def _store(self, register: int, value: int) -> None:
+        if register not in _WRITABLE:
+            return
+        if register == MPU6050.PWR_MGMT_1:
+            if value & MPU6050.DEVICE_RESET:
+                self._reset()
+                return
+            asleep = bool(value & MPU6050.SLEEP)
+            if asleep:
+                self._awake_s = math.inf
+            elif self._awake_s == math.inf:
+                self._awake_s = self.timeline.now_s + MPU6050.GYRO_START_UP_S
+                self._index = -1
+        elif register == MPU6050.SIGNAL_PATH_RESET:
+            value = 0  # clears itself
+        elif register == MPU6050.USER_CTRL:
+            value &= 0xF0  # the reset bits clear themselves
+        self._memory[register] = value
+        self._configure()
+
+    def read(self, length: int) -> bytes:
+        start = self._pointer
+        end = start + length
+        if start < MPU6050.GYRO_XOUT_H + 6 and end > MPU6050.INT_STATUS:
+            self._sample()
+        memory = self._memory
+        if end > _SIZE:
+            data = bytes(memory[start:]) + bytes(end - _SIZE)
+        else:
+            data = bytes(memory[start:end])
+        if start <= MPU6050.INT_STATUS < end:
+            memory[MPU6050.INT_STATUS] = 0  # cleared by reading
+        if self.faults.wrong_identity and start <= MPU6050.WHO_AM_I < end:
+            at = MPU6050.WHO_AM_I - start
+            data = data[:at] + bytes((_WRONG_ID,)) + data[at + 1 :]
+        self._pointer = end & 0x7F
+        return data
+
+    def _sample(self) -> None:
+        """Bring the data registers up to the newest sample that has been taken."""
+        now_s = self.timeline.now_s
+        if now_s < self._awake_s or self.faults.frozen:
+            return
+        index = int((now_s - self._awake_s) * self._rate_hz + 1e-6)
+        if index == self._index:
+            return
+        self._index = index
+        gauss = self.random.gauss
+        fx, fy, fz = self._to_chip(self.truth.specific_force_body_mps2)
+        p, q, r = self._to_chip(self.truth.rates_body_radps)
+        celsius = self.truth.temperature_c
+        if self.faults.altered:
+            measure = self.faults.measure
+            fx, fy, fz = (
+                measure(name, v, now_s)
+                for name, v in (("accel_x", fx), ("accel_y", fy), ("accel_z", fz))
+            )
+            p, q, r = (
+                measure(name, v, now_s) for name, v in (("gyro_x", p), ("gyro_y", q), ("gyro_z", r))
+            )
+            celsius = measure("temperature", celsius, now_s)
+        bx, by, bz = self._accel_bias
+        gx, gy, gz = self._gyro_bias
+        a, g = self._accel_scale, self._gyro_scale
+        sa, sg = self._accel_sigma_g, self._gyro_sigma_dps
+        counts = [
+            (fx / _G_MPS2 + bx + gauss(0.0, sa)) * a,
+            (fy / _G_MPS2 + by + gauss(0.0, sa)) * a,
+            (fz / _G_MPS2 + bz + gauss(0.0, sa)) * a,
+            (celsius - 36.53) * 340.0,  # register map 4.18
+            (p * _DPS + gx + gauss(0.0, sg)) * g,
+            (q * _DPS + gy + gauss(0.0, sg)) * g,
+            (r * _DPS + gz + gauss(0.0, sg)) * g,
+        ]
+        if self._self_test:
+            self._push(counts)
+        memory = self._memory
+        _DATA.pack_into(
+            memory,
+            MPU6050.ACCEL_XOUT_H,
+            *[-32768 if c < -32768.0 else 32767 if c > 32767.0 else round(c) for c in counts],
+        )
+        memory[MPU6050.INT_STATUS] |= MPU6050.DATA_RDY_INT
+
+    def _push(self, counts: list[float]) -> None:
+        """Add the self-test's push: the factory trim of register map 4.1, a healthy part."""
+        accel_g = 4096.0 * 0.34 * (0.92 / 0.34) ** ((_FACTORY_CODE - 1) / 30.0) / 4096.0
+        gyro_dps = 25.0 * 131.0 * 1.046 ** (_FACTORY_CODE - 1) / 131.0
+        for axis, bit in enumerate((0x80, 0x40, 0x20)):
+            if self._memory[MPU6050.ACCEL_CONFIG] & bit:
+                counts[axis] += accel_g * self._accel_scale
+            if self._memory[MPU6050.GYRO_CONFIG] & bit:
+                counts[4 + axis] += (-gyro_dps if axis == 1 else gyro_dps) * self._gyro_scale

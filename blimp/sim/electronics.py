@@ -1,0 +1,154 @@
+"""All of a ship's simulated electronics: its board table turned into chips and wires."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from blimp.airframe import Airframe, Device
+from blimp.errors import BoardError, ConfigError
+from blimp.sim.bus import I2CBus, no_answer
+from blimp.sim.chips.bmp280 import Bmp280
+from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip
+from blimp.sim.chips.drv8833 import Drv8833
+from blimp.sim.chips.dwm1001 import Dwm1001
+from blimp.sim.chips.gps_nmea import GpsNmea
+from blimp.sim.chips.hcsr04 import HcSr04
+from blimp.sim.chips.ina219 import Ina219
+from blimp.sim.chips.mpu6050 import Mpu6050
+from blimp.sim.chips.pca9685 import Pca9685
+from blimp.sim.chips.tfluna import TfLuna
+from blimp.sim.electrical import BytesCallback
+from blimp.sim.gpio import GpioBank
+from blimp.sim.timeline import Timeline
+from blimp.sim.truth import Truth
+
+# Every chip the simulator has, by its name in the board table. A new one is one line here.
+CHIPS: Mapping[str, type[Chip]] = {
+    "bmp280": Bmp280,
+    "drv8833": Drv8833,
+    "dwm1001": Dwm1001,
+    "gps-nmea": GpsNmea,
+    "hcsr04": HcSr04,
+    "ina219": Ina219,
+    "mpu6050": Mpu6050,
+    "pca9685": Pca9685,
+    "tfluna": TfLuna,
+}
+
+
+class Electronics:
+    """Buses, pins and ports of one ship, with its chips on them.
+
+    start_utc_s: the date at the timeline's zero. Raises BoardError naming the row where a
+    chip is unknown or hangs on the wrong kind of bus.
+    """
+
+    def __init__(
+        self,
+        *,
+        airframe: Airframe,
+        truth: Truth,
+        timeline: Timeline,
+        seed: int,
+        start_utc_s: float,
+    ) -> None:
+        self.pins = GpioBank(timeline=timeline)
+        self.buses: dict[int, I2CBus] = {}
+        self.ports: dict[str, int] = {}
+        self._timeline = timeline
+        self._listeners: dict[str, list[BytesCallback]] = {}
+        self._serial: dict[str, SerialChip] = {}
+        self._chips: dict[str, Chip] = {}
+        for device in airframe.device:
+            fitting = Fitting(
+                device=device,
+                airframe=airframe,
+                truth=truth,
+                timeline=timeline,
+                pins=self.pins,
+                seed=seed,
+                send=partial(self._received, device.port),
+                start_utc_s=start_utc_s,
+            )
+            self._fit(device, fitting)
+        self._motor_chips = [chip for chip in self._chips.values() if chip.throttles()]
+        self._servo_chips = [chip for chip in self._chips.values() if chip.servo_angles()]
+        self._thrusters = airframe.thruster_names
+        self._servos = airframe.servo_names
+
+    def _fit(self, device: Device, fitting: Fitting) -> None:
+        kind = CHIPS.get(device.chip)
+        if kind is None:
+            raise BoardError(
+                f"device {device.name!r}: the simulator has no chip {device.chip!r}; "
+                f"it has {', '.join(CHIPS)}"
+            )
+        chip = kind(fitting)
+        self._chips[device.name] = chip
+        if isinstance(chip, I2CChip):
+            prefix, _, number = device.bus.partition("-")
+            if prefix != "i2c" or not number.isdecimal():
+                raise BoardError(f"device {device.name!r}: {device.bus!r} is no I2C bus")
+            bus = self.buses.setdefault(int(number), I2CBus(number=int(number)))
+            bus.attach(chip, name=device.name)
+        elif isinstance(chip, SerialChip):
+            if device.bus != "serial" or not device.port or device.port in self.ports:
+                raise BoardError(
+                    f'device {device.name!r}: needs bus "serial" and a port of its own, '
+                    f"not {device.bus!r} and {device.port!r}"
+                )
+            self.ports[device.port] = device.baud
+            self._serial[device.port] = chip
+        elif device.bus != "gpio":
+            raise BoardError(f'device {device.name!r}: needs bus "gpio", not {device.bus!r}')
+
+    # --- the computer's side -----------------------------------------------------------------
+
+    def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:
+        wires = self.buses.get(bus)
+        if wires is None:
+            raise no_answer()
+        return wires.transfer(address, data, length)
+
+    def listen(self, port: str, callback: BytesCallback) -> None:
+        self._listeners.setdefault(port, []).append(callback)
+
+    def unlisten(self, port: str, callback: BytesCallback) -> None:
+        listeners = self._listeners.get(port, [])
+        if callback in listeners:
+            listeners.remove(callback)
+
+    def serial_write(self, port: str, data: bytes) -> None:
+        chip = self._serial.get(port)
+        if chip is not None:
+            chip.receive(data)
+
+    def _received(self, port: str, data: bytes) -> None:
+        for callback in tuple(self._listeners.get(port, ())):
+            callback(data)
+
+    # --- the ship's side ---------------------------------------------------------------------
+
+    def throttles(self) -> Sequence[float]:
+        """Return what each motor is driven with, in the airframe's order."""
+        by_name: dict[str, float] = {}
+        for chip in self._motor_chips:
+            by_name.update(chip.throttles())
+        return [by_name.get(name, 0.0) for name in self._thrusters]
+
+    def servo_angles(self) -> Sequence[float | None]:
+        """Return where each servo is told to go; None where it gets no pulses."""
+        by_name: dict[str, float | None] = {}
+        for chip in self._servo_chips:
+            by_name.update(chip.servo_angles())
+        return [by_name.get(name) for name in self._servos]
+
+    def fault(self, device: str, kind: str, options: Mapping[str, object]) -> None:
+        """Let a fault begin. Raises ConfigError naming the devices, kinds or options known."""
+        chip = self._chips.get(device)
+        if chip is None:
+            raise ConfigError(
+                f"there is no device {device!r}: this ship has {', '.join(self._chips)}"
+            )
+        chip.faults.set(kind, options, now_s=self._timeline.now_s)
+        for bus in self.buses.values():
+            bus.faults_changed()

@@ -1,0 +1,134 @@
+"""What can be wrong with a device.
+
+    no_answer       the device is dead: no acknowledge, no bytes, no echo, no drive
+    frozen          it answers, and its readings no longer change
+    stuck           one channel reads (or drives) `value`, whatever is true
+    drift           one channel moves away from the truth by `rate` a second
+    noise           one channel gets Gaussian noise of standard deviation `sigma` on top
+    garbage         it answers with random bytes
+    wrong_identity  another chip answers at its address
+    bus_stuck       it holds the clock line down: nothing on its bus works
+    clear           all of these are over
+
+Channels and their units are those of the chip's class in `blimp/sim/chips`.
+"""
+
+import math
+from collections.abc import Mapping
+from random import Random
+
+from blimp.errors import ConfigError
+
+KINDS: Mapping[str, str] = {
+    "no_answer": "",
+    "frozen": "",
+    "stuck": "value",
+    "drift": "rate",
+    "noise": "sigma",
+    "garbage": "",
+    "wrong_identity": "",
+    "bus_stuck": "",
+    "clear": "",
+}  # kind -> the option it needs, "" for none
+
+_ON_A_CHANNEL = frozenset({"stuck", "drift", "noise"})
+
+
+class Faults:
+    """The faults of one device. Healthy when made; the chip asks the plain attributes.
+
+    device: its name in the airframe, for errors. kinds: what this chip can suffer.
+    channels: what it measures or drives, the default first. random: for noise and garbage.
+    """
+
+    def __init__(
+        self, *, device: str, kinds: frozenset[str], channels: tuple[str, ...], random: Random
+    ) -> None:
+        self.random = random
+        self._device = device
+        self._kinds = kinds | {"clear"}
+        self._channels = channels
+        self._stuck: dict[str, float] = {}
+        self._drift: dict[str, tuple[float, float]] = {}
+        self._sigma: dict[str, float] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self.no_answer = False
+        self.frozen = False
+        self.garbage = False
+        self.wrong_identity = False
+        self.bus_stuck = False
+        self.altered = False  # some channel is stuck, drifts or is noisy
+        self._stuck.clear()
+        self._drift.clear()
+        self._sigma.clear()
+
+    def set(self, kind: str, options: Mapping[str, object], *, now_s: float) -> None:
+        """Let `kind` begin now. Raises ConfigError naming what is known and what is wrong."""
+        if kind not in self._kinds:
+            raise ConfigError(
+                f"device {self._device!r} has no fault {kind!r}: "
+                f"known for it are {', '.join(sorted(self._kinds))}"
+            )
+        needed = KINDS[kind]
+        known = ({needed} if needed else set()) | ({"channel"} if kind in _ON_A_CHANNEL else set())
+        for name in options:
+            if name not in known:
+                raise ConfigError(
+                    f"fault {kind!r} of {self._device!r} has no option {name!r}: "
+                    f"known are {', '.join(sorted(known)) or 'none'}"
+                )
+        if kind in _ON_A_CHANNEL:
+            channel = self._channel(options)
+            self._alter(kind, channel, self._number(kind, needed, options), now_s)
+        elif kind == "clear":
+            self._clear()
+        else:
+            setattr(self, kind, True)
+
+    def alters(self, channel: str) -> bool:
+        return channel in self._stuck or channel in self._drift or channel in self._sigma
+
+    def measure(self, channel: str, value: float, now_s: float) -> float:
+        """Return what the device makes of a true `value`."""
+        if channel in self._stuck:
+            return self._stuck[channel]
+        if channel in self._drift:
+            rate, since_s = self._drift[channel]
+            value += rate * (now_s - since_s)
+        if channel in self._sigma:
+            value += self.random.gauss(0.0, self._sigma[channel])
+        return value
+
+    def _alter(self, kind: str, channel: str, amount: float, now_s: float) -> None:
+        self.altered = True
+        if kind == "stuck":
+            self._stuck[channel] = amount
+        elif kind == "drift":
+            self._drift[channel] = (amount, now_s)
+        else:
+            self._sigma[channel] = amount
+
+    def _channel(self, options: Mapping[str, object]) -> str:
+        channel = options.get("channel", self._channels[0])
+        if channel not in self._channels:
+            raise ConfigError(
+                f"device {self._device!r} has no channel {channel!r}: "
+                f"known are {', '.join(self._channels)}"
+            )
+        return str(channel)
+
+    def _number(self, kind: str, needed: str, options: Mapping[str, object]) -> float:
+        amount = options.get(needed)
+        if (
+            not isinstance(amount, int | float)
+            or isinstance(amount, bool)
+            or not math.isfinite(amount)
+            or (needed == "sigma" and amount < 0.0)
+        ):
+            limit = "a finite number, 0 or more" if needed == "sigma" else "a finite number"
+            raise ConfigError(
+                f"fault {kind!r} of {self._device!r} needs {needed}=<{limit}>, not {amount!r}"
+            )
+        return float(amount)

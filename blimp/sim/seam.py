@@ -1,0 +1,325 @@
+"""The kernel seam: where smbus2, pyserial and RPi.GPIO meet the simulated wires.
+
+Inside `linux_devices(world, clock=clock)` this process has the device files of a Raspberry
+Pi: /dev/i2c-N, the serial ports, and an importable RPi.GPIO. The packages above are the real
+ones (RPi.GPIO excepted, which only installs on a Pi), unmodified; what is answered here is
+`open`, `close`, `ioctl` and `write` on those files, as in uapi/linux/i2c-dev.h and i2c.h.
+A device file that the ship does not have does not exist, whatever this machine has: real
+hardware and simulated hardware never mix.
+"""
+
+import errno
+import fcntl
+import importlib
+import os
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import memmove, string_at
+from typing import Any
+
+from blimp.clock import Clock, ManualClock
+from blimp.sim.electrical import Electrical
+from blimp.sim.rpi_gpio import RpiGpio
+from blimp.sim.serial_line import PtyLine
+
+_I2C_PATH = re.compile(r"/dev/i2c-(\d+)")
+# What must not fall through to this machine's own hardware.
+_HARDWARE = re.compile(
+    r"/dev/(i2c-|spidev|gpiochip|gpiomem|serial|ttyAMA|ttyS\d|ttyUSB|ttyACM|mem$|pwm)"
+)
+
+_I2C_RETRIES = 0x0701
+_I2C_TIMEOUT = 0x0702
+_I2C_SLAVE = 0x0703
+_I2C_TENBIT = 0x0704
+_I2C_FUNCS = 0x0705
+_I2C_SLAVE_FORCE = 0x0706
+_I2C_RDWR = 0x0707
+_I2C_PEC = 0x0708
+_I2C_SMBUS = 0x0720
+
+# I2C and the SMBus transfers the kernel makes of it, less packet error checking. As on the
+# Pi's controller, reading a block whose length the chip sends is not among them.
+_FUNCS = 0x0EFF0001
+
+_QUICK, _BYTE, _BYTE_DATA, _WORD_DATA, _PROC_CALL, _BLOCK_DATA = range(6)
+_I2C_BLOCK_BROKEN, _BLOCK_PROC_CALL, _I2C_BLOCK_DATA = 6, 7, 8
+_BLOCK_MAX = 32
+_RDWR_MAX_MESSAGES = 42
+_MESSAGE_MAX = 8192
+_M_RD = 0x0001
+
+_SMBUS_DATA = struct.Struct("@BBIP")  # read_write, command, size, pointer to the data union
+_RDWR_DATA = struct.Struct("@PI")  # pointer to the messages, how many
+_MESSAGE = struct.Struct("@HHHP")  # address, flags, length, pointer to the bytes
+_ONE_BYTE = tuple(bytes((value,)) for value in range(256))
+
+_Transfer = Callable[[int, int, bytes, int], bytes]
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+class _I2CFile:
+    """One open /dev/i2c-N: what the kernel keeps for it."""
+
+    __slots__ = ("address", "bus", "transfer")
+
+    def __init__(self, bus: int, transfer: _Transfer) -> None:
+        self.bus = bus
+        self.transfer = transfer
+        self.address = 0
+
+    def smbus(self, argument: Any) -> int:
+        """One SMBus transfer, as i2c_smbus_xfer_emulated makes it of plain I2C."""
+        read, command, size, pointer = _SMBUS_DATA.unpack_from(argument)
+        transfer, bus, address = self.transfer, self.bus, self.address
+        if size == _I2C_BLOCK_DATA:
+            count = string_at(pointer, 1)[0]
+            if not 1 <= count <= _BLOCK_MAX:
+                raise _error(errno.EINVAL)
+            if read:
+                memmove(pointer + 1, transfer(bus, address, _ONE_BYTE[command], count), count)
+            else:
+                transfer(bus, address, _ONE_BYTE[command] + string_at(pointer + 1, count), 0)
+        elif size in (_BYTE_DATA, _WORD_DATA):
+            width = 1 if size == _BYTE_DATA else 2
+            if read:
+                memmove(pointer, transfer(bus, address, _ONE_BYTE[command], width), width)
+            else:
+                transfer(bus, address, _ONE_BYTE[command] + string_at(pointer, width), 0)
+        elif size == _QUICK:
+            transfer(bus, address, b"", 0)
+        elif size == _BYTE:
+            if read:
+                memmove(pointer, transfer(bus, address, b"", 1), 1)
+            else:
+                transfer(bus, address, _ONE_BYTE[command], 0)
+        elif size == _PROC_CALL:
+            data = _ONE_BYTE[command] + string_at(pointer, 2)
+            memmove(pointer, transfer(bus, address, data, 2), 2)
+        elif size == _BLOCK_DATA:
+            self._block(read, command, pointer)
+        elif size in (_I2C_BLOCK_BROKEN, _BLOCK_PROC_CALL):
+            raise _error(errno.EOPNOTSUPP)
+        else:
+            raise _error(errno.EINVAL)
+        return 0
+
+    def _block(self, read: int, command: int, pointer: int) -> None:
+        """A block with its length as the first byte on the wire."""
+        if read:
+            # One transfer in which the first byte read says how many follow (I2C_M_RECV_LEN).
+            block = self.transfer(self.bus, self.address, _ONE_BYTE[command], _BLOCK_MAX + 1)
+            if not 1 <= block[0] <= _BLOCK_MAX:
+                raise _error(errno.EPROTO)
+            memmove(pointer, block, block[0] + 1)
+            return
+        count = string_at(pointer, 1)[0]
+        if not 1 <= count <= _BLOCK_MAX:
+            raise _error(errno.EINVAL)
+        data = _ONE_BYTE[command] + string_at(pointer, count + 1)
+        self.transfer(self.bus, self.address, data, 0)
+
+    def rdwr(self, argument: Any) -> int:
+        """Messages with repeated starts between them; reads fill the caller's buffers."""
+        pointer: int
+        count: int
+        pointer, count = _RDWR_DATA.unpack_from(argument)
+        if not 1 <= count <= _RDWR_MAX_MESSAGES:
+            raise _error(errno.EINVAL)
+        messages = list(_MESSAGE.iter_unpack(string_at(pointer, count * _MESSAGE.size)))
+        if any(length > _MESSAGE_MAX for _, _, length, _ in messages):
+            raise _error(errno.EINVAL)
+        pending: tuple[int, bytes] | None = None  # a write whose read may follow
+        for address, flags, length, buffer in messages:
+            if not flags & _M_RD:
+                if pending is not None:
+                    self.transfer(self.bus, pending[0], pending[1], 0)
+                pending = (address, string_at(buffer, length))
+                continue
+            data = b""
+            if pending is not None:
+                if pending[0] == address:
+                    data = pending[1]
+                else:
+                    self.transfer(self.bus, pending[0], pending[1], 0)
+                pending = None
+            memmove(buffer, self.transfer(self.bus, address, data, length), length)
+        if pending is not None:
+            self.transfer(self.bus, pending[0], pending[1], 0)
+        return count
+
+    def settle(self, request: int, argument: Any) -> Any:
+        """The requests that move no bytes on the bus."""
+        if request in (_I2C_SLAVE, _I2C_SLAVE_FORCE):
+            if not 0 <= argument <= 0x7F:
+                raise _error(errno.EINVAL)
+            self.address = argument
+            return 0
+        if request == _I2C_FUNCS:
+            if isinstance(argument, bytes):  # fcntl.ioctl returns what it cannot fill in
+                return _FUNCS.to_bytes(len(argument), sys.byteorder)
+            struct.pack_into(
+                "@L" if memoryview(argument).nbytes >= 8 else "@I", argument, 0, _FUNCS
+            )
+            return 0
+        if request in (_I2C_TENBIT, _I2C_PEC):
+            if argument:
+                raise _error(errno.EINVAL)
+            return 0
+        if request in (_I2C_RETRIES, _I2C_TIMEOUT):
+            return 0
+        raise _error(errno.ENOTTY)
+
+
+class Computer:
+    """The simulated Pi: its open device files and its GPIO set-up.
+
+    It lasts longer than one visit to the seam: a driver opens its files in one `with
+    linux_devices` and reads them in the next.
+    """
+
+    def __init__(self, electrical: Electrical, *, clock: Clock) -> None:
+        self.clock = clock
+        self._electrical = electrical
+        self._lockstep = isinstance(clock, ManualClock)
+        self._transfer = electrical.i2c
+        self._i2c: dict[int, _I2CFile] = {}
+        self._serial: dict[int, PtyLine] = {}
+        self._lines: dict[str, PtyLine] = {}
+        self._gpio = RpiGpio(electrical, clock=clock)
+        self._depth = 0
+        self._real_open = os.open
+        self._real_close = os.close
+        self._real_write = os.write
+        self._real_ioctl: Callable[..., Any] = fcntl.ioctl
+
+    @property
+    def lines(self) -> dict[str, PtyLine]:
+        """The serial ports that have been opened, by path."""
+        return self._lines
+
+    @contextmanager
+    def devices(self) -> Iterator[None]:
+        """Put the device files in place; take away exactly what was put there."""
+        smbus2 = importlib.import_module("smbus2.smbus2")  # before fcntl.ioctl is another
+        before = (os.open, os.close, os.write, fcntl.ioctl, smbus2.ioctl)
+        modules = {name: sys.modules.get(name) for name in ("RPi", "RPi.GPIO")}
+        if self._depth == 0:
+            self._real_open, self._real_close, self._real_write, self._real_ioctl = before[:4]
+        self._depth += 1
+        try:
+            os.open = self._open
+            os.close = self._close
+            os.write = self._write
+            fcntl.ioctl = self._ioctl
+            smbus2.ioctl = self._ioctl  # type: ignore[attr-defined]
+            sys.modules["RPi"] = self._gpio.package
+            sys.modules["RPi.GPIO"] = self._gpio.module
+            yield
+        finally:
+            self._depth -= 1
+            os.open, os.close, os.write, fcntl.ioctl, smbus2.ioctl = before  # type: ignore[attr-defined]
+            for name, module in modules.items():
+                if module is None:
+                    sys.modules.pop(name, None)
+                else:
+                    sys.modules[name] = module
+
+    def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        name = os.fspath(path) if not isinstance(path, str) else path
+        if isinstance(name, str) and name.startswith("/dev/"):
+            line = self._line(name)
+            if line is not None:
+                fd = self._real_open(line.path, flags, mode)
+                line.opened()
+                self._forget(fd)
+                self._serial[fd] = line
+                return fd
+            match = _I2C_PATH.fullmatch(name)
+            if match is not None and int(match[1]) in self._electrical.i2c_buses():
+                # A true descriptor, so that its number is nobody else's.
+                fd = self._real_open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                self._forget(fd)
+                self._i2c[fd] = _I2CFile(int(match[1]), self._transfer)
+                return fd
+            if _HARDWARE.match(name):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        fd = self._real_open(path, flags, mode, dir_fd=dir_fd)
+        self._forget(fd)
+        return fd
+
+    def _close(self, fd: int) -> None:
+        self._forget(fd)
+        self._real_close(fd)
+
+    def _forget(self, fd: int) -> None:
+        """A number that is closed, or was closed behind our back, means no device any more."""
+        self._i2c.pop(fd, None)
+        line = self._serial.pop(fd, None)
+        if line is not None:
+            line.released()
+
+    def _write(self, fd: int, data: Any) -> int:
+        line = self._serial.get(fd)
+        if line is None:
+            return self._real_write(fd, data)
+        if os.fstat(fd).st_rdev != line.device_number:  # closed behind our back, and reused
+            self._forget(fd)
+            return self._real_write(fd, data)
+        # Straight to the device: through the terminal it would arrive at no certain time.
+        self._electrical.serial_write(line.port, bytes(data))
+        return len(data)
+
+    def _ioctl(self, fd: Any, request: int, arg: Any = 0, mutate_flag: bool = True) -> Any:
+        file = self._i2c.get(fd)
+        if file is None:
+            return self._real_ioctl(fd, request, arg, mutate_flag)
+        if request == _I2C_SMBUS:
+            return file.smbus(arg)
+        if request == _I2C_RDWR:
+            return file.rdwr(arg)
+        return file.settle(request, arg)
+
+    def _line(self, port: str) -> PtyLine | None:
+        line = self._lines.get(port)
+        if line is None:
+            baud = self._electrical.serial_ports().get(port)
+            if baud is None:
+                return None
+            line = PtyLine(port=port, baud=baud, lockstep=self._lockstep)
+            self._lines[port] = line
+            self._electrical.serial_listen(port, line.deliver)
+        return line
+
+    def close(self) -> None:
+        """Pull every plug: readers of serial ports see them hang up. Idempotent."""
+        for port, line in self._lines.items():
+            self._electrical.serial_listen(port, None)
+            line.close()
+        self._lines.clear()
+        self._i2c.clear()
+        self._serial.clear()
+        self._gpio.close()
+
+
+@contextmanager
+def linux_devices(electrical: Electrical, *, clock: Clock) -> Iterator[None]:
+    """Within it `smbus2.SMBus(1)`, `serial.Serial(path)` and `import RPi.GPIO` see this ship.
+
+    electrical: a `World`, or a `RemoteWorld` in another process. clock: the one the drivers
+    read. May be entered again and again, nested, and from several ships in turn; files that
+    were opened in one visit work in the next. Patches this whole process, all threads of it.
+    """
+    computer = electrical.computer
+    if computer is None or computer.clock is not clock:
+        if computer is not None:
+            computer.close()
+        computer = electrical.computer = Computer(electrical, clock=clock)
+    with computer.devices():
+        yield

@@ -1,0 +1,80 @@
+"""A serial port made of a pseudo-terminal: the device writes one end, pyserial reads the other."""
+
+import contextlib
+import fcntl
+import os
+import struct
+import termios
+import time
+import tty
+
+# The terminal keeps 4095 unread bytes. Beyond that a UART's driver drops what arrives, and
+# so does this: nothing here ever waits for a reader.
+_ROOM_BYTES = 4000
+_FLIP_WAIT_S = 0.05  # at most, for the kernel to move bytes from one end to the other
+_COUNT = struct.Struct("i")
+_ZERO = bytes(_COUNT.size)
+
+
+class PtyLine:
+    """One port's pseudo-terminal. Close is idempotent.
+
+    baud: the device's; a reader at another speed gets broken bytes, as on a real line.
+    lockstep: after each write, wait until the kernel has made the bytes readable; it does
+    so a little later, on its own time, and a run would not be repeatable to the bit.
+    """
+
+    def __init__(self, *, port: str, baud: int, lockstep: bool) -> None:
+        self.port = port
+        self.dropped_bytes = 0  # arrived while nobody had the port open, or too many unread
+        self._speed = getattr(termios, f"B{baud}", None)
+        self._lockstep = lockstep
+        self._master, self._slave = os.openpty()
+        os.set_blocking(self._master, False)
+        tty.setraw(self._slave)
+        self.path = os.ttyname(self._slave)
+        self.device_number = os.fstat(self._slave).st_rdev
+        self._readers = 0
+
+    def opened(self) -> None:
+        """Somebody has opened the port: what came before is gone."""
+        if self._readers == 0:
+            termios.tcflush(self._slave, termios.TCIFLUSH)
+        self._readers += 1
+
+    def released(self) -> None:
+        self._readers = max(0, self._readers - 1)
+
+    def deliver(self, data: bytes) -> None:
+        """Let bytes from the device arrive."""
+        if self._master < 0 or self._readers == 0:
+            self.dropped_bytes += len(data)
+            return
+        if self._speed is not None and termios.tcgetattr(self._slave)[4] != self._speed:
+            data = bytes(byte * 167 + 13 & 0xFF for byte in data)
+        waiting = self._waiting()
+        fits = data[: max(0, _ROOM_BYTES - waiting)]
+        try:
+            written = os.write(self._master, fits) if fits else 0
+        except BlockingIOError:
+            written = 0
+        self.dropped_bytes += len(data) - written
+        if self._lockstep and written:
+            self._await(waiting + written)
+
+    def _waiting(self) -> int:
+        count: int = _COUNT.unpack(fcntl.ioctl(self._slave, termios.FIONREAD, _ZERO))[0]
+        return count
+
+    def _await(self, count: int) -> None:
+        # The machine's time, not the world's: this waits for the kernel, which knows no other.
+        until_s = time.monotonic() + _FLIP_WAIT_S
+        while self._waiting() < count and time.monotonic() < until_s:
+            os.sched_yield()
+
+    def close(self) -> None:
+        for fd in (self._master, self._slave):
+            if fd >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+        self._master = self._slave = -1

@@ -1,0 +1,269 @@
+"""One ship in its world: physics, and the electronics that measure and move it.
+
+`World` is what the kernel seam plugs into (see `blimp.sim.electrical`), and what a runner
+moves on: `Lockstep` on a ManualClock, `Server` in real time.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any, Self
+
+from blimp.airframe import Airframe
+from blimp.clock import ManualClock
+from blimp.sim.electrical import BytesCallback, EdgeCallback, Pull
+from blimp.sim.electronics import Electronics
+from blimp.sim.physics import Physics
+from blimp.sim.timeline import Timeline
+from blimp.types import Quaternion, Vec3, VehicleState
+
+MAX_STEP_S = 0.005
+_STRETCH = 0.02  # a step may be this much longer, so that 10.012 ms are two steps, not three
+START_UTC_S = 1.7e9
+
+
+class _PhysicsTruth:
+    """What the chips may see of the physics, always as it is now."""
+
+    def __init__(self, physics: Physics) -> None:
+        self._physics = physics
+        self._state: VehicleState | None = None
+
+    def refresh(self) -> None:
+        """Drop the state that was handed out: physics has moved."""
+        self._state = None
+
+    @property
+    def state(self) -> VehicleState:
+        if self._state is None:
+            self._state = self._physics.state
+        return self._state
+
+    @property
+    def attitude(self) -> Quaternion:
+        return self.state.attitude
+
+    @property
+    def rates_body_radps(self) -> Vec3:
+        return self.state.rates_body_radps
+
+    @property
+    def specific_force_body_mps2(self) -> Vec3:
+        return self._physics.specific_force_body_mps2
+
+    @property
+    def position_ned_m(self) -> Vec3:
+        return self.state.position_ned_m
+
+    @property
+    def velocity_ned_mps(self) -> Vec3:
+        return self.state.velocity_ned_mps
+
+    @property
+    def pressure_pa(self) -> float:
+        return self._physics.pressure_pa
+
+    @property
+    def temperature_c(self) -> float:
+        return self._physics.temperature_c
+
+    @property
+    def battery_v(self) -> float:
+        return self._physics.battery_v
+
+    @property
+    def battery_current_a(self) -> float:
+        return self._physics.battery_current_a
+
+
+class World:
+    """A ship switched on, on its pad, at time 0. Implements `Electrical`.
+
+    seed: of wind, noise and biases; the same seed and the same calls give the same bytes.
+    clock: in lockstep, the clock that follows the world, so that whoever reads it in an
+    edge callback reads the edge's exact time. A driver that sleeps on it moves it ahead;
+    the world catches up at the next `advance`.
+    start_utc_s: the date at time 0, for the GPS.
+    """
+
+    def __init__(
+        self,
+        airframe: Airframe,
+        *,
+        seed: int = 1,
+        wind_mps: float = 0.0,
+        clock: ManualClock | None = None,
+        start_utc_s: float = START_UTC_S,
+    ) -> None:
+        self.airframe = airframe
+        self.physics = Physics(airframe=airframe, seed=seed, wind_mps=wind_mps)
+        self.timeline = Timeline()
+        self.computer: Any = None  # the seam's open files, which last between its visits
+        self._truth = _PhysicsTruth(self.physics)
+        self._t_s = 0.0  # how far the physics are; electrical time may be a little ahead
+        self.electronics = Electronics(
+            airframe=airframe,
+            truth=self._truth,
+            timeline=self.timeline,
+            seed=seed,
+            start_utc_s=start_utc_s,
+        )
+        self._watched: dict[int, EdgeCallback] = {}
+        self._listened: dict[str, BytesCallback] = {}
+        self._clock: ManualClock | None = None
+        self._clock_zero_s = 0.0
+        self.clock = clock
+
+    @property
+    def clock(self) -> ManualClock | None:
+        return self._clock
+
+    @clock.setter
+    def clock(self, clock: ManualClock | None) -> None:
+        self._clock = clock
+        if clock is not None:
+            self._clock_zero_s = clock.now_s() - self._t_s
+
+    # --- moving it -------------------------------------------------------------------------
+
+    def advance(self, dt_s: float) -> None:
+        """Let `dt_s` pass. Raises ValueError on a step back."""
+        if not dt_s >= 0.0:
+            raise ValueError(f"the world cannot go back: advance({dt_s!r})")
+        self._tick()
+        end_s = max(self._t_s, self.timeline.now_s) + dt_s
+        span_s = end_s - self._t_s
+        steps = max(1, ceil(span_s / MAX_STEP_S - _STRETCH * span_s / MAX_STEP_S))
+        start_s = self._t_s
+        for step in range(1, steps + 1):
+            self._step(end_s if step == steps else start_s + span_s * step / steps)
+
+    def _step(self, until_s: float) -> None:
+        """Events up to `until_s` happen at their exact times, then physics catches up."""
+        timeline = self.timeline
+        while timeline.next_s <= until_s:
+            if self._clock is not None:
+                self._follow(max(timeline.next_s, timeline.now_s))
+            timeline.run_next()
+        dt_s = until_s - self._t_s
+        if dt_s > 0.0:
+            electronics = self.electronics
+            self.physics.step(dt_s, electronics.throttles(), self._servo_targets())
+            self._truth.refresh()
+            self._t_s = until_s
+        timeline.now_s = max(timeline.now_s, until_s)
+        if self._clock is not None:
+            self._follow(timeline.now_s)
+
+    def _servo_targets(self) -> Sequence[float]:
+        """A servo without pulses is limp: it stays where it is."""
+        told = self.electronics.servo_angles()
+        if None not in told:
+            return told  # type: ignore[return-value]
+        return [
+            now if target is None else target
+            for target, now in zip(told, self.physics.servo_angles_rad, strict=True)
+        ]
+
+    def _follow(self, t_s: float) -> None:
+        assert self._clock is not None
+        behind_s = t_s + self._clock_zero_s - self._clock.now_s()
+        if behind_s > 0.0:
+            self._clock.advance(behind_s)
+
+    def _tick(self) -> None:
+        """Bring electrical time up to the clock, where a driver has slept on it."""
+        if self._clock is not None:
+            now_s = self._clock.now_s() - self._clock_zero_s
+            if now_s > self.timeline.now_s:
+                self.timeline.now_s = now_s
+
+    def set_time(self, t_s: float) -> None:
+        """Bring electrical time up to `t_s`, between two physics steps."""
+        if t_s > self.timeline.now_s:
+            self.timeline.now_s = t_s
+
+    # --- looking at it -----------------------------------------------------------------------
+
+    @property
+    def t_s(self) -> float:
+        """How far the physics are, in seconds since the world began."""
+        return self._t_s
+
+    @property
+    def truth(self) -> VehicleState:
+        return self._truth.state
+
+    @property
+    def outputs(self) -> dict[str, float]:
+        """Throttle that reaches each motor, and the angle each servo is told, in radians."""
+        frame = self.airframe
+        outputs = dict(zip(frame.thruster_names, self.electronics.throttles(), strict=True))
+        outputs.update(zip(frame.servo_names, self._servo_targets(), strict=True))
+        return outputs
+
+    def fault(self, device: str, kind: str, **options: object) -> None:
+        """Let a device fail; see `blimp.sim.faults`. Raises ConfigError naming what is known."""
+        self._tick()
+        self.electronics.fault(device, kind, options)
+
+    # --- its wires: `Electrical` ---------------------------------------------------------------
+
+    def i2c_buses(self) -> tuple[int, ...]:
+        return tuple(self.electronics.buses)
+
+    def serial_ports(self) -> dict[str, int]:
+        return self.electronics.ports
+
+    def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:
+        self._tick()
+        return self.electronics.i2c(bus, address, data, length)
+
+    def pin_mode(self, pin: int, *, output: bool, pull: Pull) -> None:
+        self._tick()
+        self.electronics.pins.set_mode(pin, output=output, pull=pull)
+
+    def pin_is_output(self, pin: int) -> bool:
+        return self.electronics.pins.is_output(pin)
+
+    def pin_write(self, pin: int, high: bool, *, held_s: float) -> None:
+        self._tick()
+        self.electronics.pins.write(pin, high, held_s=held_s)
+
+    def pin_pwm(self, pin: int, duty: float | None, *, frequency_hz: float) -> None:
+        self._tick()
+        self.electronics.pins.pwm(pin, duty, frequency_hz=frequency_hz)
+
+    def pin_read(self, pin: int) -> bool:
+        return self.electronics.pins.read(pin)
+
+    def pin_watch(self, pin: int, callback: EdgeCallback | None) -> None:
+        old = self._watched.pop(pin, None)
+        if old is not None:
+            self.electronics.pins.unwatch(pin, old)
+        if callback is not None:
+            self._watched[pin] = callback
+            self.electronics.pins.watch(pin, callback)
+
+    def serial_listen(self, port: str, callback: BytesCallback | None) -> None:
+        old = self._listened.pop(port, None)
+        if old is not None:
+            self.electronics.unlisten(port, old)
+        if callback is not None:
+            self._listened[port] = callback
+            self.electronics.listen(port, callback)
+
+    def serial_write(self, port: str, data: bytes) -> None:
+        self._tick()
+        self.electronics.serial_write(port, data)
+
+    def close(self) -> None:
+        """Close what the seam has left open. Idempotent."""
+        if self.computer is not None:
+            self.computer.close()
+            self.computer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
