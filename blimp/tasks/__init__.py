@@ -1,1 +1,43 @@
-"""See the package table in README.md."""
+"""A task queue on kombu and Redis that speaks Celery's protocol; usable without a blimp.
+
+    from blimp.tasks import TaskApp
+
+    app = TaskApp("weather", broker="redis://localhost/0", result_backend="redis://localhost/0")
+
+    @app.task(name="weather.read")
+    def read(station: str) -> float: ...
+
+    read.delay("pad").get(timeout=5.0)
+
+Run a worker with `python -m blimp.tasks worker -A module:app`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+    from blimp.tasks.results.handle import ResultHandle
+    from blimp.tasks.results.record import State
+    from blimp.tasks.task import Task, TaskContext
+    from blimp.tasks.worker import Worker
+
+__all__ = ["ResultHandle", "State", "Task", "TaskApp", "TaskContext", "Worker"]
+
+_HOMES = {
+    "TaskApp": "blimp.tasks.app",
+    "Worker": "blimp.tasks.worker",
+    "Task": "blimp.tasks.task",
+    "TaskContext": "blimp.tasks.task",
+    "ResultHandle": "blimp.tasks.results.handle",
+    "State": "blimp.tasks.results.record",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load on use: a ground station wants the client alone, and quickly."""
+    import importlib
+
+    try:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -1,0 +1,159 @@
+"""The emergency lane: past queues, prefetch and executors, straight to a handler.
+
+A fanout exchange (PUBLISH in Redis) that a worker hears on a thread and a connection of its
+own. It is not stored: the sender repeats itself, with the same id, until the confirmation
+stands as a result under that id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import LinkError, Refused
+from blimp.tasks.job import fault_of
+from blimp.tasks.message import MAX_NAME_LENGTH
+from blimp.tasks.results.record import Record, State
+from blimp.tasks.retry import ReconnectDelay
+from blimp.tasks.urls import kombu_url, transport_options
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+
+REMEMBERED = 256
+DRAIN_S = 1.0
+
+
+class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
+    """One emergency message as it came. id: the same each time it is repeated."""
+
+    id: str
+    name: str
+    payload: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+# Returns what confirms it, None where it could not act yet. Raises Refused with a reason.
+BroadcastHandler = Callable[[Broadcast], dict[str, Any] | None]
+
+_decoder = msgspec.json.Decoder(Broadcast)
+
+
+class BroadcastListener:
+    """Listens on its own thread until closed; reconnects for ever. Close is idempotent."""
+
+    def __init__(self, *, app: TaskApp, worker: str, log: Any) -> None:
+        self._app = app
+        self._worker = worker
+        self._log = log
+        self._confirmed: OrderedDict[str, Record] = OrderedDict()
+        self._closed = threading.Event()
+        self.listening = threading.Event()
+        self.malformed = 0
+        self._thread = threading.Thread(target=self._serve, name="emergency", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=DRAIN_S * 2)
+
+    def _serve(self) -> None:
+        delay = ReconnectDelay(chance=random.Random())
+        while not self._closed.is_set():
+            try:
+                self._listen(delay)
+            except Exception as error:  # whatever it was, deafness is worse
+                self.listening.clear()
+                self._log.warning("emergency lane lost", reason=f"{type(error).__name__}: {error}")
+                self._closed.wait(delay.next_s())
+
+    def _listen(self, delay: ReconnectDelay) -> None:
+        from kombu import Connection, Consumer, Exchange, Queue
+
+        fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
+        # One fixed name: a killed worker then leaves no binding that its successor does not use.
+        queue = Queue(f"{fanout.name}.{self._worker}", exchange=fanout, durable=False)
+        options = transport_options(timeout_s=self._app.timeout_s)
+        with Connection(kombu_url(self._app.broker), transport_options=options) as connection:
+            connection.connect()
+            with Consumer(
+                connection.channel(),
+                queues=[queue],
+                on_message=lambda message: self._take(message.body),
+                no_ack=True,
+            ):
+                self._drain(connection, self._subscribed)
+                delay.reset()
+                while not self._closed.is_set():
+                    self._drain(connection, None)
+        self.listening.clear()
+
+    def _subscribed(self) -> None:
+        self.listening.set()
+
+    def _drain(self, connection: Any, after_first: Callable[[], None] | None) -> None:
+        """Hear for a while. The first call subscribes on its way in and returns at once."""
+        with contextlib.suppress(TimeoutError):
+            connection.drain_events(timeout=0.001 if after_first else DRAIN_S)
+        if after_first is not None:
+            after_first()
+
+    def _take(self, body: bytes | str) -> None:
+        """Handle one broadcast; never raises but for a lost link to kombu."""
+        try:
+            broadcast = _decoder.decode(body)
+            if not 0 < len(broadcast.id) <= MAX_NAME_LENGTH:
+                raise msgspec.ValidationError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self.malformed += 1
+            self._log.error("broadcast unreadable", reason=str(error), bytes=len(body))
+            return
+        handler = self._app.broadcasts.get(broadcast.name)
+        if handler is None:
+            self.malformed += 1
+            known = ", ".join(sorted(self._app.broadcasts)) or "none"
+            self._log.error("broadcast unknown", name=broadcast.name, known=known)
+            return
+        record = self._confirmed.get(broadcast.id)
+        if record is None:
+            record = self._act(broadcast, handler)
+        self._confirm(record)
+
+    def _act(self, broadcast: Broadcast, handler: BroadcastHandler) -> Record:
+        blank = Record(
+            id=broadcast.id, state=State.PROGRESS, name=broadcast.name, worker=self._worker
+        )
+        try:
+            result = handler(broadcast)
+        except Refused as error:
+            record = msgspec.structs.replace(blank, state=State.REFUSED, fault=fault_of(error))
+        except Exception as error:
+            self._log.exception("broadcast", name=broadcast.name, id=broadcast.id)
+            reason = f"{type(error).__name__}: {error}"
+            return msgspec.structs.replace(blank, result={"fraction": 0.0, "reason": reason})
+        else:
+            if result is None:
+                reason = "heard; it could not be done yet"
+                return msgspec.structs.replace(blank, result={"fraction": 0.0, "reason": reason})
+            record = msgspec.structs.replace(blank, state=State.SUCCESS, result=result)
+        self._log.info("broadcast", name=broadcast.name, id=broadcast.id, state=str(record.state))
+        self._confirmed[broadcast.id] = record
+        while len(self._confirmed) > REMEMBERED:
+            self._confirmed.popitem(last=False)
+        return record
+
+    def _confirm(self, record: Record) -> None:
+        if self._app.results is None:
+            return
+        try:
+            self._app.results.store(record)
+        except LinkError as error:  # the sender repeats itself, and is confirmed then
+            self._log.warning("confirmation not written", id=record.id, reason=str(error))

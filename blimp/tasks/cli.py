@@ -1,0 +1,93 @@
+"""The queue's command line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from blimp.errors import BlimpError, ConfigError
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit status: 0 done, 1 failed, 2 used wrongly."""
+    options = _parser().parse_args(arguments)
+    try:
+        app = load_app(options.app)
+        return _worker(app, options)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BlimpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def load_app(path: str) -> TaskApp:
+    """Return the app at `module:attribute`. Raises ConfigError saying what is missing."""
+    from blimp.tasks.app import TaskApp
+
+    module_name, separator, attribute = path.partition(":")
+    if not (module_name and separator and attribute):
+        raise ConfigError(f"-A {path!r}: must be module:attribute, such as weather:app")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"-A {path!r}: {error}") from error
+    app = getattr(module, attribute, None)
+    if not isinstance(app, TaskApp):
+        kind = "is missing" if app is None else f"is {type(app).__name__}"
+        raise ConfigError(f"-A {path!r}: {attribute} {kind} in {module_name}, must be a TaskApp")
+    return app
+
+
+def _worker(app: TaskApp, options: argparse.Namespace) -> int:
+    from blimp.tasks.worker import Worker
+
+    worker = Worker(
+        app=app,
+        name=options.name,
+        queues=[queue for queue in options.queues.split(",") if queue],
+        sync_workers=options.sync_workers,
+        loop_concurrency=options.loop_concurrency,
+        prefetch=options.prefetch,
+        grace_s=options.grace,
+        on_ready=lambda: print("ready", file=sys.stderr, flush=True),
+    )
+    with app:
+        return worker.run()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m blimp.tasks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    worker = commands.add_parser(
+        "worker",
+        help="run tasks until SIGTERM",
+        epilog="example: python -m blimp.tasks worker -A weather:app --name pad --queues a,b",
+    )
+    worker.add_argument("-A", "--app", required=True, metavar="MODULE:APP")
+    worker.add_argument("--name", help="unique among live workers; default APP@HOST")
+    worker.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
+    worker.add_argument("--sync-workers", type=_positive, default=8, metavar="N")
+    worker.add_argument("--loop-concurrency", type=_positive, default=16, metavar="N")
+    worker.add_argument("--prefetch", type=_positive, default=16, metavar="N")
+    worker.add_argument(
+        "--grace", type=float, default=10.0, metavar="S", help="how long SIGTERM waits for tasks"
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value}: must be 1 or more")
+    return value

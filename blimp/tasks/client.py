@@ -1,0 +1,325 @@
+"""The ground's end: send a command to a vehicle, follow it, stop the ship.
+
+Light to import: kombu and redis-py are loaded with the first command.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from blimp.clock import Clock, SystemClock
+from blimp.tasks.message import NORMAL, TaskMessage
+
+if TYPE_CHECKING:
+    from blimp.tasks.results.record import Record
+    from blimp.tasks.results.redis import RedisResults, Watch
+
+Stage = Literal["queued", "received", "executing", "done"]
+ReplyState = Literal["SUCCESS", "FAILURE", "REFUSED", "EXPIRED", "INTERRUPTED", "TIMEOUT"]
+
+TASK_PREFIX = "blimp."
+DEFAULT_TTL_S = 5.0
+ESTOP_REPEAT_S = 0.2
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command ended, as far as the ground knows.
+
+    latency_ms: from sending to the first word that the ship accepted or refused it: its
+        first progress, or its end. On this machine's clock; None where no word came.
+    """
+
+    id: str
+    task: str
+    state: ReplyState
+    result: Any = None
+    reason: str = ""
+    latency_ms: float | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """One step on the way: queued, received by the worker, executing a fraction, done."""
+
+    stage: Stage
+    fraction: float = 0.0
+    elapsed_ms: float = 0.0
+    reason: str = ""
+
+
+class VehicleClient:
+    """Commands one vehicle. Thread-safe; a context manager; connects on first use.
+
+    Every method raises LinkError, naming the broker, where none answers in `timeout_s`.
+    """
+
+    def __init__(
+        self,
+        *,
+        broker: str,
+        vehicle: str,
+        source: str = "",
+        timeout_s: float = 2.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self.broker = broker
+        self.vehicle = vehicle
+        self._source = source or _who()
+        self._timeout_s = timeout_s
+        self.clock: Clock = clock or SystemClock()
+        self._results: RedisResults | None = None
+
+    def send(
+        self,
+        task: str,
+        arguments: dict[str, Any] | None = None,
+        *,
+        ttl_s: float = DEFAULT_TTL_S,
+        priority: int = NORMAL,
+        id: str | None = None,
+    ) -> Pending:
+        """Queue a command; return what follows it.
+
+        task: "takeoff" or "blimp.takeoff". ttl_s: it must begin within this many seconds,
+        on the broker's clock. Raises MessageError for arguments that JSON cannot hold.
+        """
+        id = id or str(uuid.uuid4())
+        name = task if task.startswith(TASK_PREFIX) else TASK_PREFIX + task
+        results = self._link()
+        message = TaskMessage(
+            id=id,
+            task=name,
+            kwargs=dict(arguments or {}),
+            queue=vehicle_queue(self.vehicle),
+            priority=priority,
+            issued_ms=int(self._broker_now_s() * 1000),
+            ttl_s=ttl_s,
+            origin=self._source,
+            headers={"blimp_vehicle": self.vehicle, "blimp_source": self._source},
+        )
+        watch = results.watch(id)  # before sending: nothing it says may be missed
+        sent_s = self.clock.now_s()
+        try:
+            self._publisher.publish(message)
+        except BaseException:
+            watch.close()
+            raise
+        return Pending(id=id, task=name, watch=watch, sent_s=sent_s, clock=self.clock)
+
+    def ping(self, *, timeout_s: float = 2.0) -> Reply:
+        """Ask the vehicle for a sign of life."""
+        return self.send("ping", ttl_s=timeout_s).wait(timeout_s)
+
+    def estop(self, *, timeout_s: float = 3.0) -> Reply:
+        """Stop every output now, past every queue; repeat until it is confirmed.
+
+        SUCCESS only where the vehicle has confirmed it, TIMEOUT otherwise.
+        """
+        id = str(uuid.uuid4())
+        results = self._link()
+        sent_s = self.clock.now_s()
+        watch = results.watch(id)
+        with Pending(
+            id=id, task=TASK_PREFIX + "estop", watch=watch, sent_s=sent_s, clock=self.clock
+        ) as pending:
+            while True:
+                self._publisher.broadcast(
+                    f"{vehicle_queue(self.vehicle)}.emergency",
+                    {"id": id, "name": "estop", "payload": {"source": self._source}},
+                )
+                left_s = timeout_s - (self.clock.now_s() - sent_s)
+                reply = pending.poll(min(ESTOP_REPEAT_S, max(0.0, left_s)))
+                if reply is not None:
+                    return reply
+                if left_s <= ESTOP_REPEAT_S:
+                    return pending.timed_out(timeout_s)
+
+    def result(self, id: str, *, task: str = "") -> Reply:
+        """Return what is known of an earlier command; TIMEOUT where it has not ended."""
+        record = self._link().get(id)
+        if record.final:
+            return reply_of(record, task=task, latency_ms=None)
+        return Reply(
+            id=id,
+            task=record.name or task,
+            state="TIMEOUT",
+            result=record.result,
+            reason=f"the command is {record.state.value}: not known to have ended",
+        )
+
+    def close(self) -> None:
+        """Give up the connections. Idempotent."""
+        if self._results is not None:
+            self._publisher.close()
+            self._results.close()
+            self._results = None
+
+    def _link(self) -> RedisResults:
+        if self._results is None:
+            from blimp.tasks.publisher import Publisher
+            from blimp.tasks.results.redis import RedisResults
+            from blimp.tasks.urls import check_url
+
+            check_url(self.broker)
+            self._publisher = Publisher(url=self.broker, timeout_s=self._timeout_s)
+            self._results = RedisResults(
+                url=self.broker, clock=self.clock, timeout_s=self._timeout_s
+            )
+        return self._results
+
+    def _broker_now_s(self) -> float:
+        results = self._link()
+        with results.link():
+            seconds, microseconds = results.client.time()
+        return int(seconds) + int(microseconds) / 1e6
+
+    def __enter__(self) -> VehicleClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Pending:
+    """One command under way. One thread's; a context manager.
+
+    `reply` is None until it has ended.
+    """
+
+    def __init__(self, *, id: str, task: str, watch: Watch, sent_s: float, clock: Clock) -> None:
+        self.id = id
+        self.task = task
+        self.reply: Reply | None = None
+        self._watch = watch
+        self._sent_s = sent_s
+        self._clock = clock
+        self._latency_ms: float | None = None
+        self._last: Record | None = None
+
+    def events(self, *, timeout_s: float) -> Iterator[Progress]:
+        """Yield each step as it comes; end with "done", or silently at `timeout_s`.
+
+        `reply` holds the end in either case. Raises LinkError where the broker is lost.
+        """
+        deadline_s = self._clock.now_s() + timeout_s
+        yield Progress(stage="queued")
+        shown: tuple[str, float] | None = None
+        while self.reply is None:
+            record = self._next(deadline_s - self._clock.now_s())
+            if record is None:
+                self.timed_out(timeout_s)
+                return
+            step = self._step(record)
+            if self.reply is not None or (step.stage, step.fraction) != shown:
+                shown = (step.stage, step.fraction)
+                yield step
+
+    def wait(self, timeout_s: float) -> Reply:
+        """Return the reply; state TIMEOUT where it has not ended within `timeout_s`."""
+        for _ in self.events(timeout_s=timeout_s):
+            pass
+        assert self.reply is not None
+        return self.reply
+
+    def poll(self, timeout_s: float) -> Reply | None:
+        """Return the reply if the command ends within `timeout_s`, else None."""
+        deadline_s = self._clock.now_s() + timeout_s
+        while self.reply is None:
+            record = self._next(deadline_s - self._clock.now_s())
+            if record is None:
+                return None
+            self._step(record)
+            if self._clock.now_s() >= deadline_s:
+                break
+        return self.reply
+
+    def timed_out(self, timeout_s: float) -> Reply:
+        """End the wait: the outcome is unknown, and the reason says how far it was seen."""
+        if self.reply is None:
+            last = self._last
+            if last is None:
+                reason = f"no word from the vehicle within {timeout_s:g} s: outcome unknown"
+            else:
+                details = last.result if isinstance(last.result, dict) else {}
+                more = f": {details['reason']}" if details.get("reason") else ""
+                reason = f"still {last.state.value} after {timeout_s:g} s{more}"
+            self.reply = Reply(
+                id=self.id,
+                task=self.task,
+                state="TIMEOUT",
+                reason=reason,
+                latency_ms=self._latency_ms,
+            )
+            self.close()
+        return self.reply
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def _next(self, timeout_s: float) -> Record | None:
+        return self._watch.next(timeout_s=max(0.0, timeout_s))
+
+    def _step(self, record: Record) -> Progress:
+        """Take note of `record` and return it as people see it."""
+        self._last = record
+        elapsed_ms = (self._clock.now_s() - self._sent_s) * 1000.0
+        if record.final:
+            if self._latency_ms is None:
+                self._latency_ms = elapsed_ms
+            self.reply = reply_of(record, task=self.task, latency_ms=self._latency_ms)
+            self.close()
+            return Progress(stage="done", fraction=1.0, elapsed_ms=elapsed_ms, reason=record.reason)
+        details = record.result if isinstance(record.result, dict) else {}
+        fraction, reason = details.get("fraction"), str(details.get("reason", ""))
+        if record.state == "PROGRESS" and isinstance(fraction, int | float):
+            if self._latency_ms is None and not reason:
+                self._latency_ms = elapsed_ms
+            return Progress(
+                stage="executing", fraction=float(fraction), elapsed_ms=elapsed_ms, reason=reason
+            )
+        return Progress(stage="received", elapsed_ms=elapsed_ms, reason=record.reason)
+
+    def __enter__(self) -> Pending:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def vehicle_queue(vehicle: str) -> str:
+    """Return the queue, and the app's name, of one vehicle."""
+    return f"blimp.{vehicle}"
+
+
+def reply_of(record: Record, *, task: str, latency_ms: float | None) -> Reply:
+    """Return a final record as a reply."""
+    states: dict[str, ReplyState] = {
+        "SUCCESS": "SUCCESS",
+        "FAILURE": "FAILURE",
+        "REFUSED": "REFUSED",
+        "EXPIRED": "EXPIRED",
+        "INTERRUPTED": "INTERRUPTED",
+        "REVOKED": "EXPIRED",  # a Celery worker's word for it
+    }
+    return Reply(
+        id=record.id,
+        task=task or record.name or "",
+        state=states[record.state.value],
+        result=record.result,
+        reason=record.reason,
+        latency_ms=None if latency_ms is None else round(latency_ms, 3),
+    )
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}:{os.getpid()}"

@@ -1,0 +1,250 @@
+"""The vehicle's tasks: each turns its message into a command and hands it over.
+
+A task decides nothing about flight. It tells the flight process what was asked, how old it
+is and how often it was delivered, and reports back what became of it. The flight process
+remembers outcomes by id, so a task that comes twice moves nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from blimp.errors import Interrupted, Refused, TaskError
+from blimp.tasks.app import TaskApp
+from blimp.tasks.broadcast import Broadcast
+from blimp.tasks.client import vehicle_queue
+from blimp.tasks.message import EMERGENCY, NORMAL
+from blimp.tasks.task import TaskContext
+from blimp.types import Command, Outcome, OutcomeState, Snapshot
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+
+ASK_S = 0.25  # how long one call waits before the same command is sent again
+SILENCE_S = 5.0  # how long the flight process may be silent where no time to live says
+FOLLOW_S = 0.5
+PROGRESS_STEP = 0.01
+
+
+class Mailbox(Protocol):
+    """What is needed of `blimp.mailbox.MailboxClient`."""
+
+    def call(self, command: Command, *, timeout_s: float) -> Outcome | None: ...
+    def wait(self, id: str, *, timeout_s: float) -> Outcome | None: ...
+    def snapshot(self) -> Snapshot | None: ...
+    def snapshot_age_s(self) -> float | None: ...
+    def greet(self, *, link: bool) -> bool: ...
+
+
+class FlightTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the table of commands.
+
+    idempotent: arm alone is not. A ship that restarted on its own must never be armed again
+        by a message that was left over.
+    ages: must it carry a time to live? What only asks, or only stops, needs none.
+    """
+
+    command: str
+    idempotent: bool = True
+    ages: bool = True
+    priority: int = NORMAL
+
+
+# A new command is one line here, and its meaning in the flight process.
+FLIGHT_TASKS = (
+    FlightTask(command="ping", ages=False),
+    FlightTask(command="arm", idempotent=False),
+    FlightTask(command="disarm"),
+    FlightTask(command="mode"),
+    FlightTask(command="takeoff"),
+    FlightTask(command="goto"),
+    FlightTask(command="velocity"),
+    FlightTask(command="hold"),
+    FlightTask(command="land"),
+    FlightTask(command="return"),
+    FlightTask(command="motor"),
+    FlightTask(command="servo"),
+    FlightTask(command="sensor", ages=False),
+    FlightTask(command="estop", ages=False, priority=EMERGENCY),
+)
+
+
+def build_flight_app(
+    *, vehicle: str, broker: str, mailbox: Mailbox, clock: Clock | None = None
+) -> TaskApp:
+    """Return the app with the tasks of `vehicle`, named `blimp.<command>`.
+
+    Its queue is `blimp.<vehicle>`; results go to the broker's server. Run it with a Worker
+    of at least 8 threads: a command that is superseded takes a moment to end.
+    """
+    name = vehicle_queue(vehicle)
+    app = TaskApp(name, broker=broker, result_backend=broker, queue=name, clock=clock)
+    for row in FLIGHT_TASKS:
+        app.task(
+            name=f"blimp.{row.command}",
+            idempotent=row.idempotent,
+            resumable=True,
+            track_started=True,
+            bind=True,
+            priority=row.priority,
+        )(_flight_task(row, vehicle=vehicle, mailbox=mailbox))
+
+    @app.task(name="blimp.status")
+    def status() -> dict[str, Any]:
+        """Return the newest snapshot, with its age."""
+        snapshot = mailbox.snapshot()
+        if snapshot is None:
+            raise TaskError("no snapshot yet: the flight process has not been heard")
+        return {**msgspec.to_builtins(snapshot), "age_s": mailbox.snapshot_age_s()}
+
+    @app.on_broadcast("estop")
+    def estop(broadcast: Broadcast) -> dict[str, Any] | None:
+        command = Command(
+            id=broadcast.id, name="estop", source=str(broadcast.payload.get("source", ""))
+        )
+        outcome = mailbox.call(command, timeout_s=ASK_S)
+        if outcome is None:
+            return None  # not confirmed: asked again when the ground repeats itself
+        return _result(outcome, accepted_s=outcome.accepted_s)
+
+    @app.on_link
+    def greet(alive: bool) -> None:
+        mailbox.greet(link=alive)
+
+    return app
+
+
+def _flight_task(
+    row: FlightTask, *, vehicle: str, mailbox: Mailbox
+) -> Callable[..., dict[str, Any]]:
+    def run(context: TaskContext, **arguments: Any) -> dict[str, Any]:
+        meant_for = context.message.headers.get("blimp_vehicle", vehicle)
+        if meant_for != vehicle:
+            raise Refused(f"meant for vehicle {meant_for!r}, this is {vehicle!r}")
+        return HandOver(row=row, context=context, mailbox=mailbox, arguments=arguments).follow()
+
+    run.__name__ = row.command
+    run.__doc__ = f"Hand {row.command!r} to the flight process and follow it to its end."
+    return run
+
+
+class HandOver:
+    """One command on its way through the mailbox."""
+
+    def __init__(
+        self,
+        *,
+        row: FlightTask,
+        context: TaskContext,
+        mailbox: Mailbox,
+        arguments: dict[str, Any],
+    ) -> None:
+        self._row = row
+        self._context = context
+        self._mailbox = mailbox
+        self._arguments = arguments
+        self._clock = context.task.app.clock
+        self._boot_id = self._known_boot_id()
+        self._accepted_s: float | None = None
+        self._shown = -1.0
+
+    def follow(self) -> dict[str, Any]:
+        """Return the result of the command once it is done.
+
+        Raises Refused with the ship's reason, Interrupted where the flight process was
+        restarted under it, TaskError where it does not answer.
+        """
+        outcome = self._ask(self._patience_s(), doing="does not answer")
+        while outcome.state is OutcomeState.IN_PROGRESS:
+            self._show(outcome.fraction)
+            heard = self._mailbox.wait(self._context.id, timeout_s=FOLLOW_S)
+            # Silence: ask again with the same id, which moves nothing.
+            outcome = heard or self._ask(SILENCE_S, doing="fell silent during the command")
+            self._check_boot(outcome)
+        if outcome.state is OutcomeState.REFUSED:
+            raise Refused(outcome.reason)
+        return _result(outcome, accepted_s=self._accepted_s)
+
+    def _ask(self, patience_s: float, *, doing: str) -> Outcome:
+        deadline_s = self._clock.now_s() + patience_s
+        while True:
+            asked_s = self._clock.now_s()
+            outcome = self._mailbox.call(self._command(), timeout_s=ASK_S)
+            if outcome is not None:
+                self._check_boot(outcome)
+                return outcome
+            now_s = self._clock.now_s()
+            if now_s >= deadline_s:
+                raise TaskError(f"the flight process {doing}: asked for {patience_s:.1f} s")
+            # A flight process that is away fails a call at once; do not spin until it is back.
+            self._context.stopping.wait(max(0.0, asked_s + ASK_S - now_s))
+
+    def _command(self) -> Command:
+        ttl_s, age_s = self._time_to_live()
+        return Command(
+            id=self._context.id,
+            name=self._row.command,
+            arguments=self._arguments,
+            fence=self._context.fence,
+            age_s=age_s,
+            ttl_s=ttl_s,
+            boot_id=self._boot_id,
+            source=str(self._context.message.headers.get("blimp_source", "")),
+        )
+
+    def _time_to_live(self) -> tuple[float | None, float]:
+        """Return the command's time to live and its age now, on the broker's clock.
+
+        A message that only says when it expires has what is left until then, and no age.
+        """
+        message = self._context.message
+        age_s = self._context.age_s() or 0.0
+        if message.ttl_s is not None:
+            return message.ttl_s, age_s
+        if message.expires_s is not None:
+            return message.expires_s - self._context.task.app.broker_clock.now_s(), 0.0
+        if self._row.ages:
+            raise Refused(
+                f"{self._row.command} carries no time to live: set expires, or the headers "
+                "blimp_ttl_s and blimp_issued_ms"
+            )
+        return None, age_s
+
+    def _patience_s(self) -> float:
+        """How long to ask for a first answer: until the command would be stale."""
+        ttl_s, age_s = self._time_to_live()
+        if ttl_s is None or self._context.began_before:
+            return SILENCE_S
+        return max(ASK_S, ttl_s - age_s)
+
+    def _show(self, fraction: float) -> None:
+        """Publish progress: the first word, and each further per cent."""
+        if fraction - self._shown >= PROGRESS_STEP or self._shown < 0.0:
+            self._shown = fraction
+            self._context.progress(fraction, boot_id=self._boot_id)
+
+    def _known_boot_id(self) -> str:
+        """Return which flight process an earlier delivery of this message was flown by."""
+        previous = self._context.previous
+        if previous is not None and isinstance(previous.result, dict):
+            return str(previous.result.get("boot_id", ""))
+        return str(self._context.message.headers.get("blimp_boot_id", ""))
+
+    def _check_boot(self, outcome: Outcome) -> None:
+        """Hold on to the flight process that took the command; it must stay the same."""
+        if outcome.boot_id and self._boot_id and outcome.boot_id != self._boot_id:
+            raise Interrupted(
+                f"the flight process was restarted during {self._row.command}: "
+                f"boot {self._boot_id} became {outcome.boot_id}"
+            )
+        self._boot_id = self._boot_id or outcome.boot_id
+        if self._accepted_s is None:
+            self._accepted_s = outcome.accepted_s
+
+
+def _result(outcome: Outcome, *, accepted_s: float | None) -> dict[str, Any]:
+    """Return a command's result, with when it was accepted on the ship's monotonic clock."""
+    return {**outcome.result, "fraction": outcome.fraction, "accepted_s": accepted_s}

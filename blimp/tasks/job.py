@@ -1,0 +1,106 @@
+"""A delivered message on its way through the worker, and what is to become of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+from typing import Any, Protocol
+
+import msgspec
+
+from blimp.tasks.message import TaskMessage
+from blimp.tasks.results.record import Fault, Record, State
+from blimp.tasks.task import Task
+
+
+class Delivery(Protocol):
+    """The broker's side of one message. Each raises LinkError while the broker is away."""
+
+    tag: str  # unique in this worker
+
+    def ack(self) -> None: ...
+
+    def give_back(self) -> None:
+        """Put the message back at the head of its queue, its delivery count one higher."""
+        ...
+
+
+class InThread(Protocol):
+    """Runs a call that may wait for the broker, without holding up whoever awaits it."""
+
+    def __call__(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]: ...
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a job; written down before its message is acknowledged.
+
+    retry_in_s: with RETRY, when to run it again.
+    give_back: put the message back instead, and write nothing.
+    settled: an earlier delivery wrote the result; only acknowledge.
+    """
+
+    state: State
+    result: Any = None
+    fault: Fault | None = None
+    traceback: str | None = None
+    retry_in_s: float | None = None
+    give_back: bool = False
+    settled: bool = False
+
+
+class Stage(Enum):
+    WAITING = auto()
+    RUNNING = auto()
+    DONE = auto()
+
+
+class Job:
+    """One message in the worker's hands. `begin` and `withdraw` race; one of them wins."""
+
+    def __init__(self, *, message: TaskMessage, task: Task, delivery: Delivery) -> None:
+        self.message = message
+        self.task = task
+        self.delivery = delivery
+        self.previous: Record | None = None
+        self.in_thread: InThread | None = None
+        self._stage = Stage.WAITING
+        self._lock = threading.Lock()
+
+    @property
+    def stage(self) -> Stage:
+        return self._stage
+
+    def begin(self) -> bool:
+        """Claim the job for running; False when it was withdrawn."""
+        return self._move(Stage.WAITING, Stage.RUNNING)
+
+    def withdraw(self) -> bool:
+        """Claim the job for giving back; False when it already runs."""
+        return self._move(Stage.WAITING, Stage.DONE)
+
+    def finish(self) -> bool:
+        return self._move(Stage.RUNNING, Stage.DONE)
+
+    def _move(self, old: Stage, new: Stage) -> bool:
+        with self._lock:
+            if self._stage is not old:
+                return False
+            self._stage = new
+            return True
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return `error` as it is written into a result."""
+    kind = type(error)
+    return Fault(
+        exc_type=kind.__name__,
+        exc_message=[str(error)],
+        exc_module=kind.__module__,
+    )
+
+
+def failure(
+    error: BaseException, *, state: State = State.FAILURE, trace: str | None = None
+) -> Verdict:
+    return Verdict(state=state, fault=fault_of(error), traceback=trace)

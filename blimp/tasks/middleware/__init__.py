@@ -1,0 +1,49 @@
+"""What every job passes on its way to its function, in this order.
+
+A middleware wraps the rest of the chain: it awaits `call_next(job)` or returns a verdict of
+its own. What it raises ends the job as a FAILURE and the function is not run: the chain
+fails closed. It is written once, as a coroutine; for plain functions it runs in their
+thread and never waits. Calls that may wait for the broker go through `job.in_thread`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+    from blimp.tasks.job import Job, Verdict
+
+CallNext = Callable[["Job"], Awaitable["Verdict"]]
+
+
+class Middleware(Protocol):
+    async def __call__(self, job: Job, call_next: CallNext) -> Verdict: ...
+
+
+def default_middleware(app: TaskApp) -> list[Middleware]:
+    """Return the table of middleware, outermost first. A new one is one line here."""
+    from blimp.tasks.middleware.age import Age
+    from blimp.tasks.middleware.once import Once
+    from blimp.tasks.middleware.timing import Timing
+
+    return [
+        Timing(clock=app.clock),
+        Once(app=app),
+        Age(clock=app.broker_clock),
+    ]
+
+
+def chain(middleware: tuple[Middleware, ...], last: CallNext) -> CallNext:
+    """Return `last` wrapped in `middleware`, the first of them outermost."""
+    for layer in reversed(middleware):
+        last = _wrap(layer, last)
+    return last
+
+
+def _wrap(layer: Middleware, call_next: CallNext) -> CallNext:
+    async def call(job: Job) -> Verdict:
+        return await layer(job, call_next)
+
+    return call

@@ -1,0 +1,61 @@
+"""Once: what has ended, or may not begin twice, is not run again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blimp.errors import Interrupted
+from blimp.tasks.job import Verdict, failure
+from blimp.tasks.results.record import State
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+    from blimp.tasks.job import Job
+    from blimp.tasks.message import TaskMessage
+    from blimp.tasks.middleware import CallNext
+
+KEEP_MARKER_S = 86_400
+
+
+def began_key(message: TaskMessage) -> str:
+    """Return the key that says: this try of this task has begun."""
+    return f"blimp-began-{message.id}-{message.retries}"
+
+
+class Once:
+    """Looks what an earlier delivery left behind.
+
+    A final result: its worker was killed between result and acknowledgement; only the
+    acknowledgement is missing. A marker of a task that is not idempotent: it had begun, and
+    ends as INTERRUPTED. The marker itself is set by the runner, right before the function.
+    """
+
+    def __init__(self, *, app: TaskApp) -> None:
+        self._app = app
+
+    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+        assert job.in_thread is not None
+        if job.message.delivery > 1 and self._app.results is not None:
+            job.previous = await job.in_thread(self._app.results.get, job.message.id)
+            if job.previous is not None and job.previous.final:
+                return Verdict(state=job.previous.state, settled=True)
+        if not job.task.options.idempotent and await job.in_thread(self._began, job.message):
+            return interrupted(job)
+        return await call_next(job)
+
+    def _began(self, message: TaskMessage) -> bool:
+        with self._app.broker_link.link():
+            return bool(self._app.broker_link.client.exists(began_key(message)))
+
+
+def interrupted(job: Job) -> Verdict:
+    return failure(
+        Interrupted(f"{job.task.name} had begun when its worker was cut off; it is not run again"),
+        state=State.INTERRUPTED,
+    )
+
+
+def mark_begun(app: TaskApp, message: TaskMessage) -> bool:
+    """Note that `message` begins; False when it had begun before."""
+    with app.broker_link.link():
+        return bool(app.broker_link.client.set(began_key(message), "1", nx=True, ex=KEEP_MARKER_S))

@@ -1,0 +1,109 @@
+"""One worker per name: the name is the key to the messages it has not acknowledged.
+
+A lease in Redis that the worker renews. A name whose holder is known to be dead, because it
+ran on this machine and is gone, is taken over at once; otherwise when its lease lapses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from blimp.errors import LinkError, TaskError
+
+if TYPE_CHECKING:
+    from blimp.tasks.results.redis import RedisResults
+
+LEASE_MS = 5_000
+
+# KEYS[1] the lease. ARGV: ours, milliseconds, the dead holder's to be replaced ("" for none).
+# Returns 1 when it is ours, otherwise the holder's.
+_TAKE = """
+local held = redis.call('GET', KEYS[1])
+if not held or held == ARGV[1] or held == ARGV[3] then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  return 1
+end
+return held
+"""
+_LEAVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
+
+
+class NameLock:
+    """The lease of worker `worker` of app `app`. Methods raise LinkError without a broker."""
+
+    def __init__(self, *, link: RedisResults, app: str, worker: str) -> None:
+        self._link = link
+        self._key = f"blimp.worker.{app}.{worker}"
+        self._worker = worker
+        self._own = json.dumps({"token": uuid.uuid4().hex, **process_identity(os.getpid())})
+
+    def take(self) -> None:
+        """Take or renew the name. Raises TaskError naming the live worker that has it."""
+        holder = self._take(replacing="")
+        if holder is not None and _is_dead(holder):
+            holder = self._take(replacing=holder)
+        if holder is not None:
+            raise TaskError(f"worker name {self._worker!r} is in use by {_describe(holder)}")
+
+    def leave(self) -> None:
+        with self._link.link():
+            self._link.client.eval(_LEAVE, 1, self._key, self._own)
+
+    def _take(self, *, replacing: str) -> str | None:
+        with self._link.link():
+            answer = self._link.client.eval(_TAKE, 1, self._key, self._own, LEASE_MS, replacing)
+        if answer == 1:
+            return None
+        if not isinstance(answer, bytes):
+            raise LinkError(f"worker name {self._worker!r}: the broker answered {answer!r}")
+        return answer.decode()
+
+
+def process_identity(pid: int) -> dict[str, Any]:
+    """Return what names one process of one boot of one machine; a reused pid differs."""
+    return {
+        "host": socket.gethostname(),
+        "boot": _read("/proc/sys/kernel/random/boot_id"),
+        "pid": pid,
+        "started": _start_time(pid),
+    }
+
+
+def _is_dead(holder: str) -> bool:
+    try:
+        was = json.loads(holder)
+        now = process_identity(int(was["pid"]))
+    except (ValueError, KeyError, TypeError):
+        return False
+    if was.get("host") != now["host"]:
+        return False
+    return bool(was.get("boot") != now["boot"] or was.get("started") != now["started"])
+
+
+def _describe(holder: str) -> str:
+    try:
+        was = json.loads(holder)
+        return f"process {was['pid']} on {was['host']}"
+    except (ValueError, KeyError, TypeError):
+        return f"{holder!r:.80}"
+
+
+def _start_time(pid: int) -> str:
+    """Return the start time of `pid` (proc(5), stat field 22), "" where there is none."""
+    stat = _read(f"/proc/{pid}/stat")
+    fields = stat.rpartition(")")[2].split()  # the name before may hold anything
+    if not fields or fields[0] in ("Z", "X"):
+        return ""
+    return fields[19]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""

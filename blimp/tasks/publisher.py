@@ -1,0 +1,94 @@
+"""Putting messages into queues, from any thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from blimp.errors import LinkError
+from blimp.tasks.message import (
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    TaskMessage,
+    build_body,
+    build_headers,
+    to_json,
+)
+from blimp.tasks.urls import hide_password, kombu_url, transport_options
+
+if TYPE_CHECKING:
+    from kombu.pools import ProducerPool
+
+MAX_CONNECTIONS = 8
+
+
+class Publisher:
+    """A pool of kombu producers, connected on first use. Close is idempotent.
+
+    A message is sent again once where its connection was found dead: an answer that was
+    lost then leaves two of it, which is why a command's id decides, not its message.
+    """
+
+    def __init__(self, *, url: str, timeout_s: float = 2.0) -> None:
+        self._url = url
+        self._timeout_s = timeout_s
+        self._pool: ProducerPool | None = None
+
+    def publish(self, message: TaskMessage) -> None:
+        """Queue `message`. Raises LinkError where the broker is away, MessageError for NaN."""
+        self._send(
+            build_body(message),
+            headers=build_headers(message),
+            exchange="",
+            routing_key=message.queue,
+            priority=message.priority,
+            correlation_id=message.id,
+            delivery_mode=2,
+        )
+
+    def broadcast(self, exchange: str, document: dict[str, Any]) -> None:
+        """Send `document` to whoever listens on the fanout `exchange` at this moment."""
+        from kombu import Exchange
+
+        fanout = Exchange(exchange, type="fanout", durable=False)
+        self._send(to_json(document), exchange=fanout, routing_key="", declare=[fanout])
+
+    def _send(self, body: bytes, **options: Any) -> None:
+        from kombu.exceptions import KombuError, OperationalError
+
+        try:
+            pool = self._producers()
+            with pool.acquire(block=True, timeout=self._timeout_s) as producer:
+                producer.publish(
+                    body,
+                    content_type=CONTENT_TYPE,
+                    content_encoding=CONTENT_ENCODING,
+                    retry=True,
+                    retry_policy={
+                        "max_retries": 1,
+                        "interval_start": 0.0,
+                        "interval_step": 0.1,
+                        "interval_max": 0.1,
+                    },
+                    **options,
+                )
+        except (OperationalError, KombuError, OSError) as error:
+            raise LinkError(f"no broker at {hide_password(self._url)}: {error}") from error
+
+    def _producers(self) -> ProducerPool:
+        if self._pool is None:
+            from kombu import Connection
+            from kombu.pools import ProducerPool
+
+            connection = Connection(
+                kombu_url(self._url), transport_options=transport_options(timeout_s=self._timeout_s)
+            )
+            self._pool = ProducerPool(
+                connections=connection.Pool(limit=MAX_CONNECTIONS), limit=MAX_CONNECTIONS
+            )
+        return self._pool
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.connections.force_close_all()
+            self._pool.force_close_all()
+            self._pool = None

@@ -1,0 +1,147 @@
+"""Results in Redis, in the keys and on the channels that Celery uses."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blimp.errors import LinkError, ResultError
+from blimp.tasks.message import MAX_MESSAGE_BYTES
+from blimp.tasks.results.record import Record, State, decode, encode
+from blimp.tasks.urls import hide_password, open_redis
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from blimp.clock import Clock
+
+KEY_PREFIX = "celery-task-meta-"
+KEEP_S = 86_400
+POLL_S = 0.5  # how often a waiter looks itself, should a publication be lost
+
+_STORE = (Path(__file__).parent.parent / "store.lua").read_text()
+
+
+def result_key(id: str) -> str:
+    return KEY_PREFIX + id
+
+
+class RedisResults:
+    """Reads, writes and waits for records. Thread-safe; connects on first use.
+
+    Every method raises LinkError where the server does not answer within `timeout_s`.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        clock: Clock,
+        keep_s: int = KEEP_S,
+        limit_bytes: int = MAX_MESSAGE_BYTES,
+        timeout_s: float = 2.0,
+    ) -> None:
+        self._url = url
+        self._clock = clock
+        self._keep_s = keep_s
+        self._limit_bytes = limit_bytes
+        self._timeout_s = timeout_s
+        self._client: Redis | None = None
+
+    @property
+    def client(self) -> Redis:
+        if self._client is None:
+            self._client = open_redis(self._url, timeout_s=self._timeout_s)
+            self._store = self._client.register_script(_STORE)
+        return self._client
+
+    def store(self, record: Record) -> bool:
+        """Write and publish `record`; False when a final one stands already.
+
+        Raises ResultError where JSON cannot hold it, before anything is written.
+        """
+        data = encode(record, limit_bytes=self._limit_bytes)
+        with self.link():
+            client = self.client
+            written = self._store(
+                keys=[result_key(record.id)], args=[data, self._keep_s], client=client
+            )
+        return bool(written)
+
+    def get(self, id: str) -> Record:
+        """Return what is known of task `id`; a PENDING record where nothing is."""
+        with self.link():
+            data = self.client.get(result_key(id))
+        return Record(id=id, state=State.PENDING) if data is None else decode(bytes(data))  # type: ignore[arg-type]
+
+    def forget(self, id: str) -> None:
+        with self.link():
+            self.client.delete(result_key(id))
+
+    def watch(self, id: str) -> Watch:
+        """Return a subscription to task `id`, in force when this returns."""
+        return Watch(results=self, id=id, clock=self._clock)
+
+    @contextlib.contextmanager
+    def link(self) -> Iterator[None]:
+        """Turn redis-py's errors of connection into LinkError."""
+        import redis
+
+        try:
+            yield
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            raise LinkError(f"no broker at {hide_password(self._url)}: {error}") from error
+        except redis.RedisError as error:
+            raise LinkError(f"broker at {hide_password(self._url)}: {error}") from error
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+class Watch:
+    """The records of one task as they are published. A context manager; one thread's."""
+
+    def __init__(self, *, results: RedisResults, id: str, clock: Clock) -> None:
+        self._results = results
+        self._id = id
+        self._clock = clock
+        with results.link():
+            self._pubsub = results.client.pubsub(ignore_subscribe_messages=True)
+            self._pubsub.subscribe(result_key(id))
+        self._asked_s: float | None = None
+
+    def next(self, *, timeout_s: float) -> Record | None:
+        """Return the next record, None when none comes within `timeout_s` seconds.
+
+        The first call looks at what is stored already. A record may come twice.
+        Raises LinkError where the broker is lost.
+        """
+        deadline_s = self._clock.now_s() + timeout_s
+        while True:
+            now_s = self._clock.now_s()
+            if self._asked_s is None or now_s - self._asked_s >= POLL_S:
+                self._asked_s = now_s
+                known = self._results.get(self._id)
+                if known.state is not State.PENDING:
+                    return known
+            left_s = min(deadline_s, self._asked_s + POLL_S) - now_s
+            with self._results.link():
+                heard = self._pubsub.get_message(timeout=max(0.0, left_s))
+            if heard is not None and heard["type"] == "message":
+                with contextlib.suppress(ResultError):
+                    return decode(bytes(heard["data"]))
+            elif self._clock.now_s() >= deadline_s:
+                return None
+
+    def close(self) -> None:
+        self._pubsub.close()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,222 @@
+"""Running one job: through the middleware, into the function, then written and acknowledged.
+
+The order at the end is what at-least-once stands on: the result is stored, or the next try
+is queued, before the message is acknowledged. A worker killed in between leaves a message
+that comes again, finds its result, and is only acknowledged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import random
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import (
+    Interrupted,
+    LinkError,
+    MessageError,
+    Refused,
+    Reject,
+    ResultError,
+    Retry,
+)
+from blimp.tasks.job import Job, Verdict, failure, fault_of
+from blimp.tasks.middleware import chain
+from blimp.tasks.middleware.once import interrupted, mark_begun
+from blimp.tasks.results.record import Record, State
+from blimp.tasks.retry import ReconnectDelay
+from blimp.tasks.task import TaskContext
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+
+RETRY_DELAY_S = 1.0  # for a task that asks for a retry and does not say when
+
+
+class Runner:
+    """Runs jobs from many threads.
+
+    stopping: a warm stop was asked for; tasks may look at it.
+    abandoned: nothing is waited for any more: what is not acknowledged comes again.
+    on_done: called with each job that has left the worker's hands.
+    """
+
+    def __init__(
+        self,
+        *,
+        app: TaskApp,
+        worker: str,
+        stopping: threading.Event,
+        abandoned: threading.Event,
+        on_done: Callable[[Job], None],
+        log: Any,
+    ) -> None:
+        self._app = app
+        self._worker = worker
+        self._stopping = stopping
+        self._abandoned = abandoned
+        self._on_done = on_done
+        self._log = log
+        self._chance = random.Random()
+        self._chain = chain(app.middleware, self._call)
+
+    async def run(self, job: Job) -> None:
+        """Run `job` to its end. Never raises. `job.in_thread` must be set."""
+        if not job.begin():
+            return
+        assert job.in_thread is not None
+        if not job.task.options.acks_late:
+            await job.in_thread(self._until_done, job.delivery.ack)
+        try:
+            verdict = await self._chain(job)
+        except Exception as error:  # fails closed: the function was not run, or its end is lost
+            self._log.exception("middleware", task=job.task.name, id=job.message.id)
+            verdict = failure(error, trace=traceback.format_exc())
+        await job.in_thread(self.conclude, job, verdict)
+
+    def conclude(self, job: Job, verdict: Verdict) -> None:
+        """Write the verdict, acknowledge the message, and let the job go."""
+        if not job.finish():
+            return  # given back meanwhile, in a stop that would not wait
+        try:
+            for step in self._steps(job, verdict):
+                self._until_done(step)
+        except Exception:
+            self._log.exception("settle", task=job.task.name, id=job.message.id)
+        finally:
+            self._on_done(job)
+
+    def _steps(self, job: Job, verdict: Verdict) -> Iterator[Callable[[], Any]]:
+        """Yield what is to be done, in order; each is repeated alone until the broker took it."""
+        again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
+        if verdict.give_back:
+            if job.task.options.acks_late:
+                yield job.delivery.give_back
+            else:
+                yield partial(self._app.publisher.publish, again)
+            return
+        if verdict.retry_in_s is not None:
+            eta_s = self._app.broker_clock.now_s() + verdict.retry_in_s
+            yield partial(
+                self._app.publisher.publish,
+                msgspec.structs.replace(again, retries=again.retries + 1, eta_s=eta_s),
+            )
+        if not verdict.settled:
+            yield partial(self._store, job, verdict)
+        if job.task.options.acks_late:
+            yield job.delivery.ack
+
+    def _store(self, job: Job, verdict: Verdict) -> None:
+        ignored = job.task.options.ignore_result or bool(job.message.ignore_result)
+        if self._app.results is None or ignored:
+            return
+        record = self._record(job, verdict)
+        try:
+            written = self._app.results.store(record)
+        except ResultError as error:
+            self._log.error("result", task=job.task.name, id=job.message.id, reason=str(error))
+            written = self._app.results.store(self._record(job, failure(error)))
+        if not written:
+            self._log.warning("result stands", task=job.task.name, id=job.message.id)
+
+    def _record(self, job: Job, verdict: Verdict) -> Record:
+        return Record(
+            id=job.message.id,
+            state=verdict.state,
+            result=verdict.result,
+            fault=verdict.fault,
+            traceback=verdict.traceback,
+            date_done=datetime.fromtimestamp(self._app.clock.wall_s(), UTC).isoformat(),
+            name=job.task.name,
+            worker=self._worker,
+            retries=job.message.retries,
+            queue=job.message.queue,
+            parent_id=job.message.parent_id,
+            group_id=job.message.group_id,
+        )
+
+    # --- the innermost link of the chain -----------------------------------------------------
+
+    async def _call(self, job: Job) -> Verdict:
+        assert job.in_thread is not None
+        options = job.task.options
+        if not options.idempotent and not await job.in_thread(mark_begun, self._app, job.message):
+            return interrupted(job)
+        if options.track_started:
+            await job.in_thread(self._started, job)
+        args = job.message.args
+        if options.bind:
+            context = TaskContext(
+                task=job.task,
+                message=job.message,
+                worker=self._worker,
+                stopping=self._stopping,
+                previous=job.previous,
+            )
+            args = (context, *args)
+        try:
+            inspect.signature(job.task.function).bind(*args, **job.message.kwargs)
+        except TypeError as error:
+            return failure(MessageError(f"arguments of {job.task.name!r}: {error}"))
+        try:
+            result = job.task.function(*args, **job.message.kwargs)
+            if job.task.is_async:
+                result = await result
+        except BaseException as error:  # a task may raise SystemExit; the worker goes on
+            if self._abandoned.is_set():
+                raise  # cut off by the end of the worker: the message comes again
+            return self._judge(job, error)
+        return Verdict(state=State.SUCCESS, result=result)
+
+    def _judge(self, job: Job, error: BaseException) -> Verdict:
+        options = job.task.options
+        if isinstance(error, Refused):
+            return failure(error, state=State.REFUSED)
+        if isinstance(error, Interrupted):
+            return failure(error, state=State.INTERRUPTED)
+        if isinstance(error, Reject):
+            return Verdict(state=State.FAILURE, fault=fault_of(error), give_back=error.requeue)
+        if isinstance(error, Retry):
+            delay_s = error.countdown_s
+            return self._retry(error, RETRY_DELAY_S if delay_s is None else max(0.0, delay_s))
+        trace = "".join(traceback.format_exception(error))
+        tries_left = options.max_retries is None or job.message.retries < options.max_retries
+        if isinstance(error, options.autoretry_for) and tries_left:
+            delay_s = options.backoff.delay_s(job.message.retries, chance=self._chance)
+            return self._retry(error, delay_s, trace=trace)
+        return failure(error, trace=trace)
+
+    def _retry(self, error: BaseException, delay_s: float, *, trace: str | None = None) -> Verdict:
+        return Verdict(
+            state=State.RETRY, fault=fault_of(error), traceback=trace, retry_in_s=delay_s
+        )
+
+    def _started(self, job: Job) -> None:
+        if self._app.results is None:
+            return
+        record = msgspec.structs.replace(
+            self._record(job, Verdict(state=State.STARTED, result={"hostname": self._worker})),
+            date_done=None,
+        )
+        # Only told, not relied on: a broker that is away must not keep a ship from flying.
+        with contextlib.suppress(LinkError):
+            self._app.results.store(record)
+
+    def _until_done(self, function: Callable[..., Any], *args: Any) -> None:
+        """Call until the broker takes it, or the worker is abandoned and it comes again."""
+        delay = ReconnectDelay(chance=self._chance)
+        while not self._abandoned.is_set():
+            try:
+                function(*args)
+                return
+            except LinkError as error:
+                self._log.warning("broker away", reason=str(error))
+                self._abandoned.wait(delay.next_s())

@@ -1,0 +1,180 @@
+"""A task: a function with a name and options, and what it sees while it runs."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from blimp.errors import LinkError, MaxRetriesExceeded, Retry
+from blimp.tasks.message import NORMAL, TaskMessage
+from blimp.tasks.results.record import Record, State
+from blimp.tasks.retry import Backoff
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+    from blimp.tasks.results.handle import ResultHandle
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task is run.
+
+    acks_late: acknowledge after the result is stored, so that a killed worker's task runs
+        again. False acknowledges before it runs: at most once.
+    idempotent: may it run twice? False: once begun and cut off, it ends as INTERRUPTED.
+    resumable: may it go on past its time to live, where it had begun within it? For tasks
+        whose effect is guarded elsewhere; others expire.
+    autoretry_for: exceptions after which it is tried again, `max_retries` times (None: for
+        ever), after `backoff`.
+    track_started: store STARTED when it begins.
+    bind: pass a TaskContext as its first argument.
+    """
+
+    acks_late: bool = True
+    ignore_result: bool = False
+    autoretry_for: tuple[type[Exception], ...] = ()
+    max_retries: int | None = 3
+    backoff: Backoff = Backoff()
+    idempotent: bool = True
+    resumable: bool = False
+    track_started: bool = False
+    bind: bool = False
+    queue: str | None = None
+    priority: int = NORMAL
+    ttl_s: float | None = None
+
+
+class Task:
+    """A registered function. Call it to run it here; `delay` it to have it run by a worker."""
+
+    def __init__(
+        self, *, app: TaskApp, name: str, function: Callable[..., Any], options: TaskOptions
+    ) -> None:
+        self.app = app
+        self.name = name
+        self.function = function
+        self.options = options
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def delay(self, *args: Any, **kwargs: Any) -> ResultHandle:
+        return self.apply_async(args, kwargs)
+
+    def apply_async(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        *,
+        countdown: float | None = None,
+        eta: datetime | None = None,
+        expires: float | datetime | None = None,
+        ttl_s: float | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        task_id: str | None = None,
+        headers: dict[str, Any] | None = None,
+    ) -> ResultHandle:
+        """Send the task to a worker; see `TaskApp.send_task`."""
+        return self.app.send_task(
+            self.name,
+            args,
+            kwargs,
+            countdown=countdown,
+            eta=eta,
+            expires=expires,
+            ttl_s=self.options.ttl_s if ttl_s is None else ttl_s,
+            priority=self.options.priority if priority is None else priority,
+            queue=queue or self.options.queue,
+            task_id=task_id,
+            ignore_result=self.options.ignore_result,
+            headers=headers,
+        )
+
+
+class TaskContext:
+    """What a bound task sees of the message it runs for.
+
+    stopping: set when the worker is asked to stop; a long task may end early on it.
+    began_before: an earlier delivery of this message had begun to run.
+    previous: what was stored for the task when this delivery began.
+    """
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        message: TaskMessage,
+        worker: str,
+        stopping: threading.Event,
+        previous: Record | None,
+    ) -> None:
+        self.task = task
+        self.message = message
+        self.worker = worker
+        self.stopping = stopping
+        self.previous = previous
+
+    @property
+    def id(self) -> str:
+        return self.message.id
+
+    @property
+    def fence(self) -> int:
+        """The delivery count: grows each time the message comes again."""
+        return self.message.delivery
+
+    @property
+    def began_before(self) -> bool:
+        return self.previous is not None and self.previous.state is not State.PENDING
+
+    def age_s(self) -> float | None:
+        """Return how old the message is on the broker's clock, None where it does not say."""
+        if self.message.issued_ms is None:
+            return None
+        return self.task.app.broker_clock.now_s() - self.message.issued_ms / 1000.0
+
+    def progress(self, fraction: float, **details: Any) -> bool:
+        """Publish how far the task is, 0 to 1. Lossy: False where the broker is away."""
+        if self.task.app.results is None:
+            return False
+        record = Record(
+            id=self.id,
+            state=State.PROGRESS,
+            result={"fraction": fraction, **details},
+            name=self.task.name,
+            worker=self.worker,
+            retries=self.message.retries,
+            queue=self.message.queue,
+        )
+        try:
+            return self.task.app.results.store(record)
+        except LinkError:
+            return False
+
+    def retry(
+        self,
+        exc: Exception | None = None,
+        *,
+        countdown: float | None = None,
+        eta: datetime | None = None,
+        max_retries: int | None = None,
+    ) -> NoReturn:
+        """Have the task run again later. Never returns.
+
+        Raises Retry, or where it was tried `max_retries` times `exc`, or MaxRetriesExceeded.
+        """
+        limit = self.task.options.max_retries if max_retries is None else max_retries
+        if limit is not None and self.message.retries >= limit:
+            if exc is not None:
+                raise exc
+            raise MaxRetriesExceeded(f"{self.task.name}: tried again {limit} times, its limit")
+        if eta is not None:
+            countdown = eta.timestamp() - self.task.app.broker_clock.now_s()
+        raise Retry(repr(exc) if exc else "", countdown_s=countdown) from exc
