@@ -1,0 +1,138 @@
+"""The arguments of every command, typed and bounded by the ship's limits.
+
+`parse` raises ValueError with a sentence that names the argument, its value and the limit:
+the commander turns it into a refusal.
+"""
+
+from math import hypot, isfinite
+from typing import Any, TypeVar
+
+import msgspec
+
+from blimp.airframe import Airframe
+from blimp.types import Mode
+
+MIN_ALTITUDE_M = 0.5
+MAX_SECONDS = 60.0
+MAX_ACTUATOR_SECONDS = 30.0
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base: an unknown argument is a mistake, not something to ignore."""
+
+    def check(self, airframe: Airframe) -> None:
+        """Raise ValueError where a value is outside what this ship may be asked."""
+
+
+class Nothing(Arguments, frozen=True, kw_only=True):
+    pass
+
+
+class Arm(Arguments, frozen=True, kw_only=True):
+    force: bool = False
+
+
+class SetMode(Arguments, frozen=True, kw_only=True):
+    name: str
+
+    def check(self, airframe: Airframe) -> None:  # noqa: ARG002
+        if self.name.upper() not in Mode.__members__:
+            raise ValueError(
+                f"name: no mode {self.name!r}; modes are {', '.join(Mode.__members__)}"
+            )
+
+
+class Takeoff(Arguments, frozen=True, kw_only=True):
+    altitude_m: float
+
+    def check(self, airframe: Airframe) -> None:
+        _within("altitude_m", self.altitude_m, MIN_ALTITUDE_M, airframe.limits.max_altitude_m, "m")
+
+
+class Goto(Arguments, frozen=True, kw_only=True):
+    north_m: float
+    east_m: float
+    altitude_m: float
+    yaw_deg: float | None = None
+
+    def check(self, airframe: Airframe) -> None:
+        limits = airframe.limits
+        _within("altitude_m", self.altitude_m, MIN_ALTITUDE_M, limits.max_altitude_m, "m")
+        _within("north_m", self.north_m, -limits.max_distance_m, limits.max_distance_m, "m")
+        _within("east_m", self.east_m, -limits.max_distance_m, limits.max_distance_m, "m")
+        distance_m = hypot(self.north_m, self.east_m)
+        _within("distance from the pad", distance_m, 0.0, limits.max_distance_m, "m")
+        if self.yaw_deg is not None:
+            _within("yaw_deg", self.yaw_deg, -360.0, 360.0, "degrees")
+
+
+class SetVelocity(Arguments, frozen=True, kw_only=True):
+    north_mps: float
+    east_mps: float
+    up_mps: float
+    seconds: float
+
+    def check(self, airframe: Airframe) -> None:
+        limits = airframe.limits
+        _within("north_mps", self.north_mps, -limits.speed_mps, limits.speed_mps, "m/s")
+        _within("east_mps", self.east_mps, -limits.speed_mps, limits.speed_mps, "m/s")
+        speed_mps = hypot(self.north_mps, self.east_mps)
+        _within("horizontal speed", speed_mps, 0.0, limits.speed_mps, "m/s")
+        _within("up_mps", self.up_mps, -limits.descent_mps, limits.climb_mps, "m/s")
+        _within("seconds", self.seconds, 0.0, MAX_SECONDS, "s")
+
+
+class Motor(Arguments, frozen=True, kw_only=True):
+    name: str
+    percent: float
+    seconds: float
+
+    def check(self, airframe: Airframe) -> None:
+        _known("name", "motor", self.name, airframe.thruster_names)
+        _within("percent", self.percent, -100.0, 100.0, "%")
+        _within("seconds", self.seconds, 0.0, MAX_ACTUATOR_SECONDS, "s")
+
+
+class Servo(Arguments, frozen=True, kw_only=True):
+    name: str
+    deg: float
+    seconds: float | None = None
+
+    def check(self, airframe: Airframe) -> None:
+        _known("name", "servo", self.name, airframe.servo_names)
+        servo = airframe.servo[airframe.servo_names.index(self.name)]
+        degrees = 57.29577951308232
+        _within("deg", self.deg, degrees * servo.min_rad, degrees * servo.max_rad, "degrees")
+        if self.seconds is not None:
+            _within("seconds", self.seconds, 0.0, MAX_ACTUATOR_SECONDS, "s")
+
+
+class Sensor(Arguments, frozen=True, kw_only=True):
+    name: str
+
+
+A = TypeVar("A", bound=Arguments)
+
+
+def parse(command: str, arguments: dict[str, Any], form: type[A], airframe: Airframe) -> A:
+    """Return `arguments` as `form`. Raises ValueError with "command: argument value limit"."""
+    try:
+        parsed = msgspec.convert(arguments, form)
+        parsed.check(airframe)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise ValueError(f"{command}: {error}") from error
+    return parsed
+
+
+def _within(name: str, value: float, low: float, high: float, unit: str) -> None:
+    if not isfinite(value):
+        raise ValueError(f"{name} is {value}, must be a finite number")
+    if not low - 1e-6 <= value <= high + 1e-6:
+        raise ValueError(f"{name} is {value:g}, must be within {low:g} to {high:g} {unit}")
+
+
+def _known(argument: str, kind: str, name: str, names: tuple[str, ...]) -> None:
+    if name not in names:
+        raise ValueError(
+            f"{argument}: no {kind} {name!r}; {kind}s are {', '.join(names) or 'none'}"
+        )

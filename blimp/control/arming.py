@@ -1,0 +1,126 @@
+"""May the motors be given power? Named reasons when not, each with its cure."""
+
+from collections.abc import Callable, Mapping
+from math import hypot
+
+import msgspec
+
+from blimp.airframe import Airframe, Device
+from blimp.control.failsafe import Flags
+from blimp.rotation import euler
+from blimp.types import SensorStatus, VehicleState
+
+_LEVEL_RAD = 0.26  # 15 degrees
+_STILL_RADPS = 0.3
+_STILL_MPS = 1.0
+_STALL_S = 2.0
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the checks look at."""
+
+    airframe: Airframe
+    state: VehicleState
+    flags: Flags
+    sensors: Mapping[str, SensorStatus]
+
+
+Check = Callable[[Readiness], list[str]]
+
+
+def problems(ready: Readiness) -> tuple[str, ...]:
+    """Return every reason not to arm, as "what: why; cure". Empty: it may be armed."""
+    return tuple(reason for check in CHECKS for reason in check(ready))
+
+
+def _devices(ready: Readiness) -> list[str]:
+    found = []
+    for device in ready.airframe.device:
+        status = ready.sensors.get(device.name)
+        sick = device.name in ready.flags.unhealthy or (status is not None and not status.healthy)
+        if device.required and sick:
+            why = status.error if status is not None and status.error else "no answer"
+            found.append(f"{device.name}: {why}; check its wiring at {where(device)}")
+    return found
+
+
+def _attitude(ready: Readiness) -> list[str]:
+    if ready.state.attitude_valid:
+        return []
+    return ["attitude: not known; check the imu and wait for its first samples"]
+
+
+def _height(ready: Readiness) -> list[str]:
+    if ready.state.height_valid:
+        return []
+    return ["height: not known; check the barometer and the ranger"]
+
+
+def _position(ready: Readiness) -> list[str]:
+    if ready.state.position_valid:
+        return []
+    return ["position: not known; wait for the tag's anchors or a GPS fix"]
+
+
+def _gyro(ready: Readiness) -> list[str]:
+    if ready.flags.gyro_settled:
+        return []
+    return ["gyro: its bias is not measured yet; keep the ship still for 3 s"]
+
+
+def _battery(ready: Readiness) -> list[str]:
+    volts, warn = ready.flags.battery_v, ready.airframe.battery.warn_v
+    if volts is None:
+        return ["battery: no reading; check the power monitor"]
+    if volts <= warn:
+        return [f"battery: {volts:.2f} V, must be above {warn:.2f} V; charge or change it"]
+    return []
+
+
+def _level(ready: Readiness) -> list[str]:
+    roll, pitch, _ = euler(ready.state.attitude)
+    tilt = max(abs(roll), abs(pitch))
+    if not ready.state.attitude_valid or tilt <= _LEVEL_RAD:
+        return []
+    degrees = 57.2958 * tilt
+    return [f"level: tilted by {degrees:.0f} degrees, limit 15; put the ship level"]
+
+
+def _still(ready: Readiness) -> list[str]:
+    found = []
+    rate = hypot(*ready.state.rates_body_radps)
+    if ready.state.attitude_valid and rate > _STILL_RADPS:
+        found.append(f"still: turning at {rate:.2f} rad/s, limit {_STILL_RADPS}; hold it still")
+    speed = hypot(*ready.state.velocity_ned_mps)
+    if ready.state.position_valid and speed > _STILL_MPS:
+        found.append(f"still: moving at {speed:.1f} m/s, limit {_STILL_MPS}; hold it still")
+    return found
+
+
+def _loop(ready: Readiness) -> list[str]:
+    if ready.flags.since_stall_s > _STALL_S:
+        return []
+    return ["loop: has just stalled; wait 2 s, and look for what else the computer is doing"]
+
+
+CHECKS: tuple[Check, ...] = (
+    _devices,
+    _attitude,
+    _height,
+    _position,
+    _gyro,
+    _battery,
+    _level,
+    _still,
+    _loop,
+)
+
+
+def where(device: Device) -> str:
+    """Return where a device is wired: its bus with address, port or pins."""
+    if device.address is not None:
+        return f"{device.bus} 0x{device.address:02x}"
+    if device.port:
+        return device.port
+    pins = ", ".join(f"{name} {pin}" for name, pin in device.pins.items())
+    return f"{device.bus} {pins}".strip()

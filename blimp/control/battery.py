@@ -1,0 +1,29 @@
+"""Battery voltage without the dips that a motor's start makes."""
+
+from math import exp, isfinite
+
+from blimp.types import PowerSample
+
+_SMOOTH_S = 3.0
+_STALE_S = 5.0
+
+
+class BatteryFilter:
+    """First-order smoothing of the monitor's voltage; None when it has gone quiet."""
+
+    def __init__(self) -> None:
+        self._volts: float | None = None
+        self._sample_s = 0.0
+
+    def update(self, sample: PowerSample | None, now_s: float) -> float | None:
+        """Return the smoothed voltage at `now_s`."""
+        if sample is not None and isfinite(sample.voltage_v) and isfinite(sample.t_s):
+            if self._volts is None:
+                self._volts, self._sample_s = sample.voltage_v, sample.t_s
+            elif sample.t_s > self._sample_s:
+                keep = exp(-(sample.t_s - self._sample_s) / _SMOOTH_S)
+                self._volts = keep * self._volts + (1.0 - keep) * sample.voltage_v
+                self._sample_s = sample.t_s
+        if self._volts is None or now_s - self._sample_s > _STALE_S:
+            return None
+        return self._volts

@@ -1,0 +1,68 @@
+"""Puts one ship's control together."""
+
+from blimp.airframe import Airframe
+from blimp.control.commander import Commander
+from blimp.control.controller import Controller
+from blimp.control.estimator import Estimator
+from blimp.control.failsafe import Failsafe
+from blimp.control.loop import FlightLoop, Inbox, Outputs, Sensors
+from blimp.control.mixer import Mixer
+from blimp.control.modes.mode import Ship
+from blimp.control.pilot import Pilot
+from blimp.control.supervisor import Supervisor
+
+
+def build_flight_loop(
+    airframe: Airframe,
+    *,
+    sensors: Sensors,
+    outputs: Outputs,
+    inbox: Inbox,
+    vehicle: str,
+    boot_id: str,
+    rate_hz: float = 100.0,
+    bench: bool = False,
+    simulated: bool = False,
+) -> FlightLoop:
+    """Return a disarmed flight loop for `airframe`, to be stepped at `rate_hz`.
+
+    bench: the ship is tied down: motor and servo commands work disarmed, arm may be forced.
+    Raises AirframeError where the mixer cannot drive this geometry.
+    """
+    mixer = Mixer(airframe=airframe)
+    controller = Controller(
+        airframe=airframe,
+        force_limit_n=(mixer.limit_n(0), mixer.limit_n(1), mixer.limit_n(2)),
+        yaw_limit_nm=mixer.limit_n(5),
+    )
+    estimator = Estimator(airframe=airframe)
+    ship = Ship(airframe=airframe, heaviness_kg=lambda: controller.heaviness_kg)
+    pilot = Pilot(ship=ship)
+    supervisor = Supervisor(
+        pilot=pilot,
+        failsafe=Failsafe(airframe=airframe),
+        bench=bench,
+        on_landed=estimator.declare_landed,
+    )
+    commander = Commander(
+        airframe=airframe,
+        pilot=pilot,
+        supervisor=supervisor,
+        sensors=sensors.status,
+        boot_id=boot_id,
+    )
+    return FlightLoop(
+        sensors=sensors,
+        outputs=outputs,
+        inbox=inbox,
+        estimator=estimator,
+        pilot=pilot,
+        commander=commander,
+        supervisor=supervisor,
+        controller=controller,
+        mixer=mixer,
+        vehicle=vehicle,
+        boot_id=boot_id,
+        rate_hz=rate_hz,
+        simulated=simulated,
+    )

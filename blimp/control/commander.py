@@ -1,0 +1,444 @@
+"""Commands in, outcomes out: where queue time becomes flight time.
+
+A command id acts once. A redelivered one gets its present outcome and moves nothing; a
+stale one, one with an older fence or one meant for another boot is refused. The emergency
+stop passes all of that.
+"""
+
+from collections.abc import Callable
+from math import hypot, isfinite, radians
+from typing import Any, cast
+
+import msgspec
+
+from blimp.airframe import Airframe
+from blimp.control import arguments as forms
+from blimp.control.arming import Readiness, problems
+from blimp.control.failsafe import Flags
+from blimp.control.memory import OutcomeMemory
+from blimp.control.modes.hold import Hold
+from blimp.control.modes.land import Land
+from blimp.control.modes.loiter import Loiter, heading_rad
+from blimp.control.modes.manual import Order
+from blimp.control.modes.mode import FlightMode
+from blimp.control.modes.rtl import ReturnToPad
+from blimp.control.modes.table import MODES, NEEDS_POSITION
+from blimp.control.modes.velocity import Velocity
+from blimp.control.pilot import Pilot
+from blimp.control.supervisor import Supervisor
+from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, VehicleState
+
+_PROGRESS_S = 0.2
+_SERVO_S = 10.0  # an angle without a time is kept this long
+_REFERENCE_M = 1.0  # a leg starts where the last one ended if the ship is this near
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a handler may look at."""
+
+    now_s: float
+    state: VehicleState
+    flags: Flags
+
+
+class Running(msgspec.Struct, kw_only=True):
+    """A command under way, ended by its mode or by its actuator's time."""
+
+    command: Command
+    accepted_s: float
+    mode: FlightMode | None = None
+    actuator: str = ""
+    order: Order | None = None
+    told_s: float = 0.0
+
+
+class Refusal(Exception):
+    """Within this module: a handler says no. Its text is the reason."""
+
+
+class Commander:
+    """`handle` one command at a time; `progress` once a cycle for those under way."""
+
+    def __init__(
+        self,
+        *,
+        airframe: Airframe,
+        pilot: Pilot,
+        supervisor: Supervisor,
+        sensors: Callable[[float], dict[str, SensorStatus]],
+        boot_id: str,
+        memory: OutcomeMemory | None = None,
+    ) -> None:
+        self._airframe = airframe
+        self._pilot = pilot
+        self._supervisor = supervisor
+        self._sensors = sensors
+        self._boot_id = boot_id
+        self._memory = memory or OutcomeMemory()
+        self._running: list[Running] = []
+
+    @property
+    def active(self) -> str:
+        """The flight command under way as "name id", or ""."""
+        flights = [r.command for r in self._running if r.mode is not None]
+        return f"{flights[-1].name} {flights[-1].id}" if flights else ""
+
+    def handle(
+        self, command: Command, *, now_s: float, state: VehicleState, flags: Flags
+    ) -> Outcome:
+        """Carry out `command`, or say why not. Never raises for what a command contains."""
+        seen = self._memory.get(command.id)
+        if seen is not None:
+            if command.fence < seen.fence:
+                reason = f"fence {command.fence} is older than {seen.fence}, the newest seen"
+                return self._outcome(command, OutcomeState.REFUSED, reason=reason)
+            self._memory.put(seen.outcome, fence=command.fence)
+            return seen.outcome
+        situation = Situation(now_s=now_s, state=state, flags=flags)
+        try:
+            self._admit(command)
+            outcome = self._dispatch(command, situation)
+        except (Refusal, ValueError) as refusal:
+            outcome = self._outcome(command, OutcomeState.REFUSED, reason=str(refusal))
+        self._memory.put(outcome, fence=command.fence)
+        return outcome
+
+    def progress(self, now_s: float) -> list[Outcome]:
+        """Return what has become of commands under way: at 5 Hz, and once at their end."""
+        if not self._running:
+            return []
+        told = []
+        for running in tuple(self._running):
+            outcome = self._judge(running, now_s)
+            if outcome is None:
+                continue
+            told.append(outcome)
+            self._memory.put(outcome, fence=running.command.fence)
+            if outcome.state is not OutcomeState.IN_PROGRESS:
+                self._running.remove(running)
+        return told
+
+    def arming_reasons(self, *, now_s: float, state: VehicleState, flags: Flags) -> tuple[str, ...]:
+        """Return every reason not to arm, each with its cure."""
+        sensors = self._sensors(now_s)
+        return problems(
+            Readiness(airframe=self._airframe, state=state, flags=flags, sensors=sensors)
+        )
+
+    # --- admission ---------------------------------------------------------------------
+
+    def _admit(self, command: Command) -> None:
+        if command.name == "estop":
+            return
+        if command.boot_id and command.boot_id != self._boot_id:
+            raise Refusal(f"meant for boot {command.boot_id}, this is {self._boot_id}")
+        if not isfinite(command.age_s):
+            raise Refusal(f"age_s is {command.age_s}, must be a finite number")
+        if command.ttl_s is not None and not command.age_s <= command.ttl_s:
+            raise Refusal(f"stale: {command.age_s:.1f} s old, limit {command.ttl_s:g} s")
+
+    def _dispatch(self, command: Command, situation: Situation) -> Outcome:
+        row = HANDLERS.get(command.name)
+        if row is None:
+            raise Refusal(f"no command {command.name!r}; commands are {', '.join(HANDLERS)}")
+        form, handler = row
+        if command.name == "estop":  # whatever its arguments say
+            return handler(self, command, forms.Nothing(), situation)
+        parsed = forms.parse(command.name, command.arguments, form, self._airframe)
+        return handler(self, command, parsed, situation)
+
+    # --- handlers ----------------------------------------------------------------------
+
+    def ping(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
+        return self._done(command, at, {"t_s": at.now_s, "boot_id": self._boot_id})
+
+    def sensor(self, command: Command, wish: forms.Sensor, at: Situation) -> Outcome:
+        statuses = self._sensors(at.now_s)
+        status = statuses.get(wish.name)
+        if status is None:
+            known = ", ".join(sorted(statuses)) or "none"
+            raise Refusal(f"sensor: name: no sensor {wish.name!r}; sensors are {known}")
+        return self._done(command, at, cast(dict[str, Any], msgspec.to_builtins(status)))
+
+    def arm(self, command: Command, wish: forms.Arm, at: Situation) -> Outcome:
+        supervisor = self._supervisor
+        if supervisor.armed:
+            return self._done(command, at, {"armed": True})
+        if supervisor.killed and at.now_s - max(0.0, command.age_s) <= supervisor.killed_s:
+            raise Refusal("arm was sent before the emergency stop: send a fresh one")
+        if wish.force:
+            if not supervisor.bench:
+                raise Refusal("arm: force works only on the bench (start with --bench)")
+        else:
+            found = self.arming_reasons(now_s=at.now_s, state=at.state, flags=at.flags)
+            if found:
+                raise Refusal("not ready to arm: " + " | ".join(found))
+        supervisor.arm(at.state)
+        return self._done(command, at, {"armed": True})
+
+    def disarm(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
+        if self._supervisor.armed:
+            if not at.state.on_ground:
+                raise Refusal(
+                    f"in the air at {at.state.altitude_m:.1f} m: send land, "
+                    "or estop to stop the motors at once"
+                )
+            self._supervisor.disarm(at.state, reason=f"by {_who(command)}")
+        return self._done(command, at, {"armed": False})
+
+    def estop(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
+        reason = f"emergency stop by {_who(command)}"
+        self._supervisor.kill(at.state, now_s=at.now_s, reason=reason)
+        return self._done(command, at, {"killed": True})
+
+    def set_mode(self, command: Command, wish: forms.SetMode, at: Situation) -> Outcome:
+        self._must_fly()
+        number = Mode[wish.name.upper()]
+        if number in NEEDS_POSITION:
+            self._must_know_position(at, number.name)
+        if number is Mode.MANUAL:
+            self._pilot.enter(self._pilot.manual, reason=_superseded(command))
+            return self._done(command, at, {"mode": number.name})
+        if self._resting(at):
+            if number in (Mode.HOLD, Mode.LAND):
+                self._pilot.rest(at.state, reason=_superseded(command))
+                return self._done(command, at, {"mode": number.name, "on_ground": True})
+            raise Refusal(f"mode: {number.name}: on the ground: send takeoff first")
+        factory = MODES.get(number)
+        if factory is None:
+            raise Refusal(f"mode: {number.name} cannot be entered: fly a mission with goto legs")
+        self._pilot.enter(factory(at.state, self._pilot.ship), reason=_superseded(command))
+        return self._done(command, at, {"mode": number.name})
+
+    def takeoff(self, command: Command, wish: forms.Takeoff, at: Situation) -> Outcome:
+        self._must_fly()
+        self._must_know_position(at, "takeoff")
+        north, east, _ = at.state.position_ned_m
+        target = (north, east, -wish.altitude_m)
+        return self._fly(command, at, Loiter(at.state, ship=self._pilot.ship, target_ned_m=target))
+
+    def goto(self, command: Command, wish: forms.Goto, at: Situation) -> Outcome:
+        self._must_fly()
+        self._must_be_up(at, "goto")
+        self._must_know_position(at, "goto")
+        mode = Loiter(
+            at.state,
+            ship=self._pilot.ship,
+            target_ned_m=(wish.north_m, wish.east_m, -wish.altitude_m),
+            start_ned_m=self._leg_start(at.state),
+            yaw_rad=None if wish.yaw_deg is None else heading_rad(wish.yaw_deg),
+        )
+        return self._fly(command, at, mode)
+
+    def set_velocity(self, command: Command, wish: forms.SetVelocity, at: Situation) -> Outcome:
+        self._must_fly()
+        self._must_be_up(at, "velocity")
+        self._must_know_position(at, "velocity")
+        mode = Velocity(
+            at.state,
+            ship=self._pilot.ship,
+            velocity_ned_mps=(wish.north_mps, wish.east_mps, -wish.up_mps),
+            seconds=wish.seconds,
+        )
+        return self._fly(command, at, mode)
+
+    def hold(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
+        self._must_fly()
+        if self._resting(at):
+            self._pilot.rest(at.state, reason=_superseded(command))
+        else:
+            self._pilot.enter(Hold(at.state), reason=_superseded(command))
+        return self._done(command, at, {"mode": Mode.HOLD.name})
+
+    def land(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
+        refusal = self._supervisor.refusal()
+        if refusal and not (self._supervisor.armed and isinstance(self._pilot.mode, ReturnToPad)):
+            raise Refusal(refusal)
+        if self._resting(at):
+            self._supervisor.disarm(at.state, reason="landed")
+            return self._done(command, at, {"touchdown_mps": 0.0})
+        return self._fly(command, at, Land(at.state, ship=self._pilot.ship))
+
+    def return_to_pad(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
+        self._must_fly()
+        self._must_be_up(at, "return")
+        self._must_know_position(at, "return")
+        return self._fly(command, at, ReturnToPad(at.state, ship=self._pilot.ship))
+
+    def motor(self, command: Command, wish: forms.Motor, at: Situation) -> Outcome:
+        return self._order(command, at, wish.name, wish.percent / 100.0, wish.seconds, wait=True)
+
+    def servo(self, command: Command, wish: forms.Servo, at: Situation) -> Outcome:
+        seconds = _SERVO_S if wish.seconds is None else wish.seconds
+        wait = wish.seconds is not None
+        servo = self._airframe.servo[self._airframe.servo_names.index(wish.name)]
+        angle = max(servo.min_rad, min(servo.max_rad, radians(wish.deg)))
+        return self._order(command, at, wish.name, angle, seconds, wait=wait)
+
+    # --- what handlers share -------------------------------------------------------------
+
+    def _must_fly(self) -> None:
+        refusal = self._supervisor.refusal()
+        if refusal:
+            raise Refusal(refusal)
+
+    def _must_be_up(self, at: Situation, what: str) -> None:
+        if self._resting(at):
+            raise Refusal(f"{what}: on the ground: send takeoff first")
+
+    def _must_know_position(self, at: Situation, what: str) -> None:
+        if not at.state.position_valid:
+            raise Refusal(
+                f"{what}: position lost for {min(at.state.position_age_s, 999.0):.1f} s: "
+                "hold and land work without one"
+            )
+
+    def _resting(self, at: Situation) -> bool:
+        return self._pilot.resting and at.state.on_ground
+
+    def _leg_start(self, state: VehicleState) -> tuple[float, float, float] | None:
+        """Return the corner the last leg ended at, so that legs join; None if it is far."""
+        mode = self._pilot.mode
+        if self._pilot.paused or not isinstance(mode, Loiter) or not mode.done:
+            return None
+        corner = mode.target_ned_m
+        off = hypot(*(a - b for a, b in zip(corner, state.position_ned_m, strict=True)))
+        return corner if off < _REFERENCE_M else None
+
+    def _fly(self, command: Command, at: Situation, mode: FlightMode) -> Outcome:
+        self._pilot.enter(mode, reason=_superseded(command))
+        self._running.append(
+            Running(command=command, accepted_s=at.now_s, mode=mode, told_s=at.now_s)
+        )
+        return self._outcome(command, OutcomeState.IN_PROGRESS, accepted_s=at.now_s)
+
+    def _order(
+        self,
+        command: Command,
+        at: Situation,
+        name: str,
+        value: float,
+        seconds: float,
+        *,
+        wait: bool,
+    ) -> Outcome:
+        supervisor, pilot = self._supervisor, self._pilot
+        if supervisor.killed:
+            raise Refusal("killed: send arm first")
+        if supervisor.armed and pilot.flying is not pilot.manual:
+            raise Refusal(
+                f"{command.name}: works only in MANUAL or on the bench; "
+                f"the mode is {pilot.number.name}"
+            )
+        if not supervisor.armed and not supervisor.bench:
+            raise Refusal(f"{command.name}: not armed: arm and enter MANUAL, or start with --bench")
+        order = Order(
+            value=value,
+            started_s=at.now_s,
+            until_s=at.now_s + seconds,
+            command_id=command.id,
+        )
+        pilot.manual.order(name, order)
+        if not wait:
+            return self._done(command, at, {"value": value, "seconds": seconds})
+        self._running.append(
+            Running(
+                command=command, accepted_s=at.now_s, actuator=name, order=order, told_s=at.now_s
+            )
+        )
+        return self._outcome(command, OutcomeState.IN_PROGRESS, accepted_s=at.now_s)
+
+    # --- outcomes ------------------------------------------------------------------------
+
+    def _judge(self, running: Running, now_s: float) -> Outcome | None:
+        """Return what to tell of `running` now: its end, its progress, or nothing yet."""
+        command, accepted_s = running.command, running.accepted_s
+        if running.order is not None:
+            state, fraction, reason, result = self._judge_order(running, now_s)
+        else:
+            state, fraction, reason, result = self._judge_mode(running)
+        if state is OutcomeState.IN_PROGRESS:
+            if now_s - running.told_s < _PROGRESS_S:
+                return None
+            running.told_s = now_s
+        return self._outcome(
+            command, state, reason=reason, fraction=fraction, result=result, accepted_s=accepted_s
+        )
+
+    def _judge_mode(self, running: Running) -> tuple[OutcomeState, float, str, dict[str, Any]]:
+        mode = running.mode
+        assert mode is not None
+        if mode.done:
+            return OutcomeState.DONE, 1.0, mode.note, mode.result
+        if self._pilot.mode is not mode:
+            return OutcomeState.REFUSED, mode.fraction, self._pilot.reason, {}
+        return OutcomeState.IN_PROGRESS, mode.fraction, "", {}
+
+    def _judge_order(
+        self, running: Running, now_s: float
+    ) -> tuple[OutcomeState, float, str, dict[str, Any]]:
+        order = running.order
+        assert order is not None
+        length_s = order.until_s - order.started_s
+        fraction = min(1.0, (now_s - order.started_s) / length_s) if length_s > 0.0 else 1.0
+        if now_s >= order.until_s:
+            return OutcomeState.DONE, 1.0, "", {"value": order.value, "seconds": length_s}
+        now_running = self._pilot.manual.running(running.actuator, now_s)
+        if now_running is order:
+            return OutcomeState.IN_PROGRESS, fraction, "", {}
+        if now_running is not None:
+            by = f"superseded by {running.command.name} {now_running.command_id}"
+            return OutcomeState.REFUSED, fraction, by, {}
+        return OutcomeState.REFUSED, fraction, self._pilot.reason, {}
+
+    def _done(self, command: Command, at: Situation, result: dict[str, Any]) -> Outcome:
+        return self._outcome(
+            command, OutcomeState.DONE, fraction=1.0, result=result, accepted_s=at.now_s
+        )
+
+    def _outcome(
+        self,
+        command: Command,
+        state: OutcomeState,
+        *,
+        reason: str = "",
+        fraction: float = 0.0,
+        result: dict[str, Any] | None = None,
+        accepted_s: float | None = None,
+    ) -> Outcome:
+        return Outcome(
+            id=command.id,
+            state=state,
+            reason=reason,
+            fraction=fraction,
+            result=result or {},
+            accepted_s=accepted_s,
+            boot_id=self._boot_id,
+        )
+
+
+def _superseded(command: Command) -> str:
+    return f"superseded by {command.name} {command.id}"
+
+
+def _who(command: Command) -> str:
+    return command.source or "the ground"
+
+
+# The one table of commands: name, form of its arguments, handler.
+HANDLERS: dict[str, tuple[type[forms.Arguments], Callable[..., Outcome]]] = {
+    "ping": (forms.Nothing, Commander.ping),
+    "arm": (forms.Arm, Commander.arm),
+    "disarm": (forms.Nothing, Commander.disarm),
+    "mode": (forms.SetMode, Commander.set_mode),
+    "takeoff": (forms.Takeoff, Commander.takeoff),
+    "goto": (forms.Goto, Commander.goto),
+    "velocity": (forms.SetVelocity, Commander.set_velocity),
+    "hold": (forms.Nothing, Commander.hold),
+    "land": (forms.Nothing, Commander.land),
+    "return": (forms.Nothing, Commander.return_to_pad),
+    "estop": (forms.Nothing, Commander.estop),
+    "motor": (forms.Motor, Commander.motor),
+    "servo": (forms.Servo, Commander.servo),
+    "sensor": (forms.Sensor, Commander.sensor),
+}

@@ -1,0 +1,190 @@
+"""Setpoint and state in, wrench out: cascaded loops from position to force.
+
+Horizontal:  v* = v_ref + position_p (p* - p)            bounded by the speed limit
+             a* = velocity_p (v* - v) + I                I grows by velocity_i, world frame
+Vertical:    c* = c_ref + height_p (h* - h)              bounded by climb and descent limits
+             a* = climb_p (c* - c) + I                   I carries heaviness
+Force:       F = (m + added mass) a* + drag(v*) + heaviness, turned into the body frame
+Yaw:         r* = r_ref + yaw_p (yaw* - yaw)             bounded by the yaw rate limit
+             N = (Izz + added inertia) (yaw_rate_p (r* - r) + I)
+An integral stops growing into an axis the mixer calls saturated. What the integrals settle
+at is information: wind, and how heavy or light the ship is.
+"""
+
+from math import cos, hypot, sin
+
+from blimp.airframe import Airframe
+from blimp.control.attitude import GRAVITY_MPS2
+from blimp.control.pid import Pid
+from blimp.rotation import euler, rotate, rotate_back, wrap_pi
+from blimp.types import LEVEL, Quaternion, Setpoint, Vec3, VehicleState, Wrench
+
+Saturation = tuple[int, int, int, int, int, int]
+
+AIR_DENSITY_KGM3 = 1.225  # ISA, sea level: where `heaviness_kg` is defined
+_INTEGRAL_SHARE = 0.6  # of an axis's force: the rest is left to hold the ship steady
+_FADE_S = 10.0  # without a position the wind correction goes stale
+
+
+class Controller:
+    """One instance a ship; `update` once a cycle.
+
+    force_limit_n, torque_limit_nm: what the mixer can give, surge, sway, heave and yaw;
+    they bound the integrals and the demand.
+    """
+
+    def __init__(self, *, airframe: Airframe, force_limit_n: Vec3, yaw_limit_nm: float) -> None:
+        gains, aero = airframe.gains, airframe.aero
+        self._gains = gains
+        self._limits = airframe.limits
+        self._nominal_heaviness_kg = airframe.mass.heaviness_kg
+        mass_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3 + airframe.mass.heaviness_kg
+        ax, ay, az = aero.added_mass_kg
+        self._mass_kg: Vec3 = (mass_kg + ax, mass_kg + ay, mass_kg + az)
+        self._force_limit_n = force_limit_n
+        self._yaw_limit_nm = yaw_limit_nm
+        self._inertia_kg_m2 = airframe.mass.inertia_kg_m2[2] + aero.added_inertia_kg_m2[2]
+        self._linear = aero.linear_drag
+        self._quadratic = aero.quadratic_drag
+        horizontal_n = min(force_limit_n[0], force_limit_n[1])
+        horizontal = _INTEGRAL_SHARE * horizontal_n / max(self._mass_kg[0], self._mass_kg[1])
+        vertical = _INTEGRAL_SHARE * force_limit_n[2] / self._mass_kg[2]
+        turning = _INTEGRAL_SHARE * yaw_limit_nm / self._inertia_kg_m2
+        self._north = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
+        self._east = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
+        self._down = Pid(p=gains.climb_p, i=gains.climb_i, integral_limit=vertical)
+        self._turn = Pid(p=gains.yaw_rate_p, i=gains.yaw_rate_i, integral_limit=turning)
+
+    @property
+    def heaviness_kg(self) -> float:
+        """How much the ship weighs more than it lifts, as the vertical loop has learnt."""
+        return self._nominal_heaviness_kg - self._mass_kg[2] * self._down.integral / GRAVITY_MPS2
+
+    def reset(self) -> None:
+        """Forget wind and yaw trim, for a ship at rest; heaviness is kept: it is the ship's."""
+        self._north.reset()
+        self._east.reset()
+        self._turn.reset()
+
+    def update(
+        self, state: VehicleState, setpoint: Setpoint, *, dt_s: float, saturated: Saturation
+    ) -> Wrench:
+        """Return the wrench about the centre of gravity that follows `setpoint`.
+
+        Without a valid attitude the ship is taken to hang level, which it does by itself,
+        and only the vertical axis is driven; without a valid position the horizontal force
+        is what the wind last needed, fading; without a valid height the vertical force is
+        the heaviness last known and a gentle push down.
+        """
+        attitude = state.attitude if state.attitude_valid else LEVEL
+        force = self._force_ned(state, setpoint, attitude, dt_s, saturated)
+        torque_nm = 0.0
+        if state.attitude_valid:
+            torque_nm = self._yaw_torque(state, setpoint, attitude, dt_s, saturated[5])
+        return Wrench(
+            force_body_n=rotate_back(attitude, force), torque_body_nm=(0.0, 0.0, torque_nm)
+        )
+
+    def _force_ned(
+        self,
+        state: VehicleState,
+        setpoint: Setpoint,
+        attitude: Quaternion,
+        dt_s: float,
+        saturated: Saturation,
+    ) -> Vec3:
+        yaw = euler(attitude)[2]
+        c, s = cos(yaw), sin(yaw)
+        velocity = self._velocity_demand(state, setpoint)
+        north, east, down = velocity
+        # Demand in the heading frame, where mass and drag are diagonal.
+        forward_mps, right_mps = c * north + s * east, c * east - s * north
+        fx = fy = 0.0
+        if state.position_valid and state.attitude_valid:
+            short_n, short_e = _turned(saturated[0], saturated[1], c, s)
+            vn, ve, _ = state.velocity_ned_mps
+            an = self._north.update(north - vn, dt_s, saturated=short_n)
+            ae = self._east.update(east - ve, dt_s, saturated=short_e)
+            fx = self._mass_kg[0] * (c * an + s * ae) + self._drag(0, forward_mps)
+            fy = self._mass_kg[1] * (c * ae - s * an) + self._drag(1, right_mps)
+        elif state.attitude_valid:
+            keep = max(0.0, 1.0 - dt_s / _FADE_S)
+            self._north.integral *= keep
+            self._east.integral *= keep
+            fx = self._mass_kg[0] * (c * self._north.integral + s * self._east.integral)
+            fy = self._mass_kg[1] * (c * self._east.integral - s * self._north.integral)
+        fx = _within(fx, self._force_limit_n[0])
+        fy = _within(fy, self._force_limit_n[1])
+        fz = self._vertical_force(state, down, dt_s, saturated[2])
+        return (c * fx - s * fy, s * fx + c * fy, fz)
+
+    def _vertical_force(
+        self, state: VehicleState, down_mps: float, dt_s: float, saturated: int
+    ) -> float:
+        lift_n = -self._nominal_heaviness_kg * GRAVITY_MPS2  # down-positive
+        if state.height_valid:
+            error = down_mps - state.velocity_ned_mps[2]
+            fz = self._mass_kg[2] * self._down.update(error, dt_s, saturated=saturated)
+        else:
+            fz = self._mass_kg[2] * self._down.integral
+        return _within(lift_n + fz + self._drag(2, down_mps), self._force_limit_n[2])
+
+    def _velocity_demand(self, state: VehicleState, setpoint: Setpoint) -> Vec3:
+        limits = self._limits
+        north, east, down = setpoint.velocity_ned_mps
+        n, e, d = setpoint.position_ned_m
+        pn, pe, pd = state.position_ned_m
+        if n is not None and e is not None:
+            kp = self._gains.position_p
+            dn, de = kp * (n - pn), kp * (e - pe)
+            shrink = limits.speed_mps / max(limits.speed_mps, hypot(dn, de))
+            north, east = north + dn * shrink, east + de * shrink
+        if d is not None:
+            down += self._gains.height_p * (d - pd)
+        speed = 1.3 * limits.speed_mps  # room above the reference to catch up with it
+        shrink = speed / max(speed, hypot(north, east))
+        down = max(-1.3 * limits.climb_mps, min(1.3 * limits.descent_mps, down))
+        return (north * shrink, east * shrink, down)
+
+    def _yaw_torque(
+        self,
+        state: VehicleState,
+        setpoint: Setpoint,
+        attitude: Quaternion,
+        dt_s: float,
+        saturated: int,
+    ) -> float:
+        rate = setpoint.yaw_rate_radps
+        if setpoint.yaw_rad is not None:
+            yaw = euler(attitude)[2]
+            rate += self._gains.yaw_p * wrap_pi(setpoint.yaw_rad - yaw)
+        limit = self._limits.yaw_rate_radps
+        rate = max(-limit, min(limit, rate))
+        p, q, r = state.rates_body_radps
+        yaw_rate = rotate(attitude, (p, q, r))[2]
+        demand = self._turn.update(rate - yaw_rate, dt_s, saturated=saturated)
+        torque_nm = self._inertia_kg_m2 * demand + self._drag(5, rate)
+        return _within(torque_nm, self._yaw_limit_nm)
+
+    def forward_mps(self, state: VehicleState) -> float:
+        """Return the speed along the body's x axis; 0 where it is not known."""
+        if not (state.position_valid and state.attitude_valid):
+            return 0.0
+        return rotate_back(state.attitude, state.velocity_ned_mps)[0]
+
+    def _drag(self, axis: int, speed: float) -> float:
+        return speed * (self._linear[axis] + self._quadratic[axis] * abs(speed))
+
+
+def _turned(short_x: int, short_y: int, c: float, s: float) -> tuple[int, int]:
+    """Turn a body-frame shortage into the signs of the world axes it lies mostly along."""
+    north, east = c * short_x - s * short_y, s * short_x + c * short_y
+    return (_sign(north), _sign(east))
+
+
+def _sign(value: float) -> int:
+    return (value > 0.5) - (value < -0.5)
+
+
+def _within(value: float, limit: float) -> float:
+    return max(-limit, min(limit, value))

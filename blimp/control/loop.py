@@ -1,0 +1,257 @@
+"""The flight loop: one cycle in flight order, and what it needs from outside.
+
+`FlightLoop.step` is the whole firmware in one screen. It never waits: sensors and inbox
+answer at once with the newest they have.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from blimp.control.battery import BatteryFilter
+from blimp.control.commander import Commander
+from blimp.control.controller import Controller
+from blimp.control.estimator import Estimator
+from blimp.control.failsafe import Flags
+from blimp.control.mixer import Mixer
+from blimp.control.pilot import Pilot
+from blimp.control.snapshot import build_snapshot
+from blimp.control.supervisor import Supervisor
+from blimp.control.timing import Timing
+from blimp.errors import HardwareError
+from blimp.types import (
+    ActuatorCommand,
+    Command,
+    Outcome,
+    SensorReadings,
+    SensorStatus,
+    Setpoint,
+    Snapshot,
+    VehicleState,
+)
+
+_STALL_S = 0.25  # the watchdog has put the outputs safe by then
+_MAX_DT_S = 0.1
+_PUBLISH_HZ = 10.0
+_ASSERT_SAFE_HZ = 4.0
+
+
+class Sensors(Protocol):
+    """Every sensor of the ship. A sensor that fails is named, it does not raise."""
+
+    def read(self, now_s: float) -> SensorReadings:
+        """Return the newest good samples, reading the devices that are due."""
+        ...
+
+    def status(self, now_s: float) -> dict[str, SensorStatus]:
+        """Return every device as a person sees it, by name."""
+        ...
+
+
+class Outputs(Protocol):
+    """Motors and servos."""
+
+    @property
+    def last(self) -> Mapping[str, float]:
+        """What every actuator was last told, by name: throttle or radians."""
+        ...
+
+    def drive(self, command: ActuatorCommand) -> None:
+        """Tell every actuator its value. May raise HardwareError."""
+        ...
+
+    def safe(self) -> object:
+        """Stop every motor and let its driver sleep. Must not raise for one dead device."""
+        ...
+
+    def enable(self) -> None:
+        """Wake the drivers, so that `drive` has an effect."""
+        ...
+
+    def disable(self) -> object:
+        """Let the drivers sleep; safe first."""
+        ...
+
+
+class Inbox(Protocol):
+    """The mailbox as the flight process sees it. Nothing here blocks."""
+
+    def receive(self) -> Sequence[Command]:
+        """Return the commands that have come since the last call, oldest first."""
+        ...
+
+    def post(self, outcome: Outcome) -> None: ...
+
+    def publish(self, snapshot: Snapshot) -> None: ...
+
+    def link_age_s(self, now_s: float) -> float:
+        """Return seconds since the ground link last proved alive."""
+        ...
+
+
+class FlightLoop:
+    """One ship's control, stepped by a runner or by a simulation."""
+
+    def __init__(
+        self,
+        *,
+        sensors: Sensors,
+        outputs: Outputs,
+        inbox: Inbox,
+        estimator: Estimator,
+        pilot: Pilot,
+        commander: Commander,
+        supervisor: Supervisor,
+        controller: Controller,
+        mixer: Mixer,
+        vehicle: str,
+        boot_id: str,
+        rate_hz: float,
+        simulated: bool,
+    ) -> None:
+        self._sensors = sensors
+        self._outputs = outputs
+        self._inbox = inbox
+        self._estimator = estimator
+        self._pilot = pilot
+        self._commander = commander
+        self._supervisor = supervisor
+        self._controller = controller
+        self._mixer = mixer
+        self._vehicle = vehicle
+        self._boot_id = boot_id
+        self._simulated = simulated
+        self.timing = Timing(rate_hz=rate_hz)
+        self._battery = BatteryFilter()
+        self._publish_every = max(1, round(rate_hz / _PUBLISH_HZ))
+        self._assert_safe_every = max(1, round(rate_hz / _ASSERT_SAFE_HZ))
+        self._last_s: float | None = None
+        self._stalled_s = float("-inf")
+        self._driving = False
+        self._powered = False
+        self._battery_v: float | None = None
+        self._flags_now = Flags(gyro_settled=False)
+        self.state = VehicleState(
+            t_s=0.0, attitude_valid=False, height_valid=False, position_valid=False, on_ground=True
+        )
+
+    @property
+    def armed(self) -> bool:
+        return self._supervisor.armed
+
+    def arming_reasons(self) -> tuple[str, ...]:
+        """Return why the ship could not be armed as of the last cycle; empty if it could."""
+        now_s = self.state.t_s
+        return self._commander.arming_reasons(now_s=now_s, state=self.state, flags=self._flags_now)
+
+    def step(self, now_s: float) -> None:
+        """Run one cycle. An exception leaves the outputs safe and passes through."""
+        try:
+            self._cycle(now_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def _cycle(self, now_s: float) -> None:
+        dt_s = self._elapsed(now_s)
+        readings = self._sensors.read(now_s)
+        state = self._estimator.update(readings, now_s=now_s, powered=self._powered)
+        flags = self._flags(readings, now_s)
+        for command in self._inbox.receive():
+            outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
+            self._inbox.post(outcome)
+        setpoint = self._supervisor.decide(state, flags, now_s=now_s, dt_s=dt_s)
+        actuators = self._allocate(state, setpoint, dt_s)
+        self._drive(actuators, setpoint, now_s)
+        self.state, self._flags_now = state, flags
+        self._report(now_s)
+
+    def _allocate(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> ActuatorCommand:
+        """Setpoint to actuators: straight through where a person holds the sticks."""
+        if setpoint.idle or setpoint.actuators is not None:
+            if setpoint.idle:
+                self._controller.reset()
+            actuators = setpoint.actuators or self._mixer.neutral
+            self._mixer.follow(actuators, dt_s=dt_s)
+            return actuators
+        wrench = self._controller.update(
+            state, setpoint, dt_s=dt_s, saturated=self._mixer.saturated
+        )
+        forward_mps = self._controller.forward_mps(state)
+        return self._mixer.allocate(wrench, dt_s=dt_s, forward_mps=forward_mps)
+
+    def _drive(self, actuators: ActuatorCommand, setpoint: Setpoint, now_s: float) -> None:
+        """Ask the gate once more, then drive; or make safe, and say so again at 4 Hz."""
+        refusal = self._supervisor.gate(actuators, now_s=now_s)
+        self._powered = not refusal and not setpoint.idle
+        if refusal:
+            if self._driving or self.timing.cycles % self._assert_safe_every == 0:
+                self._outputs.safe()
+            if self._driving:
+                self._outputs.disable()
+                self._driving = False
+            return
+        try:
+            if not self._driving:
+                self._outputs.enable()
+                self._driving = True
+            self._outputs.drive(actuators)
+        except HardwareError as error:
+            # One output that does not answer must not take the others with it.
+            self._supervisor.say(f"outputs: {error}")
+
+    def _report(self, now_s: float) -> None:
+        for outcome in self._commander.progress(now_s):
+            self._inbox.post(outcome)
+        self.timing.cycles += 1
+        if self.timing.cycles % self._publish_every == 0:
+            self._inbox.publish(self.snapshot(now_s))
+
+    def snapshot(self, now_s: float) -> Snapshot:
+        """Return what the ground may know at `now_s`."""
+        supervisor = self._supervisor
+        return build_snapshot(
+            state=self.state,
+            boot_id=self._boot_id,
+            vehicle=self._vehicle,
+            mode=self._pilot.number.name,
+            armed=supervisor.armed,
+            killed=supervisor.killed,
+            failsafe=supervisor.verdict.text,
+            battery_v=self._battery_v,
+            actuators=self._outputs.last,
+            sensors=self._sensors.status(now_s),
+            loop=self.timing.status(),
+            simulated=self._simulated,
+            active_command=self._commander.active,
+            messages=tuple(supervisor.messages),
+        )
+
+    def close(self) -> None:
+        """Leave the outputs safe and asleep. May be called any number of times."""
+        self._driving = self._powered = False
+        try:
+            self._outputs.safe()
+        finally:
+            self._outputs.disable()
+
+    def _flags(self, readings: SensorReadings, now_s: float) -> Flags:
+        self._battery_v = self._battery.update(readings.power, now_s)
+        return Flags(
+            link_age_s=self._inbox.link_age_s(now_s),
+            battery_v=self._battery_v,
+            unhealthy=readings.unhealthy,
+            gyro_settled=self._estimator.gyro_settled,
+            since_stall_s=now_s - self._stalled_s,
+        )
+
+    def _elapsed(self, now_s: float) -> float:
+        """Return this cycle's dt, and notice a stall that the watchdog has ended."""
+        last_s, self._last_s = self._last_s, now_s
+        if last_s is None:
+            return 1.0 / self.timing.rate_hz
+        elapsed_s = now_s - last_s
+        if elapsed_s > _STALL_S:
+            self._stalled_s = now_s
+            self._driving = False  # the watchdog has put the drivers to sleep: wake them
+            self._supervisor.say(f"loop stalled for {elapsed_s:.2f} s")
+        return max(0.0, min(_MAX_DT_S, elapsed_s))

@@ -1,0 +1,343 @@
+"""Wrench in, actuator command out: geometry as data, saturation shared by priority.
+
+Each thruster is a column (axis; r x axis) about the centre of gravity. A weighted
+pseudo-inverse of those columns turns a wrench into thrusts; where a servo tilts some of
+them, one is computed per tilt step when the mixer is made, and the cycle picks the one for
+where the servo now is: the wish is projected on the present direction of the propellers
+while they swing. Source: Johansen & Fossen, "Control allocation: a survey" (2013),
+sections 2.2 and 2.4.
+"""
+
+from math import cos, exp, isfinite, sin
+
+from blimp.airframe import Airframe, Servo, Thruster
+from blimp.control.linear import weighted_pseudo_inverse
+from blimp.errors import AirframeError
+from blimp.types import ActuatorCommand, Vec3, Wrench
+
+Column = tuple[float, float, float, float, float, float]  # force and torque of one newton
+
+_TILT_STEP_RAD = 0.02
+_FX, _FY, _FZ, _MX, _MY, _MZ = range(6)
+# Vertical first, then yaw, surge, sway: what is cut is cut from the last.
+_PRIORITY = (_FZ, _MZ, _FX, _FY)
+# Pitch is not allocated: a hull hangs below its buoyancy and rights itself, and every
+# newton of surge would otherwise be fought for its moment. Roll hardly.
+_FORCE_WEIGHT = (1.0, 0.3, 1.0)
+_ROLL_WEIGHT = 0.05
+_YAW_WEIGHT = 2.0  # for the moment that one newton gives on the longest arm
+_EFFORT_WEIGHT = 5e-3  # against propellers that push each other
+_TILT_FILTER_S = 0.25
+_SCAN_STEPS = 7
+_SWING_COST = 1e-3  # N² per radian: what it must gain to be worth moving the servo
+_SURFACE_LIMIT = 0.6  # of its travel
+_SURFACE_MIN_Q = 0.09  # (m/s)^2: below 0.3 m/s a rudder is a flag
+
+
+class Mixer:
+    """Allocates a wrench to one airframe's thrusters, tilt servo and surfaces.
+
+    After each `allocate`, `achieved` is the wrench the thrusters now give (as modelled)
+    and `saturated` the sign, per wrench axis, in which no more can be had.
+    """
+
+    def __init__(self, *, airframe: Airframe) -> None:
+        self._airframe = airframe
+        self._thrusters = airframe.thruster
+        self._high = tuple(t.max_thrust_n for t in airframe.thruster)
+        self._low = tuple(-t.reverse_thrust_n for t in airframe.thruster)
+        self._tilt = _Tilt.of(airframe)
+        low, high = self._tilt.range_rad if self._tilt else (0.0, 0.0)
+        self._first_tilt_rad = low
+        steps = int((high - low) / _TILT_STEP_RAD) + 1
+        self._columns = [
+            tuple(_column(airframe, t, low + k * _TILT_STEP_RAD) for t in self._thrusters)
+            for k in range(steps)
+        ]
+        arm_m = max(abs(column[_MZ]) for columns in self._columns for column in columns)
+        yaw_weight = _YAW_WEIGHT / arm_m**2 if arm_m > 1e-6 else 0.0
+        self._weights: Column = (*_FORCE_WEIGHT, _ROLL_WEIGHT, 0.0, yaw_weight)
+        self._smooth: tuple[float, ...] = (0.0,) * 6
+        self._scan = 0
+        self._inverse = [self._invert(columns) for columns in self._columns]
+        self._limits = [self._limit(axis) for axis in range(6)]
+        self._rudders = _rudders(airframe)
+        self.achieved = Wrench()
+        self.saturated: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0)
+
+    @property
+    def neutral(self) -> ActuatorCommand:
+        """Every motor still, every servo at its safe state."""
+        return ActuatorCommand(
+            motors=(0.0,) * len(self._thrusters),
+            servos=tuple(s.neutral_rad for s in self._airframe.servo),
+        )
+
+    @property
+    def tilt_rad(self) -> float:
+        """Where the tilt servo is by the mixer's model of its slew; 0 where there is none."""
+        return self._tilt.angle_rad if self._tilt else 0.0
+
+    def limit_n(self, axis: int) -> float:
+        """Return the force (N) or torque (N m) available both ways along one wrench axis.
+
+        The best over all tilts, nothing else asked. axis: 0-5 for Fx, Fy, Fz, Mx, My, Mz.
+        """
+        return self._limits[axis]
+
+    def _limit(self, axis: int) -> float:
+        return max(
+            min(self._reach(columns, axis, 1.0), self._reach(columns, axis, -1.0))
+            for columns in self._columns
+        )
+
+    def allocate(self, wrench: Wrench, *, dt_s: float, forward_mps: float = 0.0) -> ActuatorCommand:
+        """Return the command whose wrench comes nearest to `wrench`, within all limits.
+
+        forward_mps: speed along the body's x axis, for the rudder. A wrench that is not
+        finite gives the neutral command.
+        """
+        demand = wrench.force_body_n + wrench.torque_body_nm
+        if not isfinite(sum(demand)):
+            self._note_neutral()
+            return self.neutral
+        index = 0
+        if self._tilt is not None:
+            self._tilt.slew(self._choose_tilt(self._tilt.target_rad, demand, dt_s), dt_s)
+            index = self._index(self._tilt.angle_rad)
+        thrusts = self._share(demand, self._inverse[index])
+        self._note(demand, thrusts, self._columns[index])
+        servos = [s.neutral_rad for s in self._airframe.servo]
+        if self._tilt is not None:
+            servos[self._tilt.index] = self._tilt.target_rad
+        for rudder in self._rudders:
+            servos[rudder.index] = rudder.angle_rad(demand[_MZ], forward_mps)
+        return ActuatorCommand(
+            motors=tuple(
+                throttle(thruster, thrust)
+                for thruster, thrust in zip(self._thrusters, thrusts, strict=True)
+            ),
+            servos=tuple(servos),
+        )
+
+    def follow(self, command: ActuatorCommand, *, dt_s: float) -> None:
+        """Keep the tilt model true while someone else commands the servos."""
+        if self._tilt is not None:
+            self._tilt.slew(command.servos[self._tilt.index], dt_s)
+        self._note_neutral()
+
+    def _choose_tilt(self, target_rad: float, demand: Column, dt_s: float) -> float:
+        """Return the tilt that serves the wish best, the present target preferred.
+
+        Looks at both neighbours of the target, and at one far angle a cycle: all of them in
+        a quarter of a second. Propellers run backwards where that is the shorter way, since
+        the cost of an angle knows what thrust it would take there.
+        """
+        keep = exp(-dt_s / _TILT_FILTER_S)
+        smooth = self._smooth = tuple(
+            keep * old + (1.0 - keep) * new for old, new in zip(self._smooth, demand, strict=True)
+        )
+        now = self._index(target_rad)
+        best, best_cost = now, self._cost(now, smooth)
+        last = len(self._inverse) - 1
+        self._scan = self._scan + _SCAN_STEPS
+        if self._scan > last:
+            self._scan -= last
+        for index in (now - 2, now + 2, self._scan):
+            if 0 <= index <= last:
+                cost = self._cost(index, smooth)
+                cost += _SWING_COST * _TILT_STEP_RAD * abs(index - now)
+                if cost < best_cost:
+                    best, best_cost = index, cost
+        return target_rad if best == now else self._first_tilt_rad + best * _TILT_STEP_RAD
+
+    def _cost(self, index: int, demand: tuple[float, ...]) -> float:
+        """Return the weighted square of what `demand` would lack at this tilt, in N²."""
+        lack_x, lack_y, lack_z, lack_roll, _, lack_yaw = demand
+        effort = 0.0
+        for row, column, low, high in zip(
+            self._inverse[index], self._columns[index], self._low, self._high, strict=True
+        ):
+            thrust = (
+                row[0] * demand[0] + row[1] * demand[1] + row[2] * demand[2] + row[5] * demand[5]
+            )
+            if thrust > high:
+                thrust = high
+            elif thrust < low:
+                thrust = low
+            effort += thrust * thrust
+            lack_x -= column[0] * thrust
+            lack_y -= column[1] * thrust
+            lack_z -= column[2] * thrust
+            lack_roll -= column[3] * thrust
+            lack_yaw -= column[5] * thrust
+        wx, wy, wz, wr, _, wn = self._weights
+        return (
+            wx * lack_x * lack_x
+            + wy * lack_y * lack_y
+            + wz * lack_z * lack_z
+            + wr * lack_roll * lack_roll
+            + wn * lack_yaw * lack_yaw
+            + _EFFORT_WEIGHT * effort
+        )
+
+    def _share(self, demand: Column, inverse: list[Column]) -> list[float]:
+        """Add the axes in order of priority, each scaled down to what is left."""
+        thrusts = [0.0] * len(self._thrusters)
+        low, high = self._low, self._high
+        for axis in _PRIORITY:
+            wanted = demand[axis]
+            if wanted == 0.0:
+                continue
+            scale = 1.0
+            for k, row in enumerate(inverse):
+                part = row[axis] * wanted
+                if part > 1e-9:
+                    scale = min(scale, (high[k] - thrusts[k]) / part)
+                elif part < -1e-9:
+                    scale = min(scale, (low[k] - thrusts[k]) / part)
+            if scale > 0.0:
+                for k, row in enumerate(inverse):
+                    thrusts[k] += scale * row[axis] * wanted
+        return [max(low[k], min(high[k], thrust)) for k, thrust in enumerate(thrusts)]
+
+    def _note(self, demand: Column, thrusts: list[float], columns: tuple[Column, ...]) -> None:
+        got = [0.0] * 6
+        for column, thrust in zip(columns, thrusts, strict=True):
+            for axis in range(6):
+                got[axis] += column[axis] * thrust
+        fx, fy, fz, mx, my, mz = got
+        self.achieved = Wrench(force_body_n=(fx, fy, fz), torque_body_nm=(mx, my, mz))
+        self.saturated = (
+            _short(demand[_FX], fx, self._limits[_FX]),
+            _short(demand[_FY], fy, self._limits[_FY]),
+            _short(demand[_FZ], fz, self._limits[_FZ]),
+            0,
+            0,
+            _short(demand[_MZ], mz, self._limits[_MZ]),
+        )
+
+    def _note_neutral(self) -> None:
+        self.achieved = Wrench()
+        self.saturated = (0, 0, 0, 0, 0, 0)
+
+    def _index(self, tilt_rad: float) -> int:
+        index = int((tilt_rad - self._first_tilt_rad) / _TILT_STEP_RAD + 0.5)
+        return max(0, min(len(self._inverse) - 1, index))
+
+    def _invert(self, columns: tuple[Column, ...]) -> list[Column]:
+        effort = tuple(_EFFORT_WEIGHT for _ in self._high)
+        return weighted_pseudo_inverse(columns, self._weights, effort)
+
+    def _reach(self, columns: tuple[Column, ...], axis: int, sign: float) -> float:
+        total = 0.0
+        for column, low, high in zip(columns, self._low, self._high, strict=True):
+            gain = sign * column[axis]
+            total += gain * high if gain > 0.0 else gain * low
+        return total
+
+
+class _Tilt:
+    """The servo that swings propellers from forward to up: where it is sent and where it is."""
+
+    def __init__(self, *, index: int, servo: Servo) -> None:
+        self.index = index
+        self.range_rad = (servo.min_rad, servo.max_rad)
+        self._slew_radps = servo.slew_radps
+        self.angle_rad = servo.neutral_rad  # modelled
+        self.target_rad = servo.neutral_rad
+
+    @classmethod
+    def of(cls, airframe: Airframe) -> "_Tilt | None":
+        """Raises AirframeError where two servos tilt: one table cannot hold both."""
+        names = sorted({t.tilted_by for t in airframe.thruster if t.tilted_by})
+        if not names:
+            return None
+        if len(names) > 1:
+            raise AirframeError(
+                f"airframe {airframe.name}: thrusters are tilted by {', '.join(names)}; "
+                "the mixer knows one tilt servo"
+            )
+        index = airframe.servo_names.index(names[0])
+        return cls(index=index, servo=airframe.servo[index])
+
+    def slew(self, target_rad: float, dt_s: float) -> None:
+        """Send the servo to `target_rad` and move the model of it towards there."""
+        low, high = self.range_rad
+        self.target_rad = max(low, min(high, target_rad))
+        step = self._slew_radps * dt_s
+        self.angle_rad += max(-step, min(step, self.target_rad - self.angle_rad))
+
+
+class _Rudder:
+    """A surface that turns the ship: proportional help at speed, neutral without."""
+
+    def __init__(
+        self, *, index: int, gain_m: float, range_rad: tuple[float, float], neutral_rad: float
+    ) -> None:
+        self.index = index
+        self._gain_m = gain_m  # N m per rad and (m/s)^2
+        self._range_rad = range_rad
+        self._neutral_rad = neutral_rad
+
+    def angle_rad(self, torque_nm: float, forward_mps: float) -> float:
+        pressure = forward_mps * abs(forward_mps)
+        if forward_mps <= 0.0 or pressure < _SURFACE_MIN_Q:
+            return self._neutral_rad
+        low, high = self._range_rad
+        wanted = 0.5 * torque_nm / (self._gain_m * pressure)
+        return self._neutral_rad + _SURFACE_LIMIT * max(
+            low - self._neutral_rad, min(high - self._neutral_rad, wanted)
+        )
+
+
+def throttle(thruster: Thruster, thrust_n: float) -> float:
+    """Return the throttle in [-1, 1] for a thrust, the inverse of its curve."""
+    if thrust_n >= 0.0:
+        return float(min(1.0, thrust_n / thruster.max_thrust_n) ** (1.0 / thruster.exponent))
+    if thruster.reverse_thrust_n <= 0.0:
+        return 0.0
+    share = min(1.0, -thrust_n / thruster.reverse_thrust_n)
+    return -float(share ** (1.0 / thruster.exponent))
+
+
+def _column(airframe: Airframe, thruster: Thruster, tilt_rad: float) -> Column:
+    """Force and torque about the centre of gravity of one newton at this tilt."""
+    ax, ay, az = thruster.axis
+    if thruster.tilted_by:
+        c, s = cos(tilt_rad), sin(tilt_rad)
+        ax, az = c * ax + s * az, c * az - s * ax
+    rx, ry, rz = _minus(thruster.position_m, airframe.mass.center_of_gravity_m)
+    return (ax, ay, az, ry * az - rz * ay, rz * ax - rx * az, rx * ay - ry * ax)
+
+
+def _rudders(airframe: Airframe) -> tuple[_Rudder, ...]:
+    """Surfaces that push sideways well off the centre turn the ship; the rest stay neutral."""
+    found = []
+    for surface in airframe.surface:
+        rx, ry, _ = _minus(surface.position_m, airframe.mass.center_of_gravity_m)
+        gain_m = (rx * surface.axis[1] - ry * surface.axis[0]) * surface.force_per_rad
+        if abs(surface.axis[1]) > 0.7 and abs(gain_m) > 1e-6:
+            index = airframe.servo_names.index(surface.servo)
+            servo = airframe.servo[index]
+            found.append(
+                _Rudder(
+                    index=index,
+                    gain_m=gain_m,
+                    range_rad=(servo.min_rad, servo.max_rad),
+                    neutral_rad=servo.neutral_rad,
+                )
+            )
+    return tuple(found)
+
+
+def _minus(a: Vec3, b: Vec3) -> Vec3:
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
+
+
+def _short(wanted: float, got: float, limit: float) -> int:
+    """Return the sign in which `got` misses `wanted` by a tenth of it and 3 % of the limit."""
+    missing = wanted - got
+    if abs(missing) <= 0.1 * abs(wanted) + 0.03 * limit:
+        return 0
+    return 1 if missing > 0.0 else -1

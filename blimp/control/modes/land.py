@@ -1,0 +1,112 @@
+"""LAND: come down over one place, slowing near the ground, and stay down.
+
+A heavy ship is let go once it has touched down. A light one would rise again: it is
+pushed down, stays armed, and says so.
+"""
+
+from typing import Any
+
+from blimp.control.modes.mode import Ship
+from blimp.rotation import euler
+from blimp.types import Mode, Setpoint, VehicleState
+
+LIGHT_KG = 0.001  # heavier than this stays down by itself; the estimate is good to a gram
+_FLARE_PER_S = 0.4  # descent no faster than this times the height left
+_TOUCH_HEIGHT_M = 0.25
+_BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
+_STILL_MPS = 0.05
+_TOUCH_S = 0.7
+_BLIND_S = 4.0
+_PRESS_M = 0.3  # a light ship is told to be this far below the ground
+
+
+class Land:
+    """Done at touchdown. `landed` a heavy ship: idle, to be disarmed. `held` a light one."""
+
+    number = Mode.LAND
+
+    def __init__(self, state: VehicleState, *, ship: Ship) -> None:
+        self._ship = ship
+        self._start_m = max(0.1, state.altitude_m)
+        self._touch_s = 0.0
+        self.landed = False
+        self.held = False
+        self._heaviness_kg = 0.0
+        self._touchdown_mps = 0.0
+        self.resume(state)
+
+    @property
+    def done(self) -> bool:
+        return self.landed or self.held
+
+    @property
+    def fraction(self) -> float:
+        return 1.0 if self.done else max(0.0, min(0.99, 1.0 - self._height_m / self._start_m))
+
+    @property
+    def note(self) -> str:
+        if not self.held:
+            return ""
+        grams = -1e3 * self._heaviness_kg
+        return (
+            f"light by {grams:.0f} g: held down by thrust, still armed; "
+            "secure the ship, then disarm"
+        )
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return {
+            "touchdown_mps": round(self._touchdown_mps, 3),
+            "heaviness_g": round(1e3 * self._heaviness_kg, 1),
+            "held_down": self.held,
+        }
+
+    def resume(self, state: VehicleState) -> None:
+        self._height_m = state.altitude_m
+        self._down_m = state.position_ned_m[2]
+        self._yaw_rad = euler(state.attitude)[2]
+        self._place_m: tuple[float, float] | None = None
+        self._wish_mps = max(0.0, state.velocity_ned_mps[2])
+
+    def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
+        if self.landed:
+            return Setpoint(idle=True)
+        if self._place_m is None and state.position_valid:
+            self._place_m = state.position_ned_m[:2]
+        n, e = self._place_m or (None, None)
+        if self.held:
+            return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
+        self._height_m = state.altitude_m
+        limits = self._ship.airframe.limits
+        wish = max(
+            limits.touchdown_mps * 0.6, min(limits.descent_mps, _FLARE_PER_S * self._height_m)
+        )
+        step = limits.acceleration_mps2 * dt_s
+        self._wish_mps = max(self._wish_mps - 2.0 * step, min(self._wish_mps + step, wish))
+        # The reference sinks with the ship, never more than half a metre ahead of it.
+        self._down_m = min(self._down_m + self._wish_mps * dt_s, 0.5 - self._height_m)
+        self._feel(state, dt_s)
+        return Setpoint(
+            position_ned_m=(n, e, self._down_m),
+            velocity_ned_mps=(0.0, 0.0, self._wish_mps),
+            yaw_rad=self._yaw_rad,
+        )
+
+    def _feel(self, state: VehicleState, dt_s: float) -> None:
+        """Touchdown: low, told to sink, and not sinking; blind, the same for longer."""
+        still = abs(state.velocity_ned_mps[2]) < _STILL_MPS
+        if not still:
+            self._touch_s = 0.0
+            if state.altitude_m > 0.05:
+                self._touchdown_mps = max(0.0, state.velocity_ned_mps[2])
+            return
+        self._touch_s += dt_s
+        low = state.altitude_m < _TOUCH_HEIGHT_M and state.height_valid
+        needed_s = _TOUCH_S if low else _BLIND_S
+        if self._touch_s < needed_s or not (low or state.altitude_m < _BLIND_HEIGHT_M):
+            return
+        self._heaviness_kg = self._ship.heaviness_kg()
+        if self._heaviness_kg > LIGHT_KG:
+            self.landed = True
+        else:
+            self.held = True

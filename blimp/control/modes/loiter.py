@@ -1,0 +1,98 @@
+"""LOITER: stay at a place; on the way there (goto, takeoff) fly a straight leg."""
+
+from math import atan2, hypot, pi
+from typing import Any
+
+from blimp.control.modes.mode import Ship
+from blimp.control.path import Leg
+from blimp.rotation import euler, wrap_pi
+from blimp.types import Mode, Setpoint, Vec3, VehicleState
+
+ARRIVED_M = 0.4
+_ARRIVED_MPS = 0.2
+_SETTLED_S = 0.5
+_TURN_LEG_M = 2.0  # shorter legs are flown with the nose where it is
+_TURNED_RAD = 0.5
+_TURN_LIMIT_S = 15.0
+
+
+class Loiter:
+    """Holds `target_ned_m`, flying there first if it is not here.
+
+    yaw_rad: the heading to keep; None turns the nose to the course of a leg over 2 m,
+    before it moves off, and keeps the present heading on a shorter one.
+    """
+
+    number = Mode.LOITER
+    note = ""
+
+    def __init__(
+        self,
+        state: VehicleState,
+        *,
+        ship: Ship,
+        target_ned_m: Vec3 | None = None,
+        start_ned_m: Vec3 | None = None,
+        yaw_rad: float | None = None,
+    ) -> None:
+        self._ship = ship
+        start = state.position_ned_m if start_ned_m is None else start_ned_m
+        self.target_ned_m = state.position_ned_m if target_ned_m is None else target_ned_m
+        self._leg = Leg(start_ned_m=start, end_ned_m=self.target_ned_m, limits=ship.airframe.limits)
+        self._yaw_rad = euler(state.attitude)[2] if yaw_rad is None else wrap_pi(yaw_rad)
+        north, east = self.target_ned_m[0] - start[0], self.target_ned_m[1] - start[1]
+        if yaw_rad is None and hypot(north, east) > _TURN_LEG_M:
+            self._yaw_rad = atan2(east, north)
+        self._turning_s = 0.0
+        self._moving = False
+        self._settled_s = 0.0
+        self._error_m = hypot(north, east)
+        self.done = False
+
+    @property
+    def fraction(self) -> float:
+        return 1.0 if self.done else min(0.99, self._leg.fraction)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        n, e, d = self.target_ned_m
+        return {
+            "north_m": round(n, 2),
+            "east_m": round(e, 2),
+            "altitude_m": round(-d, 2),
+            "error_m": round(self._error_m, 3),
+        }
+
+    def resume(self, state: VehicleState) -> None:
+        self._leg.resume(state.position_ned_m)
+        self._moving = False
+        self._turning_s = 0.0
+
+    def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
+        if not self._moving:
+            self._turning_s += dt_s
+            off = abs(wrap_pi(self._yaw_rad - euler(state.attitude)[2]))
+            self._moving = off < _TURNED_RAD or self._turning_s > _TURN_LIMIT_S
+        # Standing still on the line while turning is a leg that does not advance.
+        reference = self._leg.advance(state.position_ned_m, dt_s if self._moving else 0.0)
+        self._judge(state, reference.done, dt_s)
+        return Setpoint(
+            position_ned_m=reference.position_ned_m,
+            velocity_ned_mps=reference.velocity_ned_mps,
+            yaw_rad=self._yaw_rad,
+        )
+
+    def _judge(self, state: VehicleState, reference_done: bool, dt_s: float) -> None:
+        n, e, d = state.position_ned_m
+        tn, te, td = self.target_ned_m
+        self._error_m = hypot(tn - n, te - e, td - d)
+        near = reference_done and self._error_m < ARRIVED_M and state.position_valid
+        slow = hypot(*state.velocity_ned_mps) < _ARRIVED_MPS
+        self._settled_s = self._settled_s + dt_s if near and slow else 0.0
+        if self._settled_s >= _SETTLED_S:
+            self.done = True
+
+
+def heading_rad(degrees: float) -> float:
+    """Return a compass heading in degrees as radians within [-pi, pi)."""
+    return wrap_pi(degrees * pi / 180.0)

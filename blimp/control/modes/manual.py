@@ -1,0 +1,65 @@
+"""MANUAL: motors and servos as told, each for its own time, then back to neutral."""
+
+from typing import Any
+
+import msgspec
+
+from blimp.airframe import Airframe
+from blimp.types import ActuatorCommand, Mode, Setpoint, VehicleState
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """One actuator's value until a time; `command_id` is who asked."""
+
+    value: float
+    until_s: float
+    started_s: float
+    command_id: str
+
+
+class Manual:
+    """Throttles in [-1, 1], angles in radians. An order that has run out is neutral."""
+
+    number = Mode.MANUAL
+    done = True
+    fraction = 1.0
+    note = ""
+
+    def __init__(self, *, airframe: Airframe) -> None:
+        self._airframe = airframe
+        self._orders: dict[str, Order] = {}
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return {}
+
+    def resume(self, state: VehicleState) -> None:
+        """Nothing to take up: what was ordered has its own time."""
+
+    def order(self, name: str, order: Order) -> None:
+        """Take an order for one actuator; it replaces the one before."""
+        self._orders[name] = order
+
+    def running(self, name: str, now_s: float) -> Order | None:
+        """Return the order in force for this actuator."""
+        order = self._orders.get(name)
+        return order if order is not None and now_s < order.until_s else None
+
+    def active(self, now_s: float) -> bool:
+        return any(now_s < order.until_s for order in self._orders.values())
+
+    def clear(self) -> None:
+        self._orders.clear()
+
+    def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:  # noqa: ARG002
+        return Setpoint(actuators=self.command(state.t_s))
+
+    def command(self, now_s: float) -> ActuatorCommand:
+        def value(name: str, neutral: float) -> float:
+            order = self.running(name, now_s)
+            return neutral if order is None else order.value
+
+        return ActuatorCommand(
+            motors=tuple(value(t.name, 0.0) for t in self._airframe.thruster),
+            servos=tuple(value(s.name, s.neutral_rad) for s in self._airframe.servo),
+        )

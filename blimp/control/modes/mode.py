@@ -1,0 +1,47 @@
+"""What every mode is: a small object that turns a state into a setpoint, and ends."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from blimp.airframe import Airframe
+from blimp.types import Mode, Setpoint, VehicleState
+
+
+class Ship(msgspec.Struct, frozen=True, kw_only=True):
+    """What a mode may know of the ship besides its state."""
+
+    airframe: Airframe
+    heaviness_kg: Callable[[], float]  # negative: light
+
+
+class FlightMode(Protocol):
+    """One way to fly. Made anew each time it is entered; it does no I/O, reads no clock.
+
+    number: its number in telemetry. done: it has reached what it was asked to.
+    fraction: how far it is, 0 to 1. note: a sentence for the ground, or "".
+    result: what it tells the one who asked, once done.
+    """
+
+    number: Mode
+
+    @property
+    def done(self) -> bool: ...
+
+    @property
+    def fraction(self) -> float: ...
+
+    @property
+    def note(self) -> str: ...
+
+    @property
+    def result(self) -> dict[str, Any]: ...
+
+    def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
+        """Return the setpoint for this cycle."""
+        ...
+
+    def resume(self, state: VehicleState) -> None:
+        """Go on from `state` after something else has flown for a while."""
+        ...

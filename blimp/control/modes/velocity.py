@@ -1,0 +1,75 @@
+"""VELOCITY: fly a velocity over ground for a while, then LOITER where that ends."""
+
+from math import hypot
+from typing import Any
+
+from blimp.control.modes.loiter import Loiter
+from blimp.control.modes.mode import Ship
+from blimp.rotation import euler
+from blimp.types import Mode, Setpoint, Vec3, VehicleState
+
+
+class Velocity:
+    """A demand that ages out by itself: it cannot outlive its `seconds`."""
+
+    note = ""
+
+    def __init__(
+        self, state: VehicleState, *, ship: Ship, velocity_ned_mps: Vec3, seconds: float
+    ) -> None:
+        self.number = Mode.VELOCITY
+        self._ship = ship
+        self._velocity = velocity_ned_mps
+        self._seconds = seconds
+        self._flown_s = 0.0
+        self._yaw_rad = euler(state.attitude)[2]
+        self._wish_mps: Vec3 = (0.0, 0.0, 0.0)
+        self._down_m = state.position_ned_m[2]
+        self._after: Loiter | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._after is not None
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, self._flown_s / self._seconds) if self._seconds > 0.0 else 1.0
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return {"seconds": round(self._flown_s, 2)}
+
+    def resume(self, state: VehicleState) -> None:
+        self._wish_mps = (0.0, 0.0, 0.0)
+        self._down_m = state.position_ned_m[2]
+        if self._after is not None:
+            self._after.resume(state)
+
+    def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
+        if self._after is not None:
+            return self._after.update(state, dt_s=dt_s)
+        self._flown_s += dt_s
+        if self._flown_s >= self._seconds:
+            self.number = Mode.LOITER
+            self._after = Loiter(state, ship=self._ship)
+            return self._after.update(state, dt_s=dt_s)
+        self._wish_mps = self._ramp(dt_s)
+        north, east, down = self._wish_mps
+        self._down_m = self._bounded(self._down_m + down * dt_s)
+        return Setpoint(
+            position_ned_m=(None, None, self._down_m),
+            velocity_ned_mps=(north, east, down),
+            yaw_rad=self._yaw_rad,
+        )
+
+    def _ramp(self, dt_s: float) -> Vec3:
+        """Approach the demand no faster than the ship can accelerate."""
+        n, e, d = (w - v for w, v in zip(self._velocity, self._wish_mps, strict=True))
+        change = hypot(n, e, d)
+        step = self._ship.airframe.limits.acceleration_mps2 * dt_s
+        k = 1.0 if change <= step else step / change
+        a, b, c = self._wish_mps
+        return (a + k * n, b + k * e, c + k * d)
+
+    def _bounded(self, down_m: float) -> float:
+        return max(-self._ship.airframe.limits.max_altitude_m, min(0.0, down_m))

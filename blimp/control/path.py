@@ -1,0 +1,99 @@
+"""A straight leg with a speed that rises, stays and falls: a reference moving along a line."""
+
+from math import sqrt
+
+import msgspec
+
+from blimp.airframe import Limits
+from blimp.types import ZERO3, Vec3
+
+_LEASH_M = 0.5  # the ship may trail the reference by this much ...
+_LEASH_END_M = 1.5  # ... and here the reference waits for it
+
+
+class Reference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where the ship should be now, and how fast it should move there."""
+
+    position_ned_m: Vec3
+    velocity_ned_mps: Vec3
+    done: bool
+
+
+class Leg:
+    """From `start_ned_m` to `end_ned_m`, within the ship's limits.
+
+    The reference waits for a ship that trails behind, so that wind stretches a leg in time
+    and not sideways. Source: the trapezoidal profile of Biagiotti & Melchiorri,
+    "Trajectory Planning for Automatic Machines and Robots", section 3.2.
+    """
+
+    def __init__(self, *, start_ned_m: Vec3, end_ned_m: Vec3, limits: Limits) -> None:
+        self._start = start_ned_m
+        self.end_ned_m = end_ned_m
+        delta = _minus(end_ned_m, start_ned_m)
+        self.length_m = sqrt(_dot(delta, delta))
+        self._along: Vec3 = ZERO3
+        self._speed_mps = limits.speed_mps
+        if self.length_m > 1e-6:
+            n, e, d = delta
+            self._along = (n / self.length_m, e / self.length_m, d / self.length_m)
+            horizontal = sqrt(self._along[0] ** 2 + self._along[1] ** 2)
+            vertical = abs(self._along[2])
+            climb_mps = limits.climb_mps if d < 0.0 else limits.descent_mps
+            if vertical > 1e-6:
+                self._speed_mps = climb_mps / vertical
+            if horizontal > 1e-6:
+                self._speed_mps = min(self._speed_mps, limits.speed_mps / horizontal)
+            if horizontal <= 1e-6:
+                self._speed_mps = climb_mps
+        self._acceleration_mps2 = limits.acceleration_mps2
+        self._travelled_m = 0.0
+        self._moving_mps = 0.0
+
+    @property
+    def along(self) -> Vec3:
+        """Unit vector of the leg; zero for one of no length."""
+        return self._along
+
+    @property
+    def fraction(self) -> float:
+        return 1.0 if self.length_m < 1e-6 else self._travelled_m / self.length_m
+
+    def resume(self, position_ned_m: Vec3) -> None:
+        """Go on, from rest, at the point of the line that is next to `position_ned_m`."""
+        on_line = _dot(_minus(position_ned_m, self._start), self._along)
+        self._travelled_m = max(0.0, min(self._travelled_m, on_line))
+        self._moving_mps = 0.0
+
+    def advance(self, position_ned_m: Vec3, dt_s: float) -> Reference:
+        """Move the reference on by `dt_s`; `position_ned_m` is where the ship is."""
+        rest_m = self.length_m - self._travelled_m
+        lag_m = self._travelled_m - _dot(_minus(position_ned_m, self._start), self._along)
+        patience = (_LEASH_END_M - lag_m) / (_LEASH_END_M - _LEASH_M)
+        a = self._acceleration_mps2
+        wish_mps = min(
+            self._speed_mps * max(0.0, min(1.0, patience)), sqrt(2.0 * a * max(0.0, rest_m))
+        )
+        step = a * dt_s
+        speed = max(self._moving_mps - 2.0 * step, min(self._moving_mps + step, wish_mps))
+        self._moving_mps = speed
+        self._travelled_m = min(self.length_m, self._travelled_m + speed * dt_s)
+        done = rest_m < 0.02
+        if done:
+            self._travelled_m, self._moving_mps = self.length_m, 0.0
+        x, y, z = self._along
+        s, v = self._travelled_m, self._moving_mps
+        n, e, d = self._start
+        return Reference(
+            position_ned_m=(n + s * x, e + s * y, d + s * z),
+            velocity_ned_mps=(v * x, v * y, v * z),
+            done=done,
+        )
+
+
+def _minus(a: Vec3, b: Vec3) -> Vec3:
+    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
+
+
+def _dot(a: Vec3, b: Vec3) -> float:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]

@@ -1,0 +1,67 @@
+"""Which mode flies, and what it gave way to."""
+
+from blimp.control.modes.hold import Hold
+from blimp.control.modes.manual import Manual
+from blimp.control.modes.mode import FlightMode, Ship
+from blimp.types import Mode, Setpoint, VehicleState
+
+IDLE = Setpoint(idle=True)
+
+
+class Pilot:
+    """Holds the mode that flies. `reason` says why the one before it ended.
+
+    resting: on the ground and not asked to fly: idle until something lifts the ship.
+    """
+
+    def __init__(self, *, ship: Ship) -> None:
+        self.ship = ship
+        self.manual = Manual(airframe=ship.airframe)
+        self.mode: FlightMode = Hold(VehicleState(t_s=0.0))
+        self.reason = ""
+        self.resting = True
+        self._stand_in: FlightMode | None = None
+
+    @property
+    def flying(self) -> FlightMode:
+        """The mode in control: the one that stands in while the entered one is paused."""
+        return self._stand_in or self.mode
+
+    @property
+    def paused(self) -> bool:
+        return self._stand_in is not None
+
+    def enter(self, mode: FlightMode, *, reason: str) -> None:
+        """Let `mode` fly from the next update on."""
+        if mode is not self.manual:
+            self.manual.clear()
+        self.mode = mode
+        self.reason = reason
+        self.resting = False
+        self._stand_in = None
+
+    def rest(self, state: VehicleState, *, reason: str) -> None:
+        """Lie on the ground, outputs idle."""
+        self.enter(Hold(state), reason=reason)
+        self.resting = True
+
+    def pause(self, stand_in: FlightMode) -> None:
+        """Let `stand_in` fly until `resume`."""
+        self._stand_in = stand_in
+
+    def resume(self, state: VehicleState) -> None:
+        """Give control back to the mode that was paused."""
+        if self._stand_in is not None:
+            self._stand_in = None
+            self.mode.resume(state)
+
+    def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
+        if self.resting:
+            if state.on_ground:
+                return IDLE
+            self.enter(Hold(state), reason="the ship has left the ground")
+        return self.flying.update(state, dt_s=dt_s)
+
+    @property
+    def number(self) -> Mode:
+        return self.flying.number

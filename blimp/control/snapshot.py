@@ -1,0 +1,47 @@
+"""Everything the ground may know, from the parts that know it."""
+
+from collections.abc import Mapping, Sequence
+
+from blimp.rotation import euler
+from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot, VehicleState
+
+
+def build_snapshot(
+    *,
+    state: VehicleState,
+    boot_id: str,
+    vehicle: str,
+    mode: str,
+    armed: bool,
+    killed: bool,
+    failsafe: str,
+    battery_v: float | None,
+    actuators: Mapping[str, float],
+    sensors: Mapping[str, SensorStatus],
+    loop: LoopStatus,
+    simulated: bool,
+    active_command: str,
+    messages: Sequence[str],
+) -> Snapshot:
+    """Return the snapshot of one instant; `state` gives its time."""
+    roll, pitch, yaw = euler(state.attitude)
+    return Snapshot(
+        t_s=state.t_s,
+        boot_id=boot_id,
+        vehicle=vehicle,
+        mode=mode,
+        armed=armed,
+        killed=killed,
+        failsafe=failsafe,
+        position_ned_m=state.position_ned_m,
+        velocity_ned_mps=state.velocity_ned_mps,
+        altitude_m=state.altitude_m,
+        attitude_rad=Attitude(roll=roll, pitch=pitch, yaw=yaw),
+        battery_v=battery_v,
+        actuators=dict(actuators),
+        sensors=dict(sensors),
+        loop=loop,
+        simulated=simulated,
+        active_command=active_command,
+        messages=tuple(messages),
+    )

@@ -1,0 +1,164 @@
+"""Armed, killed, and the last word on every setpoint and every actuator command."""
+
+from collections import deque
+from collections.abc import Callable
+from math import isfinite
+
+from blimp.control.failsafe import Action, Failsafe, Flags, Verdict
+from blimp.control.modes.descend import Descend
+from blimp.control.modes.hold import Hold
+from blimp.control.modes.land import LIGHT_KG, Land
+from blimp.control.modes.rtl import ReturnToPad
+from blimp.control.pilot import IDLE, Pilot
+from blimp.types import ActuatorCommand, Setpoint, VehicleState
+
+_MESSAGES = 8
+_DESCENDED_S = 3.0
+# What already does at least as much as the action asks.
+_SATISFIES: dict[Action, tuple[type, ...]] = {
+    Action.HOLD: (Hold, ReturnToPad, Land, Descend),
+    Action.RETURN: (ReturnToPad, Land, Descend),
+    Action.LAND: (Land, Descend),
+    Action.DESCEND: (Descend,),
+}
+
+
+class Supervisor:
+    """Owns the armed flag and the kill latch, and carries out the failsafe's verdicts.
+
+    Only `arm` clears `killed`; nothing else in this class or outside it does.
+    """
+
+    def __init__(
+        self,
+        *,
+        pilot: Pilot,
+        failsafe: Failsafe,
+        bench: bool,
+        on_landed: Callable[[], None],
+    ) -> None:
+        self._pilot = pilot
+        self._failsafe = failsafe
+        self._bench = bench
+        self._on_landed = on_landed
+        self._descended_s = 0.0
+        self._land_seen: Land | None = None
+        self.armed = False
+        self.killed = False
+        self.killed_s = float("-inf")
+        self.verdict = Verdict()
+        self.messages: deque[str] = deque(maxlen=_MESSAGES)
+
+    @property
+    def bench(self) -> bool:
+        return self._bench
+
+    def arm(self, state: VehicleState) -> None:
+        """Arm and clear the kill latch. The checks are the caller's (see arming.py)."""
+        self.killed = False
+        self.armed = True
+        self._failsafe.reset()
+        self._pilot.manual.clear()
+        self._pilot.rest(state, reason="armed")
+        self.say("armed")
+
+    def disarm(self, state: VehicleState, *, reason: str) -> None:
+        self.armed = False
+        self.verdict = Verdict()
+        self._pilot.manual.clear()
+        self._pilot.rest(state, reason=reason)
+        self.say(f"disarmed: {reason}")
+
+    def kill(self, state: VehicleState, *, now_s: float, reason: str) -> None:
+        """Latch the kill. The outputs are safe in the cycle this is called in."""
+        if not self.killed:
+            self.say(f"killed: {reason}")
+        self.killed = True
+        self.killed_s = now_s
+        self.armed = False
+        self.verdict = Verdict()
+        self._pilot.manual.clear()
+        self._pilot.rest(state, reason=reason)
+
+    def say(self, message: str) -> None:
+        """Tell the ground, unless it was the last thing told."""
+        if not self.messages or self.messages[-1] != message:
+            self.messages.append(message)
+
+    def refusal(self) -> str:
+        """Return why a flight command must not be taken now, or ""."""
+        if self.killed:
+            return "killed: send arm first"
+        if not self.armed:
+            return "not armed: send arm first"
+        if self.verdict.action >= Action.RETURN:
+            return f"failsafe in force: {self.verdict.text}"
+        return ""
+
+    def decide(self, state: VehicleState, flags: Flags, *, dt_s: float) -> Setpoint:
+        """Return the setpoint of this cycle, the failsafe's action carried out."""
+        if self.killed or not self.armed:
+            if self._bench and not self.killed and self._pilot.manual.active(now_s):
+                return self._pilot.manual.update(state, dt_s=dt_s)
+            return IDLE
+        verdict = self._failsafe.update(now_s, state, flags)
+        if verdict.text != self.verdict.text:
+            self.say(verdict.text or f"over: {self.verdict.text}")
+        self.verdict = verdict
+        self._act(verdict, state)
+        setpoint = self._pilot.update(state, dt_s=dt_s)
+        self._note_landing(state, dt_s)
+        # Both may have disarmed; a resting pilot's setpoint is idle, so it needs no test.
+        return setpoint if not self._pilot.resting else IDLE
+
+    def gate(self, actuators: ActuatorCommand, *, now_s: float) -> str:
+        """Return why these outputs must not be driven, or "": asked just before they are."""
+        if self.killed:
+            return "killed"
+        if not self.armed and not (self._bench and self._pilot.manual.active(now_s)):
+            return "not armed"
+        if not isfinite(sum(actuators.motors) + sum(actuators.servos)):
+            return "an actuator value is not finite"
+        return ""
+
+    def _act(self, verdict: Verdict, state: VehicleState) -> None:
+        pilot, action = self._pilot, verdict.action
+        if pilot.resting and state.on_ground:
+            if action >= Action.LAND:
+                self.disarm(state, reason=f"on the ground, {verdict.text}")
+            return
+        if pilot.mode is pilot.manual and action > Action.NONE and state.on_ground:
+            pilot.rest(state, reason=verdict.text)
+            return
+        if action == Action.NONE:
+            pilot.resume(state)
+        elif action == Action.HOLD:
+            lost = isinstance(pilot.mode, ReturnToPad) and not state.position_valid
+            held = isinstance(pilot.flying, _SATISFIES[action]) and not lost
+            if not held and not pilot.paused:
+                pilot.pause(Hold(state))
+        elif not isinstance(pilot.flying, _SATISFIES[action]):
+            pilot.enter(self._remedy(action, state), reason=verdict.text)
+
+    def _remedy(self, action: Action, state: VehicleState) -> ReturnToPad | Land | Descend:
+        ship = self._pilot.ship
+        if action == Action.DESCEND:
+            return Descend(ship=ship)
+        if action == Action.LAND:
+            return Land(state, ship=ship)
+        return ReturnToPad(state, ship=ship)
+
+    def _note_landing(self, state: VehicleState, dt_s: float) -> None:
+        mode = self._pilot.flying
+        if isinstance(mode, Land) and mode.done:
+            if mode is not self._land_seen:
+                self._land_seen = mode
+                self._on_landed()
+            if mode.landed:
+                self.disarm(state, reason="landed")
+            elif mode.note:
+                self.say(mode.note)
+        down = isinstance(mode, Descend) and state.height_valid and state.on_ground
+        self._descended_s = self._descended_s + dt_s if down else 0.0
+        if self._descended_s > _DESCENDED_S and self._pilot.ship.heaviness_kg() > LIGHT_KG:
+            self.disarm(state, reason="down after losing attitude")
