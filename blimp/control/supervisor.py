@@ -95,7 +95,7 @@ class Supervisor:
             return f"failsafe in force: {self.verdict.text}"
         return ""
 
-    def decide(self, state: VehicleState, flags: Flags, *, dt_s: float) -> Setpoint:
+    def decide(self, state: VehicleState, flags: Flags, *, now_s: float, dt_s: float) -> Setpoint:
         """Return the setpoint of this cycle, the failsafe's action carried out."""
         if self.killed or not self.armed:
             if self._bench and not self.killed and self._pilot.manual.active(now_s):
