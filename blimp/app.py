@@ -5,33 +5,39 @@ stack of all of them, and `assemble` for whoever flies a ship in process (Lockst
 """
 
 import contextlib
+import os
 import secrets
+import select
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
 from blimp import airframe as airframes
 from blimp import notify
 from blimp.airframe import Airframe
-from blimp.broker import find_server_binary, server_arguments
+from blimp.broker import answers, find_server_binary, server_arguments, socket_path, socket_url
 from blimp.clock import Clock, SystemClock
-from blimp.config import (
-    broker_url_from_environment,
-    notify_address,
-    registry_dir,
-    vehicle_name,
-)
-from blimp.errors import BlimpError, LinkError
+from blimp.config import broker_url_from_environment, notify_address, registry_dir, vehicle_name
+from blimp.control.build import build_flight_loop
+from blimp.control.loop import FlightLoop, Inbox
+from blimp.control.runner import run
+from blimp.control.watchdog import Watchdog
+from blimp.errors import BlimpError, ConfigError
+from blimp.hardware.board import Board, open_board, safe_state
+from blimp.hardware.linux import LinuxBuses
+from blimp.mailbox import MailboxClient, MailboxServer
 from blimp.paths import RuntimePaths
 from blimp.stack import Event, Role, Stack
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
-SNAPSHOT_RATE_HZ = 10.0
+ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
+TELEMETRY_PERIOD_S = 0.1
 ORPHAN_GRACE_S = 2.0  # how long a world outlives its supervisor, for the ship to let go
 
 
@@ -66,4 +72,327 @@ class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
     bench: bool = False
 
 
-# --- the flight process ---------------------------------------------------------------------
+# --- the ship --------------------------------------------------------------------------------
+
+
+class Ship:
+    """An opened board and the loop that flies it. Leaving it makes the outputs safe."""
+
+    def __init__(self, *, board: Board, loop: FlightLoop, buses: LinuxBuses) -> None:
+        self.board = board
+        self.loop = loop
+        self._buses = buses
+
+    def close(self) -> None:
+        """Outputs safe, devices and buses closed. Idempotent."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._buses.close)
+            stack.callback(self.board.close)
+            stack.callback(self.loop.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def assemble(
+    airframe: Airframe,
+    *,
+    clock: Clock,
+    inbox: Inbox,
+    vehicle: str,
+    boot_id: str,
+    rate_hz: float,
+    bench: bool,
+    simulated: bool,
+) -> Ship:
+    """Open the airframe's board on this machine's buses and build the loop that flies it."""
+    buses = LinuxBuses(clock=clock)
+    try:
+        board = open_board(airframe, buses=buses, clock=clock)
+    except BaseException:
+        buses.close()
+        raise
+    loop = build_flight_loop(
+        airframe,
+        sensors=board,
+        outputs=board.actuators,
+        inbox=inbox,
+        vehicle=vehicle,
+        boot_id=boot_id,
+        rate_hz=rate_hz,
+        bench=bench,
+        simulated=simulated,
+    )
+    return Ship(board=board, loop=loop, buses=buses)
+
+
+@contextlib.contextmanager
+def _machine(*, simulated: bool, paths: RuntimePaths, clock: Clock) -> Iterator[None]:
+    """The kernel's devices: this machine's, or the simulated world's when asked for by name.
+
+    Neither ever stands in for the other: a world that does not answer is an error.
+    """
+    if not simulated:
+        yield
+        return
+    from blimp.sim.remote import RemoteWorld
+    from blimp.sim.seam import linux_devices
+
+    with RemoteWorld(paths.world) as world, linux_devices(world, clock=clock):
+        yield
+
+
+# --- the processes ---------------------------------------------------------------------------
+
+
+def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
+    """Run the flight process until it is told to stop. Outputs are safe on every way out."""
+    airframe = airframes.load(options.airframe)
+    vehicle = _vehicle(options.vehicle, airframe)
+    paths = _paths(options.runtime_dir)
+    clock = SystemClock()
+    stopping = threading.Event()
+    on_stop(stopping.set)
+    supervisor = notify_address()
+    with (
+        MailboxServer(path=paths.flight, clock=clock) as mailbox,
+        _machine(simulated=options.simulated, paths=paths, clock=clock),
+        assemble(
+            airframe,
+            clock=clock,
+            inbox=mailbox,
+            vehicle=vehicle,
+            boot_id=secrets.token_hex(4),
+            rate_hz=options.rate_hz,
+            bench=options.bench,
+            simulated=options.simulated,
+        ) as ship,
+        Watchdog(clock=clock, safe=ship.board.actuators.safe) as watchdog,
+    ):
+        told: set[str] = set()
+
+        def after_cycle() -> None:
+            watchdog.pet()
+            # To the first command, every cycle counts; later there is nothing left to tell.
+            if len(told) < 2 and ship.loop.timing.cycles % 10 == 1:
+                told.update(_tell_once(ship.loop, told, supervisor))
+
+        run(
+            ship.loop,
+            clock=clock,
+            rate_hz=options.rate_hz,
+            should_stop=stopping.is_set,
+            on_cycle=after_cycle,
+        )
+
+
+def _tell_once(loop: FlightLoop, told: set[str], supervisor: str | None) -> set[str]:
+    states = {notify.READY} | ({notify.READY_TO_ARM} if not loop.problems() else set())
+    for state in sorted(states - told):
+        notify.tell(state, address=supervisor)
+    return states
+
+
+def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
+    """Run the task worker: commands to the mailbox, snapshots to the ground."""
+    from blimp.tasks.flight import build_flight_app
+    from blimp.tasks.worker import Worker
+
+    vehicle = vehicle_name(options.vehicle, where="--vehicle")
+    broker = options.broker or broker_url_from_environment()
+    if broker is None:
+        raise ConfigError("no broker: give --broker URL, or set BLIMP_BROKER_URL")
+    paths = _paths(options.runtime_dir)
+    clock = SystemClock()
+    supervisor = notify_address()
+    with (
+        MailboxClient(server_path=paths.flight, path=paths.worker, clock=clock) as mailbox,
+        Telemetry(broker=broker, vehicle=vehicle, mailbox=mailbox) as telemetry,
+    ):
+
+        def ready() -> None:
+            telemetry.when_flowing(lambda: notify.tell(notify.READY, address=supervisor))
+
+        app = build_flight_app(vehicle=vehicle, broker=broker, mailbox=mailbox, clock=clock)
+        worker = Worker(app=app, name=vehicle, on_ready=ready)
+        on_stop(worker.stop)
+        status = worker.run()
+    if status:
+        raise BlimpError(f"the worker ended with status {status}; its log says why")
+
+
+class Telemetry:
+    """Carries snapshots from the mailbox to the broker, ten a second, on its own thread.
+
+    It drops what the broker does not take: the next snapshot is newer anyway.
+    """
+
+    def __init__(self, *, broker: str, vehicle: str, mailbox: MailboxClient) -> None:
+        from blimp.telemetry import TelemetryPublisher
+
+        self._publisher = TelemetryPublisher(broker, vehicle)
+        self._mailbox = mailbox
+        self._stop = threading.Event()
+        self._first: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+
+    def when_flowing(self, call: Callable[[], None]) -> None:
+        """Call `call` once, from the thread, when the next snapshot has reached the broker."""
+        self._first = call
+
+    def _run(self) -> None:
+        published = None
+        while not self._stop.wait(TELEMETRY_PERIOD_S):
+            snapshot, age_s = self._mailbox.snapshot(), self._mailbox.snapshot_age_s()
+            if snapshot is None or age_s is None or snapshot is published:
+                continue
+            if self._publisher.publish(snapshot, age_s):
+                published = snapshot
+                first, self._first = self._first, None
+                if first is not None:
+                    first()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._publisher.close()
+
+
+def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
+    """Run the simulated world in real time until it is told to stop."""
+    from blimp.sim.server import Server
+    from blimp.sim.world import World
+
+    airframe = airframes.load(options.airframe)
+    paths = _paths(options.runtime_dir)
+    world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
+    with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
+        on_stop(server.stop)
+        _stop_when_orphaned(server.stop)
+        notify.tell(notify.READY, address=notify_address())
+        server.run()
+
+
+def _stop_when_orphaned(stop: Callable[[], None]) -> None:
+    """Outlive a killed supervisor just long enough for the ship to be made safe."""
+    parent = os.pidfd_open(os.getppid())
+
+    def wait() -> None:
+        select.select([parent], [], [])
+        threading.Event().wait(ORPHAN_GRACE_S)
+        stop()
+
+    threading.Thread(target=wait, name="orphan", daemon=True).start()
+
+
+def make_safe(*, airframe: str, runtime_dir: Path | None, simulated: bool) -> list[str]:
+    """Drive every output of a ship safe, without its flight process.
+
+    Returns what is not known to be safe, as "device: why"; nothing when all is well.
+    """
+    ship = airframes.load(airframe)
+    clock = SystemClock()
+    try:
+        with (
+            _machine(simulated=simulated, paths=_paths(runtime_dir), clock=clock),
+            LinuxBuses(clock=clock) as buses,
+        ):
+            results = safe_state(ship, buses=buses)
+    except (OSError, BlimpError) as error:
+        return [f"all outputs: {error}"]
+    return [f"{name}: {why}" for name, why in results.items() if why]
+
+
+# --- the stack of them -----------------------------------------------------------------------
+
+
+def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
+    """Return the simulated stack of `blimp up`, not yet started.
+
+    The broker is BLIMP_BROKER_URL's where that is set, else an embedded one.
+    """
+    airframe = airframes.load(options.airframe)
+    vehicle = _vehicle(options.vehicle, airframe)
+    directory = options.runtime_dir or registry_dir() / f"{vehicle}-{os.getpid()}"
+    paths = RuntimePaths(directory.absolute())
+    paths.check()
+    outside = broker_url_from_environment()
+    broker = outside or socket_url(paths.broker)
+    here = ("--runtime-dir", str(paths.directory))
+    this = (sys.executable, "-m", "blimp")
+    roles = [
+        Role(
+            name="world",
+            arguments=(
+                *this, "sim", *here, "--airframe", options.airframe,
+                "--seed", str(options.seed), "--wind", str(options.wind_mps),
+            ),
+            restarts=("flight",),
+            death_signal=None,  # it must see the ship safe first: see _stop_when_orphaned
+        ),
+        Role(
+            name="flight",
+            arguments=(
+                *this, "fly", "--sim", *here, "--airframe", options.airframe,
+                "--vehicle", vehicle, *(["--bench"] if options.bench else []),
+            ),
+            needs=("world",),
+        ),
+        Role(
+            name="worker",
+            arguments=(*this, "worker", *here, "--vehicle", vehicle, "--broker", broker),
+            end_within_s=2.0,
+        ),
+    ]  # fmt: skip
+    if outside is None:
+        server = server_arguments(binary=find_server_binary(), directory=paths.broker)
+        accepts = socket_path(paths.broker)
+        roles.insert(
+            0,
+            Role(
+                name="broker",
+                arguments=tuple(server),
+                directory=paths.broker,
+                ready=lambda: answers(accepts, timeout_s=0.05),
+            ),
+        )
+
+    def make_world_safe() -> list[str]:
+        return make_safe(airframe=options.airframe, runtime_dir=paths.directory, simulated=True)
+
+    return Stack(
+        roles=roles,
+        paths=paths,
+        registration=registry_dir() / f"{vehicle}.json",
+        guard=(
+            sys.executable, "-m", "blimp.guard", str(paths.directory),
+            str(registry_dir() / f"{vehicle}.json"), options.airframe,
+        ),
+        safe_state=make_world_safe,
+        clock=SystemClock(),
+        on_event=on_event,
+        vehicle=vehicle,
+        broker=broker,
+    )  # fmt: skip
+
+
+def _vehicle(name: str | None, airframe: Airframe) -> str:
+    return vehicle_name(name or airframe.name, where="--vehicle")
+
+
+def _paths(directory: Path | None) -> RuntimePaths:
+    paths = RuntimePaths(directory or ON_BOARD_DIR)
+    paths.check()
+    return paths

@@ -5,6 +5,7 @@
 | `BLIMP_BROKER_URL` | the broker, where the command line names none              |
 | `BLIMP_VEHICLE`    | the ship, where the command line names none                |
 | `XDG_RUNTIME_DIR`  | parent of the run registry; `/tmp` where it is not set     |
+| `NOTIFY_SOCKET`    | where systemd, or `blimp up`, hears that a process is ready |
 """
 
 import os
@@ -52,6 +53,12 @@ def registry_dir(environment: Mapping[str, str] | None = None) -> Path:
     """Return the run registry: `<registry>/<vehicle>.json` for every running stack."""
     env = os.environ if environment is None else environment
     return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"blimp-{os.getuid()}"
+
+
+def notify_address(environment: Mapping[str, str] | None = None) -> str | None:
+    """Return the supervisor's address for readiness (sd_notify(3)), None without one."""
+    env = os.environ if environment is None else environment
+    return env.get("NOTIFY_SOCKET") or None
 
 
 def vehicle_name(name: str, *, where: str) -> str:

@@ -1,4 +1,4 @@
-"""Cleans up after a supervisor that was killed: `python -m blimp.guard DIR REGISTRATION`.
+"""Cleans up after a killed supervisor: `python -m blimp.guard DIR REGISTRATION AIRFRAME`.
 
 kill -9 leaves no time for a last word, so this process waits for the end of the
 supervisor's pipe. The kernel has told the children to end by then (PR_SET_PDEATHSIG); what
@@ -33,16 +33,16 @@ def main() -> int:
         if len(words) == 3 and words[0] == "pid":
             with contextlib.suppress(ProcessLookupError):
                 children[words[1]] = os.pidfd_open(int(words[2]))
-    return clean_up(children, directory, registration)
+    return clean_up(children, directory, registration, sys.argv[3])
 
 
-def clean_up(children: dict[str, int], directory: Path, registration: Path) -> int:
+def clean_up(children: dict[str, int], directory: Path, registration: Path, airframe: str) -> int:
     """End what still runs, the ship before its world, and remove the files."""
     started_s = time.monotonic()
     forced = (
         [] if "flight" not in children or _ended(children["flight"], FLIGHT_GRACE_S) else ["flight"]
     )
-    unreached = _make_safe(directory) if "world" in children else []
+    unreached = _make_safe(directory, airframe) if "world" in children else []
     safe_s = time.monotonic() - started_s
     for role in ("worker", "flight", "world", "broker"):
         if role in children:
@@ -66,11 +66,10 @@ def clean_up(children: dict[str, int], directory: Path, registration: Path) -> i
     return 1 if unreached or forced else 0
 
 
-def _make_safe(directory: Path) -> list[str]:
-    from blimp.app import safe_state_of_world  # heavy: only when it is needed
-    from blimp.paths import RuntimePaths
+def _make_safe(directory: Path, airframe: str) -> list[str]:
+    from blimp.app import make_safe  # heavy: only when it is needed
 
-    return list(safe_state_of_world(RuntimePaths(directory)))
+    return make_safe(airframe=airframe, runtime_dir=directory, simulated=True)
 
 
 def _ended(pidfd: int, within_s: float) -> bool:

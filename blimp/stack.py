@@ -10,8 +10,7 @@ import os
 import selectors
 import shutil
 import signal
-import socket
-import sys
+import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from blimp.clock import Clock
+from blimp.config import printable_url
 from blimp.errors import BlimpError
 from blimp.notify import READY, READY_TO_ARM, NotifyListener
 from blimp.paths import RuntimePaths
@@ -48,7 +48,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     restarts: tuple[str, ...] = ()  # roles that cannot outlive this one's state
     death_signal: signal.Signals | None = signal.SIGTERM
     end_within_s: float = 3.0
-    socket: Path | None = None  # ready when this accepts, where the process cannot tell
+    directory: Path | None = None  # made before it starts, for this user alone
+    ready: Callable[[], bool] | None = None  # asked where the process cannot tell by itself
 
 
 class SafeState(Protocol):
@@ -81,17 +82,21 @@ class Stack:
         roles: Sequence[Role],
         paths: RuntimePaths,
         registration: Path,
+        guard: Sequence[str],
         safe_state: SafeState,
         clock: Clock,
         on_event: Event,
-        ready_event: dict[str, Any],
+        vehicle: str,
+        broker: str,
     ) -> None:
         self._paths = paths
         self._registration = registration
         self._safe_state = safe_state
         self._clock = clock
         self._on_event = on_event
-        self._ready_event = ready_event
+        self._guard = guard
+        self._vehicle = vehicle
+        self._broker = broker
         self._roles = {role.name: _Running(role) for role in roles}
         self._selector = selectors.DefaultSelector()
         self._stopping = False
@@ -122,7 +127,7 @@ class Stack:
                         self._hear(listener)
                     else:
                         self._bury(key.data)
-                self._probe_sockets()
+                self._ask()
                 self._announce()
         finally:
             self._end_all()
@@ -146,20 +151,7 @@ class Stack:
 
     def _start_guard(self) -> Child:
         """Start the process that outlives this one, and tell it what to clean up."""
-        import subprocess
-
-        return Child(
-            name="guard",
-            arguments=[
-                sys.executable,
-                "-m",
-                "blimp.guard",
-                str(self._paths.directory),
-                str(self._registration),
-            ],
-            death_signal=None,
-            stdin=subprocess.PIPE,
-        )
+        return Child(name="guard", arguments=self._guard, death_signal=None, stdin=subprocess.PIPE)
 
     def _start_what_is_due(self, guard: Child) -> None:
         now_s = self._clock.now_s()
@@ -168,8 +160,8 @@ class Stack:
                 continue
             if not all(self._roles[need].ready for need in running.role.needs):
                 continue
-            if running.role.socket is not None:
-                running.role.socket.unlink(missing_ok=True)  # a killed server's
+            if running.role.directory is not None:
+                running.role.directory.mkdir(mode=0o700, exist_ok=True)
             running.child = Child(
                 name=running.role.name,
                 arguments=running.role.arguments,
@@ -189,14 +181,11 @@ class Stack:
                     elif state == READY_TO_ARM:
                         self._armable = True
 
-    def _probe_sockets(self) -> None:
-        """A broker cannot say READY=1: it is ready when its socket accepts."""
+    def _ask(self) -> None:
+        """A broker cannot say READY=1: it is asked."""
         for running in self._roles.values():
-            path = running.role.socket
-            if path is None or running.ready or running.child is None:
-                continue
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-                if probe.connect_ex(str(path)) == 0:
+            if running.role.ready is not None and running.child is not None and not running.ready:
+                if running.role.ready():
                     self._now_ready(running)
 
     def _now_ready(self, running: _Running) -> None:
@@ -225,16 +214,24 @@ class Stack:
         if missing or not (self._armable or waited_s > ARMABLE_DEADLINE_S):
             return
         self._announced = True
-        pids = {n: r.child.pid for n, r in self._roles.items() if r.child is not None}
+        started = {n: r.child.pid for n, r in self._roles.items() if r.child is not None}
+        pids = {name: started.get(name) for name in ("broker", "world", "flight", "worker")}
         self._registration.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         entry = {
-            "vehicle": self._ready_event["vehicle"],
-            "broker": self._ready_event["broker"],
+            "vehicle": self._vehicle,
+            "broker": self._broker,
             "pid": os.getpid(),
             "runtime_dir": str(self._paths.directory),
         }
         self._registration.write_bytes(msgspec.json.encode(entry))
-        self._on_event(self._ready_event | {"pids": {"broker": None} | pids})
+        self._on_event(
+            {
+                "event": "ready",
+                "vehicle": self._vehicle,
+                "broker": printable_url(self._broker),
+                "pids": pids,
+            }
+        )
 
     # --- dying --------------------------------------------------------------------------
 
