@@ -125,6 +125,7 @@ class FlightLoop:
         self._publish_every = max(1, round(rate_hz / _PUBLISH_HZ))
         self._assert_safe_every = max(1, round(rate_hz / _ASSERT_SAFE_HZ))
         self._last_s: float | None = None
+        self._flags_seen: Flags | None = None
         self._stalled_s = float("-inf")
         self._driving = False
         self._powered = False
@@ -155,7 +156,7 @@ class FlightLoop:
         dt_s = self._elapsed(now_s)
         readings = self._sensors.read(now_s)
         state = self._estimator.update(readings, now_s=now_s, powered=self._powered)
-        flags = self._flags(readings, now_s)
+        flags = self._flags_seen = self._flags(readings, now_s)
         for command in self._inbox.receive():
             outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
             self._inbox.post(outcome)
@@ -224,6 +225,14 @@ class FlightLoop:
             simulated=self._simulated,
             active_command=self._commander.active,
             messages=tuple(supervisor.messages),
+        )
+
+    def problems(self) -> tuple[str, ...]:
+        """Return every reason why `arm` would be refused now, each with its cure."""
+        if self._flags_seen is None:
+            return ("loop: no cycle yet; wait for the first",)
+        return self._commander.arming_reasons(
+            now_s=self._last_s or 0.0, state=self.state, flags=self._flags_seen
         )
 
     def close(self) -> None:

@@ -179,5 +179,5 @@ class Lockstep:
     def _settle(self) -> None:
         until_s = self.now_s + SETTLE_S
         self.step(1.0)
-        while self._ship.loop.arming_reasons() and self.now_s < until_s:
+        while self._ship.loop.problems() and self.now_s < until_s:
             self.step(0.1)
