@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from blimp.airframe import Airframe
 from blimp.airframe import Device as Row
 from blimp.clock import Clock
@@ -22,7 +24,7 @@ from blimp.hardware.mpu6050 import Mpu6050
 from blimp.hardware.pca9685 import Pca9685
 from blimp.hardware.suite import SensorSuite
 from blimp.hardware.tfluna import TfLuna
-from blimp.types import SensorStatus
+from blimp.types import SensorReadings, SensorStatus
 
 # Every chip there is a driver for. A new one is one file and one line here.
 CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
@@ -59,6 +61,14 @@ class Board:
     def unhealthy(self) -> tuple[str, ...]:
         """The names of all devices, sensors and outputs, that are not healthy."""
         return self.sensors.unhealthy + self.actuators.unhealthy
+
+    def read(self, now_s: float) -> SensorReadings:
+        """Return what the sensors say; `unhealthy` names the sick outputs as well."""
+        readings = self.sensors.read(now_s)
+        sick = self.actuators.unhealthy
+        if not sick:
+            return readings
+        return msgspec.structs.replace(readings, unhealthy=readings.unhealthy + sick)
 
     def self_test(self) -> dict[str, str]:
         """Return by device name "" where it is healthy, else why not ("starting" at first)."""
