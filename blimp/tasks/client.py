@@ -9,8 +9,9 @@ import getpass
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
 import msgspec
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from blimp.tasks.results.redis import RedisResults, Watch
 
 Stage = Literal["queued", "received", "executing", "done"]
+OnProgress = Callable[[str, float | None], None]
 ReplyState = Literal["SUCCESS", "FAILURE", "REFUSED", "EXPIRED", "INTERRUPTED", "TIMEOUT"]
 
 TASK_PREFIX = "blimp."
@@ -45,10 +47,13 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """One step on the way: queued, received by the worker, executing a fraction, done."""
+    """One step on the way: queued, received by the worker, executing a fraction, done.
+
+    fraction: how much is done, 0 to 1, where the ship told it.
+    """
 
     stage: Stage
-    fraction: float = 0.0
+    fraction: float | None = None
     elapsed_ms: float = 0.0
     reason: str = ""
 
@@ -61,9 +66,9 @@ class VehicleClient:
 
     def __init__(
         self,
-        *,
         broker: str,
         vehicle: str,
+        *,
         source: str = "",
         timeout_s: float = 2.0,
         clock: Clock | None = None,
@@ -74,6 +79,7 @@ class VehicleClient:
         self._timeout_s = timeout_s
         self.clock: Clock = clock or SystemClock()
         self._results: RedisResults | None = None
+        self._open: WeakSet[Pending] = WeakSet()
 
     def send(
         self,
@@ -110,7 +116,9 @@ class VehicleClient:
         except BaseException:
             watch.close()
             raise
-        return Pending(id=id, task=name, watch=watch, sent_s=sent_s, clock=self.clock)
+        pending = Pending(id=id, task=name, watch=watch, sent_s=sent_s, clock=self.clock)
+        self._open.add(pending)
+        return pending
 
     def ping(self, *, timeout_s: float = 2.0) -> Reply:
         """Ask the vehicle for a sign of life."""
@@ -125,20 +133,19 @@ class VehicleClient:
         results = self._link()
         sent_s = self.clock.now_s()
         watch = results.watch(id)
-        with Pending(
+        pending = Pending(
             id=id, task=TASK_PREFIX + "estop", watch=watch, sent_s=sent_s, clock=self.clock
-        ) as pending:
+        )
+        with pending:
             while True:
                 self._publisher.broadcast(
                     f"{vehicle_queue(self.vehicle)}.emergency",
                     {"id": id, "name": "estop", "payload": {"source": self._source}},
                 )
                 left_s = timeout_s - (self.clock.now_s() - sent_s)
-                reply = pending.poll(min(ESTOP_REPEAT_S, max(0.0, left_s)))
-                if reply is not None:
+                reply = pending.wait(min(ESTOP_REPEAT_S, max(0.0, left_s)))
+                if reply.state != "TIMEOUT" or left_s <= ESTOP_REPEAT_S:
                     return reply
-                if left_s <= ESTOP_REPEAT_S:
-                    return pending.timed_out(timeout_s)
 
     def result(self, id: str, *, task: str = "") -> Reply:
         """Return what is known of an earlier command; TIMEOUT where it has not ended."""
@@ -154,7 +161,9 @@ class VehicleClient:
         )
 
     def close(self) -> None:
-        """Give up the connections. Idempotent."""
+        """Give up the connections, those of commands still waited for included. Idempotent."""
+        for pending in list(self._open):
+            pending.close()
         if self._results is not None:
             self._publisher.close()
             self._results.close()
@@ -168,6 +177,7 @@ class VehicleClient:
 
             check_url(self.broker)
             self._publisher = Publisher(url=self.broker, timeout_s=self._timeout_s)
+            self._publisher.connect()
             self._results = RedisResults(
                 url=self.broker, clock=self.clock, timeout_s=self._timeout_s
             )
@@ -187,9 +197,10 @@ class VehicleClient:
 
 
 class Pending:
-    """One command under way. One thread's; a context manager.
+    """One command under way. One thread's; a context manager. Close is idempotent.
 
-    `reply` is None until it has ended.
+    `reply` is None until it has ended. Waiting may be repeated after a TIMEOUT, and after a
+    LinkError: it then goes on where it was.
     """
 
     def __init__(self, *, id: str, task: str, watch: Watch, sent_s: float, clock: Clock) -> None:
@@ -201,95 +212,82 @@ class Pending:
         self._clock = clock
         self._latency_ms: float | None = None
         self._last: Record | None = None
+        self._told_queued = False
+
+    def wait(self, timeout_s: float, on_progress: OnProgress | None = None) -> Reply:
+        """Return the reply; state TIMEOUT where it has not ended within `timeout_s`.
+
+        on_progress: called with each step's stage and fraction. Raises LinkError where the
+        broker is lost.
+        """
+        for step in self.events(timeout_s=timeout_s):
+            if on_progress is not None and step.stage != "done":
+                on_progress(step.stage, step.fraction)
+        return self.reply or self._timed_out(timeout_s)
 
     def events(self, *, timeout_s: float) -> Iterator[Progress]:
-        """Yield each step as it comes; end with "done", or silently at `timeout_s`.
-
-        `reply` holds the end in either case. Raises LinkError where the broker is lost.
-        """
+        """Yield each step as it comes; end with "done", or without it after `timeout_s`."""
         deadline_s = self._clock.now_s() + timeout_s
-        yield Progress(stage="queued")
-        shown: tuple[str, float] | None = None
+        if not self._told_queued:
+            self._told_queued = True
+            yield Progress(stage="queued")
         while self.reply is None:
-            record = self._next(deadline_s - self._clock.now_s())
+            left_s = max(0.0, deadline_s - self._clock.now_s())
+            record = self._watch.next(timeout_s=left_s)
             if record is None:
-                self.timed_out(timeout_s)
                 return
-            step = self._step(record)
-            if self.reply is not None or (step.stage, step.fraction) != shown:
-                shown = (step.stage, step.fraction)
-                yield step
-
-    def wait(self, timeout_s: float) -> Reply:
-        """Return the reply; state TIMEOUT where it has not ended within `timeout_s`."""
-        for _ in self.events(timeout_s=timeout_s):
-            pass
-        assert self.reply is not None
-        return self.reply
-
-    def poll(self, timeout_s: float) -> Reply | None:
-        """Return the reply if the command ends within `timeout_s`, else None."""
-        deadline_s = self._clock.now_s() + timeout_s
-        while self.reply is None:
-            record = self._next(deadline_s - self._clock.now_s())
-            if record is None:
-                return None
-            self._step(record)
-            if self._clock.now_s() >= deadline_s:
-                break
-        return self.reply
-
-    def timed_out(self, timeout_s: float) -> Reply:
-        """End the wait: the outcome is unknown, and the reason says how far it was seen."""
-        if self.reply is None:
-            last = self._last
-            if last is None:
-                reason = f"no word from the vehicle within {timeout_s:g} s: outcome unknown"
-            else:
-                details = last.result if isinstance(last.result, dict) else {}
-                more = f": {details['reason']}" if details.get("reason") else ""
-                reason = f"still {last.state.value} after {timeout_s:g} s{more}"
-            self.reply = Reply(
-                id=self.id,
-                task=self.task,
-                state="TIMEOUT",
-                reason=reason,
-                latency_ms=self._latency_ms,
-            )
-            self.close()
-        return self.reply
+            yield self._step(record)
 
     def close(self) -> None:
         self._watch.close()
 
-    def _next(self, timeout_s: float) -> Record | None:
-        return self._watch.next(timeout_s=max(0.0, timeout_s))
+    def _timed_out(self, timeout_s: float) -> Reply:
+        """The outcome is unknown; say how far it was seen."""
+        last = self._last
+        if last is None:
+            reason = f"no word from the vehicle within {timeout_s:g} s: outcome unknown"
+        else:
+            detail = str(_details(last).get("reason", ""))
+            reason = f"{last.state.value} when it was last heard of"
+            reason += f": {detail}" if detail else ""
+        return Reply(
+            id=self.id,
+            task=self.task,
+            state="TIMEOUT",
+            reason=reason,
+            latency_ms=self._latency_ms,
+        )
 
     def _step(self, record: Record) -> Progress:
         """Take note of `record` and return it as people see it."""
         self._last = record
-        elapsed_ms = (self._clock.now_s() - self._sent_s) * 1000.0
+        elapsed_ms = round((self._clock.now_s() - self._sent_s) * 1000.0, 3)
+        details = _details(record)
+        fraction, reason = details.get("fraction"), str(details.get("reason", ""))
+        executing = record.state == "PROGRESS" and isinstance(fraction, int | float)
+        accepted = executing and not reason
+        if self._latency_ms is None and (accepted or record.final):
+            self._latency_ms = elapsed_ms
         if record.final:
-            if self._latency_ms is None:
-                self._latency_ms = elapsed_ms
             self.reply = reply_of(record, task=self.task, latency_ms=self._latency_ms)
             self.close()
-            return Progress(stage="done", fraction=1.0, elapsed_ms=elapsed_ms, reason=record.reason)
-        details = record.result if isinstance(record.result, dict) else {}
-        fraction, reason = details.get("fraction"), str(details.get("reason", ""))
-        if record.state == "PROGRESS" and isinstance(fraction, int | float):
-            if self._latency_ms is None and not reason:
-                self._latency_ms = elapsed_ms
-            return Progress(
-                stage="executing", fraction=float(fraction), elapsed_ms=elapsed_ms, reason=reason
-            )
-        return Progress(stage="received", elapsed_ms=elapsed_ms, reason=record.reason)
+            return Progress(stage="done", elapsed_ms=elapsed_ms, reason=record.reason)
+        return Progress(
+            stage="executing" if executing else "received",
+            fraction=float(fraction or 0.0) if executing else None,
+            elapsed_ms=elapsed_ms,
+            reason=reason or record.reason,
+        )
 
     def __enter__(self) -> Pending:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _details(record: Record) -> dict[str, Any]:
+    return record.result if isinstance(record.result, dict) and not record.final else {}
 
 
 def vehicle_queue(vehicle: str) -> str:

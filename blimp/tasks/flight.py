@@ -27,6 +27,7 @@ ASK_S = 0.25  # how long one call waits before the same command is sent again
 SILENCE_S = 5.0  # how long the flight process may be silent where no time to live says
 FOLLOW_S = 0.5
 PROGRESS_STEP = 0.01
+SIGN_OF_LIFE_S = 1.0
 
 
 class Mailbox(Protocol):
@@ -150,6 +151,7 @@ class HandOver:
         self._boot_id = self._known_boot_id()
         self._accepted_s: float | None = None
         self._shown = -1.0
+        self._shown_s = self._clock.now_s()
 
     def follow(self) -> dict[str, Any]:
         """Return the result of the command once it is done.
@@ -221,9 +223,10 @@ class HandOver:
         return max(ASK_S, ttl_s - age_s)
 
     def _show(self, fraction: float) -> None:
-        """Publish progress: the first word, and each further per cent."""
-        if fraction - self._shown >= PROGRESS_STEP or self._shown < 0.0:
-            self._shown = fraction
+        """Publish progress: the first word, each further per cent, and a sign of life."""
+        now_s = self._clock.now_s()
+        if fraction - self._shown >= PROGRESS_STEP or now_s - self._shown_s >= SIGN_OF_LIFE_S:
+            self._shown, self._shown_s = fraction, now_s
             self._context.progress(fraction, boot_id=self._boot_id)
 
     def _known_boot_id(self) -> str:

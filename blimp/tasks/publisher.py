@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
@@ -33,6 +35,11 @@ class Publisher:
         self._timeout_s = timeout_s
         self._pool: ProducerPool | None = None
 
+    def connect(self) -> None:
+        """Have a connection ready, so that the first message need not wait for one."""
+        with self._errors(), self._producers().acquire(block=True, timeout=self._timeout_s):
+            pass
+
     def publish(self, message: TaskMessage) -> None:
         """Queue `message`. Raises LinkError where the broker is away, MessageError for NaN."""
         self._send(
@@ -53,24 +60,29 @@ class Publisher:
         self._send(to_json(document), exchange=fanout, routing_key="", declare=[fanout])
 
     def _send(self, body: bytes, **options: Any) -> None:
+        pool = self._producers()
+        with self._errors(), pool.acquire(block=True, timeout=self._timeout_s) as producer:
+            producer.publish(
+                body,
+                content_type=CONTENT_TYPE,
+                content_encoding=CONTENT_ENCODING,
+                retry=True,
+                retry_policy={
+                    "max_retries": 1,
+                    "interval_start": 0.0,
+                    "interval_step": 0.1,
+                    "interval_max": 0.1,
+                },
+                **options,
+            )
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn what kombu raises for a lost link into LinkError."""
         from kombu.exceptions import KombuError, OperationalError
 
         try:
-            pool = self._producers()
-            with pool.acquire(block=True, timeout=self._timeout_s) as producer:
-                producer.publish(
-                    body,
-                    content_type=CONTENT_TYPE,
-                    content_encoding=CONTENT_ENCODING,
-                    retry=True,
-                    retry_policy={
-                        "max_retries": 1,
-                        "interval_start": 0.0,
-                        "interval_step": 0.1,
-                        "interval_max": 0.1,
-                    },
-                    **options,
-                )
+            yield
         except (OperationalError, KombuError, OSError) as error:
             raise LinkError(f"no broker at {hide_password(self._url)}: {error}") from error
 

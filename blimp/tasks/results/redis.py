@@ -72,9 +72,14 @@ class RedisResults:
 
     def get(self, id: str) -> Record:
         """Return what is known of task `id`; a PENDING record where nothing is."""
+        data = self.read(id)
+        return Record(id=id, state=State.PENDING) if data is None else decode(data)
+
+    def read(self, id: str) -> bytes | None:
+        """Return the record of task `id` as it is stored, None where nothing is."""
         with self.link():
             data = self.client.get(result_key(id))
-        return Record(id=id, state=State.PENDING) if data is None else decode(bytes(data))  # type: ignore[arg-type]
+        return data.encode() if isinstance(data, str) else data
 
     def forget(self, id: str) -> None:
         with self.link():
@@ -113,32 +118,42 @@ class Watch:
             self._pubsub = results.client.pubsub(ignore_subscribe_messages=True)
             self._pubsub.subscribe(result_key(id))
         self._asked_s: float | None = None
+        self._newest = b""
+        self._closed = False
 
     def next(self, *, timeout_s: float) -> Record | None:
         """Return the next record, None when none comes within `timeout_s` seconds.
 
-        The first call looks at what is stored already. A record may come twice.
-        Raises LinkError where the broker is lost.
+        The first call looks at what is stored already; what is stored and was returned
+        before is not news. Raises LinkError where the broker is lost; may be called again.
         """
         deadline_s = self._clock.now_s() + timeout_s
-        while True:
+        while not self._closed:
             now_s = self._clock.now_s()
             if self._asked_s is None or now_s - self._asked_s >= POLL_S:
+                stored = self._results.read(self._id)
                 self._asked_s = now_s
-                known = self._results.get(self._id)
-                if known.state is not State.PENDING:
-                    return known
+                if stored is not None and stored != self._newest:
+                    return self._take(stored)
             left_s = min(deadline_s, self._asked_s + POLL_S) - now_s
             with self._results.link():
                 heard = self._pubsub.get_message(timeout=max(0.0, left_s))
             if heard is not None and heard["type"] == "message":
                 with contextlib.suppress(ResultError):
-                    return decode(bytes(heard["data"]))
+                    return self._take(heard["data"])
             elif self._clock.now_s() >= deadline_s:
-                return None
+                break
+        return None
+
+    def _take(self, data: bytes) -> Record:
+        self._newest = data
+        return decode(data)
 
     def close(self) -> None:
-        self._pubsub.close()
+        """Give up the subscription. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._pubsub.close()
 
     def __enter__(self) -> Watch:
         return self
