@@ -75,6 +75,8 @@ class GpsNmea(Sensor[GpsSample]):
     def _read(self, now_s: float) -> GpsSample | None:
         if self._port is None:
             raise BusError(f"{self.name}: serial port {self._row.port} is closed")
+        if self._rmc_s == -math.inf:
+            self._rmc_s = now_s  # the first position waits for a velocity as the others do
         newest = None
         for line in self._lines.feed(self._port.read_available()):
             try:

@@ -48,6 +48,7 @@ class Mpu6050(Sensor[ImuSample]):
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
+        self._stale_s = FROZEN_READS / row.rate_hz
         options = read_options(row.options, Options, who=row.name)
         if options.gyro_range_dps not in RANGES_DPS:
             raise BoardError(

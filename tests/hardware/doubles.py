@@ -1,0 +1,198 @@
+"""Byte-level doubles of the bus protocols: register arrays and pins, no chip behaviour."""
+
+from collections.abc import Callable, Sequence
+
+from blimp.errors import BusError
+from blimp.hardware.device import Device
+
+
+def well(device: Device) -> bool:
+    """Ask anew: a type checker takes an attribute for what an earlier assert said of it."""
+    return device.healthy
+
+
+class RegisterChip:
+    """256 byte registers that keep what is written; reads and writes increment."""
+
+    def __init__(self, registers: dict[int, bytes] | None = None) -> None:
+        self.memory = bytearray(512)
+        self.writes: list[tuple[int, bytes]] = []
+        self.on_write: Callable[[int, bytes], None] = lambda register, data: None
+        for register, data in (registers or {}).items():
+            self.set(register, data)
+
+    def set(self, register: int, data: bytes) -> None:
+        self.memory[register : register + len(data)] = data
+
+    def read(self, register: int, length: int) -> bytes:
+        return bytes(self.memory[register : register + length])
+
+    def write(self, register: int, data: bytes) -> None:
+        self.writes.append((register, data))
+        self.set(register, data)
+        self.on_write(register, data)
+
+
+class WordChip(RegisterChip):
+    """16-bit big-endian registers, no increment, as the INA219 has."""
+
+    def __init__(self, words: dict[int, int]) -> None:
+        super().__init__()
+        self.words = dict(words)
+
+    def read(self, register: int, length: int) -> bytes:
+        return self.words[register].to_bytes(2, "big")[:length]
+
+    def write(self, register: int, data: bytes) -> None:
+        self.writes.append((register, data))
+        self.words[register] = int.from_bytes(data, "big")
+        self.on_write(register, data)
+
+
+class RegisterBus:
+    """An I2CBus of such chips. An address that is absent or in `dead` gives BusError."""
+
+    def __init__(self, name: str = "i2c-1") -> None:
+        self.name = name
+        self.chips: dict[int, RegisterChip] = {}
+        self.dead: set[int] = set()
+
+    def _chip(self, address: int) -> RegisterChip:
+        if address in self.dead or address not in self.chips:
+            raise BusError(f"{self.name} address 0x{address:02X}: no answer")
+        return self.chips[address]
+
+    def read(self, address: int, register: int, length: int) -> bytes:
+        assert 1 <= length <= 32
+        return self._chip(address).read(register, length)
+
+    def write(self, address: int, register: int, data: bytes) -> None:
+        assert 1 <= len(data) <= 31
+        self._chip(address).write(register, bytes(data))
+
+    def read16(self, address: int, register: int, length: int) -> bytes:
+        raise BusError("no 16-bit chip here")
+
+    def write16(self, address: int, register: int, data: bytes) -> None:
+        raise BusError("no 16-bit chip here")
+
+    def close(self) -> None:
+        pass
+
+
+class Pin:
+    """A digital or PWM output. `level` is its share of time high."""
+
+    def __init__(self, buses: "Doubles", number: int) -> None:
+        self.number = number
+        self.level = 0.0
+        self.is_open = True
+        self._buses = buses
+
+    def write(self, high: bool) -> None:
+        self._set(float(high))
+
+    def duty(self, fraction: float) -> None:
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"duty {fraction!r}")
+        self._set(fraction)
+
+    def close(self) -> None:
+        self.level = 0.0
+        self.is_open = False
+        self._buses.pins.pop(self.number, None)
+
+    def _set(self, level: float) -> None:
+        if self.number in self._buses.dead_pins:
+            raise BusError(f"GPIO {self.number}: no answer")
+        self.level = level
+        self._buses.levels.append((self.number, level))
+
+
+class Echo:
+    def __init__(self) -> None:
+        self.triggers = 0
+        self.pulses: list[tuple[float, float]] = []
+        self.is_open = True
+
+    def trigger(self) -> None:
+        self.triggers += 1
+
+    def take_pulses(self) -> Sequence[tuple[float, float]]:
+        taken, self.pulses = self.pulses, []
+        return taken
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+class Port:
+    """A serial port fed by `arrive`."""
+
+    def __init__(self, name: str, baud: int) -> None:
+        self.name = name
+        self.baud = baud
+        self.written = b""
+        self.dead = False
+        self.is_open = True
+        self._waiting = b""
+
+    def arrive(self, data: bytes) -> None:
+        self._waiting += data
+
+    def read_available(self) -> bytes:
+        if self.dead:
+            raise BusError(f"serial port {self.name}: gone")
+        data, self._waiting = self._waiting, b""
+        return data
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+class Doubles:
+    """All of them behind `Buses`."""
+
+    def __init__(self) -> None:
+        self.bus = RegisterBus()
+        self.pins: dict[int, Pin] = {}
+        self.dead_pins: set[int] = set()
+        self.levels: list[tuple[int, float]] = []  # every level set, in order
+        self.echoes: dict[tuple[int, int], Echo] = {}
+        self.ports: dict[str, Port] = {}
+        self.opened_ports = 0
+        self.missing: set[str] = set()
+
+    def i2c(self, bus: str) -> RegisterBus:
+        if bus in self.missing:
+            raise BusError(f"{bus}: no such bus")
+        return self.bus
+
+    def digital(self, pin: int) -> Pin:
+        if pin in self.pins:
+            raise BusError(f"GPIO {pin} is already open")
+        if pin in self.dead_pins:
+            raise BusError(f"GPIO {pin}: no answer")
+        self.pins[pin] = Pin(self, pin)
+        return self.pins[pin]
+
+    def pwm(self, pin: int, frequency_hz: float) -> Pin:
+        assert frequency_hz > 0.0
+        return self.digital(pin)
+
+    def echo(self, trigger_pin: int, echo_pin: int) -> Echo:
+        self.echoes[trigger_pin, echo_pin] = Echo()
+        return self.echoes[trigger_pin, echo_pin]
+
+    def serial(self, port: str, baud: int) -> Port:
+        if port in self.missing:
+            raise BusError(f"serial port {port}: no such file")
+        self.opened_ports += 1
+        self.ports[port] = Port(port, baud)
+        return self.ports[port]
+
+    def close(self) -> None:
+        pass

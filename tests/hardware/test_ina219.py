@@ -1,0 +1,102 @@
+"""Golden values: SBOS448G section 8.5.2, 2 mΩ and 1 mA a bit."""
+
+import pytest
+
+from blimp.airframe import Device as Row
+from blimp.errors import BoardError
+from blimp.hardware.ina219 import Ina219, calibration_word
+from tests.hardware.doubles import Doubles, WordChip, well
+
+
+def fitted(**options: object) -> tuple[Ina219, WordChip, Doubles]:
+    buses = Doubles()
+    chip = WordChip({0: 0x399F, 1: 0x07D0, 2: 0x5D98 | 2, 3: 0x1766, 4: 0x2710, 5: 0})
+    buses.bus.chips[0x41] = chip
+
+    def reset(register: int, data: bytes) -> None:
+        if register == 0 and data == b"\x80\x00":
+            chip.words.update({0: 0x399F, 5: 0})
+
+    chip.on_write = reset
+    options = options or {"shunt_ohm": 0.002, "current_lsb_a": 0.001}
+    row = Row(name="power", chip="ina219", bus="i2c-1", address=0x41, options=options)
+    return Ina219(row=row, buses=buses), chip, buses
+
+
+def test_calibration_of_the_datasheet() -> None:
+    assert calibration_word(shunt_ohm=0.002, current_lsb_a=0.001) == 0x5000
+    assert calibration_word(shunt_ohm=0.1, current_lsb_a=0.0001) == 4096
+
+
+@pytest.mark.parametrize(("shunt", "lsb"), [(0.0, 0.001), (-0.1, 0.001), (1e-6, 1e-6), (10.0, 1.0)])
+def test_calibration_outside_the_register_is_refused(shunt: float, lsb: float) -> None:
+    with pytest.raises(BoardError, match="power: shunt_ohm"):
+        fitted(shunt_ohm=shunt, current_lsb_a=lsb)
+
+
+def test_voltage_and_current_of_the_datasheet() -> None:
+    power, chip, _ = fitted()
+    for step in range(3):
+        power.poll(step * 0.1)
+    assert power.sample is not None
+    assert power.sample.voltage_v == pytest.approx(11.98, abs=0.005)
+    assert power.sample.current_a == pytest.approx(10.0)
+    assert chip.words[5] == 0x5000
+    assert chip.words[0] == 0x2E67  # 32 V, ±80 mV for 66 mV, 16 samples twice, continuous
+
+
+def test_a_negative_current_is_charging() -> None:
+    power, chip, _ = fitted()
+    chip.words[4] = 0x10000 - 500
+    for step in range(3):
+        power.poll(step * 0.1)
+    assert power.sample is not None
+    assert power.sample.current_a == pytest.approx(-0.5)
+
+
+def test_a_current_beyond_the_register_keeps_the_voltage() -> None:
+    power, chip, _ = fitted()
+    chip.words[2] |= 1
+    for step in range(3):
+        power.poll(step * 0.1)
+    assert well(power)
+    assert power.sample is not None
+    assert power.sample.voltage_v == pytest.approx(11.98, abs=0.005)
+    assert power.sample.current_a == pytest.approx(32.767)
+    assert "current_lsb_a" in power.error
+
+
+def test_no_new_conversion_is_unhealthy() -> None:
+    power, chip, _ = fitted()
+    for step in range(3):
+        power.poll(step * 0.1)
+    chip.words[2] &= ~2
+    for step in range(25):
+        power.poll(0.3 + step * 0.1)
+    assert not well(power)
+    assert "no new conversion" in power.error
+
+
+def test_a_chip_that_was_reset_is_set_up_again() -> None:
+    power, chip, _ = fitted()
+    for step in range(3):
+        power.poll(step * 0.1)
+    chip.words.update({0: 0x399F, 4: 0, 5: 0})
+    before = power.sample
+    power.poll(0.3)
+    assert not well(power)
+    assert power.sample is before
+    power.poll(0.4)
+    power.poll(0.5)
+    assert chip.words[5] == 0x5000
+    power.poll(0.6)
+    assert well(power)
+
+
+def test_another_chip_at_the_address_is_named() -> None:
+    power, chip, _ = fitted()
+    chip.on_write = lambda register, data: None
+    power.poll(0.0)
+    assert "power: ina219 at i2c-1 address 0x41: configuration after reset reads 0x8000" in (
+        power.error
+    )

@@ -1,0 +1,162 @@
+"""Scales from PS-MPU-6000A-00: 16384 LSB/g at ±2 g, 131 LSB/(°/s) at ±250 °/s."""
+
+import math
+import struct
+
+import pytest
+
+from blimp.airframe import Device as Row
+from blimp.errors import BoardError
+from blimp.hardware.mpu6050 import Mpu6050
+from tests.hardware.doubles import Doubles, RegisterChip, well
+
+TEMPERATURE_25C = round((25.0 - 36.53) * 340)
+
+
+def words(*values: int) -> bytes:
+    return struct.pack(">7h", *values)
+
+
+LEVEL = words(0, 0, 16384, TEMPERATURE_25C, 0, 0, 0)
+
+
+def fitted(**options: object) -> tuple[Mpu6050, RegisterChip, Doubles]:
+    buses = Doubles()
+    chip = RegisterChip({0x75: b"\x68", 0x3B: LEVEL, 0x6B: b"\x40"})
+    buses.bus.chips[0x68] = chip
+    row = Row(name="imu", chip="mpu6050", bus="i2c-1", address=0x68, rate_hz=100.0, options=options)
+    return Mpu6050(row=row, buses=buses), chip, buses
+
+
+def start(imu: Mpu6050) -> float:
+    """Poll through the start-up; return the time after it."""
+    for step in range(20):
+        imu.poll(step * 0.01)
+    return 0.2
+
+
+def test_level_and_at_rest_reads_one_g_up() -> None:
+    imu, _, _ = fitted()
+    start(imu)
+    assert imu.sample is not None
+    assert imu.sample.accel_body_mps2 == pytest.approx((0.0, 0.0, -9.80665), abs=1e-9)
+    assert imu.sample.gyro_body_radps == pytest.approx((0.0, 0.0, 0.0))
+    assert imu.sample.temperature_c == pytest.approx(25.0, abs=0.01)
+
+
+def test_axes_are_turned_into_the_body_frame() -> None:
+    imu, chip, _ = fitted()
+    now_s = start(imu)
+    chip.set(0x3B, words(1638, 3277, 16384, TEMPERATURE_25C, 131, 262, 1310))
+    imu.poll(now_s)
+    assert imu.sample is not None
+    ax, ay, az = imu.sample.accel_body_mps2
+    assert (ax, ay, az) == pytest.approx((0.9804, -1.9615, -9.80665), abs=1e-3)
+    degrees = [math.degrees(rate) for rate in imu.sample.gyro_body_radps]
+    assert degrees == pytest.approx([1.0, -2.0, -10.0])
+
+
+def test_a_mounting_of_its_own() -> None:
+    imu, chip, _ = fitted(mounting=["y", "x", "-z"], gyro_range_dps=500)
+    now_s = start(imu)
+    chip.set(0x3B, words(100, 200, 16384, TEMPERATURE_25C, 655, 0, 0))
+    imu.poll(now_s)
+    assert imu.sample is not None
+    assert imu.sample.accel_body_mps2[0] == pytest.approx(200 / 16384 * 9.80665)
+    assert imu.sample.accel_body_mps2[1] == pytest.approx(100 / 16384 * 9.80665)
+    assert math.degrees(imu.sample.gyro_body_radps[1]) == pytest.approx(10.0)
+    assert chip.memory[0x1B] == 0x08
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"mounting": ["x", "y", "-z"]}, "right-handed"),
+        ({"mounting": ["x", "x", "z"]}, "right-handed"),
+        ({"mounting": ["x", "y", "up"]}, "'up'"),
+        ({"gyro_range_dps": 300}, "300"),
+        ({"filter_hz": 1000}, "1000"),
+        ({"filter": 44}, "filter"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, object], named: str) -> None:
+    with pytest.raises(BoardError, match=f"imu.*{named}"):
+        fitted(**options)
+
+
+def test_start_up_resets_waits_and_sets_filter_and_ranges() -> None:
+    imu, chip, _ = fitted()
+    imu.poll(0.0)
+    assert chip.writes == [(0x6B, b"\x80")]
+    imu.poll(0.09)
+    assert len(chip.writes) == 1, "100 ms after the reset"
+    imu.poll(0.1)
+    assert chip.writes[1] == (0x6B, b"\x01")
+    imu.poll(0.13)
+    assert chip.writes[2:] == [(0x19, b"\x00\x03\x00\x00")]
+    assert not well(imu)
+    imu.poll(0.14)
+    assert well(imu)
+
+
+def test_a_wrong_identity_is_named() -> None:
+    imu, chip, _ = fitted()
+    chip.set(0x75, b"\x71")
+    imu.poll(0.0)
+    assert imu.error == (
+        "imu: mpu6050 at i2c-1 address 0x68: WHO_AM_I (0x75) reads 0x71, expected 0x68"
+    )
+    assert chip.writes == []
+
+
+def test_the_same_bytes_for_25_reads_is_frozen_and_no_sample() -> None:
+    imu, chip, _ = fitted()
+    now_s = start(imu)
+    assert imu.sample is not None
+    first = imu.sample
+    for step in range(40):
+        imu.poll(now_s + step * 0.01)
+    assert imu.sample is first
+    assert not well(imu)
+    assert "frozen" in imu.error
+    for step in range(60):  # it is started again, and shows the same bytes
+        imu.poll(now_s + 0.4 + step * 0.01)
+    assert not well(imu)
+    chip.set(0x3B, words(1, 0, 16384, TEMPERATURE_25C, 0, 0, 0))
+    for step in range(60):
+        imu.poll(now_s + 1.0 + step * 0.01)
+    assert imu.sample is not first
+
+
+def test_a_sleeping_chip_gives_no_sample_and_is_woken() -> None:
+    imu, chip, _ = fitted()
+    now_s = start(imu)
+    first = imu.sample
+    chip.set(0x3B, bytes(14))
+    chip.set(0x6B, b"\x40")
+
+    def wake(register: int, data: bytes) -> None:
+        if (register, data) == (0x6B, b"\x01"):
+            chip.set(0x3B, words(5, 5, 16384, TEMPERATURE_25C, 0, 0, 0))
+
+    chip.on_write = wake
+    imu.poll(now_s)
+    assert imu.sample is first
+    assert not well(imu)
+    assert "asleep" in imu.error
+    for step in range(20):
+        imu.poll(now_s + 0.01 + step * 0.01)
+    assert well(imu)
+    assert imu.sample is not first
+    assert chip.memory[0x1A] == 0x03
+
+
+def test_garbage_is_found_by_its_temperature() -> None:
+    imu, chip, _ = fitted()
+    now_s = start(imu)
+    first = imu.sample
+    for step, raw in enumerate((30000, -20000, 3000, -6000, 0)):
+        chip.set(0x3B, words(1, 2, 3, raw, 5, 6, 7))
+        imu.poll(now_s + step * 0.01)
+    assert imu.sample is first
+    assert not well(imu)

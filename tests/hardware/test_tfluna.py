@@ -1,0 +1,75 @@
+import struct
+
+import pytest
+
+from blimp.airframe import Device as Row
+from blimp.hardware.tfluna import TfLuna
+from tests.hardware.doubles import Doubles, RegisterChip, well
+
+
+def data(distance_cm: int, amplitude: int, tick: int) -> bytes:
+    return struct.pack("<HHhHH", distance_cm, amplitude, 2500, tick, 0)
+
+
+def fitted() -> tuple[TfLuna, RegisterChip, Doubles]:
+    buses = Doubles()
+    chip = RegisterChip({0x3C: b"LUNA", 0x00: data(234, 800, 1)})
+    buses.bus.chips[0x10] = chip
+    row = Row(name="ranger", chip="tfluna", bus="i2c-1", address=0x10, rate_hz=50.0)
+    ranger = TfLuna(row=row, buses=buses)
+    ranger.poll(0.0)
+    return ranger, chip, buses
+
+
+def test_distance_in_metres() -> None:
+    ranger, chip, _ = fitted()
+    ranger.poll(0.1)
+    ranger.poll(0.12)
+    assert ranger.sample is not None
+    assert ranger.sample.distance_m == pytest.approx(2.34)
+    assert ranger.sample.t_s == 0.12
+    assert chip.writes == [(0x23, b"\x00"), (0x25, b"\x01")]
+
+
+@pytest.mark.parametrize(
+    ("distance_cm", "amplitude", "remark"),
+    [
+        (0, 20, "signal 20 is below 100"),
+        (500, 99, "signal 99"),
+        (300, 65535, "saturated"),
+        (5, 900, "0.05 m is outside"),
+        (801, 900, "8.01 m is outside"),
+    ],
+)
+def test_an_echo_that_cannot_be_trusted_makes_no_sample_yet_the_device_is_well(
+    distance_cm: int, amplitude: int, remark: str
+) -> None:
+    ranger, chip, _ = fitted()
+    ranger.poll(0.1)
+    ranger.poll(0.12)
+    before = ranger.sample
+    chip.set(0, data(distance_cm, amplitude, 2))
+    ranger.poll(0.14)
+    assert ranger.sample is before
+    assert well(ranger)
+    assert remark in ranger.error
+
+
+def test_a_tick_that_stands_still_is_frozen() -> None:
+    ranger, chip, _ = fitted()
+    for step in range(40):
+        chip.set(0, data(200 + step, 800, 7))
+        ranger.poll(0.1 + step * 0.02)
+    assert not well(ranger)
+    assert "same tick" in ranger.error
+
+
+def test_a_wrong_signature_is_named() -> None:
+    buses = Doubles()
+    buses.bus.chips[0x10] = RegisterChip({0x3C: b"TF02"})
+    row = Row(name="ranger", chip="tfluna", bus="i2c-1", address=0x10)
+    ranger = TfLuna(row=row, buses=buses)
+    ranger.poll(0.0)
+    assert ranger.error == (
+        "ranger: tfluna at i2c-1 address 0x10: signature (0x3C) reads b'TF02', expected b'LUNA'"
+    )
