@@ -35,9 +35,7 @@ RuntimeDir = Annotated[
     Path | None,
     typer.Option("--runtime-dir", help="Where the ship's sockets are; must be short."),
 ]
-Seed = Annotated[
-    int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of wind and noise.")
-]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of wind and noise.")]
 Wind = Annotated[
     float, typer.Option("--wind", min=0.0, max=20.0, help="Mean wind, m/s; gusts belong to it.")
 ]
@@ -54,7 +52,9 @@ def up(
     seed: Seed = 1,
     wind: Wind = 0.0,
     runtime_dir: RuntimeDir = None,
-    bench: Annotated[bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")] = False,
+    bench: Annotated[
+        bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")
+    ] = False,
     json_output: Json = False,
 ) -> None:
     """Run broker, world, flight process and worker until SIGTERM; restart what dies.
@@ -84,8 +84,12 @@ def fly(
     airframe: Airframe = "twin",
     vehicle: Vehicle = None,
     runtime_dir: RuntimeDir = None,
-    bench: Annotated[bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")] = False,
-    rate: Annotated[float, typer.Option("--rate", min=20.0, max=400.0, help="Loop rate, Hz.")] = 100,
+    bench: Annotated[
+        bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")
+    ] = False,
+    rate: Annotated[
+        float, typer.Option("--rate", min=20.0, max=400.0, help="Loop rate, Hz.")
+    ] = 100,
 ) -> None:
     """Run the flight process: the one owner of every bus.
 
@@ -115,7 +119,9 @@ def worker(
     """
     from blimp.app import WorkerOptions, work
 
-    work(WorkerOptions(vehicle=vehicle, broker=broker, runtime_dir=runtime_dir), on_stop=_on_signals)
+    work(
+        WorkerOptions(vehicle=vehicle, broker=broker, runtime_dir=runtime_dir), on_stop=_on_signals
+    )
 
 
 @app.command()

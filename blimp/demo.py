@@ -5,22 +5,31 @@ queue, exactly as a ground laptop would fly it. Besides, an observer asks the si
 world for the truth, which no part of the flight control ever sees.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from math import hypot
 from pathlib import Path
 from typing import Any
 
-from blimp.clock import Clock
-from blimp.errors import BlimpError
+import msgspec
+
+from blimp import airframe as airframes
+from blimp.clock import Clock, SystemClock
+from blimp.config import registry_dir
+from blimp.errors import BlimpError, LinkError
 from blimp.paths import RuntimePaths
 from blimp.processes import Child
 from blimp.sim.remote import RemoteWorld
+from blimp.tasks.client import Reply, VehicleClient
+from blimp.telemetry import TelemetryReader
 from blimp.types import Snapshot, VehicleState
-from ground_station.mission import Mission, MissionResult, MissionRunner
+from ground_station.mission import Mission, MissionEvent, MissionResult, MissionRunner, load_mission
 from ground_station.track import cross_track_m
 
 START_DEADLINE_S = 60.0
@@ -28,6 +37,18 @@ END_DEADLINE_S = 20.0
 TRUTH_PERIOD_S = 0.05
 PING_PERIOD_S = 0.5
 LOG_TAIL_LINES = 20
+
+Say = Callable[[str], None]
+
+
+class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """live: draw the flight on the terminal while it happens."""
+
+    airframe: str
+    mission: str
+    seed: int
+    wind_mps: float
+    live: bool
 
 
 class DemoError(BlimpError):
@@ -101,9 +122,28 @@ class Observer:
         self._track = mission.track()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
-        self.leg: int | None = None  # index of the leg that is being flown
+        self.leg = 0  # the number of the leg that is being flown, from 1
         self.max_cross_track_m = 0.0
         self.last: VehicleState | None = None
+
+    def final_error_m(self) -> float | None:
+        """Return how far the ship is, over ground, from where the mission ends."""
+        if self.last is None or not self._track:
+            return None
+        north, east, _ = self._track[max(self._track)].end
+        return hypot(self.last.position_ned_m[0] - north, self.last.position_ned_m[1] - east)
+
+    def _run(self) -> None:
+        with RemoteWorld(self._world) as world:
+            while not self._stop.wait(TRUTH_PERIOD_S):
+                try:
+                    self.last = world.truth()
+                except OSError:
+                    continue  # the world restarts: the next look will tell
+                line = self._track.get(self.leg)
+                if line is not None:
+                    error_m = cross_track_m(line, self.last.position_ned_m)
+                    self.max_cross_track_m = max(self.max_cross_track_m, error_m)
 
     def __enter__(self) -> "Observer":
         self._thread.start()
@@ -113,18 +153,199 @@ class Observer:
         self._stop.set()
         self._thread.join()
 
+
+class LinkCheck:
+    """Pings the ship twice a second, as a ground station does to know its link.
+
+    The age of each command when the flight process takes it is measured on this machine's
+    monotonic clock, which both processes share: from `send` to the mailbox.
+    """
+
+    def __init__(self, *, client: VehicleClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="link check", daemon=True)
+        self.replies: list[Reply] = []
+        self.accepted_ms: list[float] = []
+        self.unsent = 0
+
     def _run(self) -> None:
-        with RemoteWorld(self._world) as world:
-            while not self._stop.wait(TRUTH_PERIOD_S):
-                try:
-                    truth = world.truth()
-                except OSError:
-                    continue  # the world restarts: the next look will tell
-                self.last = truth
-                leg = self.leg
-                if leg is not None and leg in self._track:
-                    error_m = cross_track_m(self._track[leg], truth.position_ned_m)
-                    self.max_cross_track_m = max(self.max_cross_track_m, error_m)
+        while not self._stop.wait(PING_PERIOD_S):
+            sent_s = self._clock.now_s()
+            try:
+                reply = self._client.ping()
+            except LinkError:
+                self.unsent += 1
+                continue
+            self.replies.append(reply)
+            if reply.state == "SUCCESS":
+                self.accepted_ms.append(1000.0 * (reply.result["accepted_s"] - sent_s))
+
+    def __enter__(self) -> "LinkCheck":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
+    """Fly the demo and return its report; `ok` says whether the mission was flown.
+
+    Raises DemoError where the stack does not start. Ctrl-C ends the mission in a hold and
+    the demo in order.
+    """
+    mission = load_mission(options.mission)
+    vehicle = airframes.load(options.airframe).name
+    clock = SystemClock()
+    with _scratch(vehicle) as (paths, registration, log):
+        stack = StackProcess(
+            arguments=[
+                "--airframe", options.airframe, "--vehicle", vehicle,
+                "--seed", str(options.seed), "--wind", str(options.wind_mps),
+                "--runtime-dir", str(paths.directory),
+            ],
+            paths=paths, registration=registration, log=log,
+        )  # fmt: skip
+        try:
+            ready = stack.wait_until_ready()
+            say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
+            flight = _fly(
+                mission, broker=ready["broker"], vehicle=vehicle, world=paths.world,
+                clock=clock, live=options.live, say=say,
+            )  # fmt: skip
+        finally:
+            left_behind = stack.end()
+        report = {
+            "ok": flight.result.ok and not left_behind,
+            "simulated": True,
+            "vehicle": vehicle,
+            "airframe": options.airframe,
+            "mission": flight.mission(),
+            "tasks": flight.tasks(),
+            "loop": flight.loop(),
+            "left_behind": left_behind,
+        }
+        if not flight.result.ok:
+            say(f"not flown: {flight.result.reason}\nthe stack's last words:\n{stack.log_tail()}")
+        say(_summary(report))
+        return report
+
+
+class _Flight:
+    """What a flown mission left: its result, the truth, the link and the last snapshot."""
+
+    def __init__(
+        self, *, result: MissionResult, observer: Observer, link: LinkCheck, last: Snapshot | None
+    ) -> None:
+        self.result = result
+        self._observer = observer
+        self._link = link
+        self._last = last
+
+    def mission(self) -> dict[str, Any]:
+        return {
+            "name": self.result.name,
+            "legs": self.result.legs,
+            "completed": self.result.completed,
+            "max_cross_track_m": _rounded(self._observer.max_cross_track_m),
+            "final_error_m": _rounded(self._observer.final_error_m()),
+            "duration_s": _rounded(self.result.duration_s),
+        }
+
+    def tasks(self) -> dict[str, Any]:
+        replies = [*self.result.replies, *self._link.replies]
+        states = [reply.state for reply in replies]
+        return {
+            "sent": len(replies) + self._link.unsent,
+            "succeeded": states.count("SUCCESS"),
+            "failed": len(replies) - states.count("SUCCESS") - states.count("REFUSED"),
+            "refused": states.count("REFUSED"),
+            "latency_ms": {
+                "p50": _rounded(percentile(self._link.accepted_ms, 0.50)),
+                "p99": _rounded(percentile(self._link.accepted_ms, 0.99)),
+            },
+        }
+
+    def loop(self) -> dict[str, Any]:
+        return {} if self._last is None else msgspec.to_builtins(self._last.loop)
+
+
+def _fly(
+    mission: Mission,
+    *,
+    broker: str,
+    vehicle: str,
+    world: Path,
+    clock: Clock,
+    live: bool,
+    say: Say,
+) -> _Flight:
+    observer = Observer(world=world, mission=mission)
+    with (
+        TelemetryReader(broker, vehicle) as telemetry,
+        VehicleClient(broker, vehicle) as pilot,
+        VehicleClient(broker, vehicle) as beacon,
+        LinkCheck(client=beacon, clock=clock) as link,
+        observer,
+        _view(mission, vehicle=vehicle, telemetry=telemetry, clock=clock, live=live) as show,
+    ):
+
+        def on_event(event: MissionEvent) -> None:
+            observer.leg = event.leg
+            show(event)
+            if not live and event.stage != "executing":
+                say(f"leg {event.leg}/{event.legs} {event.words}: {event.stage} {event.reason}")
+
+        runner = MissionRunner(client=pilot, mission=mission, clock=clock, on_event=on_event)
+        result = runner.run()
+        observer.leg = 0
+        latest = telemetry.latest()
+    return _Flight(result=result, observer=observer, link=link, last=latest[0] if latest else None)
+
+
+@contextlib.contextmanager
+def _view(
+    mission: Mission, *, vehicle: str, telemetry: TelemetryReader, clock: Clock, live: bool
+) -> Iterator[Callable[[MissionEvent], None]]:
+    """Draw the flight while it happens; yield what to call with the mission's events."""
+    if not live:
+        yield lambda _: None
+        return
+    from ground_station.screen import MissionScreen
+
+    with MissionScreen(mission=mission, vehicle=vehicle, reader=telemetry, clock=clock) as screen:
+        yield screen.hear
+
+
+@contextlib.contextmanager
+def _scratch(vehicle: str) -> Iterator[tuple[RuntimePaths, Path, Path]]:
+    """Yield a short runtime directory, the stack's registration, and a log file."""
+    registration = registry_dir() / f"{vehicle}.json"
+    with tempfile.TemporaryDirectory(prefix="blimp-demo-") as directory:
+        yield RuntimePaths(Path(directory) / "run"), registration, Path(directory) / "up.log"
+
+
+def _summary(report: dict[str, Any]) -> str:
+    mission, tasks, loop = report["mission"], report["tasks"], report["loop"]
+    verdict = "flown" if report["ok"] else "NOT flown"
+    return (
+        f"mission {mission['name']!r} {verdict} (simulated): "
+        f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']} s, "
+        f"at most {mission['max_cross_track_m']} m off its track, "
+        f"{mission['final_error_m']} m from its end\n"
+        f"tasks: {tasks['succeeded']} of {tasks['sent']} succeeded; command to flight process "
+        f"p50 {tasks['latency_ms']['p50']} ms, p99 {tasks['latency_ms']['p99']} ms\n"
+        f"flight loop: {loop.get('rate_hz', 0):.0f} Hz, {loop.get('overruns', 0)} overruns in "
+        f"{loop.get('cycles', 0)} cycles\n"
+        f"left behind: {', '.join(report['left_behind']) or 'nothing'}"
+    )
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
 
 
 def percentile(values: list[float], share: float) -> float | None:
