@@ -44,9 +44,19 @@ class Ground:
         foot = (per_foot, per_foot * airframe.ground.grip_n, per_foot * airframe.ground.hold_n)
         # Of each point, the hull's last: share of stiffness, grip and hold in newtons.
         self._points_hold = (*[foot] * count, (1.0, 0.0, 0.0))
+        self._hold_n = airframe.ground.hold_n if count else 0.0
         self._anchors: list[tuple[float, float] | None] = [None] * (count + 1)
         self._airborne = False
         self.touchdown_speed_mps = 0.0  # downward, at the last touchdown
+
+    def stand(self, heavy_n: float) -> float:
+        """Press the feet onto the mat; return how deep they then are under `heavy_n`.
+
+        A ship lighter than its feet can hold, `heavy_n` below -hold_n, leaves at once.
+        """
+        for i, (north_m, east_m, _) in enumerate(self._feet):
+            self._anchors[i] = (north_m, east_m)
+        return max(heavy_n, -self._hold_n) / self.stiffness_npm
 
     def release(self) -> None:
         """Forget where the ship stood: it has been put elsewhere."""
@@ -55,19 +65,24 @@ class Ground:
 
     def clearance_m(self, position_ned_m: Vec3, rotation: Rows) -> float:
         """Return the height of the ship's lowest point above the ground."""
-        return self.stand_m - position_ned_m[2] - max(
-            _dot(rotation[2], point) for point in self._points(rotation[2])
-        )  # fmt: skip
+        down = rotation[2]
+        deepest_m = max([_dot(down, point) for point in self._points(down)])
+        return self.stand_m - position_ned_m[2] - deepest_m
+
+    def is_far(self, position_ned_m: Vec3) -> bool:
+        """Whether no attitude could make the ship touch."""
+        return self.stand_m - position_ned_m[2] > self._reach_m + AIRBORNE_M
 
     def wrench(
         self, position_ned_m: Vec3, rotation: Rows, velocity_ned_mps: Vec3, rates_radps: Vec3
     ) -> tuple[Vec3, Vec3] | None:
         """Return force and torque about the hull's centre in body axes; None when clear."""
-        height_m = self.stand_m - position_ned_m[2]
-        if height_m > self._reach_m + AIRBORNE_M:
-            self._leave()
-            self._airborne = True
+        if self.is_far(position_ned_m):
+            if not self._airborne:
+                self.release()
+                self._airborne = True
             return None
+        height_m = self.stand_m - position_ned_m[2]
         down = rotation[2]
         force_x = force_y = force_z = torque_x = torque_y = torque_z = 0.0
         lowest_m = -1.0
@@ -149,10 +164,6 @@ class Ground:
         a, b, c = (s * s * n for s, n in zip(self._semi_axes, down, strict=True))
         scale = 1.0 / sqrt(a * down[0] + b * down[1] + c * down[2])
         return (*self._feet, (a * scale, b * scale, c * scale))
-
-    def _leave(self) -> None:
-        if not self._airborne:
-            self._anchors = [None] * len(self._anchors)
 
 
 def _dot(a: Vec3, b: Vec3) -> float:

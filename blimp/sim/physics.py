@@ -65,8 +65,7 @@ class Physics:
         self._accelerations = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self._specific_force: Vec3 = (0.0, 0.0, -GRAVITY_MPS2)
         heavy_n = self._weight_n - self._air.density_kg_m3 * self._volume_m3 * GRAVITY_MPS2
-        sunk_m = max(0.0, heavy_n) / self._ground.stiffness_npm
-        self._position: Vec3 = (0.0, 0.0, sunk_m)
+        self._position: Vec3 = (0.0, 0.0, self._ground.stand(heavy_n))
         self._velocity_air: Vec3 = _minus(self._wind.velocity_ned_mps)  # level: body is NED
 
     # --- what the sensors measure, and tests compare with ---------------------------------
@@ -80,7 +79,8 @@ class Physics:
             rates_body_radps=self._rates,
             position_ned_m=self._position,
             velocity_ned_mps=self._velocity_ned(_rows(self._attitude)),
-            on_ground=self.height_above_ground_m < ON_GROUND_M,
+            on_ground=not self._ground.is_far(self._position)
+            and self.height_above_ground_m < ON_GROUND_M,
         )
 
     @property
