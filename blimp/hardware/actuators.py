@@ -67,15 +67,22 @@ class Actuators:
         """Bring all outputs to safe, once. Returns what failed, as `safe` does."""
         return self.safe() if self.enabled else ()
 
+    def poll(self, now_s: float) -> None:
+        """Look after the devices when it is time: start them, find those that were reset.
+
+        Disarmed, too: whether the outputs answer is what arming needs to know. Never raises.
+        """
+        if now_s >= self._check_due_s:
+            self._check_due_s = now_s + CHECK_S
+            for output in self.outputs:
+                output.poll(now_s)
+
     def drive(self, command: ActuatorCommand) -> None:
         """Put a command out, servos no faster than they can slew. Never raises."""
         now_s = self._clock.now_s()
         dt_s = min(max(now_s - self._driven_s, 0.0), MAX_STEP_S)
         self._driven_s = now_s
-        if now_s >= self._check_due_s:
-            self._check_due_s = now_s + CHECK_S
-            for output in self.outputs:
-                output.poll(now_s)
+        self.poll(now_s)
         motors = self._gate_motors(command.motors)
         angles = self._gate_servos(command.servos)
         if not self.enabled:

@@ -65,6 +65,7 @@ class Board:
     def read(self, now_s: float) -> SensorReadings:
         """Return what the sensors say; `unhealthy` names the sick outputs as well."""
         readings = self.sensors.read(now_s)
+        self.actuators.poll(now_s)
         sick = self.actuators.unhealthy
         if not sick:
             return readings
