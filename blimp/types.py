@@ -166,6 +166,7 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     position_ned_m: tuple[float | None, float | None, float | None] = (None, None, None)
     velocity_ned_mps: Vec3 = ZERO3
+    acceleration_ned_mps2: Vec3 = ZERO3  # feed-forward
     yaw_rad: float | None = None
     yaw_rate_radps: float = 0.0
     actuators: ActuatorCommand | None = None

@@ -1,9 +1,9 @@
 """Setpoint and state in, wrench out: cascaded loops from position to force.
 
 Horizontal:  v* = v_ref + position_p (p* - p)            bounded by the speed limit
-             a* = velocity_p (v* - v) + I                I grows by velocity_i, world frame
+             a* = a_ref + velocity_p (v* - v) + I        I grows by velocity_i, world frame
 Vertical:    c* = c_ref + height_p (h* - h)              bounded by climb and descent limits
-             a* = climb_p (c* - c) + I                   I carries heaviness
+             a* = a_ref + climb_p (c* - c) + I           I carries heaviness
 Force:       F = (m + added mass) a* + drag(v*) + heaviness, turned into the body frame
 Yaw:         r* = r_ref + yaw_p (yaw* - yaw)             bounded by the yaw rate limit
              N = (Izz + added inertia) (yaw_rate_p (r* - r) + I)
@@ -41,6 +41,10 @@ class Controller:
         mass_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3 + airframe.mass.heaviness_kg
         ax, ay, az = aero.added_mass_kg
         self._mass_kg: Vec3 = (mass_kg + ax, mass_kg + ay, mass_kg + az)
+        # Without a force from outside, the hull swings about the common centre of its mass
+        # and the air it moves: the velocity there is the ship's, not the swing's.
+        hang_m = airframe.mass.center_of_gravity_m[2] * mass_kg
+        self._swing_m = (hang_m / self._mass_kg[0], hang_m / self._mass_kg[1])
         self._force_limit_n = force_limit_n
         self._yaw_limit_nm = yaw_limit_nm
         self._inertia_kg_m2 = airframe.mass.inertia_kg_m2[2] + aero.added_inertia_kg_m2[2]
@@ -102,9 +106,13 @@ class Controller:
         fx = fy = 0.0
         if state.position_valid and state.attitude_valid:
             short_n, short_e = _turned(saturated[0], saturated[1], c, s)
-            vn, ve, _ = state.velocity_ned_mps
-            an = self._north.update(north - vn, dt_s, saturated=short_n)
-            ae = self._east.update(east - ve, dt_s, saturated=short_e)
+            p, q, _ = state.rates_body_radps
+            surge, sway = q * self._swing_m[0], -p * self._swing_m[1]
+            vn = state.velocity_ned_mps[0] + c * surge - s * sway
+            ve = state.velocity_ned_mps[1] + s * surge + c * sway
+            an, ae, _ = setpoint.acceleration_ned_mps2
+            an += self._north.update(north - vn, dt_s, saturated=short_n)
+            ae += self._east.update(east - ve, dt_s, saturated=short_e)
             fx = self._mass_kg[0] * (c * an + s * ae) + self._drag(0, forward_mps)
             fy = self._mass_kg[1] * (c * ae - s * an) + self._drag(1, right_mps)
         elif state.attitude_valid:
@@ -115,16 +123,23 @@ class Controller:
             fy = self._mass_kg[1] * (c * self._east.integral - s * self._north.integral)
         fx = _within(fx, self._force_limit_n[0])
         fy = _within(fy, self._force_limit_n[1])
-        fz = self._vertical_force(state, down, dt_s, saturated[2])
+        ahead = setpoint.acceleration_ned_mps2[2]
+        fz = self._vertical_force(state, down, ahead, dt_s, saturated[2])
         return (c * fx - s * fy, s * fx + c * fy, fz)
 
     def _vertical_force(
-        self, state: VehicleState, down_mps: float, dt_s: float, saturated: int
+        self,
+        state: VehicleState,
+        down_mps: float,
+        ahead_mps2: float,
+        dt_s: float,
+        saturated: int,
     ) -> float:
         lift_n = -self._nominal_heaviness_kg * GRAVITY_MPS2  # down-positive
         if state.height_valid:
             error = down_mps - state.velocity_ned_mps[2]
-            fz = self._mass_kg[2] * self._down.update(error, dt_s, saturated=saturated)
+            demand = ahead_mps2 + self._down.update(error, dt_s, saturated=saturated)
+            fz = self._mass_kg[2] * demand
         else:
             fz = self._mass_kg[2] * self._down.integral
         return _within(lift_n + fz + self._drag(2, down_mps), self._force_limit_n[2])

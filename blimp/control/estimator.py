@@ -11,8 +11,9 @@ from blimp.airframe import Airframe, Device
 from blimp.control.attitude import GRAVITY_MPS2, AttitudeFilter
 from blimp.control.height import HeightFilter, baro_height_m
 from blimp.control.horizontal import HorizontalFilter
+from blimp.control.vector import cross
 from blimp.rotation import rotate, rotate_back
-from blimp.types import RangeSample, SensorReadings, VehicleState
+from blimp.types import RangeSample, SensorReadings, Vec3, VehicleState
 
 # What a chip is to the estimator, where the device's name does not say it.
 ROLE_BY_CHIP = {
@@ -53,6 +54,7 @@ class Estimator:
         self._attitude = AttitudeFilter()
         self._height = HeightFilter()
         self._horizontal = HorizontalFilter(home=airframe.home)
+        self._imu_m = airframe.mass.center_of_gravity_m
         self._reference_pa: float | None = None
         self._reference: list[float] = []
         self._baro_t_s = -1.0
@@ -86,21 +88,28 @@ class Estimator:
             self._height.predict(-(down + GRAVITY_MPS2), dt_s)
             self._horizontal.predict(north, east, dt_s)
         self._update_height(readings, bad, now_s, at_rest)
-        self._update_horizontal(readings, bad, now_s, at_rest)
+        # The horizontal filter follows the IMU, which swings below the hull that the tag's
+        # position is of: half of what the accelerometer feels in flight is that swing.
+        arm_ned = rotate(q, self._imu_m)
+        self._update_horizontal(readings, bad, now_s, at_rest, arm_ned)
         if not self._horizontal.valid(now_s):
             self._horizontal.coast(max(dt_s, 0.0))
         height = self._height
         self._ground.update(height.height_m, height.climb_mps, now_s)
-        (north_m, east_m), (north_mps, east_mps) = (
-            self._horizontal.position_m,
-            self._horizontal.velocity_mps,
-        )
+        rates = self._attitude.rates_body_radps
+        swing_ned = rotate(q, cross(rates, self._imu_m))
+        north_m, east_m = self._horizontal.position_m
+        north_mps, east_mps = self._horizontal.velocity_mps
         return VehicleState(
             t_s=now_s,
             attitude=q,
-            rates_body_radps=self._attitude.rates_body_radps,
-            position_ned_m=(north_m, east_m, -height.height_m),
-            velocity_ned_mps=(north_mps, east_mps, -height.climb_mps),
+            rates_body_radps=rates,
+            position_ned_m=(north_m - arm_ned[0], east_m - arm_ned[1], -height.height_m),
+            velocity_ned_mps=(
+                north_mps - swing_ned[0],
+                east_mps - swing_ned[1],
+                -height.climb_mps,
+            ),
             attitude_valid=self._attitude.valid(now_s),
             height_valid=height.valid(now_s),
             position_valid=self._horizontal.valid(now_s),
@@ -156,13 +165,13 @@ class Estimator:
         return now_s - self._high_s < 1.0
 
     def _update_horizontal(
-        self, readings: SensorReadings, bad: set[str], now_s: float, at_rest: bool
+        self, readings: SensorReadings, bad: set[str], now_s: float, at_rest: bool, arm_ned_m: Vec3
     ) -> None:
         if readings.tag is not None and "tag" not in bad:
-            self._horizontal.update_tag(readings.tag, now_s)
+            self._horizontal.update_tag(readings.tag, now_s, arm_ned_m=arm_ned_m)
         if readings.gps is not None and "gps" not in bad:
             on_pad = at_rest and self._attitude.still
-            self._horizontal.update_gps(readings.gps, now_s, on_pad=on_pad)
+            self._horizontal.update_gps(readings.gps, now_s, arm_ned_m=arm_ned_m, on_pad=on_pad)
 
 
 class _GroundDetector:

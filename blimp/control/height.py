@@ -20,6 +20,7 @@ _GATE_SIGMAS = 5.0
 _GATE_FLOOR_M = 0.4
 _PERSISTENT_S = 3.0  # an instrument that disagrees this long is right after all
 _STALE_S = 2.0
+_HEIGHT, _HEIGHT_AND_OFFSET, _CLIMB = range(3)  # what a measurement sees
 
 
 class HeightFilter:
@@ -31,7 +32,7 @@ class HeightFilter:
         self.bias_mps2 = 0.0
         self.offset_m = 0.0
         # Upper half of the covariance, row by row: hh hv hb ho vv vb vo bb bo oo.
-        self._p = [0.25, 0.0, 0.0, 0.0, 0.04, 0.0, 0.0, 0.04, 0.0, 1e4]
+        self._p = [0.25, 0.0, 0.0, 0.0, 0.04, 0.0, 0.0, 0.04, 0.0, 25.0]
         self._accepted_s: float | None = None
         self._baro = _Gate()
         self._ranger = _Gate()
@@ -70,7 +71,7 @@ class HeightFilter:
         variance = hh + 2.0 * ho + oo + _BARO_SIGMA_M**2
         verdict = self._baro.judge(innovation, variance, now_s)
         if verdict == _ACCEPT:
-            self._correct(innovation, variance, with_offset=True)
+            self._correct(innovation, variance, _HEIGHT_AND_OFFSET)
             self._accepted_s = now_s
         elif verdict == _REACCEPT:
             if self._ranger.alive(now_s):
@@ -84,7 +85,7 @@ class HeightFilter:
         variance = self._p[0] + _RANGER_SIGMA_M**2
         verdict = self._ranger.judge(innovation, variance, now_s)
         if verdict == _ACCEPT:
-            self._correct(innovation, variance, with_offset=False)
+            self._correct(innovation, variance, _HEIGHT)
             self._accepted_s = now_s
         elif verdict == _REACCEPT:
             self.offset_m -= innovation  # what the barometer said stays as it was
@@ -92,9 +93,8 @@ class HeightFilter:
 
     def update_rest(self, now_s: float) -> None:
         """The ship lies on its pad: height 0, climb 0."""
-        self._correct(-self.height_m, self._p[0] + _REST_SIGMA_M**2, with_offset=False)
-        self.climb_mps = 0.0
-        self._p[4] = min(self._p[4], 1e-4)
+        self._correct(-self.height_m, self._p[0] + _REST_SIGMA_M**2, _HEIGHT)
+        self._correct(-self.climb_mps, self._p[4] + _REST_SIGMA_M**2, _CLIMB)
         if self._accepted_s is not None:
             self._accepted_s = now_s
 
@@ -107,12 +107,14 @@ class HeightFilter:
         self.height_m = height_m
         self._p[0] = max(self._p[0], 0.25)
 
-    def _correct(self, innovation: float, variance: float, *, with_offset: bool) -> None:
+    def _correct(self, innovation: float, variance: float, measured: int) -> None:
         hh, hv, hb, ho, vv, vb, vo, bb, bo, oo = self._p
-        if with_offset:
+        if measured == _HEIGHT:
+            ch, cv, cb, co = hh, hv, hb, ho
+        elif measured == _HEIGHT_AND_OFFSET:
             ch, cv, cb, co = hh + ho, hv + vo, hb + bo, ho + oo
         else:
-            ch, cv, cb, co = hh, hv, hb, ho
+            ch, cv, cb, co = hv, vv, vb, vo
         kh, kv, kb, ko = ch / variance, cv / variance, cb / variance, co / variance
         self.height_m += kh * innovation
         self.climb_mps += kv * innovation

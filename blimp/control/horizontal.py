@@ -8,7 +8,7 @@ and east get the same samples with the same noise, so they share one covariance.
 from math import cos, hypot, isfinite, radians
 
 from blimp.airframe import Home
-from blimp.types import GpsSample, PositionSample
+from blimp.types import ZERO3, GpsSample, PositionSample, Vec3
 
 _ACCEL_SIGMA_MPS2 = 0.06  # per sqrt(s)
 _BIAS_DRIFT_MPS2 = 0.02  # per sqrt(s)
@@ -68,17 +68,20 @@ class HorizontalFilter:
         keep = max(0.0, 1.0 - dt_s / 2.0)
         self.velocity_mps = [v * keep for v in self.velocity_mps]
 
-    def update_tag(self, sample: PositionSample, now_s: float) -> None:
+    def update_tag(self, sample: PositionSample, now_s: float, *, arm_ned_m: Vec3 = ZERO3) -> None:
+        """Take a tag's position of the hull; `arm_ned_m` leads from there to the IMU."""
         if sample.t_s == self._tag_t_s:
             return
         self._tag_t_s = sample.t_s
         north_m, east_m, _ = sample.position_ned_m
         if not isfinite(north_m + east_m + sample.accuracy_m):
             return
-        if self._take(north_m, east_m, sample.accuracy_m, now_s):
+        if self._take(north_m + arm_ned_m[0], east_m + arm_ned_m[1], sample.accuracy_m, now_s):
             self._tag_s = now_s
 
-    def update_gps(self, sample: GpsSample, now_s: float, *, on_pad: bool) -> None:
+    def update_gps(
+        self, sample: GpsSample, now_s: float, *, on_pad: bool, arm_ned_m: Vec3 = ZERO3
+    ) -> None:
         """Take a GPS fix, shifted by the offset tracked while something better was there.
 
         on_pad: the ship rests on its pad, which is the origin whatever GPS says of it.
@@ -88,11 +91,11 @@ class HorizontalFilter:
         self._gps_t_s = sample.t_s
         if not isfinite(sample.latitude_deg + sample.longitude_deg + sample.accuracy_m):
             return
-        north_m = (sample.latitude_deg - self._home.latitude_deg) * self._m_per_lat
-        east_m = (sample.longitude_deg - self._home.longitude_deg) * self._m_per_lon
+        north_m = (sample.latitude_deg - self._home.latitude_deg) * self._m_per_lat + arm_ned_m[0]
+        east_m = (sample.longitude_deg - self._home.longitude_deg) * self._m_per_lon + arm_ned_m[1]
         tagged = self._tag_s is not None and now_s - self._tag_s <= _TAG_LOST_S
         if tagged or (on_pad and self._tag_s is None):
-            reference = self.position_m if tagged else (0.0, 0.0)
+            reference = self.position_m if tagged else arm_ned_m
             self._track_offset(north_m - reference[0], east_m - reference[1])
             if tagged:
                 return

@@ -12,8 +12,9 @@ from math import cos, exp, isfinite, sin
 
 from blimp.airframe import Airframe, Servo, Thruster
 from blimp.control.linear import weighted_pseudo_inverse
+from blimp.control.vector import cross, minus
 from blimp.errors import AirframeError
-from blimp.types import ActuatorCommand, Vec3, Wrench
+from blimp.types import ActuatorCommand, Wrench
 
 Column = tuple[float, float, float, float, float, float]  # force and torque of one newton
 
@@ -307,15 +308,15 @@ def _column(airframe: Airframe, thruster: Thruster, tilt_rad: float) -> Column:
     if thruster.tilted_by:
         c, s = cos(tilt_rad), sin(tilt_rad)
         ax, az = c * ax + s * az, c * az - s * ax
-    rx, ry, rz = _minus(thruster.position_m, airframe.mass.center_of_gravity_m)
-    return (ax, ay, az, ry * az - rz * ay, rz * ax - rx * az, rx * ay - ry * ax)
+    arm = minus(thruster.position_m, airframe.mass.center_of_gravity_m)
+    return (ax, ay, az, *cross(arm, (ax, ay, az)))
 
 
 def _rudders(airframe: Airframe) -> tuple[_Rudder, ...]:
     """Surfaces that push sideways well off the centre turn the ship; the rest stay neutral."""
     found = []
     for surface in airframe.surface:
-        rx, ry, _ = _minus(surface.position_m, airframe.mass.center_of_gravity_m)
+        rx, ry, _ = minus(surface.position_m, airframe.mass.center_of_gravity_m)
         gain_m = (rx * surface.axis[1] - ry * surface.axis[0]) * surface.force_per_rad
         if abs(surface.axis[1]) > 0.7 and abs(gain_m) > 1e-6:
             index = airframe.servo_names.index(surface.servo)
@@ -329,10 +330,6 @@ def _rudders(airframe: Airframe) -> tuple[_Rudder, ...]:
                 )
             )
     return tuple(found)
-
-
-def _minus(a: Vec3, b: Vec3) -> Vec3:
-    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
 
 
 def _short(wanted: float, got: float, limit: float) -> int:

@@ -5,6 +5,7 @@ from math import sqrt
 import msgspec
 
 from blimp.airframe import Limits
+from blimp.control.vector import dot, minus
 from blimp.types import ZERO3, Vec3
 
 _LEASH_M = 0.5  # the ship may trail the reference by this much ...
@@ -16,6 +17,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     position_ned_m: Vec3
     velocity_ned_mps: Vec3
+    acceleration_ned_mps2: Vec3
     done: bool
 
 
@@ -30,8 +32,8 @@ class Leg:
     def __init__(self, *, start_ned_m: Vec3, end_ned_m: Vec3, limits: Limits) -> None:
         self._start = start_ned_m
         self.end_ned_m = end_ned_m
-        delta = _minus(end_ned_m, start_ned_m)
-        self.length_m = sqrt(_dot(delta, delta))
+        delta = minus(end_ned_m, start_ned_m)
+        self.length_m = sqrt(dot(delta, delta))
         self._along: Vec3 = ZERO3
         self._speed_mps = limits.speed_mps
         if self.length_m > 1e-6:
@@ -61,14 +63,14 @@ class Leg:
 
     def resume(self, position_ned_m: Vec3) -> None:
         """Go on, from rest, at the point of the line that is next to `position_ned_m`."""
-        on_line = _dot(_minus(position_ned_m, self._start), self._along)
+        on_line = dot(minus(position_ned_m, self._start), self._along)
         self._travelled_m = max(0.0, min(self._travelled_m, on_line))
         self._moving_mps = 0.0
 
     def advance(self, position_ned_m: Vec3, dt_s: float) -> Reference:
         """Move the reference on by `dt_s`; `position_ned_m` is where the ship is."""
         rest_m = self.length_m - self._travelled_m
-        lag_m = self._travelled_m - _dot(_minus(position_ned_m, self._start), self._along)
+        lag_m = self._travelled_m - dot(minus(position_ned_m, self._start), self._along)
         patience = (_LEASH_END_M - lag_m) / (_LEASH_END_M - _LEASH_M)
         a = self._acceleration_mps2
         wish_mps = min(
@@ -76,6 +78,7 @@ class Leg:
         )
         step = a * dt_s
         speed = max(self._moving_mps - 2.0 * step, min(self._moving_mps + step, wish_mps))
+        gained_mps2 = (speed - self._moving_mps) / dt_s if dt_s > 0.0 else 0.0
         self._moving_mps = speed
         self._travelled_m = min(self.length_m, self._travelled_m + speed * dt_s)
         done = rest_m < 0.02
@@ -87,13 +90,6 @@ class Leg:
         return Reference(
             position_ned_m=(n + s * x, e + s * y, d + s * z),
             velocity_ned_mps=(v * x, v * y, v * z),
+            acceleration_ned_mps2=(gained_mps2 * x, gained_mps2 * y, gained_mps2 * z),
             done=done,
         )
-
-
-def _minus(a: Vec3, b: Vec3) -> Vec3:
-    return (a[0] - b[0], a[1] - b[1], a[2] - b[2])
-
-
-def _dot(a: Vec3, b: Vec3) -> float:
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]

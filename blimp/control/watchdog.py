@@ -18,7 +18,9 @@ class Watchdog:
     `safe` must be callable from another thread while the loop hangs inside a driver.
     """
 
-    def __init__(self, *, clock: Clock, safe: Callable[[], None], stall_s: float = STALL_S) -> None:
+    def __init__(
+        self, *, clock: Clock, safe: Callable[[], object], stall_s: float = STALL_S
+    ) -> None:
         self._clock = clock
         self._safe = safe
         self._stall_s = stall_s

@@ -79,6 +79,7 @@ class Loiter:
         return Setpoint(
             position_ned_m=reference.position_ned_m,
             velocity_ned_mps=reference.velocity_ned_mps,
+            acceleration_ned_mps2=reference.acceleration_ned_mps2,
             yaw_rad=self._yaw_rad,
         )
 
