@@ -5,6 +5,7 @@ North is up and east is right, to one scale.
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -55,7 +56,7 @@ def draw_map(
         canvas.line(place(leg.start[:2]), place(leg.end[:2]), "bright_black", every=3)
     if current is not None:
         canvas.line(place(current.start[:2]), place(current.end[:2]), "yellow", every=2)
-    for before, after in zip(trail, trail[1:], strict=False):
+    for before, after in pairwise(trail):
         canvas.line(place(before), place(after), "cyan")
     canvas.mark(*place((0.0, 0.0)), "H", "bold green")
     if current is not None:

@@ -39,9 +39,7 @@ Seconds = Annotated[float, Meta(gt=0.0, le=MAX_SECONDS)]
 YawDeg = Annotated[float, Meta(ge=-360.0, le=360.0)]
 
 
-class _Leg(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"
-):
+class _Leg(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
     """Base of all legs. `do` is the command's name; the fields are its arguments."""
 
     task: ClassVar[str]
@@ -152,8 +150,8 @@ def load_mission(path_or_name: str) -> Mission:
     Raises MissionError naming the file, the leg, the key and the limit.
     """
     if path_or_name in builtin_missions():
-        file = resources.files("ground_station") / "missions" / f"{path_or_name}.toml"
-        return parse_mission(file.read_text("utf-8"), where=path_or_name)
+        builtin = resources.files("ground_station") / "missions" / f"{path_or_name}.toml"
+        return parse_mission(builtin.read_text("utf-8"), where=path_or_name)
     path = Path(path_or_name)
     try:
         if not path.is_file():

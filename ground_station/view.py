@@ -160,8 +160,8 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
         yaw_deg = math.degrees(turn.yaw) % 360.0
         rows = [
             f" altitude {numbers:<17}{bar}",
-            f" position N {where[0]:+7.2f}  E {where[1]:+7.2f}  m",
-            f" velocity N {north:+7.2f}  E {east:+7.2f}  up {-down:+.2f}  m/s",
+            f" position N {where[0]:+.2f}  E {where[1]:+.2f} m",
+            f" velocity N {north:+.2f}  E {east:+.2f}  up {-down:+.2f} m/s",
             f" attitude roll {math.degrees(turn.roll):+.1f}°  "
             f"pitch {math.degrees(turn.pitch):+.1f}°  yaw {yaw_deg:.0f}°",
         ]
@@ -178,9 +178,7 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
         return rows
 
     def _sensors(self, ship: Snapshot, width: int) -> list[Text]:
-        return [
-            _sensor(name, status, self.age_s, width) for name, status in ship.sensors.items()
-        ]
+        return [_sensor(name, status, self.age_s, width) for name, status in ship.sensors.items()]
 
 
 def flight_line(snapshot: Snapshot, age_s: float) -> str:
@@ -229,8 +227,8 @@ def status_table(snapshot: Snapshot, age_s: float) -> Table:
         "battery": "unknown" if snapshot.battery_v is None else f"{snapshot.battery_v:.2f} V",
         "loop": f"{snapshot.loop.rate_hz:.1f} Hz, {snapshot.loop.overruns} overruns",
     }
-    for name, value in rows.items():
-        table.add_row(name, Text(value, style))
+    for name, words in rows.items():
+        table.add_row(name, Text(words, style))
     for name, value in snapshot.actuators.items():
         servo = name in snapshot.servos
         number = f"{math.degrees(value):.1f} deg" if servo else f"{100.0 * value:.0f} %"
@@ -261,17 +259,18 @@ def _sensor(name: str, status: SensorStatus, link_age_s: float, width: int) -> T
 
 def _sensor_words(status: SensorStatus, link_age_s: float) -> Text:
     """Return value, unit and, where it matters, the age: that of the sample plus the link's."""
+    trouble = "" if status.healthy else status.error or "unhealthy"
     if status.value is None or status.age_s is None:
-        found = Text("no sample yet", GREY)
-    else:
-        age_s = status.age_s + link_age_s
-        found = Text(f"{_number(status.value)} {status.unit}".rstrip(), _style(age_s))
-        if age_s >= OLD_S:
-            found.append(f"  {_age(age_s)} old", "red")
-        elif age_s >= STALE_S:
-            found.append(f"  {_age(age_s)}", GREY)
-    if not status.healthy:
-        found.append(f"  {status.error or 'unhealthy'}", "bold red")
+        return Text.assemble((trouble, "bold red"), " " if trouble else "", ("no sample", GREY))
+    age_s = status.age_s + link_age_s
+    found = Text()
+    if trouble:
+        found.append(trouble + "  ", "bold red")
+    if age_s >= OLD_S:
+        found.append(f"{_age(age_s)} old  ", "red")
+    found.append(f"{_number(status.value)} {status.unit}".rstrip(), _style(age_s))
+    if STALE_S <= age_s < OLD_S:
+        found.append(f"  {_age(age_s)}", GREY)
     return found
 
 

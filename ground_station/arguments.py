@@ -1,0 +1,102 @@
+"""How `ground` reads its command line: numbers with limits, and options in any place.
+
+Negative numbers are arguments, not options (`ground goto -3 4 5`), and the options that
+belong to every command may stand before it or after it.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan)", re.ASCII | re.IGNORECASE)
+
+# The options of every command, by whether a value follows.
+GLOBAL_OPTIONS = {
+    "--broker": True,
+    "--vehicle": True,
+    "--timeout": True,
+    "--json": False,
+    "--yes": False,
+    "--dry-run": False,
+    "--wait": False,
+    "--no-wait": False,
+}
+
+
+def number(*, low: float, high: float, unit: str, above: bool = False) -> Callable[[str], float]:
+    """Return a reader of finite decimal numbers from `low` to `high` (above `low` only)."""
+
+    def read(text: str) -> float:
+        if not _NUMBER.fullmatch(text):
+            raise typer.BadParameter(f"{text[:40]!r} is not a finite decimal number ({unit})")
+        value = float(text)
+        inside = low < value <= high if above else low <= value <= high
+        if not inside or not math.isfinite(value):
+            first = f"more than {low:g}" if above else f"{low:g}"
+            raise typer.BadParameter(f"{text[:40]} {unit}: the limits are {first} to {high:g}")
+        return value
+
+    read.__name__ = unit  # what click shows where it names the type
+    return read
+
+
+def looks_negative(word: str) -> bool:
+    return _NEGATIVE.match(word) is not None
+
+
+def hoist_global_options(args: list[str]) -> list[str]:
+    """Return `args` with the options of every command moved before it.
+
+    Words after `--` stay where they are.
+    """
+    hoisted: list[str] = []
+    rest: list[str] = []
+    words = iter(args)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if word == "--":
+            rest += [word, *words]
+        elif name not in GLOBAL_OPTIONS:
+            rest.append(word)
+        else:
+            hoisted.append(word)
+            if GLOBAL_OPTIONS[name] and not equals:
+                hoisted += [value for value in [next(words, None)] if value is not None]
+    return hoisted + rest
+
+
+class GroundGroup(TyperGroup):
+    """The top level: takes the options of every command from wherever they stand."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, hoist_global_options(args))
+
+
+class NumbersCommand(TyperCommand):
+    """A command some of whose arguments may be negative numbers."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        takes_value = {
+            name: not getattr(option, "is_flag", False)
+            for option in self.params
+            if option.param_type_name == "option"
+            for name in (*option.opts, *option.secondary_opts)
+        }
+        options: list[str] = []
+        arguments: list[str] = []
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                arguments += words
+            elif word.startswith("-") and len(word) > 1 and not looks_negative(word):
+                options.append(word)
+                if takes_value.get(word):
+                    options += [value for value in [next(words, None)] if value is not None]
+            else:
+                arguments.append(word)
+        return super().parse_args(ctx, [*options, "--", *arguments])

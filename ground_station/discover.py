@@ -1,0 +1,144 @@
+"""Finding the ship: what was said, what the environment says, what runs on this machine.
+
+Every stack that runs registers itself: `<registry>/<vehicle>.json` holds `vehicle`,
+`broker`, `pid` and `runtime_dir`. An entry whose process is gone is no ship.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+from blimp.config import GroundConfig, printable_url, vehicle_name
+from blimp.errors import ConfigError, LinkError
+
+MAX_ENTRY_BYTES = 64 * 1024
+HEARD_LATELY_S = 30.0
+
+
+class Ship(msgspec.Struct, frozen=True, kw_only=True):
+    """A ship and the broker through which it is reached."""
+
+    vehicle: str
+    broker: str
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the run registry, as the running stack wrote it."""
+
+    vehicle: str
+    broker: str
+    pid: int
+    runtime_dir: str = ""
+
+
+def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) -> Ship:
+    """Return the one ship that is meant.
+
+    The broker is `broker`, else the environment's, else that of a stack on this machine.
+    Raises LinkError where there is none, ConfigError where it could be more than one.
+    """
+    if vehicle is not None:
+        vehicle = vehicle_name(vehicle, where="--vehicle")
+    wanted = vehicle or config.vehicle
+    broker = broker or config.broker
+    if broker is None:
+        return _local_ship(config.registry, wanted)
+    if wanted is None:
+        wanted = _only_ship_on(broker, config.registry)
+    return Ship(vehicle=wanted, broker=broker)
+
+
+def running_stacks(registry: Path) -> list[Registration]:
+    """Return the stacks of this user that run on this machine, by name.
+
+    Raises ConfigError where the directory belongs to another user or others may write in
+    it: whoever writes there chooses the broker that commands go to.
+    """
+    try:
+        about = registry.lstat()
+    except OSError:
+        return []
+    if not stat.S_ISDIR(about.st_mode):
+        raise ConfigError(f"run registry {registry} is not a directory")
+    if about.st_uid != os.getuid():
+        raise ConfigError(
+            f"run registry {registry} belongs to user {about.st_uid}, not to {os.getuid()}: "
+            "refused, give --broker"
+        )
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(
+            f"run registry {registry} may be written by others "
+            f"(mode {stat.S_IMODE(about.st_mode):o}): refused, give --broker"
+        )
+    found = [_read_entry(path) for path in sorted(registry.glob("*.json"))]
+    return [entry for entry in found if entry is not None and _alive(entry.pid)]
+
+
+def _local_ship(registry: Path, wanted: str | None) -> Ship:
+    stacks = running_stacks(registry)
+    if not stacks:
+        raise LinkError(
+            f"no ship runs on this machine (looked in {registry}): start one with "
+            "'blimp up --sim', or name its broker with --broker or BLIMP_BROKER_URL"
+        )
+    names = ", ".join(entry.vehicle for entry in stacks)
+    if wanted is not None:
+        chosen = [entry for entry in stacks if entry.vehicle == wanted]
+        if not chosen:
+            raise LinkError(f"no ship {wanted!r} runs on this machine; there are: {names}")
+    elif len(stacks) > 1:
+        raise ConfigError(f"several ships run on this machine: say --vehicle, one of {names}")
+    else:
+        chosen = stacks
+    return Ship(vehicle=chosen[0].vehicle, broker=chosen[0].broker)
+
+
+def _only_ship_on(broker: str, registry: Path) -> str:
+    """Return the name of the one ship of a broker: registered here, or heard from there."""
+    from blimp.telemetry import vehicles
+
+    names = sorted(entry.vehicle for entry in _stacks_or_none(registry) if entry.broker == broker)
+    if not names:
+        heard = vehicles(broker)
+        lately = [name for name, age_s in heard.items() if age_s < HEARD_LATELY_S]
+        names = sorted(lately or heard)
+    if not names:
+        raise LinkError(
+            f"no ship has spoken on {printable_url(broker)}: say its name with --vehicle"
+        )
+    if len(names) > 1:
+        raise ConfigError(
+            f"several ships on {printable_url(broker)}: say --vehicle, one of {', '.join(names)}"
+        )
+    return names[0]
+
+
+def _stacks_or_none(registry: Path) -> list[Registration]:
+    """With a broker named, the registry only helps: one that cannot be trusted does not."""
+    try:
+        return running_stacks(registry)
+    except ConfigError:
+        return []
+
+
+def _read_entry(path: Path) -> Registration | None:
+    """Return the entry, None for what is gone, half written or not ours."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(MAX_ENTRY_BYTES), type=Registration)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _alive(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,180 @@
+"""What `ground` prints, and the exit status it ends with.
+
+Data goes to standard output, everything else to standard error. With `--json`, standard
+output is one object on one line for every command but `status` and `watch`, whose objects
+are the snapshot: `id, task, state, result, reason, latency_ms`.
+
+| exit | meaning                                                                    |
+|------|----------------------------------------------------------------------------|
+| 0    | done                                                                       |
+| 2    | wrong usage: an option, a number, a mission file                           |
+| 3    | no link: no broker, no ship running, none that answers                     |
+| 4    | not confirmed                                                              |
+| 5    | the ship refused; its reason is printed                                    |
+| 6    | timed out, failed, expired or interrupted: what happened must be looked at |
+| 7    | not authorised                                                             |
+"""
+
+import sys
+from typing import Any, TextIO
+
+import msgspec
+
+from blimp.types import Snapshot
+
+DONE = 0
+USAGE = 2
+NO_LINK = 3
+NOT_CONFIRMED = 4
+REFUSED = 5
+UNKNOWN = 6
+NOT_AUTHORISED = 7
+
+_EXIT = {"SUCCESS": DONE, "PENDING": DONE, "REFUSED": REFUSED}
+
+
+def exit_status(state: str) -> int:
+    """Return the exit status for a task's final state."""
+    return _EXIT.get(state, UNKNOWN)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The object that a command prints with --json."""
+
+    id: str | None
+    task: str
+    state: str
+    result: Any = None
+    reason: str = ""
+    latency_ms: float | None = None
+
+
+class Report:
+    """Writes for a person, or for a program with `as_json`."""
+
+    def __init__(
+        self, *, as_json: bool, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self.as_json = as_json
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._open_line = False
+
+    @property
+    def out_is_terminal(self) -> bool:
+        return self._out.isatty()
+
+    def data(self, text: str) -> None:
+        """Print what was asked for."""
+        print(text, file=self._out, flush=True)
+
+    def json(self, document: Any) -> None:
+        """Print one JSON object on one line."""
+        self.data(msgspec.json.encode(document).decode())
+
+    def say(self, text: str) -> None:
+        """Print a message for a person."""
+        self._end_line()
+        print(text, file=self._err, flush=True)
+
+    def progress(self, text: str) -> None:
+        """Print a step of something under way; on a terminal it replaces the last one."""
+        if self._err.isatty():
+            print(f"\r\x1b[2K{text}", end="", file=self._err, flush=True)
+            self._open_line = True
+        else:
+            print(text, file=self._err, flush=True)
+
+    def outcome(self, outcome: Outcome) -> int:
+        """Print how a command ended and return the exit status."""
+        self._end_line()
+        if self.as_json:
+            self.json(outcome)
+        elif outcome.state == "SUCCESS" and outcome.result not in (None, {}):
+            self.data(_words(outcome.result))
+        return exit_status(outcome.state)
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            print(file=self._err)
+            self._open_line = False
+
+
+class ProgressLine:
+    """Tells of one command as it goes: "goto: queued → received → executing 40 % → done"."""
+
+    def __init__(self, *, report: Report, what: str) -> None:
+        self._report = report
+        self._what = what
+        self._stages: list[str] = []
+        self._last = ""
+
+    def __call__(self, stage: str, fraction: float | None = None) -> None:
+        words = stage if fraction is None else f"{stage} {100.0 * fraction:.0f} %"
+        if words == self._last:
+            return
+        self._last = words
+        if self._stages and self._stages[-1].partition(" ")[0] == stage:
+            self._stages[-1] = words
+        else:
+            self._stages.append(words)
+        self._show()
+
+    def end(self, *, state: str, reason: str, latency_ms: float | None) -> None:
+        time = "" if latency_ms is None else f" ({latency_ms:.0f} ms)"
+        done = "done" if state == "SUCCESS" else state.lower()
+        self._stages.append(f"{done}{time}{': ' if reason else ''}{reason}")
+        self._show()
+
+    def _show(self) -> None:
+        if not self._report.as_json:
+            self._report.progress(f"{self._what}: {' → '.join(self._stages)}")
+
+
+def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
+    """Return the object of `ground --json status`. Ages are those at this moment, seconds."""
+    return {
+        "vehicle": snapshot.vehicle,
+        "mode": snapshot.mode,
+        "armed": snapshot.armed,
+        "killed": snapshot.killed,
+        "failsafe": snapshot.failsafe,
+        "age_s": age_s,
+        "position_ned_m": snapshot.position_ned_m,
+        "velocity_ned_mps": snapshot.velocity_ned_mps,
+        "altitude_m": snapshot.altitude_m,
+        "attitude_rad": {
+            "roll": snapshot.attitude_rad.roll,
+            "pitch": snapshot.attitude_rad.pitch,
+            "yaw": snapshot.attitude_rad.yaw,
+        },
+        "battery_v": snapshot.battery_v,
+        "actuators": snapshot.actuators,
+        "sensors": {
+            name: {
+                "value": status.value,
+                "unit": status.unit,
+                "age_s": None if status.age_s is None else status.age_s + age_s,
+                "healthy": status.healthy,
+            }
+            for name, status in snapshot.sensors.items()
+        },
+        "loop": {"rate_hz": snapshot.loop.rate_hz, "overruns": snapshot.loop.overruns},
+    }
+
+
+def _words(result: Any) -> str:
+    """Return a result as lines a person reads."""
+    if not isinstance(result, dict):
+        return str(result)
+    return "\n".join(f"{name}: {_value(value)}" for name, value in result.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return " ".join(_value(part) for part in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_value(part)}" for name, part in value.items())
+    return str(value)

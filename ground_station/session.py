@@ -1,0 +1,157 @@
+"""One run of `ground`: who is meant, how it is asked, and how the answer is told.
+
+What is asked before it is sent: with a person at the terminal, whatever may start a
+propeller (arm, motor, servo, a mission). A program that calls `ground` - no terminal, or
+`--json` - has decided already, and the ship judges every command itself: it refuses to arm
+with a fault, and to turn a motor outside MANUAL. What needs `--yes` from a program, too, is
+what the ship cannot judge: a mission that reaches farther than a hall (see `mission run`).
+Nothing ever asks before an emergency stop.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.clock import Clock
+from blimp.config import GroundConfig
+from blimp.errors import BlimpError
+from ground_station.discover import Ship, find_ship
+from ground_station.report import Outcome, ProgressLine, Report
+
+if TYPE_CHECKING:
+    from blimp.tasks.client import Reply, VehicleClient
+    from blimp.telemetry import TelemetryReader
+
+START_TTL_S = 5.0  # the age past which a command must not begin
+
+
+class NotConfirmed(BlimpError):
+    """A dangerous command that nobody confirmed."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of every command. timeout_s: None for the command's own."""
+
+    broker: str | None = None
+    vehicle: str | None = None
+    as_json: bool = False
+    timeout_s: float | None = None
+    yes: bool = False
+    dry_run: bool = False
+    wait: bool = True
+
+
+class Session:
+    """Finds the ship on first use; carries commands to it and their outcomes back."""
+
+    def __init__(
+        self, *, options: Options, config: GroundConfig, report: Report, clock: Clock
+    ) -> None:
+        self.options = options
+        self.report = report
+        self.clock = clock
+        self._config = config
+        self._ship: Ship | None = None
+
+    @property
+    def ship(self) -> Ship:
+        """The one ship that is meant. Raises LinkError or ConfigError, see `find_ship`."""
+        if self._ship is None:
+            self._ship = find_ship(
+                config=self._config, broker=self.options.broker, vehicle=self.options.vehicle
+            )
+        return self._ship
+
+    @contextmanager
+    def client(self) -> Iterator["VehicleClient"]:
+        from blimp.tasks.client import VehicleClient
+
+        with VehicleClient(broker=self.ship.broker, vehicle=self.ship.vehicle) as client:
+            yield client
+
+    @contextmanager
+    def telemetry(self) -> Iterator["TelemetryReader"]:
+        from blimp.telemetry import TelemetryReader
+
+        with TelemetryReader(self.ship.broker, self.ship.vehicle) as reader:
+            yield reader
+
+    def timeout_s(self, default_s: float) -> float:
+        return default_s if self.options.timeout_s is None else self.options.timeout_s
+
+    def confirm(self, question: str, *, programs_too: bool = False) -> None:
+        """Ask before something dangerous; raise NotConfirmed unless the answer is yes.
+
+        programs_too: refuse without --yes where there is nobody to ask.
+        """
+        if self.options.yes or self.options.dry_run:
+            return
+        person = sys.stdin.isatty() and sys.stderr.isatty() and not self.options.as_json
+        if not person:
+            if programs_too:
+                raise NotConfirmed(f"{question} Nobody is here to ask: say --yes")
+            return
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        try:
+            answer = sys.stdin.readline()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+            answer = ""
+        if answer.strip().lower() not in ("y", "yes"):
+            raise NotConfirmed("not confirmed: nothing was sent")
+
+    def command(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> int:
+        """Send one command, tell of its progress, and return the exit status."""
+        task = f"blimp.{name}"
+        timeout_s = self.timeout_s(timeout_s)
+        ttl_s = min(START_TTL_S, timeout_s)
+        if self.options.dry_run:
+            return self._dry_run(task, arguments)
+        line = ProgressLine(report=self.report, what=name)
+        with self.client() as client, client.send(task, arguments, ttl_s=ttl_s) as pending:
+            if not self.options.wait:
+                return self._sent(pending.id, task)
+            try:
+                reply = pending.wait(timeout_s, line)
+            except KeyboardInterrupt:
+                return self._stopped_waiting(pending.id, task, line)
+        return self.reply(reply, line)
+
+    def reply(self, reply: "Reply", line: ProgressLine) -> int:
+        """Tell how a command ended and return the exit status."""
+        line.end(state=reply.state, reason=reply.reason, latency_ms=reply.latency_ms)
+        return self.report.outcome(outcome_of(reply))
+
+    def _dry_run(self, task: str, arguments: dict[str, Any]) -> int:
+        """Tell what would be sent, to whom. It is found, but nothing is sent."""
+        ship = self.ship
+        self.report.say(f"dry run: {task} to {ship.vehicle}, nothing is sent")
+        result = {"dry_run": True, "vehicle": ship.vehicle, "arguments": arguments}
+        return self.report.outcome(Outcome(id=None, task=task, state="SUCCESS", result=result))
+
+    def _sent(self, id: str, task: str) -> int:
+        if not self.report.as_json:
+            self.report.data(id)
+        else:
+            self.report.json(Outcome(id=id, task=task, state="PENDING"))
+        return 0
+
+    def _stopped_waiting(self, id: str, task: str, line: ProgressLine) -> int:
+        reason = f"stopped waiting; it may still be under way: ask with 'ground result {id}'"
+        line.end(state="TIMEOUT", reason=reason, latency_ms=None)
+        return self.report.outcome(Outcome(id=id, task=task, state="TIMEOUT", reason=reason))
+
+
+def outcome_of(reply: "Reply") -> Outcome:
+    """Return a client's reply as the object that is printed."""
+    return Outcome(
+        id=reply.id,
+        task=reply.task,
+        state=reply.state,
+        result=reply.result,
+        reason=reply.reason,
+        latency_ms=reply.latency_ms,
+    )

@@ -1,0 +1,151 @@
+"""`ground watch`: the live view in a terminal, lines of text or JSON elsewhere."""
+
+import signal
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from blimp.clock import Clock
+from blimp.errors import LinkError
+from blimp.telemetry import TelemetryReader
+from blimp.types import Snapshot
+from ground_station.map import Point
+from ground_station.report import Report, status_object
+from ground_station.view import FlightView, flight_line
+
+REDRAW_S = 0.2
+RETRY_S = 0.5
+TEXT_PERIOD_S = 1.0
+TRAIL_POINTS = 2000
+TRAIL_STEP_M = 0.1
+
+
+class Watch:
+    """The newest of one ship: its snapshot, how old it is now, and where it has been."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._snapshot: Snapshot | None = None
+        self._age_s = 0.0
+        self._seen_s = 0.0
+        self.trail: deque[Point] = deque(maxlen=TRAIL_POINTS)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self._snapshot
+
+    @property
+    def age_s(self) -> float:
+        """How old the snapshot is at this moment."""
+        return self._age_s + self._clock.now_s() - self._seen_s
+
+    def take(self, snapshot: Snapshot, age_s: float) -> None:
+        if self._snapshot is not None and snapshot.boot_id != self._snapshot.boot_id:
+            self.trail.clear()  # another flight: its origin is its own pad
+        self._snapshot, self._age_s, self._seen_s = snapshot, age_s, self._clock.now_s()
+        north, east, _ = snapshot.position_ned_m
+        if not self.trail or _apart((north, east), self.trail[-1]):
+            self.trail.append((north, east))
+
+
+def watch(
+    *, reader: TelemetryReader, vehicle: str, report: Report, clock: Clock, timeout_s: float | None
+) -> bool:
+    """Show the ship until Ctrl-C, SIGTERM or `timeout_s`. Returns whether it was ever heard.
+
+    A broker that goes away is waited for. Raises LinkError where there is none to begin with.
+    """
+    reader.latest()
+    state = Watch(clock=clock)
+    end_s = None if timeout_s is None else clock.now_s() + timeout_s
+    news = _news(reader, clock)
+    with _terminate_as_interrupt():
+        try:
+            if report.as_json or not report.out_is_terminal:
+                _print(news, state, report, clock, end_s)
+            else:
+                _draw(news, state, vehicle, clock, end_s)
+        except KeyboardInterrupt:
+            pass
+    return state.snapshot is not None
+
+
+def _print(
+    news: Iterator[tuple[Snapshot, float] | str | None],
+    state: Watch,
+    report: Report,
+    clock: Clock,
+    end_s: float | None,
+) -> None:
+    """JSON: every snapshot. Text: one line a second, and one for each lost link."""
+    printed_s: float | None = None
+    trouble = ""
+    for found in news:
+        if isinstance(found, str) and found != trouble:
+            report.say(found)
+        trouble = found if isinstance(found, str) else ""
+        if isinstance(found, tuple):
+            state.take(*found)
+            if report.as_json:
+                report.json(status_object(*found))
+            elif printed_s is None or clock.now_s() - printed_s >= TEXT_PERIOD_S:
+                printed_s = clock.now_s()
+                report.data(flight_line(*found))
+        if end_s is not None and clock.now_s() >= end_s:
+            return
+
+
+def _draw(
+    news: Iterator[tuple[Snapshot, float] | str | None],
+    state: Watch,
+    vehicle: str,
+    clock: Clock,
+    end_s: float | None,
+) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    # The alternate screen: leaving it, however that comes, gives the terminal back as it was.
+    with Live(console=Console(), screen=True, auto_refresh=False) as live:
+        for found in news:
+            if isinstance(found, tuple):
+                state.take(*found)
+            view = FlightView(
+                vehicle=vehicle,
+                snapshot=state.snapshot,
+                age_s=state.age_s,
+                trail=list(state.trail),
+                progress=found if isinstance(found, str) else "",
+            )
+            live.update(view, refresh=True)
+            if end_s is not None and clock.now_s() >= end_s:
+                return
+
+
+def _news(reader: TelemetryReader, clock: Clock) -> Iterator[tuple[Snapshot, float] | str | None]:
+    """Yield snapshots, None where there is nothing new, and what is wrong with the link."""
+    while True:
+        try:
+            yield from reader.follow(poll_s=REDRAW_S)
+        except LinkError as error:
+            yield str(error)
+            clock.sleep_until(clock.now_s() + RETRY_S)
+
+
+@contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM end the view as Ctrl-C does, so that the terminal is left clean."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _apart(a: Point, b: Point) -> bool:
+    return abs(a[0] - b[0]) > TRAIL_STEP_M or abs(a[1] - b[1]) > TRAIL_STEP_M
