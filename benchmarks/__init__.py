@@ -1,0 +1,1 @@
+"""Measurements behind the figures this project quotes. Never part of the tests."""

@@ -1,0 +1,51 @@
+"""The default mission over many seeds of wind and noise: `python -m benchmarks.missions`.
+
+Simulated, in Lockstep: chips, drivers, estimator and control as they fly.
+"""
+
+import argparse
+import json
+import sys
+
+import msgspec
+
+from blimp.sortie import fly
+from ground_station.mission import load_mission
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mission", default="square")
+    parser.add_argument("--airframe", default="twin")
+    parser.add_argument("--wind", type=float, default=0.3, help="mean wind, m/s")
+    parser.add_argument("--seeds", type=int, default=20, help="fly seeds 1 to N")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    mission = load_mission(options.mission)
+    sorties = []
+    for seed in range(1, options.seeds + 1):
+        sortie = fly(mission, airframe=options.airframe, seed=seed, wind_mps=options.wind)
+        sorties.append(sortie)
+        if options.json:
+            print(json.dumps(msgspec.to_builtins(sortie)), flush=True)
+        else:
+            print(
+                f"seed {seed:3}  {sortie.duration_s:6.1f} s  cross-track "
+                f"{sortie.max_cross_track_m:5.2f} m  landing {sortie.landing_error_m:5.2f} m  "
+                f"touchdown {sortie.touchdown_mps:4.2f} m/s  {sortie.failure or 'flown'}",
+                flush=True,
+            )
+    flown = [sortie for sortie in sorties if sortie.flown]
+    print(
+        f"{options.airframe}, {mission.name}, wind {options.wind} m/s (simulated): "
+        f"{len(flown)} of {len(sorties)} flown; worst cross-track "
+        f"{max(s.max_cross_track_m for s in sorties):.2f} m, landing "
+        f"{max(s.landing_error_m for s in sorties):.2f} m, touchdown "
+        f"{max(s.touchdown_mps for s in sorties):.2f} m/s",
+        file=sys.stderr,
+    )
+    return 0 if len(flown) == len(sorties) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
