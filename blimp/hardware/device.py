@@ -232,8 +232,14 @@ class Output(Device):
             return
         try:
             self._put(values)
+            self._still_enabled()
         except HardwareError as error:
             self._failed(str(error), now_s)
+
+    def _still_enabled(self) -> None:
+        """Undo values that went out while the watchdog's thread said safe."""
+        if not self.enabled:
+            self.safe()
 
     @abstractmethod
     def _enable(self) -> None:

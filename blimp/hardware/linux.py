@@ -142,7 +142,12 @@ class LinuxBuses:
 
 
 class LinuxI2C:
-    """One /dev/i2c-N through smbus2."""
+    """One /dev/i2c-N through smbus2.
+
+    One open file per chip address: the kernel keeps the address with the file, so the
+    watchdog's thread cannot redirect a transfer that the flight loop is about to make, and
+    going from chip to chip costs no extra call.
+    """
 
     def __init__(self, *, name: str, closed: Callable[[], None]) -> None:
         match = _I2C_NAME.fullmatch(name)
@@ -153,14 +158,11 @@ class LinuxI2C:
         self._name = name
         self._message = i2c_msg
         self._closed = closed
-        try:
-            self._bus = SMBus(int(match[1]))
-        except OSError as error:
-            raise BusError(f"{name}: {error}") from error
-        # The kernel's default is a second, which a stuck bus would take out of the flight
-        # loop at every transfer. An adapter that cannot be told keeps its own limit.
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(self._bus.fd or -1, _I2C_TIMEOUT, 1)
+        self._number = int(match[1])
+        self._open = SMBus
+        self._is_open = True
+        self._files: dict[int, Any] = {}
+        self._bus = self._opened()  # for transfers that carry their address with them
 
     @property
     def name(self) -> str:
@@ -170,7 +172,8 @@ class LinuxI2C:
         if not 1 <= length <= 32:
             raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")
         try:
-            return bytes(self._bus.read_i2c_block_data(address, register, length))
+            file = self._files.get(address) or self._file(address)
+            return bytes(file.read_i2c_block_data(address, register, length))
         except OSError as error:
             raise self._failed(address, register, "read", error) from error
 
@@ -178,16 +181,18 @@ class LinuxI2C:
         if not 1 <= len(data) <= 31:
             raise ValueError(f"an I2C write has 1 to 31 bytes, not {len(data)}")
         try:
+            file = self._files.get(address) or self._file(address)
             if len(data) == 1:
-                self._bus.write_byte_data(address, register, data[0])
+                file.write_byte_data(address, register, data[0])
             else:
-                self._bus.write_i2c_block_data(address, register, data)
+                file.write_i2c_block_data(address, register, data)
         except OSError as error:
             raise self._failed(address, register, "write", error) from error
 
     def read16(self, address: int, register: int, length: int) -> bytes:
         if not 1 <= length <= 32:
             raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")
+        self._check_open()
         pointer = self._message.write(address, register.to_bytes(2, "big"))
         answer = self._message.read(address, length)
         try:
@@ -199,14 +204,38 @@ class LinuxI2C:
     def write16(self, address: int, register: int, data: bytes) -> None:
         if not 1 <= len(data) <= 31:
             raise ValueError(f"an I2C write has 1 to 31 bytes, not {len(data)}")
+        self._check_open()
         try:
             self._bus.i2c_rdwr(self._message.write(address, register.to_bytes(2, "big") + data))
         except OSError as error:
             raise self._failed(address, register, "write", error) from error
 
     def close(self) -> None:
+        self._is_open = False
         self._closed()
-        self._bus.close()
+        for file in (self._bus, *self._files.values()):
+            file.close()
+        self._files.clear()
+
+    def _file(self, address: int) -> Any:
+        self._check_open()
+        file = self._files[address] = self._opened()
+        return file
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise BusError(f"{self._name} is closed")
+
+    def _opened(self) -> Any:
+        try:
+            bus = self._open(self._number)
+        except OSError as error:
+            raise BusError(f"{self._name}: {error}") from error
+        # The kernel's default is a second, which a stuck bus would take out of the flight
+        # loop at every transfer. An adapter that cannot be told keeps its own limit.
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(bus.fd or -1, _I2C_TIMEOUT, 1)
+        return bus
 
     def _failed(self, address: int, register: int, what: str, error: OSError) -> BusError:
         return BusError(

@@ -1,0 +1,107 @@
+"""LinuxBuses on what any Linux machine has: a pseudo-terminal, and no I2C bus or GPIO."""
+
+import os
+import sys
+import termios
+from collections.abc import Iterator
+
+import pytest
+
+from blimp.clock import ManualClock
+from blimp.errors import BusError
+from blimp.hardware.linux import LinuxBuses
+
+
+@pytest.fixture
+def buses() -> Iterator[LinuxBuses]:
+    with LinuxBuses(clock=ManualClock()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, str]]:
+    controller, device = os.openpty()
+    yield controller, os.ttyname(device)
+    os.close(device)
+    os.close(controller)
+
+
+def test_serial_bytes_cross_both_ways(buses: LinuxBuses, terminal: tuple[int, str]) -> None:
+    controller, path = terminal
+    port = buses.serial(path, 115200)
+    assert port.read_available() == b""
+    os.write(controller, b"POS,1,2,3,90\r\n")
+    assert port.read_available() == b"POS,1,2,3,90\r\n"
+    port.write(b"lep\r")
+    assert os.read(controller, 100) == b"lep\r"
+    assert port.name == path
+
+
+def test_the_baud_rate_is_set(buses: LinuxBuses, terminal: tuple[int, str]) -> None:
+    controller, path = terminal
+    buses.serial(path, 9600)
+    assert termios.tcgetattr(controller)[4] == termios.B9600
+
+
+def test_a_port_is_opened_once_and_again_after_it_was_closed(
+    buses: LinuxBuses, terminal: tuple[int, str]
+) -> None:
+    _, path = terminal
+    port = buses.serial(path, 115200)
+    with pytest.raises(BusError, match="already open"):
+        buses.serial(path, 115200)
+    port.close()
+    port.close()
+    buses.serial(path, 115200)
+
+
+def test_a_port_that_hangs_up_is_a_bus_error(buses: LinuxBuses) -> None:
+    controller, device = os.openpty()
+    path = os.ttyname(device)
+    port = buses.serial(path, 115200)
+    os.close(device)
+    os.close(controller)
+    with pytest.raises(BusError, match=path):
+        port.read_available()
+
+
+def test_a_closed_port_is_a_bus_error(buses: LinuxBuses, terminal: tuple[int, str]) -> None:
+    _, path = terminal
+    port = buses.serial(path, 115200)
+    port.close()
+    with pytest.raises(BusError, match=path):
+        port.read_available()
+
+
+@pytest.mark.parametrize("path", ["/dev/no-such-port", "/dev/null"])
+def test_what_is_no_port_is_named(buses: LinuxBuses, path: str) -> None:
+    with pytest.raises(BusError, match=path):
+        buses.serial(path, 115200)
+
+
+@pytest.mark.parametrize("name", ["i2c", "i2c-one", "gpio", "", "i2c-1 "])
+def test_what_is_no_bus_name_is_refused(buses: LinuxBuses, name: str) -> None:
+    with pytest.raises(BusError, match="must look like i2c-1"):
+        buses.i2c(name)
+
+
+def test_a_bus_that_is_not_there_is_named(buses: LinuxBuses) -> None:
+    with pytest.raises(BusError, match="i2c-250"):
+        buses.i2c("i2c-250")
+
+
+def test_a_pin_without_rpi_gpio_is_named(
+    buses: LinuxBuses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "RPi", None)
+    for opened in (lambda: buses.digital(17), lambda: buses.pwm(17, 100.0)):
+        with pytest.raises(BusError, match="GPIO 17"):
+            opened()
+    with pytest.raises(BusError, match="GPIO 23"):
+        buses.echo(23, 24)
+
+
+def test_closing_twice() -> None:
+    buses = LinuxBuses(clock=ManualClock())
+    buses.close()
+    buses.close()
