@@ -65,4 +65,5 @@ def build_flight_loop(
         boot_id=boot_id,
         rate_hz=rate_hz,
         simulated=simulated,
+        servos=airframe.servo_names,
     )

@@ -107,6 +107,7 @@ class FlightLoop:
         boot_id: str,
         rate_hz: float,
         simulated: bool,
+        servos: tuple[str, ...] = (),
     ) -> None:
         self._sensors = sensors
         self._outputs = outputs
@@ -120,6 +121,7 @@ class FlightLoop:
         self._vehicle = vehicle
         self._boot_id = boot_id
         self._simulated = simulated
+        self._servos = servos
         self.timing = Timing(rate_hz=rate_hz)
         self._battery = BatteryFilter()
         self._publish_every = max(1, round(rate_hz / _PUBLISH_HZ))
@@ -220,6 +222,7 @@ class FlightLoop:
             failsafe=supervisor.verdict.text,
             battery_v=self._battery_v,
             actuators=self._outputs.last,
+            servos=self._servos,
             sensors=self._sensors.status(now_s),
             loop=self.timing.status(),
             simulated=self._simulated,
