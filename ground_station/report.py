@@ -30,6 +30,7 @@ REFUSED = 5
 UNKNOWN = 6
 NOT_AUTHORISED = 7
 
+_FOR_PROGRAMS = ("fraction", "accepted_s")
 _EXIT = {"SUCCESS": DONE, "PENDING": DONE, "REFUSED": REFUSED}
 
 
@@ -77,21 +78,32 @@ class Report:
         self._end_line()
         print(text, file=self._err, flush=True)
 
+    @property
+    def err_is_terminal(self) -> bool:
+        return self._err.isatty()
+
     def progress(self, text: str) -> None:
         """Print a step of something under way; on a terminal it replaces the last one."""
-        if self._err.isatty():
+        if self.err_is_terminal:
             print(f"\r\x1b[2K{text}", end="", file=self._err, flush=True)
             self._open_line = True
         else:
             print(text, file=self._err, flush=True)
+
+    def go_on(self, text: str) -> None:
+        """Add to the line of something under way; the next message ends it."""
+        print(text, end="", file=self._err, flush=True)
+        self._open_line = True
 
     def outcome(self, outcome: Outcome) -> int:
         """Print how a command ended and return the exit status."""
         self._end_line()
         if self.as_json:
             self.json(outcome)
-        elif outcome.state == "SUCCESS" and outcome.result not in (None, {}):
-            self.data(_words(outcome.result))
+        elif outcome.state == "SUCCESS" and outcome.result is not None:
+            words = _words(outcome.result)
+            if words:
+                self.data(words)
         return exit_status(outcome.state)
 
     def _end_line(self) -> None:
@@ -101,34 +113,44 @@ class Report:
 
 
 class ProgressLine:
-    """Tells of one command as it goes: "goto: queued → received → executing 40 % → done"."""
+    """One line that grows as a command goes.
+
+    "goto: queued → received → executing 40 % → done (12 ms)": on a terminal the per cent
+    count up in their place, elsewhere each tenth is added.
+    """
 
     def __init__(self, *, report: Report, what: str) -> None:
         self._report = report
         self._what = what
         self._stages: list[str] = []
-        self._last = ""
+        self._shown: tuple[str, float] | None = None
 
     def __call__(self, stage: str, fraction: float | None = None) -> None:
-        words = stage if fraction is None else f"{stage} {100.0 * fraction:.0f} %"
-        if words == self._last:
+        share = fraction or 0.0
+        step = 0.01 if self._report.err_is_terminal else 0.1
+        if self._shown is not None and self._shown[0] == stage and share < self._shown[1] + step:
             return
-        self._last = words
-        if self._stages and self._stages[-1].partition(" ")[0] == stage:
-            self._stages[-1] = words
-        else:
-            self._stages.append(words)
-        self._show()
+        self._add(stage if fraction is None else f"{stage} {100.0 * share:.0f} %", stage)
+        self._shown = (stage, share)
 
     def end(self, *, state: str, reason: str, latency_ms: float | None) -> None:
+        """Close the line; `latency_ms`: until the ship took the command or refused it."""
         time = "" if latency_ms is None else f" ({latency_ms:.0f} ms)"
         done = "done" if state == "SUCCESS" else state.lower()
-        self._stages.append(f"{done}{time}{': ' if reason else ''}{reason}")
-        self._show()
+        self._add(f"{done}{time}{': ' if reason else ''}{reason}", done)
 
-    def _show(self) -> None:
-        if not self._report.as_json:
+    def _add(self, words: str, stage: str) -> None:
+        if self._report.as_json:
+            return
+        counting = self._shown is not None and self._shown[0] == stage
+        if self._report.err_is_terminal:
+            if counting:
+                self._stages.pop()
+            self._stages.append(words)
             self._report.progress(f"{self._what}: {' → '.join(self._stages)}")
+        else:
+            self._report.go_on(f" → {words}" if self._stages else f"{self._what}: {words}")
+            self._stages.append(words)
 
 
 def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
@@ -164,10 +186,11 @@ def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
 
 
 def _words(result: Any) -> str:
-    """Return a result as lines a person reads."""
+    """Return a result as lines a person reads, without what only a program wants."""
     if not isinstance(result, dict):
         return str(result)
-    return "\n".join(f"{name}: {_value(value)}" for name, value in result.items())
+    shown = {name: v for name, v in result.items() if name not in _FOR_PROGRAMS and v != ""}
+    return "\n".join(f"{name}: {_value(value)}" for name, value in shown.items())
 
 
 def _value(value: Any) -> str:

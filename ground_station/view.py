@@ -90,11 +90,11 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
         return _ends(left, right, width)
 
     def _battery(self, ship: Snapshot) -> Text:
-        volts = "battery ?" if ship.battery_v is None else f"{ship.battery_v:.1f} V"
+        volts = "battery ?" if ship.battery_v is None else f"{ship.battery_v:z.1f} V"
         return Text(volts, _style(self.age_s))
 
     def _loop(self, ship: Snapshot) -> Text:
-        found = Text(f"{ship.loop.rate_hz:.0f} Hz", _style(self.age_s))
+        found = Text(f"{ship.loop.rate_hz:z.0f} Hz", _style(self.age_s))
         if ship.loop.overruns:
             found.append(f" {ship.loop.overruns} overruns", "yellow")
         return found
@@ -152,18 +152,17 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
         north, east, down = ship.velocity_ned_mps
         turn = ship.attitude_rad
         where = ship.position_ned_m
-        numbers = f"{ship.altitude_m:6.2f} m"
+        numbers = f"{ship.altitude_m:z6.2f} m"
         if self.altitude_set_m is not None:
             numbers += f" of {self.altitude_set_m:g}"
         top_m = _scale_top(max(ship.altitude_m, self.altitude_set_m or 0.0))
         bar = _bar(ship.altitude_m, 0.0, top_m, width - 28, mark=self.altitude_set_m)
-        yaw_deg = math.degrees(turn.yaw) % 360.0
         rows = [
             f" altitude {numbers:<17}{bar}",
-            f" position N {where[0]:+.2f}  E {where[1]:+.2f} m",
-            f" velocity N {north:+.2f}  E {east:+.2f}  up {-down:+.2f} m/s",
-            f" attitude roll {math.degrees(turn.roll):+.1f}°  "
-            f"pitch {math.degrees(turn.pitch):+.1f}°  yaw {yaw_deg:.0f}°",
+            f" position N {where[0]:+z.2f}  E {where[1]:+z.2f} m",
+            f" velocity N {north:+z.2f}  E {east:+z.2f}  up {-down:+z.2f} m/s",
+            f" attitude roll {math.degrees(turn.roll):+z.1f}°  "
+            f"pitch {math.degrees(turn.pitch):+z.1f}°  yaw {_heading_deg(turn.yaw)}°",
         ]
         return [_cut(Text(row, style), width) for row in rows]
 
@@ -172,7 +171,7 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
         for name, value in ship.actuators.items():
             servo = name in ship.servos
             limit = math.pi / 2.0 if servo else 1.0
-            number = f"{math.degrees(value):+4.0f}°" if servo else f"{100.0 * value:+4.0f} %"
+            number = f"{math.degrees(value):+z4.0f}°" if servo else f"{100.0 * value:+z4.0f} %"
             bar = _bar(value, -limit, limit, width - 19)
             rows.append(_cut(Text(f" {name[:10]:<10}{bar} {number}", _style(self.age_s)), width))
         return rows
@@ -185,15 +184,15 @@ def flight_line(snapshot: Snapshot, age_s: float) -> str:
     """Return the snapshot as one line of text, for output that is not a terminal."""
     north, east, _ = snapshot.position_ned_m
     state = "killed" if snapshot.killed else "armed" if snapshot.armed else "disarmed"
-    battery = "battery ?" if snapshot.battery_v is None else f"{snapshot.battery_v:.1f} V"
+    battery = "battery ?" if snapshot.battery_v is None else f"{snapshot.battery_v:z.1f} V"
     words = [
-        f"{snapshot.t_s:.1f} s",
+        f"{snapshot.t_s:z.1f} s",
         snapshot.vehicle,
         snapshot.mode,
         state,
-        f"altitude {snapshot.altitude_m:.2f} m",
-        f"north {north:.2f} m east {east:.2f} m",
-        f"yaw {math.degrees(snapshot.attitude_rad.yaw) % 360.0:.0f} deg",
+        f"altitude {snapshot.altitude_m:z.2f} m",
+        f"north {north:z.2f} m east {east:z.2f} m",
+        f"yaw {_heading_deg(snapshot.attitude_rad.yaw)} deg",
         battery,
         f"age {_age(age_s)}",
     ]
@@ -219,19 +218,19 @@ def status_table(snapshot: Snapshot, age_s: float) -> Table:
         "state": "killed" if snapshot.killed else "armed" if snapshot.armed else "disarmed",
         "failsafe": snapshot.failsafe or "none",
         "age": _age(age_s),
-        "altitude": f"{snapshot.altitude_m:.2f} m",
-        "position": f"north {north:.2f} m, east {east:.2f} m",
-        "velocity": f"north {v_north:.2f}, east {v_east:.2f}, up {-v_down:.2f} m/s",
-        "attitude": f"roll {math.degrees(turn.roll):.1f}, pitch {math.degrees(turn.pitch):.1f}, "
-        f"yaw {math.degrees(turn.yaw) % 360.0:.1f} deg",
-        "battery": "unknown" if snapshot.battery_v is None else f"{snapshot.battery_v:.2f} V",
-        "loop": f"{snapshot.loop.rate_hz:.1f} Hz, {snapshot.loop.overruns} overruns",
+        "altitude": f"{snapshot.altitude_m:z.2f} m",
+        "position": f"north {north:z.2f} m, east {east:z.2f} m",
+        "velocity": f"north {v_north:z.2f}, east {v_east:z.2f}, up {-v_down:z.2f} m/s",
+        "attitude": f"roll {math.degrees(turn.roll):z.1f}, pitch {math.degrees(turn.pitch):z.1f}, "
+        f"yaw {_heading_deg(turn.yaw)} deg",
+        "battery": "unknown" if snapshot.battery_v is None else f"{snapshot.battery_v:z.2f} V",
+        "loop": f"{snapshot.loop.rate_hz:z.1f} Hz, {snapshot.loop.overruns} overruns",
     }
     for name, words in rows.items():
         table.add_row(name, Text(words, style))
     for name, value in snapshot.actuators.items():
         servo = name in snapshot.servos
-        number = f"{math.degrees(value):.1f} deg" if servo else f"{100.0 * value:.0f} %"
+        number = f"{math.degrees(value):z.1f} deg" if servo else f"{100.0 * value:z.0f} %"
         table.add_row(name, Text(number, style))
     for name, status in snapshot.sensors.items():
         table.add_row(name, _sensor_words(status, age_s))
@@ -248,7 +247,7 @@ def _style(age_s: float) -> str:
 
 
 def _age(age_s: float) -> str:
-    return f"{age_s:.1f} s" if age_s < 99.95 else f"{age_s / 60.0:.0f} min"
+    return f"{age_s:z.1f} s" if age_s < 99.95 else f"{age_s / 60.0:z.0f} min"
 
 
 def _sensor(name: str, status: SensorStatus, link_age_s: float, width: int) -> Text:
@@ -268,16 +267,36 @@ def _sensor_words(status: SensorStatus, link_age_s: float) -> Text:
         found.append(trouble + "  ", "bold red")
     if age_s >= OLD_S:
         found.append(f"{_age(age_s)} old  ", "red")
-    found.append(f"{_number(status.value)} {status.unit}".rstrip(), _style(age_s))
+    found.append(_quantity(status.value, status.unit), _style(age_s))
     if STALE_S <= age_s < OLD_S:
         found.append(f"  {_age(age_s)}", GREY)
     return found
 
 
-def _number(value: float | tuple[float, ...]) -> str:
-    if isinstance(value, tuple):
-        return " ".join(f"{part:+.2f}" for part in value)
-    return f"{value:.0f}" if abs(value) >= 1000.0 else f"{value:.2f}"
+def _quantity(value: float | tuple[float, ...], unit: str) -> str:
+    """Return "11.40 V" or, where a device measures several things, each with its unit.
+
+    Units are separated by commas; each belongs to an equal share of the values.
+    """
+    if not isinstance(value, tuple):
+        return f"{_number(value)} {unit}".rstrip()
+    units = [part.strip() for part in unit.split(",")]
+    share = len(value) // len(units)
+    if share == 0 or len(value) % len(units):
+        return f"{' '.join(map(_number, value))} {unit}".rstrip()
+    groups = [value[i : i + share] for i in range(0, len(value), share)]
+    words = [
+        f"{' '.join(map(_number, group))} {unit}" for group, unit in zip(groups, units, strict=True)
+    ]
+    return ", ".join(words)
+
+
+def _number(value: float) -> str:
+    return f"{value:z.0f}" if abs(value) >= 1000.0 else f"{value:z.2f}"
+
+
+def _heading_deg(yaw_rad: float) -> int:
+    return round(math.degrees(yaw_rad)) % 360
 
 
 def _bar(value: float, low: float, high: float, width: int, *, mark: float | None = None) -> str:
