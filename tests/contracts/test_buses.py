@@ -1,0 +1,274 @@
+"""What drivers may rely on of `blimp.hardware.bus`, on every implementation of it."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from blimp.errors import BusError
+from tests.contracts.machines import MACHINES, Machine
+
+IMU, BARO, SERVOS, POWER, NOBODY = 0x68, 0x76, 0x40, 0x41, 0x23
+FREE_PIN, MOTOR_PIN = 5, 6
+TRIGGER, ECHO = 23, 24
+TAG_PORT, TAG_BAUD = "/dev/ttyAMA0", 115200
+
+
+@pytest.fixture(params=MACHINES)
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    with MACHINES[request.param]() as made:
+        yield made
+
+
+# --- I2C -----------------------------------------------------------------------------------
+
+
+def test_reading_identities_of_several_chips_in_turn(machine: Machine) -> None:
+    bus = machine.buses.i2c("i2c-1")
+    for _ in range(2):
+        assert bus.read(IMU, 0x75, 1) == b"\x68"
+        assert bus.read(BARO, 0xD0, 1) == b"\x58"
+        assert bus.read(POWER, 0x00, 2) == b"\x39\x9f"
+
+
+@pytest.mark.parametrize("length", [1, 2, 14, 31, 32])
+def test_reads_have_the_length_asked_for(machine: Machine, length: int) -> None:
+    data = machine.buses.i2c("i2c-1").read(BARO, 0x88, length)
+    assert isinstance(data, bytes)
+    assert len(data) == length
+
+
+def test_what_is_written_reads_back(machine: Machine) -> None:
+    bus = machine.buses.i2c("i2c-1")
+    bus.write(SERVOS, 0x00, b"\x20")  # auto-increment, awake
+    for data in (b"\x01", b"\x01\x02\x03\x04", bytes(range(12))):
+        bus.write(SERVOS, 0x06, data)
+        assert bus.read(SERVOS, 0x06, len(data)) == data
+    bus.write(POWER, 0x05, b"\x50\x00")
+    assert bus.read(POWER, 0x05, 2) == b"\x50\x00"
+
+
+@pytest.mark.parametrize("length", [0, 33, -1])
+def test_a_read_of_another_length_is_refused(machine: Machine, length: int) -> None:
+    with pytest.raises(ValueError, match="1 to 32"):
+        machine.buses.i2c("i2c-1").read(BARO, 0x88, length)
+
+
+@pytest.mark.parametrize("data", [b"", bytes(32)])
+def test_a_write_of_another_length_is_refused(machine: Machine, data: bytes) -> None:
+    with pytest.raises(ValueError, match="1 to 31"):
+        machine.buses.i2c("i2c-1").write(SERVOS, 0x06, data)
+
+
+def test_no_answer_names_bus_and_address_and_the_next_transfer_is_well(machine: Machine) -> None:
+    bus = machine.buses.i2c("i2c-1")
+    with pytest.raises(BusError, match=r"i2c-1 address 0x23"):
+        bus.read(NOBODY, 0x00, 1)
+    with pytest.raises(BusError, match=r"i2c-1 address 0x23"):
+        bus.write(NOBODY, 0x00, b"\x00")
+    with pytest.raises(BusError, match=r"i2c-1 address 0x23"):
+        bus.read16(NOBODY, 0x010F, 2)
+    with pytest.raises(BusError, match=r"i2c-1 address 0x23"):
+        bus.write16(NOBODY, 0x0087, b"\x40")
+    assert bus.read(IMU, 0x75, 1) == b"\x68"
+
+
+def test_sixteen_bit_pointers_go_out_big_endian(machine: Machine) -> None:
+    bus = machine.buses.i2c("i2c-1")
+    bus.write(SERVOS, 0x00, b"\x20")
+    # On a chip with 8-bit pointers the second byte is data: pointer 0x06, value 0x12, then 0x34.
+    bus.write16(SERVOS, 0x0612, b"\x04")
+    assert bus.read(SERVOS, 0x06, 2) == b"\x12\x04"
+    assert len(bus.read16(SERVOS, 0x0612, 3)) == 3
+
+
+def test_a_bus_is_shared_and_named(machine: Machine) -> None:
+    bus = machine.buses.i2c("i2c-1")
+    assert bus.name == "i2c-1"
+    assert machine.buses.i2c("i2c-1") is bus
+
+
+def test_a_bus_that_is_not_there(machine: Machine) -> None:
+    with pytest.raises(BusError, match="i2c-7"):
+        machine.buses.i2c("i2c-7")
+
+
+def test_a_closed_bus_is_an_error_not_a_surprise(machine: Machine) -> None:
+    bus = machine.buses.i2c("i2c-1")
+    bus.read(IMU, 0x75, 1)
+    bus.close()
+    bus.close()
+    for call in (
+        lambda: bus.read(IMU, 0x75, 1),
+        lambda: bus.read(BARO, 0xD0, 1),
+        lambda: bus.read16(IMU, 0x75, 1),
+    ):
+        with pytest.raises(BusError, match="i2c-1"):
+            call()
+    assert machine.buses.i2c("i2c-1").read(IMU, 0x75, 1) == b"\x68"
+
+
+# --- pins ----------------------------------------------------------------------------------
+
+
+def test_a_digital_output_starts_low_and_follows(machine: Machine) -> None:
+    pin = machine.buses.digital(FREE_PIN)
+    assert machine.high(FREE_PIN) == 0.0
+    pin.write(True)
+    assert machine.high(FREE_PIN) == 1.0
+    pin.write(False)
+    assert machine.high(FREE_PIN) == 0.0
+
+
+def test_closing_a_digital_output_drives_it_low_and_gives_it_back(machine: Machine) -> None:
+    pin = machine.buses.digital(FREE_PIN)
+    pin.write(True)
+    pin.close()
+    pin.close()
+    assert machine.high(FREE_PIN) == 0.0
+    with pytest.raises(BusError, match=f"GPIO {FREE_PIN}"):
+        pin.write(True)
+    machine.buses.pwm(FREE_PIN, 100.0)
+
+
+def test_pwm_starts_at_nothing_and_follows(machine: Machine) -> None:
+    pin = machine.buses.pwm(MOTOR_PIN, 200.0)
+    assert machine.high(MOTOR_PIN) == 0.0
+    for fraction in (0.25, 1.0, 0.0, 0.001):
+        pin.duty(fraction)
+        assert machine.high(MOTOR_PIN) == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize("fraction", [-0.01, 1.01, math.nan, math.inf])
+def test_a_duty_out_of_range_is_refused_and_changes_nothing(
+    machine: Machine, fraction: float
+) -> None:
+    pin = machine.buses.pwm(MOTOR_PIN, 200.0)
+    pin.duty(0.5)
+    with pytest.raises(ValueError, match="outside 0 to 1"):
+        pin.duty(fraction)
+    assert machine.high(MOTOR_PIN) == 0.5
+
+
+def test_closing_pwm_drives_it_low_and_gives_it_back(machine: Machine) -> None:
+    pin = machine.buses.pwm(MOTOR_PIN, 200.0)
+    pin.duty(1.0)
+    pin.close()
+    pin.close()
+    assert machine.high(MOTOR_PIN) == 0.0
+    with pytest.raises(BusError, match=f"GPIO {MOTOR_PIN}"):
+        pin.duty(0.5)
+    machine.buses.digital(MOTOR_PIN)
+
+
+def test_a_pin_is_opened_once(machine: Machine) -> None:
+    machine.buses.digital(FREE_PIN)
+    machine.buses.echo(TRIGGER, ECHO)
+    for open_again in (
+        lambda: machine.buses.digital(FREE_PIN),
+        lambda: machine.buses.pwm(FREE_PIN, 100.0),
+        lambda: machine.buses.digital(TRIGGER),
+        lambda: machine.buses.digital(ECHO),
+    ):
+        with pytest.raises(BusError, match="already open"):
+            open_again()
+
+
+@pytest.mark.parametrize("pin", [-1, 28, 99])
+def test_a_pin_that_is_not_there(machine: Machine, pin: int) -> None:
+    with pytest.raises(BusError, match=f"GPIO {pin}"):
+        machine.buses.digital(pin)
+
+
+def test_a_pwm_frequency_of_nothing_is_named(machine: Machine) -> None:
+    with pytest.raises(BusError, match=f"GPIO {MOTOR_PIN}"):
+        machine.buses.pwm(MOTOR_PIN, 0.0)
+    machine.buses.pwm(MOTOR_PIN, 100.0)
+
+
+# --- echo ----------------------------------------------------------------------------------
+
+
+def test_a_trigger_brings_one_pulse_with_its_end_and_width(machine: Machine) -> None:
+    echo = machine.buses.echo(TRIGGER, ECHO)
+    assert list(echo.take_pulses()) == []
+    started_s = machine.clock.now_s()
+    echo.trigger()
+    machine.run(0.06)
+    ((end_s, width_s),) = echo.take_pulses()
+    assert 0.0 < width_s < 0.04
+    assert started_s < end_s - width_s < end_s < started_s + 0.06
+    assert list(echo.take_pulses()) == []
+
+
+def test_triggering_does_not_wait(machine: Machine) -> None:
+    echo = machine.buses.echo(TRIGGER, ECHO)
+    before_s = machine.clock.now_s()
+    echo.trigger()
+    assert machine.clock.now_s() == before_s
+
+
+def test_a_closed_echo_is_silent(machine: Machine) -> None:
+    echo = machine.buses.echo(TRIGGER, ECHO)
+    echo.trigger()
+    echo.close()
+    echo.close()
+    machine.run(0.06)
+    assert list(echo.take_pulses()) == []
+    with pytest.raises(BusError, match=f"GPIO {TRIGGER}"):
+        echo.trigger()
+    machine.buses.echo(TRIGGER, ECHO)
+
+
+# --- serial --------------------------------------------------------------------------------
+
+
+def test_bytes_arrive_and_reading_never_waits(machine: Machine) -> None:
+    port = machine.buses.serial(TAG_PORT, TAG_BAUD)
+    machine.run(1.0)
+    data = port.read_available()
+    assert data.count(b"POS,") >= 8
+    assert port.read_available() == b""
+    assert port.name == TAG_PORT
+
+
+def test_bytes_go_out(machine: Machine) -> None:
+    port = machine.buses.serial(TAG_PORT, TAG_BAUD)
+    port.write(b"lep\r")  # the tag's own switch: it stops printing
+    machine.run(0.2)
+    port.read_available()
+    machine.run(1.0)
+    assert port.read_available() == b""
+
+
+def test_a_port_is_opened_once_and_again_after_it_was_closed(machine: Machine) -> None:
+    port = machine.buses.serial(TAG_PORT, TAG_BAUD)
+    with pytest.raises(BusError, match="already open"):
+        machine.buses.serial(TAG_PORT, TAG_BAUD)
+    port.close()
+    port.close()
+    with pytest.raises(BusError, match=TAG_PORT):
+        port.read_available()
+    again = machine.buses.serial(TAG_PORT, TAG_BAUD)
+    machine.run(1.0)
+    assert b"POS," in again.read_available()
+
+
+def test_a_port_that_is_not_there(machine: Machine) -> None:
+    with pytest.raises(BusError, match="/dev/ttyUSB7"):
+        machine.buses.serial("/dev/ttyUSB7", 9600)
+
+
+# --- all -----------------------------------------------------------------------------------
+
+
+def test_closing_all_lowers_every_pin_and_can_be_repeated(machine: Machine) -> None:
+    machine.buses.digital(FREE_PIN).write(True)
+    machine.buses.pwm(MOTOR_PIN, 100.0).duty(1.0)
+    machine.buses.i2c("i2c-1")
+    machine.buses.echo(TRIGGER, ECHO)
+    machine.buses.serial(TAG_PORT, TAG_BAUD)
+    machine.buses.close()
+    machine.buses.close()
+    assert machine.high(FREE_PIN) == machine.high(MOTOR_PIN) == 0.0
+    machine.buses.digital(FREE_PIN)
