@@ -11,6 +11,8 @@ from blimp.control.modes.mode import Ship
 from blimp.control.pilot import Pilot
 from blimp.control.supervisor import Supervisor
 
+_WEAK = 0.7  # sideways force over forward force: below this a ship is steered by its nose
+
 
 def build_flight_loop(
     airframe: Airframe,
@@ -36,7 +38,12 @@ def build_flight_loop(
         yaw_limit_nm=mixer.limit_n(5),
     )
     estimator = Estimator(airframe=airframe)
-    ship = Ship(airframe=airframe, heaviness_kg=lambda: controller.heaviness_kg)
+    ship = Ship(
+        airframe=airframe,
+        heaviness_kg=lambda: controller.heaviness_kg,
+        wind_mps=lambda: (controller.wind.north_mps, controller.wind.east_mps),
+        steers=mixer.limit_n(1) < _WEAK * mixer.limit_n(0),
+    )
     pilot = Pilot(ship=ship)
     supervisor = Supervisor(
         pilot=pilot,

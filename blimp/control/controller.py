@@ -4,7 +4,7 @@ Horizontal:  v* = v_ref + position_p (p* - p)            bounded by the speed li
              a* = a_ref + velocity_p (v* - v) + I        I grows by velocity_i, world frame
 Vertical:    c* = c_ref + height_p (h* - h)              bounded by climb and descent limits
              a* = a_ref + climb_p (c* - c) + I           I carries heaviness
-Force:       F = (m + added mass) a* + drag(v*) + heaviness, turned into the body frame
+Force:       F = (m + added mass) a* + drag(v* - wind) + heaviness, turned into the body frame
 Yaw:         r* = r_ref + yaw_p (yaw* - yaw)             bounded by the yaw rate limit
              N = (Izz + added inertia) (yaw_rate_p (r* - r) + I)
 An integral stops growing into an axis the mixer calls saturated. What the integrals settle
@@ -16,6 +16,7 @@ from math import cos, hypot, sin
 from blimp.airframe import Airframe
 from blimp.control.attitude import GRAVITY_MPS2
 from blimp.control.pid import Pid
+from blimp.control.wind import WindObserver
 from blimp.rotation import euler, rotate, rotate_back, wrap_pi
 from blimp.types import LEVEL, Quaternion, Setpoint, Vec3, VehicleState, Wrench
 
@@ -45,6 +46,8 @@ class Controller:
         # and the air it moves: the velocity there is the ship's, not the swing's.
         hang_m = airframe.mass.center_of_gravity_m[2] * mass_kg
         self._swing_m = (hang_m / self._mass_kg[0], hang_m / self._mass_kg[1])
+        self.wind = WindObserver(aero=aero, limit_mps=airframe.limits.speed_mps)
+        self._given_n = (0.0, 0.0)
         self._force_limit_n = force_limit_n
         self._yaw_limit_nm = yaw_limit_nm
         self._inertia_kg_m2 = airframe.mass.inertia_kg_m2[2] + aero.added_inertia_kg_m2[2]
@@ -69,17 +72,27 @@ class Controller:
         self._north.reset()
         self._east.reset()
         self._turn.reset()
+        self.wind.reset()
 
     def update(
-        self, state: VehicleState, setpoint: Setpoint, *, dt_s: float, saturated: Saturation
+        self,
+        state: VehicleState,
+        setpoint: Setpoint,
+        *,
+        dt_s: float,
+        achieved: Wrench,
+        saturated: Saturation,
     ) -> Wrench:
         """Return the wrench about the centre of gravity that follows `setpoint`.
+
+        achieved, saturated: what the mixer made of the last one.
 
         Without a valid attitude the ship is taken to hang level, which it does by itself,
         and only the vertical axis is driven; without a valid position the horizontal force
         is what the wind last needed, fading; without a valid height the vertical force is
         the heaviness last known and a gentle push down.
         """
+        self._given_n = achieved.force_body_n[:2]
         attitude = state.attitude if state.attitude_valid else LEVEL
         force = self._force_ned(state, setpoint, attitude, dt_s, saturated)
         torque_nm = 0.0
@@ -98,34 +111,63 @@ class Controller:
         saturated: Saturation,
     ) -> Vec3:
         yaw = euler(attitude)[2]
-        c, s = cos(yaw), sin(yaw)
+        heading = (cos(yaw), sin(yaw))
         velocity = self._velocity_demand(state, setpoint)
-        north, east, down = velocity
-        # Demand in the heading frame, where mass and drag are diagonal.
-        forward_mps, right_mps = c * north + s * east, c * east - s * north
         fx = fy = 0.0
         if state.position_valid and state.attitude_valid:
-            short_n, short_e = _turned(saturated[0], saturated[1], c, s)
-            p, q, _ = state.rates_body_radps
-            surge, sway = q * self._swing_m[0], -p * self._swing_m[1]
-            vn = state.velocity_ned_mps[0] + c * surge - s * sway
-            ve = state.velocity_ned_mps[1] + s * surge + c * sway
-            an, ae, _ = setpoint.acceleration_ned_mps2
-            an += self._north.update(north - vn, dt_s, saturated=short_n)
-            ae += self._east.update(east - ve, dt_s, saturated=short_e)
-            fx = self._mass_kg[0] * (c * an + s * ae) + self._drag(0, forward_mps)
-            fy = self._mass_kg[1] * (c * ae - s * an) + self._drag(1, right_mps)
+            fx, fy = self._horizontal_force(state, setpoint, velocity, heading, dt_s, saturated)
         elif state.attitude_valid:
             keep = max(0.0, 1.0 - dt_s / _FADE_S)
             self._north.integral *= keep
             self._east.integral *= keep
-            fx = self._mass_kg[0] * (c * self._north.integral + s * self._east.integral)
-            fy = self._mass_kg[1] * (c * self._east.integral - s * self._north.integral)
+            ax, ay = _turned((self._north.integral, self._east.integral), heading)
+            fx, fy = self._mass_kg[0] * ax, self._mass_kg[1] * ay
         fx = _within(fx, self._force_limit_n[0])
         fy = _within(fy, self._force_limit_n[1])
         ahead = setpoint.acceleration_ned_mps2[2]
-        fz = self._vertical_force(state, down, ahead, dt_s, saturated[2])
+        fz = self._vertical_force(state, velocity[2], ahead, dt_s, saturated[2])
+        c, s = heading
         return (c * fx - s * fy, s * fx + c * fy, fz)
+
+    def _horizontal_force(
+        self,
+        state: VehicleState,
+        setpoint: Setpoint,
+        demand: Vec3,
+        heading: tuple[float, float],
+        dt_s: float,
+        saturated: Saturation,
+    ) -> tuple[float, float]:
+        """Return the force along and across the heading, where mass and drag are diagonal."""
+        c, s = heading
+        p, q, r = state.rates_body_radps
+        north_mps, east_mps, _ = state.velocity_ned_mps
+        vx, vy = _turned((north_mps, east_mps), heading)
+        vx, vy = vx + q * self._swing_m[0], vy - p * self._swing_m[1]
+        ahead = _turned(setpoint.acceleration_ned_mps2[:2], heading)
+        self.wind.update(
+            force_n=(
+                self._given_n[0] - self._mass_kg[0] * ahead[0],
+                self._given_n[1] - self._mass_kg[1] * ahead[1],
+            ),
+            velocity_mps=(vx, vy),
+            heading=heading,
+            yaw_rate_radps=r,
+            dt_s=dt_s,
+        )
+        wish = _turned(demand[:2], heading)
+        wind = _turned((self.wind.north_mps, self.wind.east_mps), heading)
+        short_north = c * saturated[0] - s * saturated[1]
+        short_east = s * saturated[0] + c * saturated[1]
+        error_north = demand[0] - (c * vx - s * vy)
+        error_east = demand[1] - (s * vx + c * vy)
+        an = self._north.update(error_north, dt_s, saturated=_sign(short_north))
+        ae = self._east.update(error_east, dt_s, saturated=_sign(short_east))
+        ax, ay = _turned((an, ae), heading)
+        return (
+            self._mass_kg[0] * (ahead[0] + ax) + self.wind.drag(0, wish[0] - wind[0]),
+            self._mass_kg[1] * (ahead[1] + ay) + self.wind.drag(1, wish[1] - wind[1]),
+        )
 
     def _vertical_force(
         self,
@@ -191,10 +233,10 @@ class Controller:
         return speed * (self._linear[axis] + self._quadratic[axis] * abs(speed))
 
 
-def _turned(short_x: int, short_y: int, c: float, s: float) -> tuple[int, int]:
-    """Turn a body-frame shortage into the signs of the world axes it lies mostly along."""
-    north, east = c * short_x - s * short_y, s * short_x + c * short_y
-    return (_sign(north), _sign(east))
+def _turned(vector: tuple[float, float], heading: tuple[float, float]) -> tuple[float, float]:
+    """Turn a north-east vector into along and across the heading (its cosine and sine)."""
+    (north, east), (c, s) = vector, heading
+    return (c * north + s * east, c * east - s * north)
 
 
 def _sign(value: float) -> int:

@@ -177,7 +177,11 @@ class FlightLoop:
             self._mixer.follow(actuators, dt_s=dt_s)
             return actuators
         wrench = self._controller.update(
-            state, setpoint, dt_s=dt_s, saturated=self._mixer.saturated
+            state,
+            setpoint,
+            dt_s=dt_s,
+            achieved=self._mixer.achieved,
+            saturated=self._mixer.saturated,
         )
         forward_mps = self._controller.forward_mps(state)
         return self._mixer.allocate(wrench, dt_s=dt_s, forward_mps=forward_mps)

@@ -7,6 +7,7 @@ pushed down, stays armed, and says so.
 from typing import Any
 
 from blimp.control.modes.mode import Ship
+from blimp.control.modes.nose import Nose
 from blimp.rotation import euler
 from blimp.types import Mode, Setpoint, VehicleState
 
@@ -64,7 +65,7 @@ class Land:
     def resume(self, state: VehicleState) -> None:
         self._height_m = state.altitude_m
         self._down_m = state.position_ned_m[2]
-        self._yaw_rad = euler(state.attitude)[2]
+        self._nose = Nose(ship=self._ship, yaw_rad=euler(state.attitude)[2])
         self._place_m: tuple[float, float] | None = None
         self._wish_mps = max(0.0, state.velocity_ned_mps[2])
 
@@ -89,7 +90,7 @@ class Land:
         return Setpoint(
             position_ned_m=(n, e, self._down_m),
             velocity_ned_mps=(0.0, 0.0, self._wish_mps),
-            yaw_rad=self._yaw_rad,
+            yaw_rad=self._nose.follow(0.0, 0.0, dt_s) if self._ship.steers else self._nose.yaw_rad,
         )
 
     def _feel(self, state: VehicleState, dt_s: float) -> None:

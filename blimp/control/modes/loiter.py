@@ -1,9 +1,10 @@
 """LOITER: stay at a place; on the way there (goto, takeoff) fly a straight leg."""
 
-from math import atan2, hypot, pi
+from math import hypot, pi
 from typing import Any
 
 from blimp.control.modes.mode import Ship
+from blimp.control.modes.nose import Nose
 from blimp.control.path import Leg
 from blimp.rotation import euler, wrap_pi
 from blimp.types import Mode, Setpoint, Vec3, VehicleState
@@ -13,14 +14,16 @@ _ARRIVED_MPS = 0.2
 _SETTLED_S = 0.5
 _TURN_LEG_M = 2.0  # shorter legs are flown with the nose where it is
 _TURNED_RAD = 0.5
+_ARRIVING = 0.97  # of the leg: from here on the nose may leave the course
 _TURN_LIMIT_S = 15.0
 
 
 class Loiter:
     """Holds `target_ned_m`, flying there first if it is not here.
 
-    yaw_rad: the heading to keep; None turns the nose to the course of a leg over 2 m,
-    before it moves off, and keeps the present heading on a shorter one.
+    yaw_rad: the heading to keep. None turns the nose to the course of a leg over 2 m,
+    before it moves off, and keeps it on a shorter one; a ship that is weak sideways allows
+    for the wind on the leg and lies into it at rest.
     """
 
     number = Mode.LOITER
@@ -39,14 +42,18 @@ class Loiter:
         start = state.position_ned_m if start_ned_m is None else start_ned_m
         self.target_ned_m = state.position_ned_m if target_ned_m is None else target_ned_m
         self._leg = Leg(start_ned_m=start, end_ned_m=self.target_ned_m, limits=ship.airframe.limits)
-        self._yaw_rad = euler(state.attitude)[2] if yaw_rad is None else wrap_pi(yaw_rad)
+        self._yaw_rad = None if yaw_rad is None else wrap_pi(yaw_rad)
+        self._nose = Nose(ship=ship, yaw_rad=euler(state.attitude)[2])
         north, east = self.target_ned_m[0] - start[0], self.target_ned_m[1] - start[1]
-        if yaw_rad is None and hypot(north, east) > _TURN_LEG_M:
-            self._yaw_rad = atan2(east, north)
+        distance_m = hypot(north, east)
+        cruise = ship.airframe.limits.speed_mps / max(distance_m, 1e-6)
+        self._course_mps = (cruise * north, cruise * east)
+        self._long = distance_m > _TURN_LEG_M
         self._turning_s = 0.0
         self._moving = False
+        self._arriving = False
         self._settled_s = 0.0
-        self._error_m = hypot(north, east)
+        self._error_m = distance_m
         self.done = False
 
     @property
@@ -69,19 +76,36 @@ class Loiter:
         self._turning_s = 0.0
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
+        yaw_rad = self._heading(dt_s)
         if not self._moving:
             self._turning_s += dt_s
-            off = abs(wrap_pi(self._yaw_rad - euler(state.attitude)[2]))
+            off = abs(wrap_pi(self._final_heading() - euler(state.attitude)[2]))
             self._moving = off < _TURNED_RAD or self._turning_s > _TURN_LIMIT_S
         # Standing still on the line while turning is a leg that does not advance.
         reference = self._leg.advance(state.position_ned_m, dt_s if self._moving else 0.0)
+        self._arriving = self._leg.fraction > _ARRIVING
         self._judge(state, reference.done, dt_s)
         return Setpoint(
             position_ned_m=reference.position_ned_m,
             velocity_ned_mps=reference.velocity_ned_mps,
             acceleration_ned_mps2=reference.acceleration_ned_mps2,
-            yaw_rad=self._yaw_rad,
+            yaw_rad=yaw_rad,
         )
+
+    def _heading(self, dt_s: float) -> float:
+        if self._yaw_rad is not None:
+            return self._yaw_rad
+        if self._long and not self._arriving:
+            return self._nose.follow(*self._course_mps, dt_s)
+        if self._ship.steers:
+            return self._nose.follow(0.0, 0.0, dt_s)
+        return self._nose.yaw_rad
+
+    def _final_heading(self) -> float:
+        """Return the heading to have before a leg moves off."""
+        if self._yaw_rad is not None:
+            return self._yaw_rad
+        return self._nose.wanted(*self._course_mps) if self._long else self._nose.yaw_rad
 
     def _judge(self, state: VehicleState, reference_done: bool, dt_s: float) -> None:
         n, e, d = state.position_ned_m

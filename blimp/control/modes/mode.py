@@ -14,6 +14,8 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
 
     airframe: Airframe
     heaviness_kg: Callable[[], float]  # negative: light
+    wind_mps: Callable[[], tuple[float, float]]  # north, east, as estimated
+    steers: bool  # it goes where its nose points: sideways it is weak
 
 
 class FlightMode(Protocol):
