@@ -18,12 +18,14 @@ from blimp.control.attitude import GRAVITY_MPS2
 from blimp.control.pid import Pid
 from blimp.control.wind import WindObserver
 from blimp.rotation import euler, rotate, rotate_back, wrap_pi
-from blimp.types import LEVEL, Quaternion, Setpoint, Vec3, VehicleState, Wrench
+from blimp.types import LEVEL, ZERO3, Quaternion, Setpoint, Vec3, VehicleState, Wrench
 
 Saturation = tuple[int, int, int, int, int, int]
 
 AIR_DENSITY_KGM3 = 1.225  # ISA, sea level: where `heaviness_kg` is defined
 _INTEGRAL_SHARE = 0.6  # of an axis's force: the rest is left to hold the ship steady
+_LEVEL_MPS = 0.08
+_WEIGH_S = 8.0
 _FADE_S = 10.0  # without a position the wind correction goes stale
 
 
@@ -38,7 +40,8 @@ class Controller:
         gains, aero = airframe.gains, airframe.aero
         self._gains = gains
         self._limits = airframe.limits
-        self._nominal_heaviness_kg = airframe.mass.heaviness_kg
+        self._nominal_n = GRAVITY_MPS2 * airframe.mass.heaviness_kg
+        self._heaviness_kg = airframe.mass.heaviness_kg
         mass_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3 + airframe.mass.heaviness_kg
         ax, ay, az = aero.added_mass_kg
         self._mass_kg: Vec3 = (mass_kg + ax, mass_kg + ay, mass_kg + az)
@@ -47,7 +50,7 @@ class Controller:
         hang_m = airframe.mass.center_of_gravity_m[2] * mass_kg
         self._swing_m = (hang_m / self._mass_kg[0], hang_m / self._mass_kg[1])
         self.wind = WindObserver(aero=aero, limit_mps=airframe.limits.speed_mps)
-        self._given_n = (0.0, 0.0)
+        self._given_n = ZERO3
         self._force_limit_n = force_limit_n
         self._yaw_limit_nm = yaw_limit_nm
         self._inertia_kg_m2 = airframe.mass.inertia_kg_m2[2] + aero.added_inertia_kg_m2[2]
@@ -64,8 +67,8 @@ class Controller:
 
     @property
     def heaviness_kg(self) -> float:
-        """How much the ship weighs more than it lifts, as the vertical loop has learnt."""
-        return self._nominal_heaviness_kg - self._mass_kg[2] * self._down.integral / GRAVITY_MPS2
+        """How much the ship weighs more than it lifts, as level flight has shown."""
+        return self._heaviness_kg
 
     def reset(self) -> None:
         """Forget wind and yaw trim, for a ship at rest; heaviness is kept: it is the ship's."""
@@ -92,7 +95,7 @@ class Controller:
         is what the wind last needed, fading; without a valid height the vertical force is
         the heaviness last known and a gentle push down.
         """
-        self._given_n = achieved.force_body_n[:2]
+        self._given_n = achieved.force_body_n
         attitude = state.attitude if state.attitude_valid else LEVEL
         force = self._force_ned(state, setpoint, attitude, dt_s, saturated)
         torque_nm = 0.0
@@ -177,14 +180,23 @@ class Controller:
         dt_s: float,
         saturated: int,
     ) -> float:
-        lift_n = -self._nominal_heaviness_kg * GRAVITY_MPS2  # down-positive
         if state.height_valid:
+            self._weigh(state, down_mps, dt_s)
             error = down_mps - state.velocity_ned_mps[2]
             demand = ahead_mps2 + self._down.update(error, dt_s, saturated=saturated)
             fz = self._mass_kg[2] * demand
         else:
             fz = self._mass_kg[2] * self._down.integral
-        return _within(lift_n + fz + self._drag(2, down_mps), self._force_limit_n[2])
+        return _within(fz - self._nominal_n + self._drag(2, down_mps), self._force_limit_n[2])
+
+    def _weigh(self, state: VehicleState, demand_mps: float, dt_s: float) -> None:
+        """In level flight the mean lift of the thrusters is what the ship is too heavy by."""
+        sink_mps = state.velocity_ned_mps[2]
+        if abs(demand_mps) > _LEVEL_MPS or abs(sink_mps) > _LEVEL_MPS or state.on_ground:
+            return
+        lift_n = self._drag(2, sink_mps) - self._given_n[2]
+        share = dt_s / _WEIGH_S
+        self._heaviness_kg += share * (lift_n / GRAVITY_MPS2 - self._heaviness_kg)
 
     def _velocity_demand(self, state: VehicleState, setpoint: Setpoint) -> Vec3:
         limits = self._limits

@@ -7,7 +7,7 @@ from math import isfinite
 from blimp.control.failsafe import Action, Failsafe, Flags, Verdict
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.hold import Hold
-from blimp.control.modes.land import LIGHT_KG, Land
+from blimp.control.modes.land import Land
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.pilot import IDLE, Pilot
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
@@ -160,5 +160,5 @@ class Supervisor:
                 self.say(mode.note)
         down = isinstance(mode, Descend) and state.height_valid and state.on_ground
         self._descended_s = self._descended_s + dt_s if down else 0.0
-        if self._descended_s > _DESCENDED_S and self._pilot.ship.heaviness_kg() > LIGHT_KG:
+        if self._descended_s > _DESCENDED_S and self._pilot.ship.heaviness_kg() > 0.0:
             self.disarm(state, reason="down after losing attitude")

@@ -1,7 +1,8 @@
 """LAND: come down over one place, slowing near the ground, and stay down.
 
-A heavy ship is let go once it has touched down. A light one would rise again: it is
-pushed down, stays armed, and says so.
+A ship known to be heavy is let go at touchdown. A light one is pushed down, stays armed,
+and says so. One that may be either is let go for three seconds, still armed: if it rises,
+it was light.
 """
 
 from typing import Any
@@ -11,7 +12,10 @@ from blimp.control.modes.nose import Nose
 from blimp.rotation import euler
 from blimp.types import Mode, Setpoint, VehicleState
 
-LIGHT_KG = 0.001  # heavier than this stays down by itself; the estimate is good to a gram
+_LIGHT_KG = -0.002  # surely light, the estimate being good to a gram or two
+_HEAVY_KG = 0.003  # surely heavy; what is between is let go on trial
+_TRIAL_S = 3.0
+_RISEN_M = 0.08
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
 _TOUCH_HEIGHT_M = 0.25
 _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
@@ -22,7 +26,10 @@ _PRESS_M = 0.3  # a light ship is told to be this far below the ground
 
 
 class Land:
-    """Done at touchdown. `landed` a heavy ship: idle, to be disarmed. `held` a light one."""
+    """Done when the ship is down for good.
+
+    landed: it stays there by itself: idle, to be disarmed. held: it is pushed down.
+    """
 
     number = Mode.LAND
 
@@ -30,6 +37,8 @@ class Land:
         self._ship = ship
         self._start_m = max(0.1, state.altitude_m)
         self._touch_s = 0.0
+        self._resting_m = 0.0
+        self._trial_s: float | None = None
         self.landed = False
         self.held = False
         self._heaviness_kg = 0.0
@@ -48,9 +57,9 @@ class Land:
     def note(self) -> str:
         if not self.held:
             return ""
-        grams = -1e3 * self._heaviness_kg
+        grams = max(1.0, -1e3 * self._heaviness_kg)
         return (
-            f"light by {grams:.0f} g: held down by thrust, still armed; "
+            f"light by about {grams:.0f} g: held down by thrust, still armed; "
             "secure the ship, then disarm"
         )
 
@@ -71,6 +80,9 @@ class Land:
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         if self.landed:
+            return Setpoint(idle=True)
+        if self._trial_s is not None and not self.held:
+            self._try(state, dt_s)
             return Setpoint(idle=True)
         if self._place_m is None and state.position_valid:
             self._place_m = state.position_ned_m[:2]
@@ -107,7 +119,19 @@ class Land:
         if self._touch_s < needed_s or not (low or state.altitude_m < _BLIND_HEIGHT_M):
             return
         self._heaviness_kg = self._ship.heaviness_kg()
-        if self._heaviness_kg > LIGHT_KG:
+        self._resting_m = state.altitude_m
+        if self._heaviness_kg < _LIGHT_KG:
+            self.held = True
+        elif self._heaviness_kg > _HEAVY_KG:
             self.landed = True
         else:
+            self._trial_s = 0.0
+
+    def _try(self, state: VehicleState, dt_s: float) -> None:
+        """Stop pushing for a moment, still armed: a ship that rises was light after all."""
+        assert self._trial_s is not None
+        self._trial_s += dt_s
+        if state.altitude_m > _RISEN_M + self._resting_m:
             self.held = True
+        elif self._trial_s >= _TRIAL_S:
+            self.landed = True
