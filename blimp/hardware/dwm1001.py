@@ -14,7 +14,7 @@ from blimp.hardware.bus import Buses, SerialPort
 from blimp.hardware.device import Sensor, Steps, Wiring, read_options
 from blimp.hardware.lines import LineReader, number
 from blimp.hardware.registers import DWM1001 as R
-from blimp.types import PositionSample
+from blimp.types import PositionSample, Vec3
 
 LINE_LIMIT = 120
 MAX_M = 1000.0  # no room is larger; beyond it a line is garbage
@@ -46,7 +46,7 @@ class Dwm1001(Sensor[PositionSample]):
         self._port: SerialPort | None = None
         self._lines = LineReader(limit=LINE_LIMIT)
         self._bad = 0
-        self._fields: tuple[str, ...] = ()
+        self._position_ned_m: Vec3 | None = None
         self._heard = False
         self._started = False
 
@@ -98,9 +98,10 @@ class Dwm1001(Sensor[PositionSample]):
             self._bad += 1
             self.error = f"{self.name}: position or quality out of range in {line[:40]!r}"
             return None
-        if tuple(fields) == self._fields:
+        position = (north_m, east_m, -up_m)
+        if position == self._position_ned_m:
             return None  # the noise of a living tag never repeats for long
-        self._fields = tuple(fields)
+        self._position_ned_m = position
         if quality < self._options.min_quality:
             self._alive(now_s, f"quality {quality:g} is below {self._options.min_quality}")
             return None
@@ -108,7 +109,7 @@ class Dwm1001(Sensor[PositionSample]):
         share = quality / R.QUALITY_MAX
         return PositionSample(
             t_s=now_s,
-            position_ned_m=(north_m, east_m, -up_m),
+            position_ned_m=position,
             accuracy_m=self._options.worst_m
             + share * (self._options.best_m - self._options.worst_m),
         )

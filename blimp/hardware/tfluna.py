@@ -16,6 +16,8 @@ from blimp.hardware.device import Sensor, Steps, Wiring, read_options
 from blimp.hardware.registers import TFLuna as R
 from blimp.types import RangeSample
 
+MAX_TEMPERATURE_STEP_C = 5.0
+
 _DATA = Struct("<HHhH")
 
 
@@ -41,6 +43,7 @@ class TfLuna(Sensor[RangeSample]):
         self._options = read_options(row.options, Options, who=row.name)
         self._bus: I2CBus | None = None
         self._tick = -1
+        self._temperature_c: float | None = None
 
     def close(self) -> None:
         self._bus = None
@@ -55,16 +58,24 @@ class TfLuna(Sensor[RangeSample]):
             )
         bus.write(self._address, R.MODE, bytes([R.MODE_CONTINUOUS]))
         bus.write(self._address, R.ENABLE, b"\x01")
+        self._temperature_c = None
         yield 0.1  # the manual's wait after a write, section 6.3
 
     def _read(self, now_s: float) -> RangeSample | None:
         if self._bus is None:
             raise DeviceError(f"{self.name}: closed")
         raw = self._bus.read(self._address, R.DIST_LOW, _DATA.size)
-        distance_cm, amplitude, _temperature, tick = _DATA.unpack(raw)
+        distance_cm, amplitude, temperature, tick = _DATA.unpack(raw)
         if tick == self._tick:
             return None
         self._tick = tick
+        temperature_c = temperature / 100.0
+        before_c, self._temperature_c = self._temperature_c, temperature_c
+        if before_c is not None and abs(temperature_c - before_c) > MAX_TEMPERATURE_STEP_C:
+            raise DeviceError(
+                f"{self.name}: its temperature jumped from {before_c:.1f} to "
+                f"{temperature_c:.1f} °C between two reads: the bytes are garbage"
+            )
         distance_m = distance_cm / 100.0
         if amplitude < R.AMP_MIN:
             self._alive(now_s, f"signal {amplitude} is below {R.AMP_MIN}: nothing in range")

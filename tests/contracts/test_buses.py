@@ -1,7 +1,7 @@
 """What drivers may rely on of `blimp.hardware.bus`, on every implementation of it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -98,11 +98,12 @@ def test_a_closed_bus_is_an_error_not_a_surprise(machine: Machine) -> None:
     bus.read(IMU, 0x75, 1)
     bus.close()
     bus.close()
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: bus.read(IMU, 0x75, 1),
         lambda: bus.read(BARO, 0xD0, 1),
         lambda: bus.read16(IMU, 0x75, 1),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(BusError, match="i2c-1"):
             call()
     assert machine.buses.i2c("i2c-1").read(IMU, 0x75, 1) == b"\x68"
@@ -164,12 +165,13 @@ def test_closing_pwm_drives_it_low_and_gives_it_back(machine: Machine) -> None:
 def test_a_pin_is_opened_once(machine: Machine) -> None:
     machine.buses.digital(FREE_PIN)
     machine.buses.echo(TRIGGER, ECHO)
-    for open_again in (
+    openings: list[Callable[[], object]] = [
         lambda: machine.buses.digital(FREE_PIN),
         lambda: machine.buses.pwm(FREE_PIN, 100.0),
         lambda: machine.buses.digital(TRIGGER),
         lambda: machine.buses.digital(ECHO),
-    ):
+    ]
+    for open_again in openings:
         with pytest.raises(BusError, match="already open"):
             open_again()
 
