@@ -7,45 +7,66 @@ load plus grip: so a ship at rest stays at rest.
 """
 
 from math import hypot, sqrt
+from typing import NamedTuple
 
 from blimp.airframe import Airframe
 from blimp.types import Vec3
 
-STIFFNESS_RADPS = 25.0  # bounce frequency on the springs: soft enough for steps of 5 ms
-NORMAL_DAMPING = 1.2  # of critical: it lands, it does not bounce
-FRICTION_DAMPING = 0.7
+# Rates at which a point's own share of the ship's inertia is stopped: explicit steps of up
+# to 10 ms stay stable with them, whatever lever the point has on the ship.
+DAMPING_PER_S = 70.0
+SIDE_DAMPING_PER_S = 28.0
+SIDE_STIFFNESS_RADPS = 20.0
 SOFT_START_M = 2e-5  # the damper fades in over this depth, so that force has no step
 AIRBORNE_M = 0.05  # a new touchdown is counted only after this clearance
 
 Rows = tuple[Vec3, Vec3, Vec3]  # rotation from body to world, row by row
 
 
+class Contact(NamedTuple):
+    """What one point of the ship does on the ground."""
+
+    stiffness_npm: float
+    damping: float  # N per m/s, as the next but one
+    side_stiffness_npm: float
+    side_damping: float
+    grip_n: float
+    hold_n: float
+
+
 class Ground:
     """A level plane under the ship, at `stand_m` below the hull's centre at rest."""
 
     def __init__(self, *, airframe: Airframe) -> None:
-        hull = airframe.hull
-        self._feet = airframe.ground.feet_m
+        hull, ground = airframe.hull, airframe.ground
+        self._feet = ground.feet_m
+        self._friction = ground.friction
         self._semi_axes: Vec3 = (
             0.5 * hull.length_m,
             0.5 * hull.diameter_m,
             0.5 * (hull.height_m or hull.diameter_m),
         )
         self.stand_m = max([self._semi_axes[2], *(foot[2] for foot in self._feet)])
-        reach = [hypot(*foot) for foot in self._feet]
-        self._reach_m = max([*self._semi_axes, *reach])
-        moved_kg = airframe.mass_kg + airframe.aero.added_mass_kg[2]
-        self.stiffness_npm = moved_kg * STIFFNESS_RADPS**2
-        self._damping = 2.0 * NORMAL_DAMPING * moved_kg * STIFFNESS_RADPS
-        self._side_damping = 2.0 * FRICTION_DAMPING * moved_kg * STIFFNESS_RADPS
-        self._friction = airframe.ground.friction
-        count = len(self._feet)
-        per_foot = 1.0 / max(count, 1)
-        foot = (per_foot, per_foot * airframe.ground.grip_n, per_foot * airframe.ground.hold_n)
-        # Of each point, the hull's last: share of stiffness, grip and hold in newtons.
-        self._points_hold = (*[foot] * count, (1.0, 0.0, 0.0))
-        self._hold_n = airframe.ground.hold_n if count else 0.0
-        self._anchors: list[tuple[float, float] | None] = [None] * (count + 1)
+        self._reach_m = max([*self._semi_axes, *(hypot(*foot) for foot in self._feet)])
+
+        heave_kg = airframe.mass_kg + airframe.aero.added_mass_kg[2]
+        share = 1.0 / max(len(self._feet), 1)
+        a, b, c = self._semi_axes
+        ends: tuple[Vec3, ...] = ((a, 0.0, 0.0), (0.0, b, 0.0), (0.0, 0.0, c))
+        self._contacts = (
+            *(
+                _contact(
+                    heave_kg,
+                    share,
+                    _felt_kg(airframe, foot),
+                    grip_n=ground.grip_n,
+                    hold_n=ground.hold_n,
+                )
+                for foot in self._feet
+            ),
+            _contact(heave_kg, 1.0, min(_felt_kg(airframe, end) for end in ends)),
+        )
+        self._anchors: list[tuple[float, float] | None] = [None] * len(self._contacts)
         self._airborne = False
         self.touchdown_speed_mps = 0.0  # downward, at the last touchdown
 
@@ -54,9 +75,13 @@ class Ground:
 
         A ship lighter than its feet can hold, `heavy_n` below -hold_n, leaves at once.
         """
+        if not self._feet:
+            return max(heavy_n, 0.0) / self._contacts[-1].stiffness_npm
         for i, (north_m, east_m, _) in enumerate(self._feet):
             self._anchors[i] = (north_m, east_m)
-        return max(heavy_n, -self._hold_n) / self.stiffness_npm
+        feet = self._contacts[:-1]
+        lightest_n = -sum(foot.hold_n for foot in feet)
+        return max(heavy_n, lightest_n) / sum(foot.stiffness_npm for foot in feet)
 
     def release(self) -> None:
         """Forget where the ship stood: it has been put elsewhere."""
@@ -91,8 +116,8 @@ class Ground:
             depth_m = _dot(down, point) - height_m
             lowest_m = max(lowest_m, depth_m)
             if depth_m <= 0.0:
-                share, _, hold_n = self._points_hold[i]
-                if self._anchors[i] is None or depth_m * share * self.stiffness_npm <= -hold_n:
+                contact = self._contacts[i]
+                if self._anchors[i] is None or depth_m * contact.stiffness_npm <= -contact.hold_n:
                     self._anchors[i] = None
                     continue
             touching = True
@@ -126,7 +151,7 @@ class Ground:
         rates_radps: Vec3,
     ) -> Vec3:
         """Return the force on one point, body axes."""
-        share, grip_n, hold_n = self._points_hold[index]
+        stiffness, damping, side_stiffness, side_damping, grip_n, hold_n = self._contacts[index]
         x, y, z = point
         p, q, r = rates_radps
         swing = (q * z - r * y, r * x - p * z, p * y - q * x)
@@ -134,24 +159,26 @@ class Ground:
         east_mps = velocity_ned_mps[1] + _dot(rotation[1], swing)
         down_mps = velocity_ned_mps[2] + _dot(rotation[2], swing)
         soft = min(1.0, abs(depth_m) / SOFT_START_M)
-        stiffness = share * self.stiffness_npm
-        load_n = max(-hold_n, stiffness * depth_m + soft * share * self._damping * down_mps)
+        load_n = max(-hold_n, stiffness * depth_m + soft * damping * down_mps)
 
         north_m = position_ned_m[0] + _dot(rotation[0], point)
         east_m = position_ned_m[1] + _dot(rotation[1], point)
         anchor = self._anchors[index]
         if anchor is None:
             anchor = self._anchors[index] = (north_m, east_m)
-        damping = soft * share * self._side_damping
-        side_n = stiffness * (anchor[0] - north_m) - damping * north_mps
-        side_e = stiffness * (anchor[1] - east_m) - damping * east_mps
+        side_damping *= soft
+        side_n = side_stiffness * (anchor[0] - north_m) - side_damping * north_mps
+        side_e = side_stiffness * (anchor[1] - east_m) - side_damping * east_mps
         limit_n = self._friction * max(load_n, 0.0) + grip_n
         pull_n = hypot(side_n, side_e)
         if pull_n > limit_n:
             scale = limit_n / pull_n
             side_n *= scale
             side_e *= scale
-            self._anchors[index] = (north_m + side_n / stiffness, east_m + side_e / stiffness)
+            self._anchors[index] = (
+                north_m + side_n / side_stiffness,
+                east_m + side_e / side_stiffness,
+            )
         (a, b, c), (d, e, f), (g, h, i) = rotation
         return (
             a * side_n + d * side_e - g * load_n,
@@ -164,6 +191,34 @@ class Ground:
         a, b, c = (s * s * n for s, n in zip(self._semi_axes, down, strict=True))
         scale = 1.0 / sqrt(a * down[0] + b * down[1] + c * down[2])
         return (*self._feet, (a * scale, b * scale, c * scale))
+
+
+def _contact(
+    heave_kg: float, share: float, felt_kg: float, *, grip_n: float = 0.0, hold_n: float = 0.0
+) -> Contact:
+    """Return one of 1/share equal contacts, together critically damped for the whole ship."""
+    damping = DAMPING_PER_S * felt_kg
+    return Contact(
+        stiffness_npm=share * damping**2 / (4.0 * heave_kg),
+        damping=share * damping,
+        side_stiffness_npm=share * SIDE_STIFFNESS_RADPS**2 * felt_kg,
+        side_damping=share * SIDE_DAMPING_PER_S * felt_kg,
+        grip_n=share * grip_n,
+        hold_n=share * hold_n,
+    )
+
+
+def _felt_kg(airframe: Airframe, point: Vec3) -> float:
+    """Return the least mass that a push on `point` along any axis meets."""
+    aero = airframe.aero
+    center = airframe.mass.center_of_gravity_m
+    x, y, z = (a - b for a, b in zip(point, center, strict=True))
+    ix, iy, iz = (
+        own + added
+        for own, added in zip(airframe.mass.inertia_kg_m2, aero.added_inertia_kg_m2, strict=True)
+    )
+    lightness = (y * y / iz + z * z / iy, z * z / ix + x * x / iz, x * x / iy + y * y / ix)
+    return 1.0 / (max(lightness) + 1.0 / (airframe.mass_kg + min(aero.added_mass_kg)))
 
 
 def _dot(a: Vec3, b: Vec3) -> float:

@@ -24,8 +24,8 @@ from blimp.sim.thruster import Propeller
 from blimp.sim.wind import Wind
 from blimp.types import LEVEL, ZERO3, Quaternion, Vec3, VehicleState
 
-MAX_STEP_S = 0.02
-ON_GROUND_M = 0.005
+MAX_STEP_S = 0.01
+ON_GROUND_M = 0.01
 
 
 class Physics:
@@ -111,7 +111,7 @@ class Physics:
 
     @property
     def height_above_ground_m(self) -> float:
-        """Height of the ship's lowest point; some 10 µm below 0 when it stands."""
+        """Height of the ship's lowest point; a hair below 0 when it stands."""
         return self._ground.clearance_m(self._position, _rows(self._attitude))
 
     @property
@@ -167,7 +167,7 @@ class Physics:
     def step(
         self, dt_s: float, throttles: Sequence[float], servo_targets_rad: Sequence[float]
     ) -> None:
-        """Advance by `dt_s`, at most 0.02 s.
+        """Advance by `dt_s`, at most 0.01 s.
 
         throttles: one per thruster, saturated at -1 and 1. servo_targets_rad: one per servo.
         Raises ValueError, before anything moves, naming the output that is not finite.
