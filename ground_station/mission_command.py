@@ -6,7 +6,7 @@ import msgspec
 
 from ground_station.mission import LegReport, MissionEvent, MissionRunner
 from ground_station.mission_file import Mission, load_mission
-from ground_station.report import DONE, Outcome
+from ground_station.report import DONE, Outcome, ProgressLine, Report, exit_status
 from ground_station.session import Session
 
 # What a hall or a field in sight holds; farther, somebody must have meant it.
@@ -31,54 +31,63 @@ def run(session: Session, file: str) -> int:
     far = distance_m > FAR_M or altitude_m > HIGH_M
     session.confirm(f"{_summary(mission)}. Fly it?", programs_too=far)
     if session.options.dry_run:
-        session.report.say(f"dry run: {_summary(mission)}, nothing is sent")
-        return session.report.outcome(_outcome(mission, state="SUCCESS", completed=0))
+        session.report.say(f"dry run with {session.ship.vehicle}: nothing is sent")
+        return check(session, file)
     with session.client() as client:
         result = MissionRunner(
             client=client,
             mission=mission,
             clock=session.clock,
-            on_event=lambda event: _tell(session, event),
+            on_event=MissionLines(report=session.report),
         ).run()
-    if not session.report.as_json:
-        state = "flown" if result.ok else f"{result.state.lower()}: {result.reason}"
-        session.report.say(
-            f"{mission.name}: {state} ({result.completed} of {result.legs} legs, "
-            f"{result.duration_s:.0f} s)"
-        )
-    return session.report.outcome(
-        _outcome(
-            mission,
-            state=result.state,
-            reason=result.reason,
-            completed=result.completed,
-            reports=result.reports,
-            duration_s=result.duration_s,
-        )
-    )
-
-
-def event_words(event: MissionEvent) -> str:
-    """Return one line about a step of a mission."""
-    how = event.stage
-    if event.stage == "executing" and event.fraction is not None:
-        how = f"executing {100.0 * event.fraction:.0f} %"
-    elif event.stage == "SUCCESS":
-        how = "done"
-    elif event.stage == "again":
-        how = "sent again"
-    why = f": {event.reason}" if event.reason else ""
-    return f"leg {event.leg} of {event.legs}  {event.words}  {how}{why}"
-
-
-def _tell(session: Session, event: MissionEvent) -> None:
     if session.report.as_json:
-        return
-    if event.stage in ("started", "received", "executing"):
-        session.report.progress(event_words(event))
-    else:
-        session.report.progress(event_words(event))
-        session.report.say("")
+        return session.report.outcome(
+            _outcome(
+                mission,
+                state=result.state,
+                reason=result.reason,
+                completed=result.completed,
+                reports=result.reports,
+                duration_s=result.duration_s,
+            )
+        )
+    state = "flown" if result.ok else result.state.lower()
+    session.report.data(
+        f"{mission.name}: {state}, {result.completed} of {result.legs} legs "
+        f"in {result.duration_s:.0f} s"
+    )
+    if result.reason:
+        session.report.say(f"ground: {result.reason}")
+    return exit_status(result.state)
+
+
+class MissionLines:
+    """Tells of a mission as it goes, one line a leg.
+
+    "leg 3 of 7, goto 10 0 3: received → executing 40 % → done"
+    """
+
+    def __init__(self, *, report: Report) -> None:
+        self._report = report
+        self._line: ProgressLine | None = None
+
+    def __call__(self, event: MissionEvent) -> None:
+        if self._report.as_json:
+            return
+        if event.stage == "started":
+            what = f"leg {event.leg} of {event.legs}, {event.words}"
+            self._line = ProgressLine(report=self._report, what=what)
+        elif self._line is None:
+            return
+        elif event.stage in ("received", "executing"):
+            self._line(event.stage, event.fraction)
+        elif event.stage == "waiting":
+            self._line(f"waiting for the link ({event.reason})")
+        elif event.stage == "again":
+            self._line(f"sending it again ({event.reason})")
+        else:
+            self._line.end(state=event.stage, reason=event.reason, latency_ms=None)
+            self._report.end_line()
 
 
 def _summary(mission: Mission) -> str:

@@ -75,7 +75,7 @@ class Report:
 
     def say(self, text: str) -> None:
         """Print a message for a person."""
-        self._end_line()
+        self.end_line()
         print(text, file=self._err, flush=True)
 
     @property
@@ -97,7 +97,7 @@ class Report:
 
     def outcome(self, outcome: Outcome) -> int:
         """Print how a command ended and return the exit status."""
-        self._end_line()
+        self.end_line()
         if self.as_json:
             self.json(outcome)
         elif outcome.state == "SUCCESS" and outcome.result is not None:
@@ -106,7 +106,8 @@ class Report:
                 self.data(words)
         return exit_status(outcome.state)
 
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
+        """End the line that `progress` or `go_on` left open."""
         if self._open_line:
             print(file=self._err)
             self._open_line = False
