@@ -8,10 +8,10 @@ remains (about 0.01 deg/s) is a few degrees over a flight.
 
 from math import atan2, hypot, isfinite, sqrt
 
+from blimp.control.constants import GRAVITY_MPS2
 from blimp.rotation import euler, from_euler, integrate, rotate_back
 from blimp.types import LEVEL, ZERO3, ImuSample, Quaternion, Vec3
 
-GRAVITY_MPS2 = 9.80665
 _DOWN = (0.0, 0.0, 1.0)
 
 _GAIN_FLIGHT = 0.12  # 1/s: slow against the swing, whose acceleration tilts the plumb line

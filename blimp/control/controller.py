@@ -14,7 +14,7 @@ at is information: wind, and how heavy or light the ship is.
 from math import cos, hypot, sin
 
 from blimp.airframe import Airframe
-from blimp.control.attitude import GRAVITY_MPS2
+from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.pid import Pid
 from blimp.control.wind import WindObserver
 from blimp.rotation import euler, rotate, rotate_back, wrap_pi
@@ -22,7 +22,6 @@ from blimp.types import LEVEL, ZERO3, Quaternion, Setpoint, Vec3, VehicleState, 
 
 Saturation = tuple[int, int, int, int, int, int]
 
-AIR_DENSITY_KGM3 = 1.225  # ISA, sea level: where `heaviness_kg` is defined
 _INTEGRAL_SHARE = 0.6  # of an axis's force: the rest is left to hold the ship steady
 _LEVEL_MPS = 0.08
 _WEIGH_S = 8.0

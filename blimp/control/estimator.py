@@ -8,7 +8,8 @@ what is not finite, not new or not healthy is left out, and the state says what 
 from math import isfinite
 
 from blimp.airframe import Airframe, Device
-from blimp.control.attitude import GRAVITY_MPS2, AttitudeFilter
+from blimp.control.attitude import AttitudeFilter
+from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.height import HeightFilter, baro_height_m
 from blimp.control.horizontal import HorizontalFilter
 from blimp.control.vector import cross

@@ -10,6 +10,8 @@ updates on a 4 x 4 covariance that is kept symmetric by storing one half).
 
 from math import isfinite, log
 
+from blimp.control.constants import GRAVITY_MPS2
+
 _BARO_SIGMA_M = 0.25  # gusts on the static port, not the chip's noise
 _RANGER_SIGMA_M = 0.05
 _REST_SIGMA_M = 0.03
@@ -170,4 +172,4 @@ def baro_height_m(pressure_pa: float, temperature_c: float, reference_pa: float)
     if not (isfinite(pressure_pa) and 3e4 < pressure_pa < 1.2e5):
         return float("nan")
     kelvin = 273.15 + (temperature_c if -30.0 < temperature_c < 45.0 else 15.0)
-    return 287.053 * kelvin / 9.80665 * log(reference_pa / pressure_pa)
+    return 287.053 * kelvin / GRAVITY_MPS2 * log(reference_pa / pressure_pa)

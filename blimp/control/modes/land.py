@@ -1,21 +1,21 @@
 """LAND: come down over one place, slowing near the ground, and stay down.
 
 A ship known to be heavy is let go at touchdown. A light one is pushed down, stays armed,
-and says so. One that may be either is let go for three seconds, still armed: if it rises,
-it was light.
+and says so. One that may be either is let go for six seconds, still armed: if it rises, it
+was light.
 """
 
 from typing import Any
 
+from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.modes.mode import Ship
 from blimp.control.modes.nose import Nose
 from blimp.rotation import euler
 from blimp.types import Mode, Setpoint, VehicleState
 
-_LIGHT_KG = -0.002  # surely light, the estimate being good to a gram or two
-_HEAVY_KG = 0.003  # surely heavy; what is between is let go on trial
-_TRIAL_S = 3.0
-_RISEN_M = 0.08
+_SURE = 0.001  # of the displaced mass: the estimate is better than that
+_TRIAL_S = 6.0
+_RISEN_M = 0.2
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
 _TOUCH_HEIGHT_M = 0.25
 _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
@@ -57,9 +57,9 @@ class Land:
     def note(self) -> str:
         if not self.held:
             return ""
-        grams = max(1.0, -1e3 * self._heaviness_kg)
+        grams = max(0.1, -1e3 * self._heaviness_kg)
         return (
-            f"light by about {grams:.0f} g: held down by thrust, still armed; "
+            f"light by about {grams:.1f} g: held down by thrust, still armed; "
             "secure the ship, then disarm"
         )
 
@@ -102,7 +102,7 @@ class Land:
         return Setpoint(
             position_ned_m=(n, e, self._down_m),
             velocity_ned_mps=(0.0, 0.0, self._wish_mps),
-            yaw_rad=self._nose.follow(0.0, 0.0, dt_s) if self._ship.steers else self._nose.yaw_rad,
+            yaw_rad=self._nose.follow(0.0, 0.0, dt_s),
         )
 
     def _feel(self, state: VehicleState, dt_s: float) -> None:
@@ -120,9 +120,10 @@ class Land:
             return
         self._heaviness_kg = self._ship.heaviness_kg()
         self._resting_m = state.altitude_m
-        if self._heaviness_kg < _LIGHT_KG:
+        sure_kg = _SURE * AIR_DENSITY_KGM3 * self._ship.airframe.hull.volume_m3
+        if self._heaviness_kg < -sure_kg:
             self.held = True
-        elif self._heaviness_kg > _HEAVY_KG:
+        elif self._heaviness_kg > sure_kg:
             self.landed = True
         else:
             self._trial_s = 0.0

@@ -97,9 +97,7 @@ class Loiter:
             return self._yaw_rad
         if self._long and not self._arriving:
             return self._nose.follow(*self._course_mps, dt_s)
-        if self._ship.steers:
-            return self._nose.follow(0.0, 0.0, dt_s)
-        return self._nose.yaw_rad
+        return self._nose.follow(0.0, 0.0, dt_s)
 
     def _final_heading(self) -> float:
         """Return the heading to have before a leg moves off."""

@@ -12,7 +12,8 @@ _SLEW = 0.7  # of the yaw rate limit
 class Nose:
     """A heading that follows the air stream: crab on a leg, into the wind at rest.
 
-    There the whole force is along the hull, where drag is least and thrust is greatest.
+    There the whole force is along the hull, where drag is least and thrust is greatest. A
+    ship that is as strong sideways points along its course and leaves it there.
     """
 
     def __init__(self, *, ship: Ship, yaw_rad: float) -> None:
@@ -21,7 +22,7 @@ class Nose:
 
     def wanted(self, north_mps: float, east_mps: float) -> float:
         """Return the heading for this velocity over ground in the wind as estimated."""
-        wind_north, wind_east = self._ship.wind_mps()
+        wind_north, wind_east = self._ship.wind_mps() if self._ship.steers else (0.0, 0.0)
         north, east = north_mps - wind_north, east_mps - wind_east
         return atan2(east, north) if hypot(north, east) > _CALM_MPS else self.yaw_rad
 
