@@ -105,6 +105,8 @@ class Actuators:
         """Bring every output to its safe state now, whatever state the devices are in.
 
         Returns an error text per device that failed; the others were made safe all the same.
+        In the order of `outputs`, and from any thread: the watchdog calls it while the loop
+        hangs in a transfer.
         """
         self.enabled = False
         self._motors = [0.0] * len(self._motors)

@@ -135,11 +135,13 @@ def safe_state(airframe: Airframe, *, buses: Buses) -> dict[str, str]:
 
 
 def _outputs(airframe: Airframe, buses: Buses) -> list[Output]:
-    return [
+    """Build the output devices, motors first: pins can be made safe while a bus hangs."""
+    outputs = [
         chip(row=row, buses=buses, airframe=airframe)
         for row in airframe.device
         if issubclass(chip := CHIPS[row.chip], Output)
     ]
+    return sorted(outputs, key=lambda output: output.WIRING.drives != "thruster")
 
 
 def check(airframe: Airframe) -> None:

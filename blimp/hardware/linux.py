@@ -10,7 +10,6 @@ Every failure of theirs leaves here as a BusError that names bus and address, po
 import contextlib
 import fcntl
 import re
-from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -18,17 +17,11 @@ from typing import Any, Protocol, Self, TypeVar
 from blimp.clock import Clock
 from blimp.errors import BusError
 from blimp.hardware.bus import DigitalOutput, EchoPin, I2CBus, PwmOutput, SerialPort
+from blimp.hardware.gpio import GPIO_ERRORS, GpioEcho, GpioOutput, GpioPwm
 
 _I2C_TIMEOUT = 0x0702  # uapi/linux/i2c-dev.h: the adapter's time-out, in units of 10 ms
 _I2C_NAME = re.compile(r"i2c-(\d{1,3})")
-_TRIGGER_S = 12e-6
-_TRIGGER_SPINS = 400  # a bound on the spin below; in CPython far longer than 12 µs
-_MAX_PULSES = 64
 _SERIAL_CHUNK = 4096
-
-# RPi.GPIO raises RuntimeError where the machine or the rights are wrong, ValueError for a pin
-# it does not have, and ImportError where it is not installed at all.
-_GPIO_ERRORS = (OSError, RuntimeError, ValueError, ImportError)
 
 
 class _Closable(Protocol):
@@ -58,14 +51,14 @@ class LinuxBuses:
     def digital(self, pin: int) -> DigitalOutput:
         """Make `pin` an output, low. Raises BusError when it is open already."""
         key = self._claim(pin)
-        return self._keep(key, LinuxDigital(gpio=self._gpio, pin=pin, closed=self._forget(key)))
+        return self._keep(key, GpioOutput(gpio=self._gpio, pin=pin, closed=self._forget(key)))
 
     def pwm(self, pin: int, frequency_hz: float) -> PwmOutput:
         """Make `pin` a PWM output at duty 0. Software PWM: for slow DC motors only."""
         key = self._claim(pin)
         return self._keep(
             key,
-            LinuxPwm(gpio=self._gpio, pin=pin, frequency_hz=frequency_hz, closed=self._forget(key)),
+            GpioPwm(gpio=self._gpio, pin=pin, frequency_hz=frequency_hz, closed=self._forget(key)),
         )
 
     def echo(self, trigger_pin: int, echo_pin: int) -> EchoPin:
@@ -74,7 +67,7 @@ class LinuxBuses:
         self._claim(echo_pin)
         return self._keep(
             key,
-            LinuxEcho(
+            GpioEcho(
                 gpio=self._gpio,
                 trigger_pin=trigger_pin,
                 echo_pin=echo_pin,
@@ -117,7 +110,7 @@ class LinuxBuses:
         if key in self._open:
             raise BusError(f"{key} is already open")
         for held in self._open.values():
-            if isinstance(held, LinuxEcho) and held.echo_pin == pin:
+            if isinstance(held, GpioEcho) and held.echo_pin == pin:
                 raise BusError(f"{key} is already open as an echo input")
         if self._gpio is None:
             try:
@@ -125,7 +118,7 @@ class LinuxBuses:
 
                 GPIO.setwarnings(False)  # a pin left configured by a killed process is no news
                 GPIO.setmode(GPIO.BCM)
-            except _GPIO_ERRORS as error:
+            except GPIO_ERRORS as error:
                 raise BusError(f"{key}: {error}") from error
             self._gpio = GPIO
         return key
@@ -241,149 +234,6 @@ class LinuxI2C:
         return BusError(
             f"{self._name} address 0x{address:02X}: {what} of register 0x{register:02X}: {error}"
         )
-
-
-class LinuxDigital:
-    """One output pin through RPi.GPIO."""
-
-    def __init__(self, *, gpio: Any, pin: int, closed: Callable[[], None]) -> None:
-        self._gpio = gpio
-        self._pin = pin
-        self._closed = closed
-        self._is_open = True
-        try:
-            gpio.setup(pin, gpio.OUT, initial=gpio.LOW)
-        except _GPIO_ERRORS as error:
-            raise BusError(f"GPIO {pin}: {error}") from error
-
-    def write(self, high: bool) -> None:
-        if not self._is_open:
-            raise BusError(f"GPIO {self._pin} is closed")
-        try:
-            self._gpio.output(self._pin, self._gpio.HIGH if high else self._gpio.LOW)
-        except _GPIO_ERRORS as error:
-            raise BusError(f"GPIO {self._pin}: {error}") from error
-
-    def close(self) -> None:
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._closed()
-        try:
-            self._gpio.output(self._pin, self._gpio.LOW)
-            self._gpio.cleanup(self._pin)
-        except _GPIO_ERRORS as error:
-            raise BusError(f"GPIO {self._pin}: {error}") from error
-
-
-class LinuxPwm:
-    """One output pin with RPi.GPIO's software PWM."""
-
-    def __init__(
-        self, *, gpio: Any, pin: int, frequency_hz: float, closed: Callable[[], None]
-    ) -> None:
-        self._gpio = gpio
-        self._pin = pin
-        self._closed = closed
-        self._is_open = True
-        try:
-            gpio.setup(pin, gpio.OUT, initial=gpio.LOW)
-            self._pwm = gpio.PWM(pin, frequency_hz)
-            self._pwm.start(0.0)
-        except _GPIO_ERRORS as error:
-            raise BusError(f"GPIO {pin} PWM at {frequency_hz:g} Hz: {error}") from error
-
-    def duty(self, fraction: float) -> None:
-        if not 0.0 <= fraction <= 1.0:  # refuses NaN as well
-            raise ValueError(f"GPIO {self._pin}: duty {fraction!r} is outside 0 to 1")
-        if not self._is_open:
-            raise BusError(f"GPIO {self._pin} is closed")
-        try:
-            self._pwm.ChangeDutyCycle(100.0 * fraction)
-        except _GPIO_ERRORS as error:
-            raise BusError(f"GPIO {self._pin}: {error}") from error
-
-    def close(self) -> None:
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._closed()
-        try:
-            self._pwm.stop()
-            self._gpio.output(self._pin, self._gpio.LOW)
-            self._gpio.cleanup(self._pin)
-        except _GPIO_ERRORS as error:
-            raise BusError(f"GPIO {self._pin}: {error}") from error
-
-
-class LinuxEcho:
-    """Trigger and echo pins; edges are timed in RPi.GPIO's callback, never waited for."""
-
-    def __init__(
-        self,
-        *,
-        gpio: Any,
-        trigger_pin: int,
-        echo_pin: int,
-        clock: Clock,
-        closed: Callable[[], None],
-    ) -> None:
-        self._gpio = gpio
-        self._trigger_pin = trigger_pin
-        self.echo_pin = echo_pin
-        self._clock = clock
-        self._closed = closed
-        self._is_open = True
-        self._rose_s: float | None = None
-        # The callback runs in RPi.GPIO's own thread; append and popleft are atomic.
-        self._pulses: deque[tuple[float, float]] = deque(maxlen=_MAX_PULSES)
-        try:
-            gpio.setup(trigger_pin, gpio.OUT, initial=gpio.LOW)
-            gpio.setup(echo_pin, gpio.IN)
-            gpio.add_event_detect(echo_pin, gpio.BOTH, callback=self._edge)
-        except _GPIO_ERRORS as error:
-            raise BusError(f"GPIO {trigger_pin} and {echo_pin}: {error}") from error
-
-    def trigger(self) -> None:
-        if not self._is_open:
-            raise BusError(f"GPIO {self._trigger_pin} is closed")
-        try:
-            self._gpio.output(self._trigger_pin, self._gpio.HIGH)
-            # Counted as well as timed: a clock that stands still must not hang the loop.
-            until_s = self._clock.now_s() + _TRIGGER_S
-            for _ in range(_TRIGGER_SPINS):
-                if self._clock.now_s() >= until_s:
-                    break
-            self._gpio.output(self._trigger_pin, self._gpio.LOW)
-        except _GPIO_ERRORS as error:
-            raise BusError(f"GPIO {self._trigger_pin}: {error}") from error
-
-    def take_pulses(self) -> list[tuple[float, float]]:
-        taken: list[tuple[float, float]] = []
-        while self._pulses:
-            taken.append(self._pulses.popleft())
-        return taken
-
-    def close(self) -> None:
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._closed()
-        try:
-            self._gpio.remove_event_detect(self.echo_pin)
-            self._gpio.output(self._trigger_pin, self._gpio.LOW)
-            self._gpio.cleanup(self._trigger_pin)
-            self._gpio.cleanup(self.echo_pin)
-        except _GPIO_ERRORS as error:
-            raise BusError(f"GPIO {self._trigger_pin} and {self.echo_pin}: {error}") from error
-
-    def _edge(self, _channel: int) -> None:
-        now_s = self._clock.now_s()
-        if self._gpio.input(self.echo_pin):
-            self._rose_s = now_s
-        elif self._rose_s is not None:
-            self._pulses.append((now_s, now_s - self._rose_s))
-            self._rose_s = None
 
 
 class LinuxSerial:

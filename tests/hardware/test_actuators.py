@@ -168,7 +168,7 @@ def test_safe_tries_every_device_although_others_fail(rig: Rig) -> None:
     rig.buses.bus.dead.add(0x40)
     rig.buses.dead_pins.add(NSLEEP_MAIN)
     errors = rig.out.safe()
-    assert [error.split(":")[0] for error in errors] == ["servos", "motors_main"]
+    assert [error.split(":")[0] for error in errors] == ["motors_main", "servos"]
     assert rig.level(NSLEEP_TAIL) == 0.0
     assert rig.level(LEFT[0]) == 0.0
     assert rig.out.last["left"] == 0.0
@@ -204,3 +204,27 @@ def test_closing_twice_releases_every_pin_once(rig: Rig) -> None:
     rig.board.close()
     assert rig.buses.pins == {}
     assert rig.buses.levels[-1][1] == 0.0
+
+
+def test_motors_are_made_safe_before_a_bus_that_may_hang(rig: Rig) -> None:
+    rig.out.enable()
+    rig.run(1.0, motors=(1.0, 1.0, 1.0))
+    seen: list[float] = []
+    rig.chip.on_write = lambda register, data: seen.append(rig.level(NSLEEP_TAIL))
+    rig.out.safe()
+    assert seen == [0.0]
+
+
+def test_values_on_their_way_out_when_the_watchdog_says_safe_are_undone(rig: Rig) -> None:
+    rig.out.enable()
+    rig.run(1.0, servos=(0.1, 0.1, 0.1))
+
+    def interrupt(register: int, data: bytes) -> None:
+        if register != 0xFD:
+            rig.chip.on_write = lambda register, data: None
+            rig.out.safe()
+
+    rig.chip.on_write = interrupt
+    rig.drive(motors=(1.0, 1.0, 1.0), servos=(0.2, 0.1, 0.2))
+    assert rig.chip.writes[-1] == (0xFD, b"\x10")
+    assert {pin.level for pin in rig.buses.pins.values()} == {0.0}
