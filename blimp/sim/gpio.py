@@ -6,6 +6,7 @@ from blimp.sim.electrical import EdgeCallback, Pull
 from blimp.sim.timeline import Timeline
 
 PINS = 28  # BCM 0 to 27
+PulseCallback = Callable[[int, float, float], None]  # pin, rise and fall in seconds
 HostCallback = Callable[[float], None]  # how long the level before the change lasted, seconds
 
 
@@ -25,7 +26,7 @@ class GpioBank:
     """All pins. Inputs at power-on, as on the Pi.
 
     A device reads a pin with `duty` and is told of changes through `on_host_change`; it
-    makes edges with `plan_edge`.
+    makes edges with `drive` now and with `plan_pulse` later.
     """
 
     def __init__(self, *, timeline: Timeline) -> None:
@@ -33,7 +34,7 @@ class GpioBank:
         self._pins = [_Pin() for _ in range(PINS)]
         self._listeners: dict[int, list[HostCallback]] = {}
         self._watchers: dict[int, list[EdgeCallback]] = {}
-        self._announced: list[EdgeCallback] = []
+        self._announced: list[PulseCallback] = []
 
     # --- the computer's side ---
 
@@ -82,8 +83,8 @@ class GpioBank:
         if callback in watchers:
             watchers.remove(callback)
 
-    def on_announced(self, callback: EdgeCallback) -> None:
-        """Call `callback` as soon as an edge is planned, with the time it will happen."""
+    def on_announced(self, callback: PulseCallback) -> None:
+        """Call `callback` as soon as a pulse is planned, with the times of its edges."""
         self._announced.append(callback)
 
     # --- the devices' side ---
@@ -108,11 +109,12 @@ class GpioBank:
             for callback in tuple(self._watchers.get(pin, ())):
                 callback(pin, high, self._timeline.now_s)
 
-    def plan_edge(self, pin: int, high: bool, t_s: float) -> None:
-        """Let a device drive `pin` at the exact time `t_s`."""
-        self._timeline.at(t_s, lambda: self.drive(pin, high))
+    def plan_pulse(self, pin: int, rise_s: float, fall_s: float) -> None:
+        """Let a device drive `pin` high and low again at these exact times."""
+        self._timeline.at(rise_s, lambda: self.drive(pin, True))
+        self._timeline.at(fall_s, lambda: self.drive(pin, False))
         for callback in self._announced:
-            callback(pin, high, t_s)
+            callback(pin, rise_s, fall_s)
 
     def _tell(self, pin: int, held_s: float) -> None:
         for listener in self._listeners.get(pin, ()):

@@ -5,6 +5,7 @@ import fcntl
 import os
 import struct
 import termios
+import threading
 import time
 import tty
 
@@ -35,6 +36,7 @@ class PtyLine:
         self.path = os.ttyname(self._slave)
         self.device_number = os.fstat(self._slave).st_rdev
         self._readers = 0
+        self._lock = threading.Lock()  # a remote world delivers from its own thread
 
     def opened(self) -> None:
         """Somebody has opened the port: what came before is gone."""
@@ -47,6 +49,10 @@ class PtyLine:
 
     def deliver(self, data: bytes) -> None:
         """Let bytes from the device arrive."""
+        with self._lock:
+            self._deliver(data)
+
+    def _deliver(self, data: bytes) -> None:
         if self._master < 0 or self._readers == 0:
             self.dropped_bytes += len(data)
             return
@@ -73,8 +79,9 @@ class PtyLine:
             os.sched_yield()
 
     def close(self) -> None:
-        for fd in (self._master, self._slave):
-            if fd >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(fd)
-        self._master = self._slave = -1
+        with self._lock:
+            for fd in (self._master, self._slave):
+                if fd >= 0:
+                    with contextlib.suppress(OSError):
+                        os.close(fd)
+            self._master = self._slave = -1

@@ -130,7 +130,12 @@ class World:
         if not dt_s >= 0.0:
             raise ValueError(f"the world cannot go back: advance({dt_s!r})")
         self._tick()
-        end_s = max(self._t_s, self.timeline.now_s) + dt_s
+        self.advance_to(max(self._t_s, self.timeline.now_s) + dt_s)
+
+    def advance_to(self, end_s: float) -> None:
+        """Move the world to `end_s`; it stays where it is when that has passed."""
+        if end_s <= self._t_s:
+            return
         span_s = end_s - self._t_s
         steps = max(1, ceil(span_s / MAX_STEP_S - _STRETCH * span_s / MAX_STEP_S))
         start_s = self._t_s

@@ -41,8 +41,7 @@ class HcSr04(Chip):
             return
         rise_s = now_s + _BURST_S
         fall_s = rise_s + self._flight_s()
-        self._pins.plan_edge(self._echo, True, rise_s)
-        self._pins.plan_edge(self._echo, False, fall_s)
+        self._pins.plan_pulse(self._echo, rise_s, fall_s)
         self._busy_until_s = fall_s
 
     def _flight_s(self) -> float:

@@ -1,0 +1,207 @@
+"""What a simulated world and its clients say to each other: frames on a Unix stream socket.
+
+A frame is its length (4 bytes, little-endian) and one msgpack array whose first item is the
+number of its kind. Requests that expect an answer are answered in order; those marked "no
+answer" are not. Pulses and serial bytes come unasked, to a connection that has subscribed.
+"""
+
+import struct
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from blimp.types import VehicleState
+
+MAX_FRAME_BYTES = 64 * 1024
+_LENGTH = struct.Struct("<I")
+
+Pin = Annotated[int, Meta(ge=0, le=27)]
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Seconds = Annotated[float, Meta(ge=0.0, le=1e9)]
+
+
+class _Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of all frames."""
+
+
+# --- client to world --------------------------------------------------------------------------
+
+
+class I2cTransfer(_Frame, frozen=True, tag=1):
+    """Answer: Data or Failed."""
+
+    bus: int
+    address: Annotated[int, Meta(ge=0, le=0x7F)]
+    data: Annotated[bytes, Meta(max_length=8192)]
+    length: Annotated[int, Meta(ge=0, le=8192)]
+
+
+class PinMode(_Frame, frozen=True, tag=2):
+    """No answer."""
+
+    pin: Pin
+    output: bool
+    pull: Annotated[int, Meta(ge=0, le=2)]
+
+
+class PinWrite(_Frame, frozen=True, tag=3):
+    """No answer."""
+
+    pin: Pin
+    high: bool
+    held_s: Seconds
+
+
+class PinPwm(_Frame, frozen=True, tag=4):
+    """No answer. duty is None where the modulation stops."""
+
+    pin: Pin
+    duty: Share | None
+    frequency_hz: Annotated[float, Meta(ge=0.0, le=1e9)]
+
+
+class PinRead(_Frame, frozen=True, tag=5):
+    """Answer: PinState."""
+
+    pin: Pin
+
+
+class SerialWrite(_Frame, frozen=True, tag=6):
+    """No answer."""
+
+    port: str
+    data: bytes
+
+
+class Subscribe(_Frame, frozen=True, tag=7):
+    """From now on push the pulses on these pins and the bytes of these ports. No answer."""
+
+    pins: tuple[Pin, ...]
+    ports: tuple[str, ...]
+
+
+class AskBoard(_Frame, frozen=True, tag=8):
+    """Answer: Board."""
+
+
+class AskTruth(_Frame, frozen=True, tag=9):
+    """Answer: Truth."""
+
+
+class AskOutputs(_Frame, frozen=True, tag=10):
+    """Answer: Outputs."""
+
+
+class SetFault(_Frame, frozen=True, tag=11):
+    """Answer: Done or Refused."""
+
+    device: str
+    kind: str
+    options: dict[str, Any]
+
+
+Request = (
+    I2cTransfer
+    | PinMode
+    | PinWrite
+    | PinPwm
+    | PinRead
+    | SerialWrite
+    | Subscribe
+    | AskBoard
+    | AskTruth
+    | AskOutputs
+    | SetFault
+)
+
+
+# --- world to client --------------------------------------------------------------------------
+
+
+class Data(_Frame, frozen=True, tag=64):
+    data: bytes
+
+
+class Failed(_Frame, frozen=True, tag=65):
+    """The transfer ended as the kernel would end it."""
+
+    errno: int
+
+
+class PinState(_Frame, frozen=True, tag=66):
+    high: bool
+    output: bool
+
+
+class Board(_Frame, frozen=True, tag=67):
+    buses: tuple[int, ...]
+    ports: dict[str, int]
+
+
+class Truth(_Frame, frozen=True, tag=68):
+    state: VehicleState
+
+
+class Outputs(_Frame, frozen=True, tag=69):
+    values: dict[str, float]
+
+
+class Done(_Frame, frozen=True, tag=70):
+    pass
+
+
+class Refused(_Frame, frozen=True, tag=71):
+    reason: str
+
+
+class Pulse(_Frame, frozen=True, tag=80):
+    """Pushed as soon as it is known: when a pin rises and falls, on the machine's clock."""
+
+    pin: int
+    rise_s: float
+    fall_s: float
+
+
+class SerialBytes(_Frame, frozen=True, tag=81):
+    """Pushed when the bytes have arrived."""
+
+    port: str
+    data: bytes
+
+
+Reply = Data | Failed | PinState | Board | Truth | Outputs | Done | Refused | Pulse | SerialBytes
+
+decode_request = msgspec.msgpack.Decoder(Request).decode
+decode_reply = msgspec.msgpack.Decoder(Reply).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def frame(message: Request | Reply) -> bytes:
+    body = _encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameBuffer:
+    """Bytes in, whole frames out."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the bodies that are now complete. Raises ValueError on an oversized frame."""
+        buffer = self._bytes
+        buffer += data
+        bodies: list[bytes] = []
+        start = 0
+        while len(buffer) - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer, start)
+            if length > MAX_FRAME_BYTES:
+                raise ValueError(f"a frame of {length} bytes; the limit is {MAX_FRAME_BYTES}")
+            end = start + _LENGTH.size + length
+            if len(buffer) < end:
+                break
+            bodies.append(bytes(buffer[start + _LENGTH.size : end]))
+            start = end
+        del buffer[:start]
+        return bodies
