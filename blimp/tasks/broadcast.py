@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = 256
 DRAIN_S = 1.0
+WAKE = "blimp.wake"  # heard by all, and nobody's: it only ends a listener's wait
 
 
 class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,8 @@ class BroadcastListener:
     def close(self) -> None:
         self._closed.set()
         if self._thread.is_alive():
+            with contextlib.suppress(LinkError):  # it wakes by itself, only later
+                self._app.broadcast(WAKE)
             self._thread.join(timeout=DRAIN_S * 2)
 
     def _serve(self) -> None:
@@ -115,6 +118,8 @@ class BroadcastListener:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self.malformed += 1
             self._log.error("broadcast unreadable", reason=str(error), bytes=len(body))
+            return
+        if broadcast.name == WAKE:
             return
         handler = self._app.broadcasts.get(broadcast.name)
         if handler is None:

@@ -33,6 +33,14 @@ return held
 _LEAVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
 
 
+class NameInUse(TaskError):
+    """Another worker has the name. certain: it is known to live, not only to have lived."""
+
+    def __init__(self, reason: str, *, certain: bool) -> None:
+        super().__init__(reason)
+        self.certain = certain
+
+
 class NameLock:
     """The lease of worker `worker` of app `app`. Methods raise LinkError without a broker."""
 
@@ -43,12 +51,15 @@ class NameLock:
         self._own = json.dumps({"token": uuid.uuid4().hex, **process_identity(os.getpid())})
 
     def take(self) -> None:
-        """Take or renew the name. Raises TaskError naming the live worker that has it."""
+        """Take or renew the name. Raises NameInUse naming the worker that has it."""
         holder = self._take(replacing="")
-        if holder is not None and _is_dead(holder):
+        if holder is not None and _lives(holder) is False:
             holder = self._take(replacing=holder)
         if holder is not None:
-            raise TaskError(f"worker name {self._worker!r} is in use by {_describe(holder)}")
+            raise NameInUse(
+                f"worker name {self._worker!r} is in use by {_describe(holder)}",
+                certain=_lives(holder) is True,
+            )
 
     def leave(self) -> None:
         with self._link.link():
@@ -74,15 +85,16 @@ def process_identity(pid: int) -> dict[str, Any]:
     }
 
 
-def _is_dead(holder: str) -> bool:
+def _lives(holder: str) -> bool | None:
+    """Say whether the holder still runs; None where it runs on another machine."""
     try:
         was = json.loads(holder)
         now = process_identity(int(was["pid"]))
     except (ValueError, KeyError, TypeError):
-        return False
+        return None
     if was.get("host") != now["host"]:
-        return False
-    return bool(was.get("boot") != now["boot"] or was.get("started") != now["started"])
+        return None
+    return bool(was.get("boot") == now["boot"] and was.get("started") == now["started"])
 
 
 def _describe(holder: str) -> str:

@@ -1,23 +1,28 @@
-"""The worker's pulse: renews its name, and tells whether the broker answers."""
+"""The worker's pulse: renews its name, tells whether the broker answers, wakes it to stop."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from blimp.errors import LinkError, TaskError
+from blimp.errors import LinkError
+from blimp.tasks.name_lock import NameInUse
 
 if TYPE_CHECKING:
     from blimp.tasks.name_lock import NameLock
 
 PERIOD_S = 1.0
+WAKE_S = 0.05
 
 
 class Pulse:
     """A thread of its own: the consumer may be waiting for a broker that is away.
 
-    on_lost_name: called once when another live worker has taken the name.
+    on_lost_name: called when another live worker has taken the name.
+    stopping, wake: once the one is set the other is called until the pulse is closed, so that
+        a consumer blocked in the server sees it at once.
     """
 
     def __init__(
@@ -26,11 +31,15 @@ class Pulse:
         lock: NameLock,
         watchers: Iterable[Callable[[bool], None]],
         on_lost_name: Callable[[str], None],
+        stopping: threading.Event,
+        wake: Callable[[], None],
         log: Any,
     ) -> None:
         self._lock = lock
         self._watchers = tuple(watchers)
         self._on_lost_name = on_lost_name
+        self._stopping = stopping
+        self._wake = wake
         self._log = log
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="pulse", daemon=True)
@@ -44,21 +53,23 @@ class Pulse:
             self._thread.join(timeout=PERIOD_S)
 
     def _serve(self) -> None:
-        while True:
+        while not self._closed.is_set():
             alive = self._beat()
             for watcher in self._watchers:
                 try:
                     watcher(alive)
                 except Exception:
                     self._log.exception("link watcher")
-            if self._closed.wait(PERIOD_S):
-                return
+            if self._stopping.wait(PERIOD_S):
+                with contextlib.suppress(LinkError):
+                    self._wake()
+                self._closed.wait(WAKE_S)
 
     def _beat(self) -> bool:
         try:
             self._lock.take()
         except LinkError:
             return False
-        except TaskError as error:
+        except NameInUse as error:
             self._on_lost_name(str(error))
         return True

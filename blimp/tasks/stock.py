@@ -49,7 +49,6 @@ class UnackedKeys:
             "unacked_index_key": self.index,
             "unacked_mutex_key": self.mutex,
             "visibility_timeout": VISIBILITY_TIMEOUT_S,
-            "unacked_restore_throttle": 1_000_000,  # its sweep is not what recovers anything
         }
 
 
@@ -62,6 +61,9 @@ class StockQoS(stock.QoS):
     def can_consume(self) -> bool:
         return self.room()
 
+    def restore_visible(self, *_: Any, **__: Any) -> None:
+        """Nothing: what is to be restored is restored when its worker's name starts again."""
+
     def forget(self, delivery_tag: str) -> None:
         """Drop a message that was settled past this channel. Any thread may call it."""
         self._quick_ack(delivery_tag)
@@ -73,6 +75,14 @@ class StockChannel(stock.Channel):
     QoS = StockQoS
     on_poison: OnPoison
     limit_bytes: int
+    stopping: Callable[[], bool]
+
+    def identify(self) -> int:
+        """Return the server's number of the connection that blocks for messages."""
+        connection = self.client.connection_pool.get_connection()
+        self.client.connection = connection
+        connection.send_command("CLIENT", "ID")
+        return int(connection.read_response())
 
     def _brpop_read(self, **options: Any) -> bool:
         try:
@@ -82,7 +92,8 @@ class StockChannel(stock.Channel):
                 self.client.connection.disconnect()
                 raise
             if not reply:
-                raise Empty
+                # Out of drain_events at once where the worker stops; else on with waiting.
+                raise TimeoutError if self.stopping() else Empty
             key, raw = reply
             queue = key.decode().rsplit(self.sep, 1)[0]
             self._queue_cycle.rotate(queue)

@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from blimp.errors import LinkError, MessageError, ResultError, TaskError, UnknownTask
+from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
 from blimp.tasks.broadcast import BroadcastListener
 from blimp.tasks.executors import LoopExecutor, ThreadExecutor
 from blimp.tasks.job import Job, fault_of
 from blimp.tasks.log import stderr_logger
 from blimp.tasks.message import TaskMessage, parse_message, readable_id
-from blimp.tasks.name_lock import NameLock
+from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
 from blimp.tasks.pulse import Pulse
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.retry import ReconnectDelay
@@ -35,7 +35,7 @@ from blimp.tasks.urls import hide_password, kombu_url, transport_options
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
 
-DRAIN_S = 0.5  # the longest a stop waits to be seen; two wake-ups a second when idle
+DRAIN_S = 1.0  # the longest block for a message; a stop wakes it before
 BATCH = 64
 LOG_LENGTH = 200
 
@@ -101,6 +101,7 @@ class Worker:
         self._waiting: list[tuple[float, int, Job]] = []  # not before their ETA; main thread's
         self._order = itertools.count()
         self._exit_status = 0
+        self._blocked_id: int | None = None  # the server's number of the blocked connection
         runner = Runner(
             app=app,
             worker=self.name,
@@ -126,6 +127,8 @@ class Worker:
             lock=self._lock,
             watchers=self.app.link_watchers,
             on_lost_name=self._lose_name,
+            stopping=self._stopping,
+            wake=self._wake,
             log=self._log,
         )
         try:
@@ -137,6 +140,7 @@ class Worker:
             self._finish()
         finally:
             self._abandoned.set()
+            self._stopping.set()
             pulse.close()
             listener.close()
             self._threads.close()
@@ -164,17 +168,19 @@ class Worker:
     def _take_name(self) -> None:
         """Wait for the broker, and for the lease of a namesake that may be dead to lapse."""
         delay = ReconnectDelay(chance=random.Random())
-        deadline_s: float | None = None
+        first_refused_s: float | None = None
         while not self._stopping.is_set():
             try:
                 self._lock.take()
                 return
             except LinkError as error:
                 self._log.warning("no broker", reason=str(error))
-            except TaskError:
+            except NameInUse as error:
                 now_s = self.app.clock.now_s()
-                deadline_s = deadline_s or now_s + 6.0
-                if now_s > deadline_s:
+                first_refused_s = first_refused_s or now_s
+                # One that is just being killed lives on for a moment.
+                patience_s = 1.0 if error.certain else LEASE_MS / 1000.0 + 1.0
+                if now_s - first_refused_s > patience_s:
                     raise
             self._stopping.wait(delay.next_s())
 
@@ -218,7 +224,9 @@ class Worker:
             channel = connection.channel()
             channel.on_poison = self._reject_raw
             channel.limit_bytes = self.app.limit_bytes
+            channel.stopping = self._stopping.is_set
             channel.qos.room = self._has_room
+            self._blocked_id = channel.identify()
             consumer = Consumer(
                 channel,
                 queues=[Queue(name, no_declare=True) for name in self.queues],
@@ -235,6 +243,7 @@ class Worker:
                     self._drain(connection)
             self._give_back_waiting()
         finally:
+            self._blocked_id = None
             # Reads the answer of a pending BRPOP, which may be a message: it is given back.
             with contextlib.suppress(Exception):  # the link is lost, or the broker is
                 connection.release()
@@ -257,7 +266,15 @@ class Worker:
             self.ready.set()
             self._on_ready()
 
+    def _wake(self) -> None:
+        """Have the server answer the blocked connection now. Raises LinkError."""
+        if self._blocked_id is not None:
+            with self.app.broker_link.link():
+                self.app.broker_link.client.client_unblock(self._blocked_id)
+
     def _has_room(self) -> bool:
+        if self._stopping.is_set():
+            return False
         return len(self._jobs) - len(self._waiting) < self._prefetch
 
     def _wait_for_room(self) -> bool:
@@ -273,7 +290,7 @@ class Worker:
             for _ in range(BATCH):
                 connection.drain_events(timeout=timeout_s)
                 timeout_s = 0.0
-                if not self._has_room() or self._stopping.is_set():
+                if not self._has_room():
                     return
         except TimeoutError:
             return

@@ -1,0 +1,153 @@
+"""Apps, workers and worker processes on a real broker."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.broker import EmbeddedBroker
+from blimp.tasks import TaskApp, Worker
+from blimp.tasks.urls import open_redis
+
+DEADLINE_S = 15.0  # for what must happen; nothing here waits this long when it works
+
+
+@pytest.fixture
+def server(broker_server: EmbeddedBroker) -> Iterator[redis.Redis]:
+    """An empty server, and a client of it to look from outside."""
+    client = open_redis(broker_server.url, timeout_s=DEADLINE_S)
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def url(broker_server: EmbeddedBroker, server: redis.Redis) -> str:
+    return broker_server.url
+
+
+@pytest.fixture
+def own_broker() -> Iterator[EmbeddedBroker]:
+    """A server of the test's own, to be stopped, killed and started."""
+    directory = Path(tempfile.mkdtemp(prefix="blimp-"))
+    try:
+        with EmbeddedBroker(directory=directory / "b") as broker:
+            yield broker
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[TaskApp]:
+    with TaskApp("tests", broker=url, result_backend=url) as app:
+        yield app
+
+
+class Silence:
+    """A log that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str, dict[str, Any]]] = []
+
+    def __getattr__(self, level: str) -> Callable[..., None]:
+        def log(event: str, **fields: Any) -> None:
+            self.lines.append((level, event, fields))
+
+        return log
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        return [fields for _, name, fields in list(self.lines) if name == event]
+
+
+@contextlib.contextmanager
+def working(app: TaskApp, **options: Any) -> Iterator[Worker]:
+    """Run a worker of `app` in a thread of this process."""
+    settings: dict[str, Any] = {"name": "worker", "log": Silence()} | options
+    worker = Worker(app=app, **settings)
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            worker.run()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="worker-main", daemon=True)
+    thread.start()
+    try:
+        assert worker.ready.wait(DEADLINE_S), f"the worker does not consume: {failures}"
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive(), "the worker does not stop"
+        assert not failures
+
+
+class WorkerProcess:
+    """`python -m blimp.tasks worker` as a process to be killed."""
+
+    def __init__(self, *, url: str, directory: Path, name: str = "w", options: str = "") -> None:
+        self.directory = directory
+        self.process = subprocess.Popen(
+            f"{sys.executable} -m blimp.tasks worker -A tests.tasks.killed:app "
+            f"--name {name} {options}".split(),
+            env=os.environ | {"KILLED_BROKER": url, "KILLED_DIRECTORY": str(directory)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.ready = threading.Event()
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_ready(self) -> None:
+        assert self.ready.wait(DEADLINE_S), "".join(self.lines)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.end()
+
+    def terminate(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.end()
+
+    def end(self) -> int:
+        status = self.process.wait(DEADLINE_S)
+        self._reader.join(DEADLINE_S)
+        return status
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            for line in stream:
+                self.lines.append(line)
+                if line.strip() == "ready":
+                    self.ready.set()
+
+
+@pytest.fixture
+def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
+    started: list[WorkerProcess] = []
+
+    def start(url: str, **options: Any) -> WorkerProcess:
+        worker = WorkerProcess(url=url, directory=tmp_path, **options)
+        started.append(worker)
+        return worker
+
+    yield start
+    for worker in started:
+        if worker.process.poll() is None:
+            worker.kill()

@@ -1,0 +1,33 @@
+"""The app of the worker processes that the tests kill. Tasks leave marks in files."""
+
+import os
+import time
+from pathlib import Path
+
+from blimp.tasks import TaskApp, TaskContext
+
+BROKER = os.environ.get("KILLED_BROKER", "redis+socket:///nowhere?virtual_host=0")
+DIRECTORY = Path(os.environ.get("KILLED_DIRECTORY", "."))
+
+app = TaskApp("killed", broker=BROKER, result_backend=BROKER)
+
+
+def run(context: TaskContext) -> dict[str, int]:
+    """Mark that it began; end when the test lets it."""
+    with (DIRECTORY / f"{context.id}.began").open("a") as marks:
+        marks.write(f"{os.getpid()} {time.monotonic()}\n")
+    while not (DIRECTORY / f"{context.id}.go").exists():
+        context.stopping.wait(0.005)
+        if context.stopping.is_set():
+            time.sleep(0.005)
+    return {"pid": os.getpid(), "fence": context.fence}
+
+
+app.task(name="again", bind=True)(run)
+app.task(name="once", bind=True, idempotent=False)(run)
+app.task(name="resumed", bind=True, resumable=True, track_started=True)(run)
+
+
+@app.task(name="quick")
+def quick(value: int) -> int:
+    return value

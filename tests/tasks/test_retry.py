@@ -1,0 +1,41 @@
+"""Back-off: doubled, capped, jittered in full."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blimp.tasks.retry import Backoff, ReconnectDelay
+
+
+def test_doubles_up_to_its_cap() -> None:
+    backoff = Backoff(first_s=0.5, cap_s=3.0, full_jitter=False)
+    chance = random.Random(1)
+    assert [backoff.delay_s(n, chance=chance) for n in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+
+
+@given(st.integers(0, 10_000), st.integers())
+def test_full_jitter_stays_between_zero_and_the_whole(attempt: int, seed: int) -> None:
+    whole = Backoff(first_s=1.0, cap_s=60.0, full_jitter=False)
+    jittered = Backoff(first_s=1.0, cap_s=60.0)
+    chance = random.Random(seed)
+    assert 0.0 <= jittered.delay_s(attempt, chance=chance) <= whole.delay_s(attempt, chance=chance)
+
+
+def test_full_jitter_fills_its_range() -> None:
+    chance = random.Random(7)
+    drawn = [Backoff(first_s=8.0).delay_s(0, chance=chance) for _ in range(2000)]
+    assert sum(drawn) / len(drawn) == pytest.approx(4.0, abs=0.2)
+    assert min(drawn) < 0.2
+    assert max(drawn) > 7.8
+
+
+def test_reconnecting_waits_grow_stay_bounded_and_start_again() -> None:
+    delay = ReconnectDelay(chance=random.Random(3), first_s=0.1, cap_s=1.0)
+    waits = [delay.next_s() for _ in range(50)]
+    assert 0.05 <= waits[0] <= 0.1
+    assert all(0.5 <= wait <= 1.0 for wait in waits[5:])
+    assert len(set(waits)) > 40
+    delay.reset()
+    assert delay.next_s() <= 0.1

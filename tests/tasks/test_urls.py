@@ -1,0 +1,40 @@
+"""One server, two spellings; passwords stay out of what is printed."""
+
+import pytest
+
+from blimp.errors import ConfigError
+from blimp.tasks.urls import check_url, hide_password, kombu_url, redis_url
+
+
+@pytest.mark.parametrize(
+    ("url", "redis", "kombu"),
+    [
+        ("redis://host:6380/2", "redis://host:6380/2", "redis://host:6380/2"),
+        ("rediss://u:p@host/0", "rediss://u:p@host/0", "rediss://u:p@host/0"),
+        (
+            "redis+socket:///run/b.sock?virtual_host=3",
+            "unix:///run/b.sock?db=3",
+            "redis+socket:///run/b.sock?virtual_host=3",
+        ),
+        ("redis+socket:///b.sock", "unix:///b.sock?db=0", "redis+socket:///b.sock"),
+        ("unix:///b.sock?db=1", "unix:///b.sock?db=1", "redis+socket:///b.sock?virtual_host=1"),
+        ("unix:///b.sock", "unix:///b.sock", "redis+socket:///b.sock?virtual_host=0"),
+    ],
+)
+def test_both_spellings(url: str, redis: str, kombu: str) -> None:
+    assert redis_url(url) == redis
+    assert kombu_url(url) == kombu
+
+
+@pytest.mark.parametrize("url", ["amqp://host", "host:6379", "", "memory://"])
+def test_an_unknown_scheme_names_those_there_are(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"its scheme is none of .*redis\+socket"):
+        check_url(url)
+
+
+def test_a_password_is_hidden() -> None:
+    assert hide_password("redis://me:secret@host:1/0") == "redis://me:***@host:1/0"
+    assert hide_password("redis://host:1/0") == "redis://host:1/0"
+    with pytest.raises(ConfigError) as caught:
+        check_url("amqp://me:secret@host")
+    assert "secret" not in str(caught.value)
