@@ -1,0 +1,26 @@
+"""Ships for the ground's tests, each under a name of its own on the one broker."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from blimp.broker import EmbeddedBroker
+from blimp.sim import Lockstep
+from tests.ground_station.ship import FlyingShip
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def parked(broker_server: EmbeddedBroker) -> Iterator[FlyingShip]:
+    """A ship whose worker does not run."""
+    with Lockstep("twin", seed=1) as ship:
+        yield FlyingShip(broker=broker_server, vehicle=f"ship{next(_numbers)}", ship=ship)
+
+
+@pytest.fixture
+def twin(parked: FlyingShip) -> Iterator[FlyingShip]:
+    """A ship that answers."""
+    with parked.worker():
+        yield parked

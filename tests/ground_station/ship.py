@@ -1,0 +1,68 @@
+"""A ship for the ground's tests: the real queue and the real flight control, off real time.
+
+What the ground sends goes through the broker, a worker and the vehicle's tasks into the
+lockstep ship, which flies on whenever somebody waits for it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from blimp.broker import EmbeddedBroker
+from blimp.sim import Lockstep
+from blimp.tasks.flight import build_flight_app
+from blimp.telemetry import TelemetryPublisher
+from blimp.types import Command, Outcome, Snapshot
+from tests.tasks.conftest import working
+
+
+class LockstepMailbox:
+    """The worker's mailbox, with the ship's time passing while it is waited on."""
+
+    def __init__(self, ship: Lockstep) -> None:
+        self._ship = ship
+        self._lock = threading.Lock()
+
+    def call(self, command: Command, *, timeout_s: float) -> Outcome | None:
+        with self._lock:
+            return self._ship.deliver(command)
+
+    def wait(self, id: str, *, timeout_s: float) -> Outcome | None:
+        with self._lock:
+            self._ship.step(timeout_s)
+            return self._ship.outcome(id)
+
+    def snapshot(self) -> Snapshot | None:
+        with self._lock:
+            return self._ship.snapshot()
+
+    def snapshot_age_s(self) -> float | None:
+        return 0.0
+
+    def greet(self, *, link: bool) -> bool:
+        return True
+
+
+class FlyingShip:
+    """A vehicle on a broker."""
+
+    def __init__(self, *, broker: EmbeddedBroker, vehicle: str, ship: Lockstep) -> None:
+        self.broker = broker
+        self.vehicle = vehicle
+        self.ship = ship
+        self.mailbox = LockstepMailbox(ship)
+
+    @contextlib.contextmanager
+    def worker(self) -> Iterator[None]:
+        """Run its worker; ending and running it again is a restart under the same name."""
+        app = build_flight_app(vehicle=self.vehicle, broker=self.broker.url, mailbox=self.mailbox)
+        with app, working(app, name=self.vehicle):
+            yield
+
+    def publish(self, age_s: float = 0.0) -> Snapshot:
+        """Send the present snapshot to whoever watches."""
+        snapshot = self.mailbox.snapshot()
+        assert snapshot is not None
+        with TelemetryPublisher(self.broker.url, self.vehicle) as publisher:
+            assert publisher.publish(snapshot, age_s)
+        return snapshot

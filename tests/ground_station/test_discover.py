@@ -1,0 +1,185 @@
+"""Which ship is meant: what was said, the environment, the run registry, the broker."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blimp.broker import EmbeddedBroker
+from blimp.config import GroundConfig, ground_config, printable_url, registry_dir, vehicle_name
+from blimp.errors import ConfigError, LinkError
+from ground_station.discover import Ship, find_ship, running_stacks
+from tests.ground_station.ship import FlyingShip
+
+
+def config(registry: Path, **fields: Any) -> GroundConfig:
+    return GroundConfig(**({"broker": None, "vehicle": None, "registry": registry} | fields))
+
+
+def register(registry: Path, vehicle: str, *, pid: int | None = None) -> str:
+    registry.mkdir(mode=0o700, exist_ok=True)
+    broker = f"redis+socket:///run/{vehicle}.sock?virtual_host=0"
+    entry = {
+        "vehicle": vehicle,
+        "broker": broker,
+        "pid": os.getpid() if pid is None else pid,
+        "runtime_dir": "/run/x",
+    }
+    (registry / f"{vehicle}.json").write_text(json.dumps(entry))
+    return broker
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_the_one_ship_on_this_machine_is_found(tmp_path: Path) -> None:
+    broker = register(tmp_path, "twin")
+    found = find_ship(config=config(tmp_path), broker=None, vehicle=None)
+    assert found == Ship(vehicle="twin", broker=broker)
+
+
+def test_of_several_one_must_be_named(tmp_path: Path) -> None:
+    register(tmp_path, "one")
+    two = register(tmp_path, "two")
+    with pytest.raises(ConfigError, match="--vehicle, one of one, two"):
+        find_ship(config=config(tmp_path), broker=None, vehicle=None)
+    assert find_ship(config=config(tmp_path), broker=None, vehicle="two").broker == two
+    assert find_ship(config=config(tmp_path, vehicle="two"), broker=None, vehicle=None) == Ship(
+        vehicle="two", broker=two
+    )
+    with pytest.raises(LinkError, match=r"no ship 'three'.*one, two"):
+        find_ship(config=config(tmp_path), broker=None, vehicle="three")
+
+
+def test_without_any_the_error_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(LinkError, match=r"blimp up --sim.*--broker"):
+        find_ship(config=config(tmp_path / "none"), broker=None, vehicle=None)
+
+
+def test_the_dead_the_torn_and_the_foreign_are_no_ships(tmp_path: Path) -> None:
+    register(tmp_path, "dead", pid=dead_pid())
+    register(tmp_path, "zero", pid=0)
+    register(tmp_path, "huge", pid=2**70)
+    (tmp_path / "torn.json").write_text('{"vehicle": "torn", "bro')
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
+    (tmp_path / "wrong.json").write_text('{"vehicle": 3}')
+    (tmp_path / "directory.json").mkdir()
+    (tmp_path / "note.txt").write_text("hello")
+    register(tmp_path, "alive")
+    assert [entry.vehicle for entry in running_stacks(tmp_path)] == ["alive"]
+
+
+def test_a_process_of_another_user_is_alive(tmp_path: Path) -> None:
+    register(tmp_path, "init", pid=1)
+    assert [entry.vehicle for entry in running_stacks(tmp_path)] == ["init"]
+
+
+def test_a_registry_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    register(tmp_path, "twin")
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match="written by others"):
+        running_stacks(tmp_path)
+
+
+def test_a_registry_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(tmp_path, "twin")
+    owner = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.raises(ConfigError, match=f"belongs to user {owner}"):
+        running_stacks(tmp_path)
+
+
+def test_a_registry_behind_a_link_is_refused(tmp_path: Path) -> None:
+    register(tmp_path / "real", "twin")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(ConfigError, match="is not a directory"):
+        running_stacks(tmp_path / "link")
+
+
+def test_what_is_said_wins_over_the_environment_and_that_over_the_registry(
+    tmp_path: Path,
+) -> None:
+    register(tmp_path, "twin")
+    said = config(tmp_path, broker="redis://env", vehicle="two")
+    assert find_ship(config=said, broker="redis://said", vehicle="one") == Ship(
+        vehicle="one", broker="redis://said"
+    )
+    assert find_ship(config=said, broker=None, vehicle=None) == Ship(
+        vehicle="two", broker="redis://env"
+    )
+
+
+def test_the_registry_names_the_ship_of_a_broker(tmp_path: Path) -> None:
+    broker = register(tmp_path, "twin")
+    register(tmp_path, "other")
+    assert find_ship(config=config(tmp_path), broker=broker, vehicle=None).vehicle == "twin"
+
+
+def test_a_ship_that_speaks_on_a_broker_is_found(tmp_path: Path, parked: FlyingShip) -> None:
+    from redis import Redis
+
+    from blimp.telemetry import redis_url
+
+    with Redis.from_url(redis_url(parked.broker.url)) as raw:
+        for key in raw.scan_iter(match="blimp:telemetry:*"):
+            raw.delete(key)
+    registry = tmp_path / "none"
+    with pytest.raises(LinkError, match="no ship has spoken"):
+        find_ship(config=config(registry), broker=parked.broker.url, vehicle=None)
+    parked.publish()
+    found = find_ship(config=config(registry), broker=parked.broker.url, vehicle=None)
+    assert found.vehicle == parked.vehicle
+    FlyingShip(broker=parked.broker, vehicle="another", ship=parked.ship).publish()
+    with pytest.raises(ConfigError, match=f"--vehicle, one of another, {parked.vehicle}"):
+        find_ship(config=config(registry), broker=parked.broker.url, vehicle=None)
+
+
+def test_no_broker_is_no_link(tmp_path: Path, broker_server: EmbeddedBroker) -> None:
+    with pytest.raises(LinkError, match=r"none\.sock"):
+        find_ship(
+            config=config(tmp_path),
+            broker=f"redis+socket://{tmp_path}/none.sock?virtual_host=0",
+            vehicle=None,
+        )
+
+
+@pytest.mark.parametrize("name", ["", "Twin", "../twin", "a b", "x" * 33, "-a", "tw\nin", "twin\n"])
+def test_a_name_that_can_name_no_ship_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--vehicle"):
+        find_ship(config=config(tmp_path), broker="redis://x", vehicle=name)
+
+
+def test_environment(tmp_path: Path) -> None:
+    found = ground_config(
+        {"BLIMP_BROKER_URL": "redis://pi", "BLIMP_VEHICLE": "a1", "XDG_RUNTIME_DIR": str(tmp_path)}
+    )
+    assert (found.broker, found.vehicle) == ("redis://pi", "a1")
+    assert found.registry == tmp_path / f"blimp-{os.getuid()}"
+    empty = ground_config({"BLIMP_BROKER_URL": "", "BLIMP_VEHICLE": ""})
+    assert (empty.broker, empty.vehicle) == (None, None)
+    assert registry_dir({}) == Path(f"/tmp/blimp-{os.getuid()}")
+    with pytest.raises(ConfigError, match="BLIMP_VEHICLE"):
+        ground_config({"BLIMP_VEHICLE": "Not a name"})
+    assert vehicle_name("ship-1", where="x") == "ship-1"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://:secret@pi:6379/0", "redis://:***@pi:6379/0"),
+        ("redis://ground:se:cret@pi/0", "redis://ground:***@pi/0"),
+        ("redis://pi:6379/0", "redis://pi:6379/0"),
+        ("unix://u:secret@/run/x.sock", "unix://u:***@/run/x.sock"),
+    ],
+)
+def test_no_password_is_printed(url: str, shown: str) -> None:
+    assert printable_url(url) == shown
