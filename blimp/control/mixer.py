@@ -28,6 +28,7 @@ _FORCE_WEIGHT = (1.0, 0.3, 1.0)
 _ROLL_WEIGHT = 0.05
 _YAW_WEIGHT = 2.0  # for the moment that one newton gives on the longest arm
 _EFFORT_WEIGHT = 5e-3  # against propellers that push each other
+_REVERSED = 4.0  # times the effort: a propeller running backwards wastes power
 _TILT_FILTER_S = 0.25
 _SCAN_STEPS = 7
 _SWING_COST = 1e-3  # N² per radian: what it must gain to be worth moving the servo
@@ -48,12 +49,15 @@ class Mixer:
         self._high = tuple(t.max_thrust_n for t in airframe.thruster)
         self._low = tuple(-t.reverse_thrust_n for t in airframe.thruster)
         self._tilt = _Tilt.of(airframe)
+        # A grid through the neutral angle, where forwards and backwards cost the same.
+        neutral = self._tilt.angle_rad if self._tilt else 0.0
         low, high = self._tilt.range_rad if self._tilt else (0.0, 0.0)
-        self._first_tilt_rad = low
-        steps = int((high - low) / _TILT_STEP_RAD) + 1
+        below = int((neutral - low) / _TILT_STEP_RAD)
+        steps = below + int((high - neutral) / _TILT_STEP_RAD) + 1
+        self._first_tilt_rad = neutral - below * _TILT_STEP_RAD
+        angles = [self._first_tilt_rad + k * _TILT_STEP_RAD for k in range(steps)]
         self._columns = [
-            tuple(_column(airframe, t, low + k * _TILT_STEP_RAD) for t in self._thrusters)
-            for k in range(steps)
+            tuple(_column(airframe, t, angle) for t in self._thrusters) for angle in angles
         ]
         arm_m = max(abs(column[_MZ]) for columns in self._columns for column in columns)
         yaw_weight = _YAW_WEIGHT / arm_m**2 if arm_m > 1e-6 else 0.0
@@ -144,7 +148,7 @@ class Mixer:
         self._scan = self._scan + _SCAN_STEPS
         if self._scan > last:
             self._scan -= last
-        for index in (now - 2, now + 2, self._scan):
+        for index in (now + 2, now - 2, self._scan):
             if 0 <= index <= last:
                 cost = self._cost(index, smooth)
                 cost += _SWING_COST * _TILT_STEP_RAD * abs(index - now)
@@ -166,7 +170,7 @@ class Mixer:
                 thrust = high
             elif thrust < low:
                 thrust = low
-            effort += thrust * thrust
+            effort += thrust * thrust if thrust > 0.0 else _REVERSED * thrust * thrust
             lack_x -= column[0] * thrust
             lack_y -= column[1] * thrust
             lack_z -= column[2] * thrust

@@ -1,0 +1,216 @@
+"""Small pieces that control's tests share: a ship on a bench of values, no physics."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from blimp import airframe as airframes
+from blimp.airframe import Airframe
+from blimp.control.build import build_flight_loop
+from blimp.control.loop import FlightLoop
+from blimp.control.modes.mode import Ship
+from blimp.errors import HardwareError
+from blimp.types import (
+    ActuatorCommand,
+    BaroSample,
+    Command,
+    ImuSample,
+    Outcome,
+    PositionSample,
+    PowerSample,
+    RangeSample,
+    SensorReadings,
+    SensorStatus,
+    Snapshot,
+    Vec3,
+    VehicleState,
+)
+
+GRAVITY_MPS2 = 9.80665
+
+
+def twin() -> Airframe:
+    return airframes.load("twin")
+
+
+def gtmab() -> Airframe:
+    return airframes.load("gtmab")
+
+
+def a_ship(
+    *,
+    heaviness_kg: float = 0.005,
+    wind_mps: tuple[float, float] = (0.0, 0.0),
+    steers: bool = True,
+) -> Ship:
+    return Ship(
+        airframe=twin(),
+        heaviness_kg=lambda: heaviness_kg,
+        wind_mps=lambda: wind_mps,
+        steers=steers,
+    )
+
+
+def at(
+    north_m: float = 0.0,
+    east_m: float = 0.0,
+    altitude_m: float = 0.0,
+    *,
+    t_s: float = 0.0,
+    **fields: Any,
+) -> VehicleState:
+    return VehicleState(t_s=t_s, position_ned_m=(north_m, east_m, -altitude_m), **fields)
+
+
+class BenchSensors:
+    """A ship that stands still, level, wherever it is put; every sample is exact."""
+
+    def __init__(self) -> None:
+        self.position_ned_m: Vec3 = (0.0, 0.0, 0.0)
+        self.gyro: Vec3 = (0.0, 0.0, 0.0)
+        self.accel: Vec3 = (0.0, 0.0, -GRAVITY_MPS2)
+        self.battery_v = 8.2
+        self.unhealthy: tuple[str, ...] = ()
+        self.cut: set[str] = set()
+        self.raises: Exception | None = None
+        self._last: dict[str, Any] = {}
+
+    def read(self, now_s: float) -> SensorReadings:
+        if self.raises is not None:
+            raise self.raises
+        height_m = -self.position_ned_m[2]
+        fresh: dict[str, Any] = {
+            "imu": ImuSample(
+                t_s=now_s,
+                accel_body_mps2=self.accel,
+                gyro_body_radps=self.gyro,
+                temperature_c=25.0,
+            ),
+            "baro": BaroSample(
+                t_s=now_s, pressure_pa=101325.0 - 12.0 * height_m, temperature_c=15.0
+            ),
+            "tag": PositionSample(t_s=now_s, position_ned_m=self.position_ned_m, accuracy_m=0.08),
+            "power": PowerSample(t_s=now_s, voltage_v=self.battery_v, current_a=1.0),
+        }
+        if height_m > 0.2:
+            fresh["ranger"] = RangeSample(t_s=now_s, distance_m=height_m)
+        self._last.update({k: v for k, v in fresh.items() if k not in self.cut})
+        return SensorReadings(t_s=now_s, unhealthy=self.unhealthy, **self._last)
+
+    def status(self, now_s: float) -> dict[str, SensorStatus]:
+        names = ("imu", "baro", "ranger", "tag", "power")
+        return {
+            name: SensorStatus(
+                value=1.0,
+                unit="unit",
+                age_s=0.0,
+                healthy=name not in self.unhealthy,
+                error="no answer" if name in self.unhealthy else "",
+            )
+            for name in names
+        }
+
+
+class RecordingOutputs:
+    """Keeps every call in order; `dead` makes drive raise as a stuck bus would."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.command: ActuatorCommand | None = None
+        self.dead = False
+
+    @property
+    def last(self) -> Mapping[str, float]:
+        return {"left": self.command.motors[0] if self.command else 0.0}
+
+    def drive(self, command: ActuatorCommand) -> None:
+        if self.dead:
+            raise HardwareError("pca9685 at i2c-1 0x40: no answer")
+        self.calls.append("drive")
+        self.command = command
+
+    def safe(self) -> None:
+        self.calls.append("safe")
+        self.command = None
+
+    def enable(self) -> None:
+        self.calls.append("enable")
+
+    def disable(self) -> None:
+        self.calls.append("disable")
+
+
+class ListInbox:
+    def __init__(self) -> None:
+        self.commands: list[Command] = []
+        self.outcomes: list[Outcome] = []
+        self.snapshots: list[Snapshot] = []
+        self.link_age = 0.0
+
+    def receive(self) -> list[Command]:
+        commands, self.commands = self.commands, []
+        return commands
+
+    def post(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def publish(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
+
+    def link_age_s(self, now_s: float) -> float:
+        return self.link_age
+
+    def of(self, id: str) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.id == id]
+
+
+class Bench:
+    """A whole flight loop over the pieces above, settled and ready to arm."""
+
+    def __init__(self, *, bench: bool = False, settle_s: float = 4.0) -> None:
+        self.sensors = BenchSensors()
+        self.outputs = RecordingOutputs()
+        self.inbox = ListInbox()
+        self.loop: FlightLoop = build_flight_loop(
+            twin(),
+            sensors=self.sensors,
+            outputs=self.outputs,
+            inbox=self.inbox,
+            vehicle="test",
+            boot_id="boot-1",
+            bench=bench,
+        )
+        self.now_s = 0.0
+        self._sent = 0
+        self.run(settle_s)
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds * 100.0)):
+            self.now_s += 0.01
+            self.loop.step(self.now_s)
+
+    def lift(self, altitude_m: float) -> None:
+        """Raise the ship at 1 m/s, as a hand would."""
+        start_m = -self.sensors.position_ned_m[2]
+        steps = max(1, round(abs(altitude_m - start_m) * 100.0))
+        for k in range(1, steps + 1):
+            height_m = start_m + (altitude_m - start_m) * k / steps
+            n, e, _ = self.sensors.position_ned_m
+            self.sensors.position_ned_m = (n, e, -height_m)
+            self.run(0.01)
+        self.run(2.0)
+
+    def send(self, command: Command) -> Outcome:
+        """Give a command and run one cycle; return its newest outcome."""
+        self.inbox.commands.append(command)
+        self.run(0.01)
+        return self.inbox.of(command.id)[-1]
+
+    def tell(self, name: str, **arguments: Any) -> Outcome:
+        self._sent += 1
+        return self.send(Command(id=f"{name}-{self._sent}", name=name, arguments=arguments))
+
+    def snapshot(self) -> Snapshot:
+        return self.loop.snapshot(self.now_s)
+
+    def motors_driven(self) -> bool:
+        return self.outputs.command is not None and any(self.outputs.command.motors)

@@ -1,0 +1,233 @@
+from math import cos, isfinite, nan, pi, sin
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blimp.airframe import Airframe
+from blimp.control.mixer import Mixer, throttle
+from blimp.errors import AirframeError
+from blimp.types import ActuatorCommand, Vec3, Wrench
+from tests.control.parts import gtmab, twin
+
+SHIPS = {"twin": Mixer(airframe=twin()), "gtmab": Mixer(airframe=gtmab())}
+
+
+def settled(
+    ship: Airframe, force: Vec3, torque: Vec3 = (0.0, 0.0, 0.0)
+) -> tuple[Mixer, ActuatorCommand]:
+    """The allocation once the tilt servo has had two seconds to swing."""
+    mixer = Mixer(airframe=ship)
+    wrench = Wrench(force_body_n=force, torque_body_nm=torque)
+    for _ in range(200):
+        command = mixer.allocate(wrench, dt_s=0.01)
+    return mixer, command
+
+
+# --- GT-MAB by hand: left and right 0.0142857 m off the centre, lift alone below it --------------
+
+
+def test_gtmab_surge_is_shared_by_left_and_right() -> None:
+    _, command = settled(gtmab(), (0.0175, 0.0, 0.0))
+    half = (0.00875 / 0.0175) ** 0.5
+    assert command.motors == pytest.approx((half, half, 0.0, 0.0, 0.0), abs=0.01)
+
+
+def test_gtmab_lift_takes_the_lift_thruster_and_up_is_positive() -> None:
+    _, command = settled(gtmab(), (0.0, 0.0, -0.05))
+    assert command.motors == pytest.approx((0.0, 0.0, 0.0, 0.0, 0.5), abs=0.01)
+    _, command = settled(gtmab(), (0.0, 0.0, 0.05))
+    assert command.motors[4] == pytest.approx(-0.5, abs=0.01)
+
+
+def test_gtmab_yaw_turns_all_four_and_right_is_positive() -> None:
+    _, command = settled(gtmab(), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0005))
+    left, right, front, rear, lift = command.motors
+    assert left == pytest.approx(-right, abs=0.01)
+    assert front == pytest.approx(-rear, abs=0.01)
+    assert left > 0.6
+    assert front > 0.6
+    assert lift == 0.0
+
+
+# --- twin: where does the tilt go? ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("force", "tilt"),
+    [
+        ((0.3, 0.0, 0.0), 0.0),
+        ((0.0, 0.0, -0.3), pi / 2),
+        ((0.3, 0.0, -0.3), pi / 4),
+        ((0.3, 0.0, 0.3), -pi / 4),
+    ],
+)
+def test_twin_tilts_into_the_force(force: Vec3, tilt: float) -> None:
+    mixer, command = settled(twin(), force)
+    assert mixer.tilt_rad == pytest.approx(tilt, abs=0.15)
+    assert command.servos[0] == pytest.approx(mixer.tilt_rad, abs=0.02)
+    left, right, tail = command.motors
+    assert left == pytest.approx(right, abs=0.05)
+    assert left > 0.0
+    assert tail == pytest.approx(0.0, abs=0.05)
+    assert mixer.achieved.force_body_n == pytest.approx(force, abs=0.02)
+
+
+def test_twin_backs_with_reversed_propellers_not_by_swinging_over_the_top() -> None:
+    mixer, command = settled(twin(), (-0.3, 0.0, 0.0))
+    assert abs(mixer.tilt_rad) < 0.3
+    assert command.motors[0] < 0.0
+    assert command.motors[1] < 0.0
+    assert mixer.achieved.force_body_n[0] == pytest.approx(-0.3, abs=0.02)
+
+
+def test_twin_sideways_uses_the_tail_and_balances_its_moment() -> None:
+    mixer, command = settled(twin(), (0.1, 0.15, 0.0))
+    assert command.motors[2] > 0.5
+    assert mixer.achieved.force_body_n[1] == pytest.approx(0.15, abs=0.03)
+    assert mixer.achieved.torque_body_nm[2] == pytest.approx(0.0, abs=0.03)
+
+
+def test_a_wish_near_nothing_does_not_move_the_tilt() -> None:
+    mixer, _ = settled(twin(), (0.2, 0.0, -0.1))
+    before = mixer.tilt_rad
+    for k in range(300):  # a newton's hundredth, from every side
+        tiny = Wrench(force_body_n=(0.004 * cos(k), 0.0, 0.004 * sin(k)))
+        mixer.allocate(tiny, dt_s=0.01)
+    assert mixer.tilt_rad == pytest.approx(before, abs=0.25)
+
+
+def test_the_tilt_model_slews_no_faster_than_the_servo() -> None:
+    mixer = Mixer(airframe=twin())
+    slew = twin().servo[0].slew_radps
+    before = mixer.tilt_rad
+    for _ in range(100):
+        mixer.allocate(Wrench(force_body_n=(0.0, 0.0, -0.5)), dt_s=0.01)
+        assert abs(mixer.tilt_rad - before) <= slew * 0.01 + 1e-9
+        before = mixer.tilt_rad
+
+
+def test_follow_keeps_the_model_at_what_somebody_else_commands() -> None:
+    mixer = Mixer(airframe=twin())
+    for _ in range(200):
+        mixer.follow(ActuatorCommand(motors=(0.0,) * 3, servos=(1.0, 0.0, 0.0)), dt_s=0.01)
+    assert mixer.tilt_rad == pytest.approx(1.0)
+    assert mixer.saturated == (0,) * 6
+
+
+def test_the_rudder_helps_at_speed_and_is_neutral_without() -> None:
+    mixer = Mixer(airframe=twin())
+    wrench = Wrench(torque_body_nm=(0.0, 0.0, 0.1))
+    assert mixer.allocate(wrench, dt_s=0.01, forward_mps=0.1).servos[2] == 0.0
+    assert mixer.allocate(wrench, dt_s=0.01, forward_mps=-1.0).servos[2] == 0.0
+    angle = mixer.allocate(wrench, dt_s=0.01, forward_mps=0.8).servos[2]
+    assert 0.1 < angle <= 0.6  # a positive angle turns the nose right
+
+
+# --- priority and limits -------------------------------------------------------------------------
+
+
+def test_vertical_is_served_before_yaw_yaw_before_surge_surge_before_sway() -> None:
+    mixer, command = settled(gtmab(), (1.0, 1.0, -0.2), (0.0, 0.0, 0.0006))
+    fx, fy, fz = mixer.achieved.force_body_n
+    assert fz == pytest.approx(-0.2, abs=0.002)
+    assert mixer.achieved.torque_body_nm[2] == pytest.approx(0.0006, abs=2e-5)
+    assert fx > 0.0
+    assert max(abs(m) for m in command.motors) == pytest.approx(1.0, abs=1e-6)
+    assert mixer.saturated[0] == 1
+    assert mixer.saturated[2] == 0
+    assert fx >= fy - 1e-6
+
+
+def test_saturation_names_the_side() -> None:
+    mixer, _ = settled(twin(), (-5.0, 0.0, 0.0))
+    assert mixer.saturated[0] == -1
+    mixer, _ = settled(twin(), (5.0, 0.0, 0.0))
+    assert mixer.saturated[0] == 1
+    mixer, _ = settled(twin(), (0.2, 0.0, 0.0))
+    assert mixer.saturated == (0,) * 6
+
+
+@given(
+    name=st.sampled_from(sorted(SHIPS)),
+    values=st.lists(st.floats(-1e6, 1e6), min_size=6, max_size=6),
+    speed=st.floats(-5.0, 5.0),
+)
+def test_never_not_finite_never_beyond_a_limit(
+    name: str, values: list[float], speed: float
+) -> None:
+    mixer = SHIPS[name]
+    ship = twin() if name == "twin" else gtmab()
+    a, b, c, d, e, f = values
+    wrench = Wrench(force_body_n=(a, b, c), torque_body_nm=(d, e, f))
+    command = mixer.allocate(wrench, dt_s=0.01, forward_mps=speed)
+    assert all(isfinite(value) for value in command.motors + command.servos)
+    assert all(-1.0 <= motor <= 1.0 for motor in command.motors)
+    for servo, angle in zip(ship.servo, command.servos, strict=True):
+        assert servo.min_rad - 1e-9 <= angle <= servo.max_rad + 1e-9
+
+
+@given(
+    up=st.floats(0.0, 0.19),
+    yaw=st.floats(-0.0009, 0.0009),
+    surge=st.floats(-10.0, 10.0),
+    sway=st.floats(-10.0, 10.0),
+)
+def test_greed_for_surge_and_sway_never_costs_height_or_heading(
+    up: float, yaw: float, surge: float, sway: float
+) -> None:
+    mixer = SHIPS["gtmab"]
+    mixer.allocate(
+        Wrench(force_body_n=(surge, sway, -up), torque_body_nm=(0.0, 0.0, yaw)), dt_s=0.01
+    )
+    assert mixer.achieved.force_body_n[2] == pytest.approx(-up, abs=0.002)
+    assert mixer.achieved.torque_body_nm[2] == pytest.approx(yaw, abs=5e-5)
+
+
+@pytest.mark.parametrize("name", sorted(SHIPS))
+def test_a_wrench_that_is_not_finite_gives_neutral(name: str) -> None:
+    mixer = SHIPS[name]
+    for place in range(6):
+        values = [0.1] * 6
+        values[place] = nan
+        wrench = Wrench(
+            force_body_n=(values[0], values[1], values[2]),
+            torque_body_nm=(values[3], values[4], values[5]),
+        )
+        assert mixer.allocate(wrench, dt_s=0.01) == mixer.neutral
+
+
+# --- thrust curve and geometry -------------------------------------------------------------------
+
+
+@given(share=st.floats(-1.0, 1.0))
+def test_throttle_inverts_the_thrust_curve(share: float) -> None:
+    thruster = twin().thruster[0]
+    limit = thruster.max_thrust_n if share >= 0.0 else thruster.reverse_thrust_n
+    told = throttle(thruster, share * limit)
+    assert abs(told) ** thruster.exponent * limit == pytest.approx(abs(share * limit), abs=1e-9)
+    assert told * share >= 0.0
+
+
+def test_throttle_of_a_propeller_that_cannot_reverse() -> None:
+    thruster = msgspec.structs.replace(twin().thruster[0], reverse_thrust_n=0.0)
+    assert throttle(thruster, -0.1) == 0.0
+    assert throttle(thruster, 99.0) == 1.0
+
+
+def test_limits_are_what_the_file_says() -> None:
+    mixer = Mixer(airframe=gtmab())
+    assert mixer.limit_n(0) == pytest.approx(0.035)
+    assert mixer.limit_n(2) == pytest.approx(0.2)
+    assert mixer.limit_n(5) == pytest.approx(0.001, rel=1e-3)
+
+
+def test_two_tilt_servos_are_refused_by_name() -> None:
+    ship = twin()
+    left, right, tail = ship.thruster
+    two = msgspec.structs.replace(
+        ship, thruster=(left, msgspec.structs.replace(right, tilted_by="rudder"), tail)
+    )
+    with pytest.raises(AirframeError, match="tilted by rudder, tilt"):
+        Mixer(airframe=two)
