@@ -8,7 +8,7 @@ while they swing. Source: Johansen & Fossen, "Control allocation: a survey" (201
 sections 2.2 and 2.4.
 """
 
-from math import cos, exp, isfinite, sin
+from math import cos, exp, inf, isfinite, sin
 
 from blimp.airframe import Airframe, Servo, Thruster
 from blimp.control.linear import weighted_pseudo_inverse
@@ -63,7 +63,8 @@ class Mixer:
         yaw_weight = _YAW_WEIGHT / arm_m**2 if arm_m > 1e-6 else 0.0
         self._weights: Column = (*_FORCE_WEIGHT, _ROLL_WEIGHT, 0.0, yaw_weight)
         self._smooth: tuple[float, ...] = (0.0,) * 6
-        self._scan = 0
+        self._scanned = self._far = 0
+        self._far_cost = inf
         self._inverse = [self._invert(columns) for columns in self._columns]
         self._limits = [self._limit(axis) for axis in range(6)]
         self._rudders = _rudders(airframe)
@@ -134,8 +135,8 @@ class Mixer:
     def _choose_tilt(self, target_rad: float, demand: Column, dt_s: float) -> float:
         """Return the tilt that serves the wish best, the present target preferred.
 
-        Looks at both neighbours of the target, and at one far angle a cycle: all of them in
-        a quarter of a second. Propellers run backwards where that is the shorter way, since
+        Looks at both neighbours of the target, and at one far angle a cycle: after a quarter
+        of a second at all of them. Propellers run backwards where that is the shorter way, since
         the cost of an angle knows what thrust it would take there.
         """
         keep = exp(-dt_s / _TILT_FILTER_S)
@@ -145,16 +146,25 @@ class Mixer:
         now = self._index(target_rad)
         best, best_cost = now, self._cost(now, smooth)
         last = len(self._inverse) - 1
-        self._scan = self._scan + _SCAN_STEPS
-        if self._scan > last:
-            self._scan -= last
-        for index in (now + 2, now - 2, self._scan):
+        for index in (now + 2, now - 2, self._scan(smooth)):
             if 0 <= index <= last:
                 cost = self._cost(index, smooth)
                 cost += _SWING_COST * _TILT_STEP_RAD * abs(index - now)
                 if cost < best_cost:
                     best, best_cost = index, cost
         return target_rad if best == now else self._first_tilt_rad + best * _TILT_STEP_RAD
+
+    def _scan(self, demand: tuple[float, ...]) -> int:
+        """Look at one far angle; once all have been seen return the best, else -1."""
+        cost = self._cost(self._scanned, demand)
+        if cost < self._far_cost:
+            self._far, self._far_cost = self._scanned, cost
+        self._scanned += _SCAN_STEPS
+        if self._scanned < len(self._inverse):
+            return -1
+        self._scanned -= len(self._inverse)
+        far, self._far_cost = self._far, inf
+        return far
 
     def _cost(self, index: int, demand: tuple[float, ...]) -> float:
         """Return the weighted square of what `demand` would lack at this tilt, in N²."""
