@@ -156,7 +156,9 @@ class Mixer:
 
     def _scan(self, demand: tuple[float, ...]) -> int:
         """Look at one far angle; once all have been seen return the best, else -1."""
-        cost = self._cost(self._scanned, demand)
+        # As a share of the wish, which may grow while the round lasts.
+        wish = sum(w * d * d for w, d in zip(self._weights, demand, strict=True))
+        cost = self._cost(self._scanned, demand) / (wish + 1e-9)
         if cost < self._far_cost:
             self._far, self._far_cost = self._scanned, cost
         self._scanned += _SCAN_STEPS
