@@ -8,7 +8,6 @@ that comes again, finds its result, and is only acknowledged.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import random
 import threading
 import traceback
@@ -163,9 +162,9 @@ class Runner:
             )
             args = (context, *args)
         try:
-            inspect.signature(job.task.function).bind(*args, **job.message.kwargs)
-        except TypeError as error:
-            return failure(MessageError(f"arguments of {job.task.name!r}: {error}"))
+            job.task.check_arguments(args, job.message.kwargs)
+        except MessageError as error:
+            return failure(error)
         try:
             result = job.task.function(*args, **job.message.kwargs)
             if job.task.is_async:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from blimp.errors import LinkError, MaxRetriesExceeded, Retry
+from blimp.errors import LinkError, MaxRetriesExceeded, MessageError, Retry
 from blimp.tasks.message import NORMAL, TaskMessage
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.retry import Backoff
@@ -60,9 +60,21 @@ class Task:
         self.options = options
         self.is_async = inspect.iscoroutinefunction(function)
         self.__doc__ = function.__doc__
+        try:
+            self._signature: inspect.Signature | None = inspect.signature(function)
+        except ValueError:  # some built-in functions have none
+            self._signature = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
+
+    def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Raise MessageError where the function cannot be called with these."""
+        if self._signature is not None:
+            try:
+                self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise MessageError(f"arguments of {self.name!r}: {error}") from None
 
     def delay(self, *args: Any, **kwargs: Any) -> ResultHandle:
         return self.apply_async(args, kwargs)

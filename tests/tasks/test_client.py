@@ -1,0 +1,267 @@
+"""The ground's end: replies, progress, and never hanging on a dead link."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from blimp.broker import EmbeddedBroker
+from blimp.errors import LinkError, MessageError, Refused
+from blimp.tasks import TaskApp, TaskContext
+from blimp.tasks.broadcast import Broadcast
+from blimp.tasks.client import VehicleClient, vehicle_queue
+from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.test_worker import wait_until
+
+
+@pytest.fixture
+def vehicle(url: str) -> Iterator[TaskApp]:
+    """A worker's app as a vehicle has one, without a ship behind it."""
+    with TaskApp(vehicle_queue("twin"), broker=url, result_backend=url) as app:
+        yield app
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[VehicleClient]:
+    with VehicleClient(url, "twin") as client:
+        yield client
+
+
+def test_a_command_is_followed_from_queue_to_end(vehicle: TaskApp, client: VehicleClient) -> None:
+    heard: list[tuple[str, float | None]] = []
+    told = threading.Event()
+    headers: dict[str, Any] = {}
+
+    @vehicle.task(name="blimp.goto", bind=True, track_started=True)
+    def goto(context: TaskContext, north_m: float) -> dict[str, float]:
+        headers.update(context.message.headers)
+        for fraction in (0.0, 0.4):
+            context.progress(fraction)
+        told.wait(DEADLINE_S)
+        return {"north_m": north_m}
+
+    def hear(stage: str, fraction: float | None) -> None:
+        heard.append((stage, fraction))
+        if fraction == 0.4:
+            told.set()
+
+    pending = client.send("goto", {"north_m": -3.5}, ttl_s=5.0)
+    with working(vehicle):
+        reply = pending.wait(DEADLINE_S, on_progress=hear)
+    assert (reply.id, reply.task, reply.state) == (pending.id, "blimp.goto", "SUCCESS")
+    assert reply.result == {"north_m": -3.5}
+    assert reply.reason == ""
+    assert reply.latency_ms is not None
+    assert 0.0 < reply.latency_ms < DEADLINE_S * 1000
+    assert heard[0] == ("queued", None)
+    assert heard[-1] == ("executing", 0.4)
+    assert headers["blimp_vehicle"] == "twin"
+    assert headers["blimp_ttl_s"] == 5.0
+    assert headers["blimp_source"].endswith(f":{os.getpid()}")
+    assert pending.wait(1.0) == reply  # the end stays
+    known = client.result(pending.id)
+    assert (known.state, known.result, known.latency_ms) == ("SUCCESS", {"north_m": -3.5}, None)
+
+
+def test_latency_is_to_the_first_word_not_to_the_end(
+    vehicle: TaskApp, client: VehicleClient
+) -> None:
+    go = threading.Event()
+
+    @vehicle.task(name="blimp.goto", bind=True)
+    def goto(context: TaskContext) -> None:
+        context.progress(0.0)
+        go.wait(DEADLINE_S)
+
+    with working(vehicle):
+        began_s = time.monotonic()
+        pending = client.send("goto")
+        for step in pending.events(timeout_s=DEADLINE_S):
+            if step.stage == "executing" and not go.is_set():
+                threading.Event().wait(0.1)
+                go.set()
+        assert pending.reply is not None
+        assert pending.reply.latency_ms is not None
+        whole_ms = (time.monotonic() - began_s) * 1000.0
+        assert pending.reply.latency_ms <= whole_ms - 100.0
+
+
+def test_a_refusal_has_its_reason(vehicle: TaskApp, client: VehicleClient) -> None:
+    @vehicle.task(name="blimp.arm")
+    def arm() -> None:
+        raise Refused("the battery is at 6.1 V")
+
+    with working(vehicle):
+        reply = client.send("blimp.arm").wait(DEADLINE_S)
+    assert (reply.state, reply.reason) == ("REFUSED", "the battery is at 6.1 V")
+    assert reply.result is None
+
+
+def test_an_unknown_task_fails_with_those_there_are(
+    vehicle: TaskApp, client: VehicleClient
+) -> None:
+    vehicle.task(name="blimp.ping")(dict)
+    with working(vehicle):
+        reply = client.send("fly_to_the_moon").wait(DEADLINE_S)
+        assert client.ping().state == "SUCCESS"
+    assert reply.state == "FAILURE"
+    assert "no task 'blimp.fly_to_the_moon'" in reply.reason
+    assert "it has: blimp.ping" in reply.reason
+
+
+def test_a_command_nobody_takes_times_out_and_expires_by_itself(
+    vehicle: TaskApp, client: VehicleClient
+) -> None:
+    vehicle.task(name="blimp.arm")(dict)
+    pending = client.send("arm", ttl_s=0.05)
+    reply = pending.wait(0.1)
+    assert reply.state == "TIMEOUT"
+    assert reply.reason == "no word from the vehicle within 0.1 s: outcome unknown"
+    assert reply.latency_ms is None
+    assert client.result(pending.id).state == "TIMEOUT"
+    assert client.result(pending.id).reason == "the command is PENDING: not known to have ended"
+    with working(vehicle):
+        late = pending.wait(DEADLINE_S)  # waiting may go on after a timeout
+    assert late.state == "EXPIRED"
+    assert "its time to live is 0.05 s" in late.reason
+
+
+def test_waiting_in_slices_misses_nothing(vehicle: TaskApp, client: VehicleClient) -> None:
+    steps = threading.Semaphore(0)
+
+    @vehicle.task(name="blimp.goto", bind=True)
+    def goto(context: TaskContext) -> None:
+        for n in range(5):
+            context.progress(n / 5)
+            steps.acquire(timeout=DEADLINE_S)
+
+    heard: list[float | None] = []
+    with working(vehicle):
+        pending = client.send("goto")
+        for _ in range(5):
+            reply = pending.wait(0.05, lambda stage, fraction: heard.append(fraction))
+            assert reply.state == "TIMEOUT"
+            steps.release()
+        assert pending.wait(DEADLINE_S).state == "SUCCESS"
+    assert sorted({fraction for fraction in heard if fraction is not None})[0] == 0.0
+
+
+def test_an_emergency_stop_is_repeated_until_it_is_confirmed(
+    vehicle: TaskApp, client: VehicleClient
+) -> None:
+    calls: list[Broadcast] = []
+
+    @vehicle.on_broadcast("estop")
+    def estop(broadcast: Broadcast) -> dict[str, bool] | None:
+        calls.append(broadcast)
+        return {"killed": True} if len(calls) == 3 else None
+
+    with working(vehicle):
+        reply = client.estop(timeout_s=DEADLINE_S)
+    assert (reply.state, reply.task, reply.result) == ("SUCCESS", "blimp.estop", {"killed": True})
+    assert reply.latency_ms is not None
+    assert len({broadcast.id for broadcast in calls}) == 1
+    assert calls[0].payload["source"].endswith(f":{os.getpid()}")
+
+
+def test_an_emergency_stop_that_nobody_confirms_is_never_a_success(
+    vehicle: TaskApp, client: VehicleClient
+) -> None:
+    began_s = time.monotonic()
+    reply = client.estop(timeout_s=0.3)
+    assert reply.state == "TIMEOUT"
+    assert 0.25 < time.monotonic() - began_s < 2.0
+    vehicle.on_broadcast("estop")(lambda broadcast: None)
+    with working(vehicle):
+        reply = client.estop(timeout_s=0.5)
+    assert reply.state == "TIMEOUT"
+    assert "heard; it could not be done yet" in reply.reason
+
+
+def test_without_a_broker_every_call_says_so_in_time() -> None:
+    where = "redis+socket:///nowhere/b.sock?virtual_host=0"
+    with VehicleClient(where, "twin", timeout_s=0.5) as client:
+        began_s = time.monotonic()
+        for call in (
+            lambda: client.send("arm"),
+            lambda: client.ping(),
+            lambda: client.estop(),
+            lambda: client.result("x"),
+        ):
+            with pytest.raises(LinkError, match=r"no broker at redis\+socket:///nowhere/b.sock"):
+                call()
+        assert time.monotonic() - began_s < 4.0
+
+
+@pytest.mark.parametrize("address", ["redis://127.0.0.1:1/0", "rediss://127.0.0.1:1/0"])
+def test_a_port_where_nothing_listens_is_no_link(address: str) -> None:
+    with (
+        VehicleClient(address, "twin", timeout_s=0.5) as client,
+        pytest.raises(LinkError, match="no broker at redis"),
+    ):
+        client.send("arm")
+
+
+def test_a_broker_that_hangs_does_not_hang_the_ground(own_broker: EmbeddedBroker) -> None:
+    with VehicleClient(own_broker.url, "twin", timeout_s=0.5) as client:
+        pending = client.send("arm")
+        os.kill(own_broker.pid, signal.SIGSTOP)
+        try:
+            for call in (
+                lambda: client.send("arm"),
+                lambda: pending.wait(2.0),
+                lambda: client.estop(timeout_s=1.0),
+            ):
+                began_s = time.monotonic()
+                with pytest.raises(LinkError):
+                    call()
+                assert time.monotonic() - began_s < 3.0
+        finally:
+            os.kill(own_broker.pid, signal.SIGCONT)
+        assert client.send("arm").wait(0.0).state == "TIMEOUT"
+
+
+def test_waiting_goes_on_after_the_link_came_back(own_broker: EmbeddedBroker) -> None:
+    url = own_broker.url
+    with (
+        TaskApp(vehicle_queue("twin"), broker=url, result_backend=url, timeout_s=0.5) as app,
+        VehicleClient(url, "twin", timeout_s=0.5) as client,
+    ):
+        go, busy = threading.Event(), threading.Event()
+
+        @app.task(name="blimp.goto")
+        def goto() -> str:
+            busy.set()
+            go.wait(DEADLINE_S)
+            return "there"
+
+        with working(app) as worker:
+            pending = client.send("goto", ttl_s=30.0)
+            assert busy.wait(DEADLINE_S)
+            own_broker.stop()
+            with pytest.raises(LinkError):
+                pending.wait(DEADLINE_S)
+            own_broker.start()
+            go.set()
+            wait_until(lambda: worker.counts["done"] == 1, "not settled")
+            assert pending.wait(DEADLINE_S).result == "there"
+
+
+def test_what_json_cannot_hold_is_refused_before_it_is_sent(client: VehicleClient) -> None:
+    with pytest.raises(MessageError, match="JSON cannot hold"):
+        client.send("goto", {"north_m": float("nan")})
+
+
+def test_importing_the_client_loads_neither_kombu_nor_redis() -> None:
+    code = (
+        "import sys, blimp.tasks.client; heavy = ('kombu', 'redis', 'structlog', 'asyncio'); "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
