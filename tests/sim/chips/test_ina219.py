@@ -6,6 +6,8 @@ import pytest
 
 from tests.sim.bench import Bench, read
 
+TENTH_OHM = {"shunt_ohm": 0.1}
+
 
 def word(chip: Any, register: int) -> int:
     return int.from_bytes(read(chip, register, 2), "big")
@@ -16,14 +18,14 @@ def signed(value: int) -> int:
 
 
 def test_power_on_values() -> None:
-    chip = Bench().fit("power")
+    chip = Bench().fit("power", options=TENTH_OHM)
     assert word(chip, 0) == 0x399F
     assert [word(chip, register) for register in (3, 4, 5)] == [0, 0, 0]
 
 
 def test_it_measures_without_calibration_but_has_no_current() -> None:
     bench = Bench()
-    chip = bench.fit("power")
+    chip = bench.fit("power", options=TENTH_OHM)
     bench.run(0.1)
     bus = word(chip, 2)
     assert (bus >> 3) * 0.004 == pytest.approx(8.0, abs=0.02)
@@ -50,7 +52,7 @@ def test_the_data_sheets_example() -> None:
 
 def test_the_pointer_stays_and_never_increments() -> None:
     bench = Bench()
-    chip = bench.fit("power")
+    chip = bench.fit("power", options=TENTH_OHM)
     bench.run(0.1)
     chip.write(b"\x00")
     assert chip.read(2) == b"\x39\x9f"
@@ -61,7 +63,7 @@ def test_the_pointer_stays_and_never_increments() -> None:
 def test_a_discharge_the_other_way_is_negative() -> None:
     bench = Bench()
     bench.truth.battery_current_a = -0.5
-    chip = bench.fit("power")
+    chip = bench.fit("power", options=TENTH_OHM)
     chip.write(b"\x05\x10\x00")
     bench.run(0.1)
     assert signed(word(chip, 1)) * 10e-6 == pytest.approx(-0.05, abs=2e-4)
@@ -72,7 +74,7 @@ def test_a_discharge_the_other_way_is_negative() -> None:
 def test_the_gain_limits_the_shunt(gain: int, full_v: float) -> None:
     bench = Bench()
     bench.truth.battery_current_a = 30.0
-    chip = bench.fit("power")
+    chip = bench.fit("power", options=TENTH_OHM)
     config = 0x2007 | gain << 11 | 3 << 7 | 3 << 3
     chip.write(bytes((0, config >> 8, config & 0xFF)))
     bench.run(0.1)
@@ -80,7 +82,7 @@ def test_the_gain_limits_the_shunt(gain: int, full_v: float) -> None:
 
 
 def test_reset_clears_itself_and_calibration_drops_bit_0() -> None:
-    chip = Bench().fit("power")
+    chip = Bench().fit("power", options=TENTH_OHM)
     chip.write(b"\x05\x10\x01")
     assert word(chip, 5) == 0x1000
     chip.write(b"\x00\x80\x00")
@@ -90,7 +92,7 @@ def test_reset_clears_itself_and_calibration_drops_bit_0() -> None:
 
 def test_ready_is_cleared_by_reading_power() -> None:
     bench = Bench()
-    chip = bench.fit("power")
+    chip = bench.fit("power", options=TENTH_OHM)
     bench.run(0.1)
     assert word(chip, 2) & 2
     word(chip, 3)
@@ -101,7 +103,7 @@ def test_ready_is_cleared_by_reading_power() -> None:
 
 def test_power_down_holds_and_triggered_converts_once() -> None:
     bench = Bench()
-    chip = bench.fit("power")
+    chip = bench.fit("power", options=TENTH_OHM)
     bench.run(0.1)
     chip.write(b"\x00\x39\x98")  # power-down
     held = word(chip, 2) >> 3
@@ -118,7 +120,7 @@ def test_power_down_holds_and_triggered_converts_once() -> None:
 
 def test_faults() -> None:
     bench = Bench()
-    chip = bench.fit("power")
+    chip = bench.fit("power", options=TENTH_OHM)
     chip.faults.set("stuck", {"value": 5.0}, now_s=0.0)
     bench.run(0.1)
     assert (word(chip, 2) >> 3) * 0.004 == pytest.approx(5.0, abs=0.02)
