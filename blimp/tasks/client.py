@@ -8,6 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -78,6 +79,7 @@ class VehicleClient:
         self._source = source or _who()
         self._timeout_s = timeout_s
         self.clock: Clock = clock or SystemClock()
+        self._lock = threading.Lock()
         self._results: RedisResults | None = None
         self._open: WeakSet[Pending] = WeakSet()
 
@@ -170,18 +172,19 @@ class VehicleClient:
             self._results = None
 
     def _link(self) -> RedisResults:
-        if self._results is None:
-            from blimp.tasks.publisher import Publisher
-            from blimp.tasks.results.redis import RedisResults
-            from blimp.tasks.urls import check_url
+        from blimp.tasks.publisher import Publisher
+        from blimp.tasks.results.redis import RedisResults
+        from blimp.tasks.urls import check_url
 
-            check_url(self.broker)
-            self._publisher = Publisher(url=self.broker, timeout_s=self._timeout_s)
-            self._publisher.connect()
-            self._results = RedisResults(
-                url=self.broker, clock=self.clock, timeout_s=self._timeout_s
-            )
-        return self._results
+        with self._lock:
+            if self._results is None:
+                check_url(self.broker)
+                self._publisher = Publisher(url=self.broker, timeout_s=self._timeout_s)
+                self._publisher.connect()
+                self._results = RedisResults(
+                    url=self.broker, clock=self.clock, timeout_s=self._timeout_s
+                )
+            return self._results
 
     def _broker_now_s(self) -> float:
         results = self._link()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from blimp.errors import Interrupted, Refused, TaskError
+from blimp.errors import Interrupted, Refused, Reject, TaskError
 from blimp.tasks.app import TaskApp
 from blimp.tasks.broadcast import Broadcast
 from blimp.tasks.client import vehicle_queue
@@ -157,11 +157,13 @@ class HandOver:
         """Return the result of the command once it is done.
 
         Raises Refused with the ship's reason, Interrupted where the flight process was
-        restarted under it, TaskError where it does not answer.
+        restarted under it, TaskError where it does not answer, and Reject where the worker
+        stops: the ship flies on, and the next worker takes the command up again.
         """
         outcome = self._ask(self._patience_s(), doing="does not answer")
         while outcome.state is OutcomeState.IN_PROGRESS:
             self._show(outcome.fraction)
+            self._leave_if_stopping()
             heard = self._mailbox.wait(self._context.id, timeout_s=FOLLOW_S)
             # Silence: ask again with the same id, which moves nothing.
             outcome = heard or self._ask(SILENCE_S, doing="fell silent during the command")
@@ -181,8 +183,13 @@ class HandOver:
             now_s = self._clock.now_s()
             if now_s >= deadline_s:
                 raise TaskError(f"the flight process {doing}: asked for {patience_s:.1f} s")
+            self._leave_if_stopping()
             # A flight process that is away fails a call at once; do not spin until it is back.
-            self._context.stopping.wait(max(0.0, asked_s + ASK_S - now_s))
+            self._clock.sleep_until(asked_s + ASK_S)
+
+    def _leave_if_stopping(self) -> None:
+        if self._context.stopping.is_set() and self._row.idempotent:
+            raise Reject("the worker stops", requeue=True)
 
     def _command(self) -> Command:
         ttl_s, age_s = self._time_to_live()

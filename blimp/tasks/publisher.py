@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ class Publisher:
     def __init__(self, *, url: str, timeout_s: float = 2.0) -> None:
         self._url = url
         self._timeout_s = timeout_s
+        self._lock = threading.Lock()
         self._pool: ProducerPool | None = None
 
     def connect(self) -> None:
@@ -78,26 +80,29 @@ class Publisher:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn what kombu raises for a lost link into LinkError."""
+        """Turn what kombu and redis-py raise for a lost or full broker into LinkError."""
         from kombu.exceptions import KombuError, OperationalError
+        from redis import RedisError
 
         try:
             yield
-        except (OperationalError, KombuError, OSError) as error:
+        except (OperationalError, KombuError, RedisError, OSError) as error:
             raise LinkError(f"no broker at {hide_password(self._url)}: {error}") from error
 
     def _producers(self) -> ProducerPool:
-        if self._pool is None:
-            from kombu import Connection
-            from kombu.pools import ProducerPool
+        from kombu import Connection
+        from kombu.pools import ProducerPool
 
-            connection = Connection(
-                kombu_url(self._url), transport_options=transport_options(timeout_s=self._timeout_s)
-            )
-            self._pool = ProducerPool(
-                connections=connection.Pool(limit=MAX_CONNECTIONS), limit=MAX_CONNECTIONS
-            )
-        return self._pool
+        with self._lock:
+            if self._pool is None:
+                connection = Connection(
+                    kombu_url(self._url),
+                    transport_options=transport_options(timeout_s=self._timeout_s),
+                )
+                self._pool = ProducerPool(
+                    connections=connection.Pool(limit=MAX_CONNECTIONS), limit=MAX_CONNECTIONS
+                )
+            return self._pool
 
     def close(self) -> None:
         if self._pool is not None:

@@ -7,6 +7,7 @@ that comes again, finds its result, and is only acknowledged.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 import threading
@@ -170,7 +171,7 @@ class Runner:
             if job.task.is_async:
                 result = await result
         except BaseException as error:  # a task may raise SystemExit; the worker goes on
-            if self._abandoned.is_set():
+            if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
                 raise  # cut off by the end of the worker: the message comes again
             return self._judge(job, error)
         return Verdict(state=State.SUCCESS, result=result)

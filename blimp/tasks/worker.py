@@ -258,9 +258,9 @@ class Worker:
             self._log.info("restored", messages=restored)
 
     def _announce(self, listener: BroadcastListener) -> None:
-        if self.app.broadcasts:
-            # A ship whose emergency lane is deaf is not ready, but it must not wait for ever.
-            listener.listening.wait(timeout=self.app.timeout_s)
+        if self.app.broadcasts and not listener.listening.wait(timeout=self.app.timeout_s):
+            # Commands are taken all the same: a ship that can be flown can also be landed.
+            self._log.error("emergency lane not open yet")
         self._log.info("consuming", queues=",".join(self.queues), tasks=len(self.app.tasks))
         if not self.ready.is_set():
             self.ready.set()

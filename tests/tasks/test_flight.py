@@ -25,9 +25,8 @@ DONE, REFUSED, IN_PROGRESS = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeSta
 
 
 def outcome(command: Command, state: OutcomeState = DONE, **fields: Any) -> Outcome:
-    return Outcome(
-        id=command.id, state=state, **({"boot_id": "boot-1", "accepted_s": 12.5} | fields)
-    )
+    settings: dict[str, Any] = {"boot_id": "boot-1", "accepted_s": 12.5} | fields
+    return Outcome(id=command.id, state=state, **settings)
 
 
 class FlightSide:
@@ -368,3 +367,19 @@ def test_an_emergency_stop_the_ship_does_not_confirm_is_repeated_and_times_out(
     assert len(ship.named("estop")) >= 2
     ship.answer = outcome
     assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+
+
+def test_a_stopping_worker_leaves_its_command_to_the_next(
+    ship: FlightSide, app: TaskApp, url: str
+) -> None:
+    ship.answer = lambda command: outcome(command, IN_PROGRESS, fraction=0.4)
+    with VehicleClient(url, "twin") as client:
+        with working(app, name="twin"):
+            pending = client.send("goto", {"north_m": 1.0})
+            wait_until(lambda: ship.named("goto"), "not handed over")
+        ship.answer = lambda command: outcome(command, DONE, fraction=1.0)
+        with working(app, name="twin"):
+            reply = pending.wait(DEADLINE_S)
+    assert reply.state == "SUCCESS"
+    assert [command.fence for command in ship.named("goto")][-1] == 2
+    assert {command.id for command in ship.named("goto")} == {reply.id}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,14 +49,16 @@ class RedisResults:
         self._keep_s = keep_s
         self._limit_bytes = limit_bytes
         self._timeout_s = timeout_s
+        self._lock = threading.Lock()
         self._client: Redis | None = None
 
     @property
     def client(self) -> Redis:
-        if self._client is None:
-            self._client = open_redis(self._url, timeout_s=self._timeout_s)
-            self._store = self._client.register_script(_STORE)
-        return self._client
+        with self._lock:
+            if self._client is None:
+                self._client = open_redis(self._url, timeout_s=self._timeout_s)
+                self._store = self._client.register_script(_STORE)
+            return self._client
 
     def store(self, record: Record) -> bool:
         """Write and publish `record`; False when a final one stands already.
