@@ -23,6 +23,8 @@ from ground_station.session import NotConfirmed, Options, Session
 # Every mistake on a command line is one; typer exports only its child.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
+_INTERRUPTED = 130  # typer's word for a Ctrl-C that nobody caught
+
 SHORT_S = 10.0
 FLIGHT_S = 180.0
 ESTOP_S = 5.0
@@ -457,6 +459,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line and return the exit status; every error is told, none raised."""
     try:
         status = app(args=list(arguments), prog_name="ground", standalone_mode=False)
+        if status == _INTERRUPTED:
+            return _failed(arguments, "stopped by Ctrl-C: outcome unknown", report.UNKNOWN)
         return status if isinstance(status, int) else report.DONE
     except _UsageError as error:
         error.show()

@@ -1,0 +1,572 @@
+"""The command line against a ship behind the real queue: what it prints, and its exit status."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blimp.tasks.client import VehicleClient
+from ground_station import cli
+from tests.ground_station.ship import FlyingShip
+
+REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
+STATUS_KEYS = [
+    "vehicle",
+    "mode",
+    "armed",
+    "killed",
+    "failsafe",
+    "age_s",
+    "position_ned_m",
+    "velocity_ned_mps",
+    "altitude_m",
+    "attitude_rad",
+    "battery_v",
+    "actuators",
+    "sensors",
+    "loop",
+]
+DEADLINE_S = 20.0
+COMMANDS = [
+    "ping",
+    "status",
+    "watch",
+    "sensor",
+    "result",
+    "arm",
+    "disarm",
+    "mode",
+    "takeoff",
+    "goto",
+    "velocity",
+    "hold",
+    "land",
+    "return",
+    "estop",
+    "motor",
+    "servo",
+]
+
+
+class Ground:
+    """`ground` in this process: its exit status, its output and its messages."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.options: list[str] = []
+        self.out = ""
+        self.err = ""
+
+    def __call__(self, *words: str) -> int:
+        status = cli.run([*self.options, *words])
+        self.out, err = self._capsys.readouterr()
+        self.err = re.sub(r"timestamp=.*\n", "", err)  # the worker of this process logs there
+        return status
+
+    def json(self, *words: str) -> tuple[int, dict[str, Any]]:
+        status = self("--json", *words)
+        lines = self.out.splitlines()
+        assert len(lines) == 1, self.out
+        found: dict[str, Any] = json.loads(lines[0])
+        return status, found
+
+
+@pytest.fixture
+def ground(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ground:
+    """`ground` with an empty environment: nothing is found by itself."""
+    monkeypatch.delenv("BLIMP_BROKER_URL", raising=False)
+    monkeypatch.delenv("BLIMP_VEHICLE", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/nonexistent")
+    return Ground(capsys)
+
+
+@pytest.fixture
+def crew(ground: Ground, twin: FlyingShip) -> Ground:
+    """`ground` that is told of a ship that answers."""
+    ground.options = ["--broker", twin.broker.url, "--vehicle", twin.vehicle]
+    return ground
+
+
+@pytest.fixture
+def lonely(ground: Ground, parked: FlyingShip) -> Ground:
+    """`ground` that is told of a broker on which nobody works."""
+    ground.options = ["--broker", parked.broker.url, "--vehicle", parked.vehicle]
+    return ground
+
+
+# --- with a ship ----------------------------------------------------------------------------
+
+
+def test_a_flight_by_hand(crew: Ground, twin: FlyingShip) -> None:
+    for words in (
+        ["ping"],
+        ["arm"],
+        ["takeoff", "2"],
+        ["goto", "-1", "-.5", "2", "--yaw-deg", "-90"],
+        ["velocity", "-0.2", "0", "0.1", "--seconds", "3"],
+        ["hold"],
+        ["mode", "loiter"],
+        ["sensor", "baro"],
+        ["return"],
+        ["land"],
+        ["disarm"],
+    ):
+        status, reply = crew.json(*words)
+        assert list(reply) == REPLY_KEYS
+        assert (status, reply["state"], reply["reason"]) == (0, "SUCCESS", ""), reply
+        assert reply["task"] == f"blimp.{words[0]}"
+        assert reply["latency_ms"] > 0.0
+    assert twin.ship.truth.on_ground
+
+
+def test_a_person_sees_progress_and_the_end(crew: Ground) -> None:
+    assert crew("arm") == 0
+    assert crew("takeoff", "2") == 0
+    assert crew.err.startswith("takeoff: queued → received → executing 0 % → ")
+    assert " ms)" in crew.err
+    assert "→ done (" in crew.err
+    assert "altitude_m: 2" in crew.out
+    assert "accepted_s" not in crew.out
+
+
+def test_a_refusal_is_five_with_the_ships_reason(crew: Ground) -> None:
+    status, reply = crew.json("takeoff", "2")
+    assert (status, reply["state"]) == (5, "REFUSED")
+    assert "not armed" in reply["reason"]
+    assert crew("takeoff", "2") == 5
+    assert "→ refused (" in crew.err
+    assert "not armed" in crew.err
+    assert crew.out == ""
+
+
+def test_motor_and_servo_work_in_manual_only(crew: Ground) -> None:
+    assert crew("arm") == 0
+    status, reply = crew.json("motor", "left", "-20", "--seconds", "1")
+    assert (status, reply["state"]) == (5, "REFUSED")
+    assert "MANUAL" in reply["reason"]
+    assert crew("mode", "manual") == 0
+    assert crew.json("motor", "left", "-20", "--seconds", "1")[0] == 0
+    assert crew.json("servo", "tilt", "-30")[0] == 0
+    status, reply = crew.json("motor", "port", "20", "--seconds", "1")
+    assert status == 5
+    assert "left" in reply["reason"]
+
+
+def test_an_emergency_stop_never_asks_and_is_latched(crew: Ground, twin: FlyingShip) -> None:
+    crew("arm")
+    status, reply = crew.json("estop")
+    assert (status, reply["task"], reply["state"]) == (0, "blimp.estop", "SUCCESS")
+    snapshot = twin.mailbox.snapshot()
+    assert snapshot is not None
+    assert snapshot.killed
+    assert crew.json("takeoff", "2")[1]["reason"].startswith("killed")
+
+
+def test_a_result_can_be_asked_for_later(crew: Ground) -> None:
+    assert crew("--no-wait", "ping") == 0
+    id = crew.out.strip()
+    status, reply = crew.json("ping", "--no-wait")
+    assert (status, reply["state"]) == (0, "PENDING")
+    deadline_s = time.monotonic() + DEADLINE_S
+    while (found := crew.json("result", id))[0] != 0:
+        assert time.monotonic() < deadline_s, found
+    assert found[1]["id"] == id
+    assert found[1]["task"] == "blimp.ping"
+    status, reply = crew.json("result", "00000000-0000-0000-0000-000000000000")
+    assert (status, reply["state"]) == (6, "TIMEOUT")
+    assert "PENDING" in reply["reason"]
+
+
+def test_status_has_exactly_its_keys(crew: Ground, twin: FlyingShip) -> None:
+    twin.publish(age_s=2.0)
+    status, found = crew.json("status")
+    assert status == 0
+    assert list(found) == STATUS_KEYS
+    assert found["vehicle"] == "twin"
+    assert 2.0 <= found["age_s"] < 5.0
+    assert list(found["attitude_rad"]) == ["roll", "pitch", "yaw"]
+    assert list(found["loop"]) == ["rate_hz", "overruns"]
+    assert len(found["position_ned_m"]) == len(found["velocity_ned_mps"]) == 3
+    assert set(found["actuators"]) == {"left", "right", "tail", "tilt", "elevator", "rudder"}
+    for sensor in found["sensors"].values():
+        assert list(sensor) == ["value", "unit", "age_s", "healthy"]
+    assert found["sensors"]["baro"]["age_s"] >= 2.0
+    assert crew("status") == 0
+    assert "SIMULATED" in crew.out
+    assert "\x1b" not in crew.out
+
+
+def test_an_old_status_is_shown_and_is_no_link(lonely: Ground, parked: FlyingShip) -> None:
+    parked.publish(age_s=60.0)
+    status, found = lonely.json("status")
+    assert (status, list(found)) == (3, STATUS_KEYS)
+    assert "no link" in lonely.err
+
+
+def test_a_mission_by_its_name(crew: Ground) -> None:
+    status, found = crew.json("mission", "run", "hop")
+    assert list(found) == REPLY_KEYS
+    assert (status, found["task"], found["state"]) == (0, "mission", "SUCCESS")
+    result = found["result"]
+    assert (result["name"], result["legs"], result["completed"]) == ("hop", 4, 4)
+    assert [report["state"] for report in result["reports"]] == ["SUCCESS"] * 4
+
+
+def test_a_mission_that_is_refused(crew: Ground, tmp_path: Path) -> None:
+    path = tmp_path / "far.toml"
+    path.write_text(
+        'name = "far"\n[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 2\n'
+        '[[leg]]\ndo = "goto"\nnorth_m = 999\neast_m = 0\naltitude_m = 2\n'
+    )
+    assert crew("mission", "run", str(path), "--yes") == 5
+    assert "refused, 2 of 3 legs" in crew.out
+    assert "leg 1 of 3, arm: received → done" in crew.err
+    assert "leg 2 of 3, takeoff 2: received → executing 0 % → executing 1" in crew.err
+    assert "ground: leg 3 (goto): " in crew.err
+
+
+# --- without a ship -------------------------------------------------------------------------
+
+
+def test_nobody_answering_is_a_timeout_of_unknown_outcome(lonely: Ground) -> None:
+    status, reply = lonely.json("--timeout", "0.2", "hold")
+    assert (status, reply["state"]) == (6, "TIMEOUT")
+    assert "outcome unknown" in reply["reason"]
+    status, reply = lonely.json("estop", "--timeout", "0.3")
+    assert (status, reply["state"]) == (6, "TIMEOUT")
+
+
+def test_what_was_not_begun_in_time_is_never_begun(lonely: Ground, parked: FlyingShip) -> None:
+    """The wait bounds the age at which a command may begin: nothing acts after its sender left."""
+    status, reply = lonely.json("--timeout", "0.2", "arm")
+    assert status == 6
+    deadline_s = time.monotonic() + 0.25
+    while time.monotonic() < deadline_s:
+        pass  # let it age past its time to live before anybody works
+    with parked.worker():
+        with VehicleClient(broker=parked.broker.url, vehicle=parked.vehicle) as client:
+            assert client.ping(timeout_s=DEADLINE_S).state == "SUCCESS"
+        while lonely.json("result", reply["id"])[1]["state"] == "TIMEOUT":
+            pass
+        assert lonely.json("result", reply["id"])[1]["state"] == "EXPIRED"
+    snapshot = parked.mailbox.snapshot()
+    assert snapshot is not None
+    assert not snapshot.armed
+
+
+def test_no_broker_is_three_for_every_command(ground: Ground, tmp_path: Path) -> None:
+    ground.options = [
+        "--broker",
+        f"redis+socket://{tmp_path}/none.sock?virtual_host=0",
+        "--vehicle",
+        "twin",
+    ]
+    for words in (["ping"], ["estop"], ["goto", "1", "2", "3"], ["result", "x"]):
+        status, reply = ground.json(*words)
+        assert (status, list(reply), reply["state"]) == (3, REPLY_KEYS, "FAILURE"), words
+        assert "none.sock" in reply["reason"]
+        assert reply["task"] == f"blimp.{words[0]}"
+    for command in ("status", "watch"):
+        assert ground("--json", command) == 3
+        assert ground.out == ""
+        assert "none.sock" in ground.err
+
+
+def test_no_ship_on_this_machine_is_three(ground: Ground) -> None:
+    assert ground("ping") == 3
+    assert "blimp up --sim" in ground.err
+
+
+def test_a_wrong_password_is_seven(ground: Ground, parked: FlyingShip) -> None:
+    path = parked.broker.url.removeprefix("redis+socket://").partition("?")[0]
+    ground.options = ["--broker", f"unix://u:secret@{path}?db=0", "--vehicle", parked.vehicle]
+    assert ground("status") == 7
+    assert "secret" not in ground.err + ground.out
+
+
+# --- wrong usage ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["goto", "nan", "0", "3"], ["NORTH_M", "'nan'"]),
+        (["goto", "0", "-inf", "3"], ["EAST_M", "'-inf'"]),
+        (["goto", "0", "0", "three"], ["ALT_M", "'three'"]),
+        (["goto", "-1001", "0", "3"], ["NORTH_M", "-1001", "-1000 to 1000"]),
+        (["goto", "0", "0", "0.1"], ["ALT_M", "0.3 to 120"]),
+        (["goto", "0", "0", "3", "--yaw-deg", "361"], ["--yaw-deg", "-360 to 360"]),
+        (["goto", "0", "0"], ["ALT_M"]),
+        (["goto", "0", "0", "3", "4"], ["extra"]),
+        (["goto", "0", "0", "3", "--yaw", "4"], ["--yaw", "--yaw-deg"]),
+        (["takeoff", "-2"], ["ALT_M", "-2"]),
+        (["velocity", "1", "0", "0"], ["--seconds"]),
+        (["velocity", "1", "0", "0", "--seconds", "-1"], ["--seconds", "more than 0 to 600"]),
+        (["velocity", "11", "0", "0", "--seconds", "1"], ["NORTH", "-10 to 10"]),
+        (["motor", "left", "101", "--seconds", "1"], ["PERCENT", "-100 to 100"]),
+        (["servo", "tilt", "1e3"], ["DEG", "-180 to 180"]),
+        (["mode", "FAST"], ["NAME", "'FAST'", "LOITER"]),
+        (["--timeout", "0", "ping"], ["--timeout", "more than 0"]),
+        (["--timeout", "nan", "ping"], ["--timeout", "'nan'"]),
+        (["ping", "--vehicle", "A B"], ["--vehicle", "'A B'"]),
+        (["ping", "--broker", "amqp://x"], ["amqp"]),
+        (["fly"], ["fly"]),
+        (["--quick", "ping"], ["--quick"]),
+        (["mission", "run", "none.toml"], ["none.toml", "square"]),
+        (["mission", "check", "/"], ["neither a file"]),
+        (["mission", "fly"], ["fly"]),
+    ],
+)
+def test_wrong_usage_is_two_and_names_what_where_and_the_limit(
+    ground: Ground, words: list[str], told: list[str]
+) -> None:
+    assert ground(*words) == 2
+    assert ground.out == ""
+    for word in told:
+        assert word in ground.err
+    status, reply = ground.json(*words)
+    assert (status, list(reply), reply["state"], reply["id"]) == (2, REPLY_KEYS, "FAILURE", None)
+
+
+# --- asking ---------------------------------------------------------------------------------
+
+
+def test_a_far_mission_needs_yes_from_a_program(crew: Ground, tmp_path: Path) -> None:
+    path = tmp_path / "far.toml"
+    path.write_text(
+        'name = "far"\n[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 100\n'
+    )
+    status, reply = crew.json("mission", "run", str(path))
+    assert (status, reply["state"]) == (4, "FAILURE")
+    assert "--yes" in reply["reason"]
+    assert crew.json("arm", "--force")[0] == 4
+    assert crew.json("arm", "--force", "--yes")[0] == 5  # not on the bench
+    assert crew.json("mission", "run", str(path), "--yes")[0] == 5  # the ship's own limit
+    assert crew("mission", "check", str(path)) == 0
+    assert "as high as 100 m" in crew.out
+
+
+def test_a_dry_run_sends_nothing(crew: Ground, twin: FlyingShip) -> None:
+    status, reply = crew.json("--dry-run", "goto", "-3", "4", "5")
+    assert (status, reply["id"]) == (0, None)
+    assert reply["result"] == {
+        "dry_run": True,
+        "vehicle": twin.vehicle,
+        "arguments": {"north_m": -3.0, "east_m": 4.0, "altitude_m": 5.0},
+    }
+    for words in (["arm"], ["estop"], ["mission", "run", "square"]):
+        assert crew("--dry-run", *words) == 0
+        assert "nothing is sent" in crew.err
+    snapshot = twin.mailbox.snapshot()
+    assert snapshot is not None
+    assert not snapshot.armed
+    assert not snapshot.killed
+
+
+class Terminal:
+    """A process on a terminal of its own."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+        self._lead, follow = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ground_station", *arguments],
+            stdin=follow,
+            stdout=follow,
+            stderr=follow,
+            env=os.environ
+            | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+            | environment,
+            start_new_session=True,
+        )
+        os.close(follow)
+        self.text = ""
+
+    def read_until(self, word: str) -> None:
+        deadline_s = time.monotonic() + DEADLINE_S
+        while word not in self.text:
+            ready, _, _ = select.select([self._lead], [], [], deadline_s - time.monotonic())
+            assert ready, f"{word!r} was not shown: {self.text!r}"
+            try:
+                data = os.read(self._lead, 65536)
+            except OSError:  # the other end is closed
+                data = b""
+            assert data, f"{word!r} was not shown: {self.text!r}"
+            self.text += data.decode(errors="replace")
+
+    def type(self, words: str) -> None:
+        os.write(self._lead, words.encode())
+
+    def end(self) -> int:
+        while True:
+            try:
+                data = os.read(self._lead, 65536)
+            except OSError:
+                break
+            if not data:
+                break
+            self.text += data.decode(errors="replace")
+        return self.process.wait(DEADLINE_S)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._lead)
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Terminal]]:
+    started: list[Terminal] = []
+
+    def start(*arguments: str, **environment: str) -> Terminal:
+        started.append(Terminal(list(arguments), environment))
+        return started[-1]
+
+    yield start
+    for terminal in started:
+        terminal.close()
+
+
+@pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 4), ("\x04", 4)])
+def test_a_person_is_asked_before_arming(
+    twin: FlyingShip, terminal: Callable[..., Terminal], answer: str, status: int
+) -> None:
+    shell = terminal("--broker", twin.broker.url, "--vehicle", twin.vehicle, "arm")
+    shell.read_until("[y/N]")
+    shell.type(answer)
+    assert shell.end() == status
+    snapshot = twin.mailbox.snapshot()
+    assert snapshot is not None
+    assert snapshot.armed is (status == 0)
+
+
+def test_watch_on_a_terminal_leaves_it_clean(
+    parked: FlyingShip, terminal: Callable[..., Terminal]
+) -> None:
+    parked.publish()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        view = terminal("--broker", parked.broker.url, "--vehicle", parked.vehicle, "watch")
+        view.read_until("sensors")
+        assert "\x1b[?1049h" in view.text  # the alternate screen
+        view.process.send_signal(number)
+        assert view.end() == 0
+        assert "SIMULATED" in view.text
+        after = view.text.rpartition("\x1b[?1049l")
+        assert after[1], "the terminal was left on the alternate screen"
+        assert "\x1b[?25h" in view.text  # the cursor is back
+        assert "Traceback" not in view.text
+
+
+def test_no_color_is_respected(parked: FlyingShip, terminal: Callable[..., Terminal]) -> None:
+    parked.publish(age_s=2.0)
+    where = ("--broker", parked.broker.url, "--vehicle", parked.vehicle, "status")
+    plain, coloured = terminal(*where, NO_COLOR="1"), terminal(*where)
+    assert (plain.end(), coloured.end()) == (0, 0)
+    assert "\x1b[90m" in coloured.text  # grey: older than a second
+    assert "\x1b[90m" not in plain.text
+
+
+def test_watch_elsewhere_prints_every_snapshot_as_json(crew: Ground, twin: FlyingShip) -> None:
+    twin.publish()
+    done = threading.Event()
+
+    def keep_publishing() -> None:
+        while not done.wait(0.02):
+            twin.publish()
+
+    speaker = threading.Thread(target=keep_publishing)
+    speaker.start()
+    try:
+        assert crew("--json", "--timeout", "0.3", "watch") == 0
+        lines = [json.loads(line) for line in crew.out.splitlines()]
+        assert len(lines) >= 3
+        assert all(list(line) == STATUS_KEYS for line in lines)
+        assert crew("--timeout", "0.3", "watch") == 0
+        assert crew.out.count("\n") == 1  # a line a second
+        assert "twin" in crew.out
+    finally:
+        done.set()
+        speaker.join()
+
+
+def test_watch_of_a_ship_that_never_speaks_is_three(lonely: Ground) -> None:
+    assert lonely("--timeout", "0.1", "watch") == 3
+
+
+# --- the program itself ---------------------------------------------------------------------
+
+
+def test_help_names_every_command_with_examples(ground: Ground) -> None:
+    assert ground("--help") == 0
+    summary = ground.out
+    for name in COMMANDS:
+        assert f"\n  {name} " in summary
+        assert ground(name, "--help") == 0
+        assert f"ground {name}" in ground.out
+        assert "Example" in ground.out
+    for name in ("run", "check"):
+        assert ground("mission", name, "--help") == 0
+        assert f"ground mission {name}" in ground.out
+
+
+def test_what_is_loaded_for_help_is_light() -> None:
+    """rich, kombu and redis come with the first command that needs them."""
+    code = (
+        "import sys; from ground_station.cli import run; run(['--help']);"
+        "heavy = {'rich', 'kombu', 'redis', 'asyncio'} & set(sys.modules);"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+
+
+def test_a_reader_that_goes_away_is_no_traceback(parked: FlyingShip) -> None:
+    parked.publish()
+    command = [sys.executable, "-m", "ground_station", "--json", "--timeout", "5"]
+    command += ["--broker", parked.broker.url, "--vehicle", parked.vehicle, "watch"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith('{"vehicle"')
+        process.stdout.close()
+        parked.publish()
+        parked.publish()
+        deadline_s = time.monotonic() + DEADLINE_S
+        while process.poll() is None:
+            assert time.monotonic() < deadline_s
+            parked.publish()
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_ctrl_c_while_waiting_says_that_the_outcome_is_unknown(parked: FlyingShip) -> None:
+    command = [sys.executable, "-m", "ground_station"]
+    command += ["--broker", parked.broker.url, "--vehicle", parked.vehicle, "land"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        while not said.endswith("queued"):
+            letter = process.stderr.read(1)
+            assert letter, said
+            said += letter
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 6
+    assert "Traceback" not in err
+    assert "stopped waiting" in err
+    assert "ground result " in err
+    assert out == ""
