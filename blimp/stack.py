@@ -184,9 +184,9 @@ class Stack:
     def _ask(self) -> None:
         """A broker cannot say READY=1: it is asked."""
         for running in self._roles.values():
-            if running.role.ready is not None and running.child is not None and not running.ready:
-                if running.role.ready():
-                    self._now_ready(running)
+            starting = running.child is not None and not running.ready
+            if starting and running.role.ready is not None and running.role.ready():
+                self._now_ready(running)
 
     def _now_ready(self, running: _Running) -> None:
         if running.ready or running.child is None:

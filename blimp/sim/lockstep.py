@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from blimp import app
 from blimp import airframe as airframes
+from blimp import app
 from blimp.clock import ManualClock
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
@@ -160,7 +160,7 @@ class Lockstep:
 
     @contextmanager
     def linux_devices(self) -> Iterator[None]:
-        """Within it `smbus2.SMBus(1)`, `serial.Serial(path)` and `import RPi.GPIO` see this ship."""
+        """Let `smbus2.SMBus(1)`, `serial.Serial(path)` and `import RPi.GPIO` see this ship."""
         with linux_devices(self._world, clock=self._clock):
             yield
 

@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+
 from tests.sim.running import RunningStack
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
@@ -141,9 +142,7 @@ def test_a_killed_broker_and_a_killed_world_come_back(stack: RunningStack) -> No
     stack.kill("world")
     stack.wait_for_event(lambda e: e.get("process") == "world")
     stack.wait_for_event(lambda e: e.get("process") == "flight")
-    stack.wait_until(
-        lambda: stack.ground("--timeout", "5", "arm").status == 0, within_s=30.0
-    )
+    stack.wait_until(lambda: stack.ground("--timeout", "5", "arm").status == 0, within_s=30.0)
     assert stack.end() == 0
     assert stack.left_behind() == []
 
