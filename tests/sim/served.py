@@ -1,0 +1,46 @@
+"""A world behind a socket, served by a thread of the test's own process."""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from blimp import airframe
+from blimp.clock import SystemClock
+from blimp.sim.server import Server
+from blimp.sim.world import World
+
+
+@contextmanager
+def socket_directory() -> Iterator[Path]:
+    """A directory with a short name: a Unix socket's path has 107 bytes."""
+    directory = Path(tempfile.mkdtemp(prefix="blimp-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    thread = threading.Thread(target=server.run, name="world")
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join(10.0)
+        assert not thread.is_alive(), "the world does not stop"
+        server.close()
+
+
+@contextmanager
+def served_world(*, seed: int = 1) -> Iterator[Path]:
+    """Yield the socket's path of a running twin."""
+    with socket_directory() as directory:
+        path = directory / "run" / "world.sock"
+        world = World(airframe.load("twin"), seed=seed)
+        with running(Server(world, socket_path=path, clock=SystemClock())):
+            yield path
