@@ -13,6 +13,7 @@ from ground_station.braille import Canvas, Cell
 from ground_station.track import TrackLeg
 
 MIN_SPAN_M = 6.0
+FARTHEST_M = 1e6
 MARGIN = 1.15
 # Scales are steps of Renard's R10 series, so that a drifting ship does not breathe the map.
 _SERIES = (1.0, 1.25, 1.6, 2.0, 2.5, 3.15, 4.0, 5.0, 6.3, 8.0, 10.0)
@@ -56,12 +57,13 @@ def draw_map(
         canvas.line(place(leg.start[:2]), place(leg.end[:2]), "bright_black", every=3)
     if current is not None:
         canvas.line(place(current.start[:2]), place(current.end[:2]), "yellow", every=2)
-    for before, after in pairwise(trail):
+    for before, after in pairwise(filter(_on_a_map, trail)):
         canvas.line(place(before), place(after), "cyan")
     canvas.mark(*place((0.0, 0.0)), "H", "bold green")
     if current is not None:
         canvas.mark(*place(current.end[:2]), "x", "bold yellow")
-    canvas.mark(*place(ship), _ARROWS[round(yaw_rad / (math.pi / 4.0)) % 8], "bold magenta")
+    if _on_a_map(ship) and math.isfinite(yaw_rad):
+        canvas.mark(*place(ship), _ARROWS[round(yaw_rad / (math.pi / 4.0)) % 8], "bold magenta")
     bar_m = _round_down_125(dot_m * 2.0 * max(4.0, columns / 4.0))
     return MapPicture(
         rows=canvas.cells(), bar_columns=max(1, round(bar_m / (2.0 * dot_m))), bar_m=bar_m
@@ -70,7 +72,7 @@ def draw_map(
 
 def _bounds(points: Iterable[Point]) -> tuple[float, float, float, float]:
     """Return the centre (north, east) and the spans, with a margin."""
-    good = [p for p in points if math.isfinite(p[0]) and math.isfinite(p[1])]
+    good = list(filter(_on_a_map, points))
     norths, easts = [p[0] for p in good], [p[1] for p in good]
     return (
         0.5 * (min(norths) + max(norths)),
@@ -78,6 +80,11 @@ def _bounds(points: Iterable[Point]) -> tuple[float, float, float, float]:
         MARGIN * max(MIN_SPAN_M, max(norths) - min(norths)),
         MARGIN * max(MIN_SPAN_M, max(easts) - min(easts)),
     )
+
+
+def _on_a_map(point: Point) -> bool:
+    """Say whether a map can hold `point`; nothing else may break the view."""
+    return all(abs(part) <= FARTHEST_M for part in point)  # False for NaN
 
 
 def _round_up(value: float) -> float:

@@ -295,8 +295,8 @@ def _number(value: float) -> str:
     return f"{value:z.0f}" if abs(value) >= 1000.0 else f"{value:z.2f}"
 
 
-def _heading_deg(yaw_rad: float) -> int:
-    return round(math.degrees(yaw_rad)) % 360
+def _heading_deg(yaw_rad: float) -> str:
+    return f"{round(math.degrees(yaw_rad)) % 360}" if math.isfinite(yaw_rad) else "?"
 
 
 def _bar(value: float, low: float, high: float, width: int, *, mark: float | None = None) -> str:
@@ -304,7 +304,8 @@ def _bar(value: float, low: float, high: float, width: int, *, mark: float | Non
     inner = max(5, width - 2)
 
     def column(x: float) -> int:
-        return min(inner - 1, max(0, int((x - low) / (high - low) * inner)))
+        share = (min(high, max(low, x)) - low) / (high - low)
+        return min(inner - 1, int(share * inner))
 
     if not math.isfinite(value):
         return "▕" + "?" * inner + "▏"
