@@ -108,10 +108,13 @@ async def _here(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def _drive(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never really waits to its end in this thread."""
+    """Run a coroutine that never really waits to its end in this thread.
+
+    A middleware that does wait is told where it stands; its job then ends as a failure.
+    """
     try:
         coroutine.send(None)
+        coroutine.throw(RuntimeError("a middleware awaited something in a plain task's thread"))
     except StopIteration:
         return
     coroutine.close()
-    raise RuntimeError("a middleware awaited something in a plain task's thread")

@@ -263,11 +263,11 @@ def _from_iso(headers: Mapping[str, Any], name: str) -> float | None:
         return None
     try:
         moment = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)  # Celery with enable_utc writes none
+        return moment.timestamp()
+    except (TypeError, ValueError, OverflowError):
         raise MessageError(f"header {name!r} is {value!r:.80}, must be an ISO 8601 time") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)  # Celery with enable_utc writes none
-    return moment.timestamp()
 
 
 def _kind(value: object) -> str:

@@ -151,15 +151,28 @@ class UnackedStore:
             )
         return bool(moved)
 
-    def restore(self, *, except_tags: Collection[str]) -> int:
-        """Give back everything but `except_tags`; return how many there were."""
+    def restore(self, *, except_tags: Collection[str]) -> tuple[int, int]:
+        """Give back everything but `except_tags`.
+
+        Returns how many were given back, and how many were dropped because what is stored
+        cannot be read: those would be met again at every start.
+        """
         with self._link.link():
             tags = [
                 tag if isinstance(tag, str) else tag.decode()
                 for tag in self._link.client.hkeys(self._keys.messages)
             ]
         held = set(except_tags)
-        return sum(self.give_back(tag) for tag in tags if tag not in held)
+        restored = dropped = 0
+        for tag in tags:
+            if tag in held:
+                continue
+            try:
+                restored += self.give_back(tag)
+            except (ValueError, KeyError, TypeError, IndexError):
+                self.ack(tag)
+                dropped += 1
+        return restored, dropped
 
 
 def open_envelope(raw: bytes, *, queue: str, limit_bytes: int) -> dict[str, Any]:

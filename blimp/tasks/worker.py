@@ -34,6 +34,7 @@ from blimp.tasks.urls import hide_password, kombu_url, transport_options
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.task import Task
 
 DRAIN_S = 1.0  # the longest block for a message; a stop wakes it before
 BATCH = 64
@@ -252,10 +253,13 @@ class Worker:
         """Take back what this name had not acknowledged and does not hold now."""
         with self._changed:
             held = list(self._jobs)
-        restored = self._store.restore(except_tags=held)
+        restored, dropped = self._store.restore(except_tags=held)
         if restored:
             self.counts["restored"] += restored
             self._log.info("restored", messages=restored)
+        if dropped:
+            self.counts["unreadable"] += dropped
+            self._log.error("unreadable", messages=dropped, key=self._keys.messages)
 
     def _announce(self, listener: BroadcastListener) -> None:
         if self.app.broadcasts and not listener.listening.wait(timeout=self.app.timeout_s):
@@ -311,16 +315,7 @@ class Worker:
             return
         queue = message.delivery_info["routing_key"]
         try:
-            parsed = parse_message(
-                headers=message.headers,
-                body=message.body,
-                content_type=message.content_type,
-                content_encoding=message.content_encoding,
-                queue=queue,
-                priority=message.properties.get("priority"),
-                limit_bytes=self.app.limit_bytes,
-            )
-            task = self.app.get_task(parsed.task)
+            parsed, task = self._read(message, queue)
         except (MessageError, UnknownTask) as error:
             self._reject(error, queue=queue, headers=message.headers)
             delivery.ack()
@@ -334,6 +329,24 @@ class Worker:
             heapq.heappush(self._waiting, (due_s, next(self._order), job))
         else:
             self._submit(job)
+
+    def _read(self, message: Any, queue: str) -> tuple[TaskMessage, Task]:
+        """Return what a message asks for. Raises MessageError or UnknownTask, nothing else."""
+        try:
+            parsed = parse_message(
+                headers=message.headers,
+                body=message.body,
+                content_type=message.content_type,
+                content_encoding=message.content_encoding,
+                queue=queue,
+                priority=message.properties.get("priority"),
+                limit_bytes=self.app.limit_bytes,
+            )
+        except MessageError:
+            raise
+        except Exception as error:  # it would come again, and again be met here
+            raise MessageError(f"cannot be read: {type(error).__name__}: {error}") from error
+        return parsed, self.app.get_task(parsed.task)
 
     def _seconds_to_eta(self, message: TaskMessage) -> float:
         return 0.0 if message.eta_s is None else message.eta_s - self.app.broker_clock.now_s()

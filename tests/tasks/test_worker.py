@@ -11,6 +11,7 @@ import redis
 
 from blimp.errors import (
     Expired,
+    Interrupted,
     MaxRetriesExceeded,
     Refused,
     Reject,
@@ -709,3 +710,102 @@ def test_worker_repr_of_defaults(app: TaskApp) -> None:
     worker = Worker(app=app, log=Silence())
     assert worker.queues == ("tests",)
     assert worker.name.startswith("tests@")
+
+
+# --- corners ----------------------------------------------------------------------------------
+
+
+def test_early_acknowledgement_is_before_the_task(app: TaskApp, server: redis.Redis) -> None:
+    in_hand: list[int] = []
+    runs: list[int] = []
+
+    @app.task(name="at-most-once", acks_late=False, bind=True)
+    def at_most_once(context: TaskContext) -> int:
+        in_hand.append(server.hlen("blimp.unacked.tests.worker"))
+        runs.append(context.fence)
+        if context.fence == 1:
+            raise Reject("once more", requeue=True)
+        return 1
+
+    with working(app):
+        assert at_most_once.delay().get(DEADLINE_S) == 1
+    assert in_hand == [0, 0]
+    assert runs == [1, 2]
+    assert left_behind(server) == []
+
+
+def test_a_task_may_end_as_interrupted(app: TaskApp) -> None:
+    @app.task(name="cut")
+    def cut() -> None:
+        raise Interrupted("the flight process was restarted")
+
+    with working(app), pytest.raises(Interrupted, match="was restarted"):
+        cut.delay().get(DEADLINE_S)
+
+
+def test_a_middleware_that_waits_in_a_plain_task_fails_it_and_no_more(url: str) -> None:
+    async def waits(job: Any, call_next: Any) -> Any:
+        if job.message.args:
+            await asyncio.sleep(0)
+        return await call_next(job)
+
+    with TaskApp("tests", broker=url, result_backend=url, middleware=[waits]) as app:
+
+        @app.task(name="plain")
+        def plain(*args: int) -> int:
+            return len(args)
+
+        with working(app, sync_workers=1):
+            with pytest.raises(TaskFailed, match="awaited something in a plain task's thread"):
+                plain.delay(1).get(DEADLINE_S)
+            assert plain.delay().get(DEADLINE_S) == 0
+
+
+def test_a_link_watcher_that_fails_does_not_stop_the_pulse(app: TaskApp) -> None:
+    heard: list[bool] = []
+
+    @app.on_link
+    def broken(alive: bool) -> None:
+        raise OSError("no mailbox")
+
+    app.on_link(heard.append)
+    log = Silence()
+    with working(app, log=log):
+        wait_until(lambda: len(heard) >= 2, "the pulse stopped")
+    assert log.events("link watcher")
+
+
+def test_a_spoilt_record_of_an_unacknowledged_message_is_dropped(
+    app: TaskApp, server: redis.Redis
+) -> None:
+    app.task(name="add")(lambda: 1)
+    for tag, stored in (("a", "not json"), ("b", "[]"), ("c", '[{"headers": 3}, "", ""]')):
+        server.hset("blimp.unacked.tests.worker", tag, stored)
+    with working(app) as worker:
+        assert app.send_task("add").get(DEADLINE_S) == 1
+        assert worker.counts["unreadable"] == 3
+        assert worker.counts["reconnects"] == 0
+    assert left_behind(server) == []
+
+
+def test_async_tasks_are_cut_off_and_given_back_too(app: TaskApp, server: redis.Redis) -> None:
+    busy = threading.Event()
+
+    @app.task(name="forever")
+    async def forever() -> None:
+        busy.set()
+        await asyncio.sleep(3600)
+
+    with working(app, grace_s=0.05) as worker:
+        forever.delay()
+        assert busy.wait(DEADLINE_S)
+    assert worker.counts["cut_off"] == 1
+    assert server.llen("tests\x06\x166") == 1
+
+
+def test_a_stop_leaves_no_thread_behind(app: TaskApp) -> None:
+    app.on_broadcast("stop")(lambda broadcast: {})
+    before = set(threading.enumerate())
+    with working(app):
+        app.broadcast("stop").get(DEADLINE_S)
+    wait_until(lambda: set(threading.enumerate()) <= before, "threads are left behind")
