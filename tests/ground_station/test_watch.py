@@ -1,0 +1,156 @@
+"""What is watched: ages that go on, the trail, and a broker that goes and comes back."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from blimp.broker import EmbeddedBroker
+from blimp.clock import ManualClock, SystemClock
+from blimp.sim import Lockstep
+from blimp.telemetry import TelemetryReader
+from ground_station.mission import MissionEvent
+from ground_station.mission_command import MissionLines
+from ground_station.mission_file import load_mission
+from ground_station.report import ProgressLine, Report
+from ground_station.screen import MissionScreen
+from ground_station.watch import Watch
+from tests.ground_station.ship import FlyingShip
+from tests.ground_station.test_view import SHIP
+
+
+class TerminalText(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_age_goes_on_while_nothing_comes() -> None:
+    clock = ManualClock()
+    state = Watch(clock=clock)
+    state.take(SHIP, 0.3)
+    clock.advance(2.0)
+    assert state.age_s == pytest.approx(2.3)
+    state.take(SHIP, 0.1)
+    assert state.age_s == pytest.approx(0.1)
+
+
+def test_the_trail_grows_with_the_way_and_begins_anew_with_another_flight() -> None:
+    state = Watch(clock=ManualClock())
+    for north_m in (0.0, 0.05, 0.2, 0.21, 0.4):
+        state.take(msgspec.structs.replace(SHIP, position_ned_m=(north_m, 0.0, -1.0)), 0.0)
+    assert list(state.trail) == [(0.0, 0.0), (0.2, 0.0), (0.4, 0.0)]
+    state.take(msgspec.structs.replace(SHIP, boot_id="b2", position_ned_m=(9.0, 0.0, 0.0)), 0.0)
+    assert list(state.trail) == [(9.0, 0.0)]
+
+
+@pytest.fixture
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlyingShip]:
+    with (
+        EmbeddedBroker(directory=tmp_path_factory.mktemp("b")) as broker,
+        Lockstep("twin", seed=1) as ship,
+    ):
+        yield FlyingShip(broker=broker, vehicle="mortal", ship=ship)
+
+
+def test_watch_outlives_its_broker(mortal: FlyingShip) -> None:
+    mortal.publish()
+    command = [sys.executable, "-m", "ground_station", "--json"]
+    command += ["--broker", mortal.broker.url, "--vehicle", "mortal", "watch"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            before = json.loads(process.stdout.readline())
+            mortal.broker.stop()
+            assert "no broker" in process.stderr.readline()
+            mortal.broker.start()
+            mortal.ship.step(1.0)
+            mortal.publish()
+            while (line := process.stdout.readline()) and json.loads(line)["age_s"] > 1.0:
+                pass
+            assert json.loads(line)["vehicle"] == before["vehicle"]
+        finally:
+            process.terminate()
+
+
+def test_the_mission_screen_shows_the_leg_that_is_flown(parked: FlyingShip) -> None:
+    parked.publish()
+    console = Console(file=TerminalText(), width=100, height=30, force_terminal=True)
+    with TelemetryReader(parked.broker.url, parked.vehicle) as reader:
+        screen = MissionScreen(
+            mission=load_mission("square"),
+            vehicle=parked.vehicle,
+            reader=reader,
+            clock=SystemClock(),
+            console=console,
+        )
+        assert screen.view().snapshot is None
+        with screen:
+            screen.hear(
+                MissionEvent(
+                    leg=4, legs=7, do="goto", words="goto 10 10 3", stage="executing", fraction=0.4
+                )
+            )
+            while screen.view().snapshot is None:
+                pass
+        view = screen.view()
+    assert view.current is not None
+    assert view.current.end == (10.0, 10.0, 3.0)
+    assert view.altitude_set_m == 3.0
+    assert view.progress == "leg 4/7 goto 10 10 3: executing 40 %"
+
+
+def report() -> tuple[Report, io.StringIO]:
+    err = io.StringIO()
+    return Report(as_json=False, out=io.StringIO(), err=err), err
+
+
+def test_progress_counts_up_in_its_place_on_a_terminal() -> None:
+    err = TerminalText()
+    line = ProgressLine(report=Report(as_json=False, out=io.StringIO(), err=err), what="goto")
+    line("queued")
+    line("executing", 0.2)
+    line("executing", 0.204)
+    line("executing", 0.3)
+    line.end(state="SUCCESS", reason="", latency_ms=12.3)
+    shown = err.getvalue().split("\r\x1b[2K")
+    assert shown == [
+        "",
+        "goto: queued",
+        "goto: queued → executing 20 %",
+        "goto: queued → executing 30 %",
+        "goto: queued → executing 30 % → done (12 ms)",
+    ]
+
+
+def test_a_lost_link_is_told_in_the_legs_line() -> None:
+    told, err = report()
+    lines = MissionLines(report=told)
+    for stage, fraction, reason in [
+        ("started", None, ""),
+        ("received", None, ""),
+        ("executing", 0.5, ""),
+        ("waiting", None, "no broker"),
+        ("executing", 0.5, ""),
+        ("again", None, "lost"),
+        ("INTERRUPTED", None, "the worker died"),
+    ]:
+        lines(
+            MissionEvent(
+                leg=3, legs=7, do="goto", words="goto 1 2 3", stage=stage,
+                fraction=fraction, reason=reason,
+            )
+        )  # fmt: skip
+    assert err.getvalue() == (
+        "leg 3 of 7, goto 1 2 3: received → executing 50 % → waiting for the link (no broker) → "
+        "executing 50 % → sending it again (lost) → interrupted: the worker died\n"
+    )
