@@ -225,7 +225,7 @@ def test_bytes_are_readable_as_soon_as_the_world_has_moved() -> None:
         for _ in range(200):
             world.advance(0.01)
             whole += port.read(4096)
-        # Epochs 0.2 to 1.6 s, two sentences each, and the first of 1.8 s: the second ends at 2.0006.
+        # Epochs 0.2 to 1.6 s with two sentences each; of 1.8 s the second ends at 2.0006 s.
         assert whole.count(b"\r\n") == 17
 
 
