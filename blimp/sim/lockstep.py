@@ -115,7 +115,7 @@ class Lockstep:
 
     # --- commands -------------------------------------------------------------------------
 
-    def command(self, name: str, **arguments: Any) -> Outcome:
+    def command(self, name: str, /, **arguments: Any) -> Outcome:
         """Give a command of the ground CLI, fly one cycle, return the outcome so far.
 
         A command that takes time is IN_PROGRESS then: `step` on and ask `outcome`, or use
@@ -134,7 +134,7 @@ class Lockstep:
         """Return the newest outcome of a command. Raises KeyError for one never given."""
         return self._inbox.outcomes[id]
 
-    def complete(self, name: str, *, within_s: float, **arguments: Any) -> Outcome:
+    def complete(self, name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
         """Give a command and fly until its outcome is final, `within_s` at the most."""
         outcome = self.command(name, **arguments)
         until_s = self.now_s + within_s

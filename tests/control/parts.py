@@ -205,7 +205,7 @@ class Bench:
         self.run(0.01)
         return self.inbox.of(command.id)[-1]
 
-    def tell(self, name: str, **arguments: Any) -> Outcome:
+    def tell(self, name: str, /, **arguments: Any) -> Outcome:
         self._sent += 1
         return self.send(Command(id=f"{name}-{self._sent}", name=name, arguments=arguments))
 

@@ -233,14 +233,14 @@ class Rig:
             if self.on_step is not None:
                 self.on_step(self)
 
-    def command(self, name: str, **arguments: Any) -> Outcome:
+    def command(self, name: str, /, **arguments: Any) -> Outcome:
         self._sent += 1
         id = f"{name}-{self._sent}"
         self.inbox.commands.append(Command(id=id, name=name, arguments=arguments))
         self.step(0.01)
         return self.inbox.outcomes[id]
 
-    def complete(self, name: str, *, within_s: float, **arguments: Any) -> Outcome:
+    def complete(self, name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
         outcome = self.command(name, **arguments)
         until_s = self.now_s + within_s
         while outcome.state is OutcomeState.IN_PROGRESS and self.now_s < until_s:

@@ -1,0 +1,117 @@
+from math import nan, radians
+from random import Random
+
+import pytest
+
+from blimp.control.attitude import AttitudeFilter
+from blimp.rotation import euler, from_euler, integrate, rotate_back
+from blimp.types import ImuSample, Quaternion, Vec3
+from tests.control.parts import GRAVITY_MPS2
+
+DT_S = 0.01
+
+
+def feel(q: Quaternion, rates: Vec3 = (0.0, 0.0, 0.0), *, t_s: float) -> ImuSample:
+    return ImuSample(
+        t_s=t_s,
+        accel_body_mps2=rotate_back(q, (0.0, 0.0, -GRAVITY_MPS2)),
+        gyro_body_radps=rates,
+        temperature_c=25.0,
+    )
+
+
+def resting(bias: Vec3, *, seconds: float = 4.0, seed: int = 1) -> AttitudeFilter:
+    """A filter that has lain on the pad with a noisy gyro."""
+    noise = Random(seed)
+    filter = AttitudeFilter()
+    for k in range(round(seconds / DT_S)):
+        rates = (
+            bias[0] + noise.gauss(0.0, 0.001),
+            bias[1] + noise.gauss(0.0, 0.001),
+            bias[2] + noise.gauss(0.0, 0.001),
+        )
+        t_s = k * DT_S
+        filter.update(feel((1.0, 0.0, 0.0, 0.0), rates, t_s=t_s), t_s, at_rest=True)
+    return filter
+
+
+def test_first_sample_gives_roll_and_pitch_at_once_and_yaw_zero() -> None:
+    filter = AttitudeFilter()
+    truth = from_euler(0.2, -0.1, 1.5)
+    filter.update(feel(truth, t_s=0.0), 0.0, at_rest=True)
+    assert euler(filter.attitude) == pytest.approx((0.2, -0.1, 0.0), abs=1e-6)
+
+
+def test_bias_is_measured_at_rest_and_yaw_stays_where_the_ship_was_laid_down() -> None:
+    bias = (radians(2.0), radians(-3.0), radians(5.0))
+    filter = resting(bias)
+    assert filter.settled
+    assert filter.bias_radps == pytest.approx(bias, abs=2e-4)
+    assert euler(filter.attitude) == pytest.approx((0.0, 0.0, 0.0), abs=2e-3)
+
+
+def test_yaw_drifts_less_than_three_degrees_in_three_minutes_of_flight() -> None:
+    bias = (radians(1.0), radians(-1.0), radians(2.0))
+    filter, noise = resting(bias), Random(7)
+    for k in range(18_000):
+        t_s = 10.0 + k * DT_S
+        rates = (bias[0], bias[1], bias[2] + noise.gauss(0.0, 0.001))
+        filter.update(feel((1.0, 0.0, 0.0, 0.0), rates, t_s=t_s), t_s, at_rest=False)
+    assert abs(euler(filter.attitude)[2]) < radians(3.0)
+
+
+def test_a_ship_that_is_moved_is_not_at_rest() -> None:
+    filter, noise = AttitudeFilter(), Random(3)
+    for k in range(600):
+        t_s = k * DT_S
+        rates = (noise.gauss(0.0, 0.2), 0.0, 0.0)
+        filter.update(feel((1.0, 0.0, 0.0, 0.0), rates, t_s=t_s), t_s, at_rest=True)
+    assert not filter.settled
+    assert not filter.still
+
+
+def test_turning_is_followed_exactly() -> None:
+    filter = resting((0.0, 0.0, 0.0))
+    truth: Quaternion = (1.0, 0.0, 0.0, 0.0)
+    rates = (0.0, 0.0, 0.3)
+    for k in range(500):
+        truth = integrate(truth, rates, DT_S)
+        t_s = 10.0 + k * DT_S
+        filter.update(feel(truth, rates, t_s=t_s), t_s, at_rest=False)
+    assert euler(filter.attitude)[2] == pytest.approx(1.5, abs=0.03)
+
+
+def test_a_tilt_error_fades_in_flight_through_the_plumb_line() -> None:
+    filter = resting((0.0, 0.0, 0.0))
+    filter.attitude = from_euler(0.2, 0.0, 0.0)
+    for k in range(6000):
+        t_s = 10.0 + k * DT_S
+        filter.update(feel((1.0, 0.0, 0.0, 0.0), t_s=t_s), t_s, at_rest=False)
+    assert abs(euler(filter.attitude)[0]) < 0.02
+
+
+@pytest.mark.parametrize("bad", [nan, float("inf"), 1e9])
+def test_an_unbelievable_sample_is_left_out_and_ages_the_filter(bad: float) -> None:
+    filter = resting((0.0, 0.0, 0.0))
+    before = filter.attitude
+    for k in range(50):
+        t_s = 4.0 + k * DT_S
+        sample = ImuSample(
+            t_s=t_s,
+            accel_body_mps2=(0.0, 0.0, -GRAVITY_MPS2),
+            gyro_body_radps=(bad, 0.0, 0.0),
+            temperature_c=25.0,
+        )
+        assert filter.update(sample, t_s, at_rest=False) == 0.0
+    assert filter.attitude == before
+    assert not filter.valid(t_s)
+    assert filter.rates_body_radps == (0.0, 0.0, 0.0)
+
+
+def test_the_same_sample_twice_moves_nothing() -> None:
+    filter = resting((0.0, 0.0, 0.0))
+    sample = feel((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 1.0), t_s=5.0)
+    assert filter.update(sample, 5.0, at_rest=False) > 0.0
+    before = filter.attitude
+    assert filter.update(sample, 5.01, at_rest=False) == 0.0
+    assert filter.attitude == before

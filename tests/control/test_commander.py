@@ -1,0 +1,452 @@
+"""Commands through a whole flight loop; the ship stands, or is held in the air by a hand."""
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from blimp.control.commander import HANDLERS
+from blimp.types import Command, Outcome, OutcomeState
+from tests.control.parts import Bench
+
+DONE, REFUSED, RUNNING = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
+
+
+def flying(*, altitude_m: float = 3.0) -> Bench:
+    """Armed, and lifted off the ground by hand."""
+    ship = Bench()
+    assert ship.tell("arm").state is DONE
+    ship.lift(altitude_m)
+    assert not ship.loop.state.on_ground
+    return ship
+
+
+def refused(outcome: Outcome) -> str:
+    assert outcome.state is REFUSED, outcome
+    return outcome.reason
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+
+def test_the_commands_are_those_of_the_interface() -> None:
+    assert set(HANDLERS) == {
+        "ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land",
+        "return", "estop", "motor", "servo", "sensor",
+    }  # fmt: skip
+
+
+def test_an_unknown_command_is_refused_naming_the_known_ones() -> None:
+    reason = refused(Bench().tell("clear_kill"))
+    assert reason.startswith("no command 'clear_kill'; commands are ping, arm,")
+
+
+def test_ping_answers_with_the_boot() -> None:
+    outcome = Bench().tell("ping")
+    assert outcome.state is DONE
+    assert outcome.result["boot_id"] == outcome.boot_id == "boot-1"
+    assert outcome.accepted_s is not None
+
+
+def test_sensor_tells_its_status_and_refuses_a_name_it_does_not_have() -> None:
+    ship = Bench()
+    assert ship.tell("sensor", name="baro").result["healthy"] is True
+    reason = refused(ship.tell("sensor", name="nose"))
+    assert reason == "sensor: name: no sensor 'nose'; sensors are baro, imu, power, ranger, tag"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("takeoff", {}, ["takeoff", "altitude_m"]),
+        ("takeoff", {"altitude_m": "3"}, ["takeoff", "altitude_m"]),
+        ("takeoff", {"altitude_m": nan}, ["altitude_m", "nan", "finite"]),
+        ("takeoff", {"altitude_m": inf}, ["altitude_m", "inf", "finite"]),
+        ("takeoff", {"altitude_m": 0.1}, ["altitude_m is 0.1", "0.5 to 30 m"]),
+        ("takeoff", {"altitude_m": 31.0}, ["altitude_m is 31", "0.5 to 30 m"]),
+        ("takeoff", {"altitude_m": 3.0, "speed": 9}, ["takeoff", "speed"]),
+        ("goto", {"north_m": 1.0, "east_m": 1.0}, ["goto", "altitude_m"]),
+        ("goto", {"north_m": nan, "east_m": 0.0, "altitude_m": 3.0}, ["north_m", "finite"]),
+        (
+            "goto",
+            {"north_m": 80.0, "east_m": 80.0, "altitude_m": 3.0},
+            ["distance from the pad is 113", "0 to 100 m"],
+        ),
+        (
+            "goto",
+            {"north_m": 1.0, "east_m": 1.0, "altitude_m": 3.0, "yaw_deg": 400.0},
+            ["yaw_deg is 400"],
+        ),
+        (
+            "velocity",
+            {"north_mps": 0.6, "east_mps": 0.6, "up_mps": 0.0, "seconds": 1.0},
+            ["horizontal speed is 0.848", "0 to 0.7 m/s"],
+        ),
+        (
+            "velocity",
+            {"north_mps": 0.0, "east_mps": 0.0, "up_mps": 0.5, "seconds": 1.0},
+            ["up_mps is 0.5", "-0.3 to 0.4"],
+        ),
+        (
+            "velocity",
+            {"north_mps": 0.0, "east_mps": 0.0, "up_mps": 0.0, "seconds": 61.0},
+            ["seconds is 61"],
+        ),
+        ("mode", {"name": "ACRO"}, ["no mode 'ACRO'", "LAND, MANUAL"]),
+        ("mode", {}, ["mode", "name"]),
+        ("motor", {"name": "up", "percent": 1, "seconds": 1}, ["no motor 'up'", "left, right"]),
+        (
+            "motor",
+            {"name": "left", "percent": 101, "seconds": 1},
+            ["percent is 101", "-100 to 100"],
+        ),
+        ("motor", {"name": "left", "percent": 1, "seconds": 31}, ["seconds is 31", "0 to 30"]),
+        ("servo", {"name": "left", "deg": 1}, ["no servo 'left'", "tilt, elevator, rudder"]),
+        ("servo", {"name": "rudder", "deg": 45}, ["deg is 45", "-34.3775 to 34.3775"]),
+        ("ping", {"loud": True}, ["ping", "loud"]),
+        ("arm", {"force": "yes"}, ["arm", "force"]),
+    ],
+)
+def test_a_bad_argument_is_refused_naming_it_its_value_and_the_limit(
+    name: str, arguments: dict[str, Any], words: list[str]
+) -> None:
+    ship = Bench()
+    outcome = ship.send(Command(id="bad", name=name, arguments=arguments))
+    reason = refused(outcome)
+    for word in words:
+        assert word in reason
+    assert not ship.motors_driven()
+
+
+# --- once and only once --------------------------------------------------------------------------
+
+
+def test_a_redelivered_command_gets_its_first_outcome_and_moves_nothing() -> None:
+    ship = flying()
+    first = Command(id="leg", name="goto",
+                    arguments={"north_m": 5.0, "east_m": 0.0, "altitude_m": 3.0})  # fmt: skip
+    assert ship.send(first).state is RUNNING
+    hold = ship.tell("hold")
+    assert hold.state is DONE
+    again = ship.send(Command(id="leg", name="goto", arguments=first.arguments, fence=2))
+    assert refused(again) == f"superseded by hold {hold.id}"
+    assert ship.snapshot().mode == "HOLD"
+
+
+def test_a_redelivered_arm_does_not_arm_again() -> None:
+    ship = Bench()
+    arm = Command(id="arm-1", name="arm")
+    assert ship.send(arm).state is DONE
+    assert ship.tell("disarm").state is DONE
+    assert ship.send(Command(id="arm-1", name="arm", fence=2)).state is DONE
+    assert not ship.snapshot().armed
+
+
+def test_an_older_fence_is_refused_and_the_outcome_kept() -> None:
+    ship = Bench()
+    assert ship.send(Command(id="a", name="ping", fence=3)).state is DONE
+    reason = refused(ship.send(Command(id="a", name="ping", fence=2)))
+    assert reason == "fence 2 is older than 3, the newest seen"
+    assert ship.send(Command(id="a", name="ping", fence=3)).state is DONE
+    assert ship.send(Command(id="a", name="ping", fence=7)).state is DONE
+    assert "older than 7" in refused(ship.send(Command(id="a", name="ping", fence=6)))
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (
+            Command(id="a", name="arm", age_s=7.21, ttl_s=5.0),
+            "stale: 7.2 s old, limit 5 s",
+        ),
+        (
+            Command(id="a", name="arm", boot_id="boot-0"),
+            "meant for boot boot-0, this is boot-1",
+        ),
+        (
+            Command(id="a", name="arm", age_s=nan, ttl_s=5.0),
+            "age_s is nan, must be a finite number",
+        ),
+        (Command(id="a", name="arm", age_s=1.0, ttl_s=nan), "stale: 1.0 s old, limit nan s"),
+    ],
+)
+def test_what_must_not_act_any_more_is_refused(command: Command, reason: str) -> None:
+    ship = Bench()
+    assert refused(ship.send(command)) == reason
+    assert not ship.snapshot().armed
+    again = Command(id="a", name="arm", age_s=0.1, ttl_s=5.0, fence=2)
+    assert ship.send(again).state is REFUSED  # its first outcome again
+
+
+def test_age_without_a_limit_and_the_right_boot_pass() -> None:
+    ship = Bench()
+    assert ship.send(Command(id="a", name="ping", age_s=99.0)).state is DONE
+    assert ship.send(Command(id="b", name="ping", boot_id="boot-1")).state is DONE
+
+
+# --- arming and killing --------------------------------------------------------------------------
+
+
+def test_arm_is_refused_with_every_reason_and_its_cure() -> None:
+    ship = Bench()
+    ship.sensors.unhealthy = ("baro",)
+    ship.sensors.battery_v = 6.0
+    ship.run(20.0)
+    reason = refused(ship.tell("arm"))
+    assert reason == (
+        "not ready to arm: baro: no answer; check its wiring at i2c-1 0x76 | "
+        "battery: 6.00 V, must be above 7.00 V; charge or change it"
+    )
+    assert ship.loop.arming_reasons() == (
+        "baro: no answer; check its wiring at i2c-1 0x76",
+        "battery: 6.00 V, must be above 7.00 V; charge or change it",
+    )
+
+
+def test_force_works_on_the_bench_and_nowhere_else() -> None:
+    for bench in (False, True):
+        ship = Bench(bench=bench)
+        ship.sensors.unhealthy = ("tag",)
+        ship.run(0.1)
+        assert ship.tell("arm").state is REFUSED
+        outcome = ship.tell("arm", force=True)
+        assert outcome.state is (DONE if bench else REFUSED)
+        if not bench:
+            assert "force works only on the bench" in outcome.reason
+
+
+def test_estop_stops_in_the_same_cycle_and_nothing_but_a_fresh_arm_undoes_it() -> None:
+    """Two old accidents: a kill undone by the next tick, and a keep-alive that re-armed."""
+    ship = flying()
+    ship.tell("goto", north_m=8.0, east_m=0.0, altitude_m=3.0)
+    ship.run(2.0)
+    assert ship.motors_driven()
+    ship.inbox.commands.append(Command(id="stop", name="estop"))
+    ship.run(0.01)  # one cycle
+    assert ship.outputs.command is None
+    assert ship.outputs.calls[-2:] == ["safe", "disable"]
+    ship.outputs.calls.clear()
+    for k in range(300):  # keep-alives, mode changes, motors, another estop
+        ship.tell("ping")
+        for name, arguments in (
+            ("mode", {"name": "MANUAL"}),
+            ("hold", {}),
+            ("takeoff", {"altitude_m": 3.0}),
+            ("motor", {"name": "left", "percent": 50, "seconds": 5}),
+            ("land", {}),
+            ("disarm", {}),
+            ("estop", {}),
+        ):
+            if k % 50 == 0:
+                ship.tell(name, **arguments)
+    assert "drive" not in ship.outputs.calls
+    assert "enable" not in ship.outputs.calls
+    assert (ship.snapshot().killed, ship.snapshot().armed) == (True, False)
+    assert ship.tell("arm").state is DONE
+    assert (ship.snapshot().killed, ship.snapshot().armed) == (False, True)
+
+
+def test_an_arm_sent_before_the_stop_does_not_undo_it() -> None:
+    """It was longer in the queue than the stop, which passes every queue."""
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("estop")
+    ship.run(1.0)
+    late = ship.send(Command(id="late", name="arm", age_s=3.0, ttl_s=10.0))
+    assert refused(late) == "arm was sent before the emergency stop: send a fresh one"
+    assert ship.snapshot().killed
+    assert ship.send(Command(id="fresh", name="arm", age_s=0.2, ttl_s=10.0)).state is DONE
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Command(id="e", name="estop", age_s=1e9, ttl_s=1.0),
+        Command(id="e", name="estop", boot_id="another"),
+        Command(id="e", name="estop", age_s=nan, ttl_s=1.0),
+        Command(id="e", name="estop", arguments={"nonsense": 1}),
+    ],
+)
+def test_estop_is_never_refused(command: Command) -> None:
+    ship = flying()
+    assert ship.send(command).state is DONE
+    assert ship.snapshot().killed
+
+
+def test_disarm_is_for_the_ground() -> None:
+    ship = flying()
+    reason = refused(ship.tell("disarm"))
+    assert reason == "in the air at 3.0 m: send land, or estop to stop the motors at once"
+    assert ship.snapshot().armed
+    ship.lift(0.0)
+    ship.run(2.0)
+    assert ship.tell("disarm").state is DONE
+    assert ship.tell("disarm").state is DONE  # it is what was asked for already
+
+
+# --- flying --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("takeoff", {"altitude_m": 3.0}),
+        ("goto", {"north_m": 1.0, "east_m": 0.0, "altitude_m": 3.0}),
+        ("velocity", {"north_mps": 0.1, "east_mps": 0.0, "up_mps": 0.0, "seconds": 1.0}),
+        ("mode", {"name": "LOITER"}),
+        ("hold", {}),
+        ("land", {}),
+        ("return", {}),
+    ],
+)
+def test_nothing_flies_disarmed(name: str, arguments: dict[str, Any]) -> None:
+    assert refused(Bench().tell(name, **arguments)) == "not armed: send arm first"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("goto", {"north_m": 1.0, "east_m": 0.0, "altitude_m": 3.0}),
+        ("velocity", {"north_mps": 0.1, "east_mps": 0.0, "up_mps": 0.0, "seconds": 1.0}),
+        ("mode", {"name": "LOITER"}),
+        ("return", {}),
+    ],
+)
+def test_from_the_ground_only_takeoff_flies(name: str, arguments: dict[str, Any]) -> None:
+    ship = Bench()
+    ship.tell("arm")
+    assert "on the ground: send takeoff first" in refused(ship.tell(name, **arguments))
+    ship.run(1.0)
+    assert not ship.motors_driven()
+    assert ship.tell("takeoff", altitude_m=2.0).state is RUNNING
+    ship.run(1.0)
+    assert ship.motors_driven()
+
+
+@pytest.mark.parametrize("name", ["takeoff", "goto", "velocity", "return", "mode"])
+def test_without_a_position_what_needs_one_is_refused(name: str) -> None:
+    ship = flying()
+    ship.sensors.cut = {"tag"}
+    ship.run(3.0)
+    all_arguments: dict[str, dict[str, Any]] = {
+        "takeoff": {"altitude_m": 3.0},
+        "goto": {"north_m": 1.0, "east_m": 0.0, "altitude_m": 3.0},
+        "velocity": {"north_mps": 0.1, "east_mps": 0.0, "up_mps": 0.0, "seconds": 1.0},
+        "return": {},
+        "mode": {"name": "LOITER"},
+    }
+    reason = refused(ship.tell(name, **all_arguments[name]))
+    assert "position lost" in reason
+    assert "hold and land work without one" in reason
+    assert ship.tell("hold").state is DONE
+    assert ship.tell("land").state is RUNNING
+
+
+def test_a_newer_flight_command_supersedes_the_running_one() -> None:
+    ship = flying()
+    first = ship.tell("goto", north_m=5.0, east_m=0.0, altitude_m=3.0)
+    second = ship.tell("goto", north_m=0.0, east_m=5.0, altitude_m=3.0)
+    assert second.state is RUNNING
+    assert refused(ship.inbox.of(first.id)[-1]) == f"superseded by goto {second.id}"
+    assert ship.snapshot().active_command == f"goto {second.id}"
+
+
+def test_progress_is_told_at_five_hertz_and_the_end_once() -> None:
+    ship = flying()
+    outcome = ship.tell("velocity", north_mps=0.0, east_mps=0.0, up_mps=0.0, seconds=2.0)
+    ship.run(4.0)
+    told = ship.inbox.of(outcome.id)
+    running = [o for o in told if o.state is RUNNING]
+    assert 9 <= len(running) <= 11
+    fractions = [o.fraction for o in running]
+    assert fractions == sorted(fractions)
+    assert [o.state for o in told if o.state is not RUNNING] == [DONE]
+    assert told[-1].accepted_s == told[0].accepted_s
+
+
+def test_auto_is_reserved() -> None:
+    ship = flying()
+    assert "AUTO cannot be entered" in refused(ship.tell("mode", name="AUTO"))
+
+
+@pytest.mark.parametrize("name", ["LAND", "VELOCITY", "LOITER", "RTL", "HOLD", "hold"])
+def test_modes_are_entered_by_name(name: str) -> None:
+    ship = flying()
+    assert ship.tell("mode", name=name).state is DONE
+    assert ship.snapshot().mode == name.upper()
+
+
+# --- motors and servos ---------------------------------------------------------------------------
+
+
+def test_a_motor_runs_in_manual_for_its_time_and_no_longer() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    reason = refused(ship.tell("motor", name="left", percent=-40, seconds=1.0))
+    assert reason == "motor: works only in MANUAL or on the bench; the mode is HOLD"
+    assert ship.tell("mode", name="MANUAL").state is DONE
+    outcome = ship.tell("motor", name="left", percent=-40, seconds=1.0)
+    assert outcome.state is RUNNING
+    ship.run(0.5)
+    assert ship.outputs.command is not None
+    assert ship.outputs.command.motors == (-0.4, 0.0, 0.0)
+    ship.run(0.6)
+    assert ship.outputs.command.motors == (0.0, 0.0, 0.0)
+    assert ship.inbox.of(outcome.id)[-1].state is DONE
+
+
+def test_a_newer_order_for_the_same_motor_supersedes_the_older_alone() -> None:
+    ship = Bench(bench=True)
+    left = ship.tell("motor", name="left", percent=10, seconds=5.0)
+    tail = ship.tell("motor", name="tail", percent=10, seconds=5.0)
+    newer = ship.tell("motor", name="left", percent=20, seconds=5.0)
+    assert refused(ship.inbox.of(left.id)[-1]) == f"superseded by motor {newer.id}"
+    assert ship.inbox.of(tail.id)[-1].state is RUNNING
+
+
+def test_on_the_bench_it_works_disarmed_and_not_elsewhere() -> None:
+    assert "not armed: arm and enter MANUAL" in refused(
+        Bench().tell("motor", name="left", percent=10, seconds=1.0)
+    )
+    ship = Bench(bench=True)
+    ship.outputs.calls.clear()
+    ship.tell("motor", name="left", percent=10, seconds=0.5)
+    ship.run(0.2)
+    assert ship.outputs.calls[0] == "enable"
+    assert ship.motors_driven()
+    ship.run(0.5)
+    assert ship.outputs.command is None
+    assert ship.outputs.calls.count("safe") >= 1
+    assert not ship.snapshot().armed
+
+
+def test_a_killed_bench_drives_nothing() -> None:
+    ship = Bench(bench=True)
+    ship.tell("motor", name="left", percent=10, seconds=5.0)
+    ship.run(0.1)
+    ship.tell("estop")
+    assert not ship.motors_driven()
+    assert "killed" in refused(ship.tell("motor", name="left", percent=10, seconds=1.0))
+
+
+def test_a_servo_without_a_time_answers_at_once_and_goes_back_after_ten_seconds() -> None:
+    ship = Bench(bench=True)
+    outcome = ship.tell("servo", name="rudder", deg=10)
+    assert outcome.state is DONE
+    ship.run(9.0)
+    assert ship.outputs.command is not None
+    assert ship.outputs.command.servos[2] == pytest.approx(0.17453, abs=1e-4)
+    ship.run(1.5)
+    assert ship.outputs.command is None
+
+
+def test_leaving_manual_ends_what_was_ordered() -> None:
+    ship = flying()
+    ship.tell("mode", name="MANUAL")
+    order = ship.tell("motor", name="left", percent=30, seconds=20.0)
+    ship.run(0.5)
+    hold = ship.tell("hold")
+    assert refused(ship.inbox.of(order.id)[-1]) == f"superseded by hold {hold.id}"
+    ship.tell("mode", name="MANUAL")
+    ship.run(0.1)
+    assert not ship.motors_driven()

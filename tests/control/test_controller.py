@@ -1,0 +1,197 @@
+from math import cos, pi, sin
+
+import pytest
+
+from blimp.control.controller import Controller
+from blimp.control.wind import WindObserver
+from blimp.rotation import from_euler, wrap_pi
+from blimp.types import Setpoint, VehicleState, Wrench
+from tests.control.parts import GRAVITY_MPS2, at, twin
+
+SHIP = twin()
+LIMIT_N = (0.9, 0.3, 0.9)
+YAW_LIMIT_NM = 0.8
+FREE = (0, 0, 0, 0, 0, 0)
+DT_S = 0.01
+
+
+def controller() -> Controller:
+    return Controller(airframe=SHIP, force_limit_n=LIMIT_N, yaw_limit_nm=YAW_LIMIT_NM)
+
+
+def ask(
+    control: Controller,
+    state: VehicleState,
+    setpoint: Setpoint,
+    *,
+    saturated: tuple[int, int, int, int, int, int] = FREE,
+    achieved: Wrench | None = None,
+) -> Wrench:
+    return control.update(
+        state, setpoint, dt_s=DT_S, achieved=achieved or Wrench(), saturated=saturated
+    )
+
+
+def test_at_its_place_a_ship_asks_for_its_heaviness_alone() -> None:
+    wrench = ask(controller(), at(0.0, 0.0, 3.0), Setpoint(position_ned_m=(0.0, 0.0, -3.0)))
+    heaviness_n = SHIP.mass.heaviness_kg * GRAVITY_MPS2
+    assert wrench.force_body_n == pytest.approx((0.0, 0.0, -heaviness_n), abs=1e-9)
+    assert wrench.torque_body_nm == (0.0, 0.0, 0.0)
+
+
+def test_a_place_to_the_north_is_ahead_or_to_the_left_by_heading() -> None:
+    setpoint = Setpoint(position_ned_m=(0.3, 0.0, -3.0))
+    ahead = ask(controller(), at(0.0, 0.0, 3.0), setpoint)
+    assert ahead.force_body_n[0] > 0.05
+    assert ahead.force_body_n[1] == pytest.approx(0.0, abs=1e-9)
+    east = at(0.0, 0.0, 3.0, attitude=from_euler(0.0, 0.0, pi / 2))
+    left = ask(controller(), east, setpoint)
+    assert left.force_body_n[1] < -0.05
+    assert left.force_body_n[0] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_pitched_ship_turns_its_wish_into_its_own_axes() -> None:
+    pitched = at(0.0, 0.0, 3.0, attitude=from_euler(0.0, 0.3, 0.0))
+    wrench = ask(controller(), pitched, Setpoint(position_ned_m=(0.0, 0.0, -3.0)))
+    lift = SHIP.mass.heaviness_kg * GRAVITY_MPS2
+    assert wrench.force_body_n == pytest.approx((lift * 0.29552, 0.0, -lift * 0.95534), abs=1e-4)
+
+
+def test_acceleration_is_paid_for_with_the_added_mass() -> None:
+    ahead = Setpoint(acceleration_ned_mps2=(0.05, 0.0, 0.0))
+    wrench = ask(controller(), at(0.0, 0.0, 3.0), ahead)
+    mass_kg = 1.225 * SHIP.hull.volume_m3 + SHIP.mass.heaviness_kg + SHIP.aero.added_mass_kg[0]
+    assert wrench.force_body_n[0] == pytest.approx(0.05 * mass_kg, rel=1e-3)
+
+
+@pytest.mark.parametrize("yaw_deg", [170.0, -170.0, 5.0])
+@pytest.mark.parametrize("wish_deg", [-175.0, 179.0, -5.0])
+def test_yaw_goes_the_short_way_round(yaw_deg: float, wish_deg: float) -> None:
+    """An old accident: a heading error over the seam turned the ship all the way round."""
+    yaw, wish = yaw_deg * pi / 180.0, wish_deg * pi / 180.0
+    state = at(0.0, 0.0, 3.0, attitude=from_euler(0.0, 0.0, yaw))
+    wrench = ask(controller(), state, Setpoint(yaw_rad=wish))
+    assert wrench.torque_body_nm[2] * wrap_pi(wish - yaw) > 0.0
+
+
+def test_demands_are_bounded_however_far_the_place() -> None:
+    wrench = ask(
+        controller(),
+        at(0.0, 0.0, 3.0),
+        Setpoint(position_ned_m=(1e4, -1e4, 1e4), yaw_rad=pi),
+    )
+    fx, fy, fz = wrench.force_body_n
+    assert abs(fx) <= LIMIT_N[0]
+    assert abs(fy) <= LIMIT_N[1]
+    assert abs(fz) <= LIMIT_N[2]
+    assert abs(wrench.torque_body_nm[2]) <= YAW_LIMIT_NM
+
+
+def test_a_stuck_ship_does_not_wind_up() -> None:
+    """Held for a minute against saturated actuators, the integral must not have grown."""
+    control = controller()
+    setpoint = Setpoint(position_ned_m=(0.0, 0.0, -5.0))
+    for _ in range(6000):
+        ask(control, at(0.0, 0.0, 3.0), setpoint, saturated=(0, 0, -1, 0, 0, 0))
+    level = ask(control, at(0.0, 0.0, 3.0), Setpoint(position_ned_m=(0.0, 0.0, -3.0)))
+    heaviness_n = SHIP.mass.heaviness_kg * GRAVITY_MPS2
+    assert level.force_body_n[2] == pytest.approx(-heaviness_n, abs=0.01)
+
+
+def test_without_a_position_the_horizontal_force_fades() -> None:
+    control = controller()
+    away = at(0.0, 0.0, 3.0)
+    for _ in range(1000):
+        ask(control, away, Setpoint(velocity_ned_mps=(0.3, 0.0, 0.0)))
+    blind = at(0.0, 0.0, 3.0, position_valid=False)
+    setpoint = Setpoint(position_ned_m=(5.0, 5.0, -3.0))
+    first = ask(control, blind, setpoint).force_body_n[0]
+    for _ in range(4000):
+        last = ask(control, blind, setpoint).force_body_n[0]
+    assert first > 0.05
+    assert abs(last) < 0.1 * first
+
+
+def test_without_an_attitude_only_the_vertical_is_driven() -> None:
+    lost = at(1.0, 1.0, 3.0, attitude=from_euler(0.5, 0.5, 2.0), attitude_valid=False)
+    wrench = ask(controller(), lost, Setpoint(position_ned_m=(0.0, 0.0, -1.0), yaw_rad=0.0))
+    assert wrench.force_body_n[:2] == (0.0, 0.0)
+    assert wrench.force_body_n[2] > 0.0
+    assert wrench.torque_body_nm == (0.0, 0.0, 0.0)
+
+
+def test_without_a_height_the_heaviness_last_known_is_carried() -> None:
+    blind = at(0.0, 0.0, 3.0, height_valid=False)
+    wrench = ask(controller(), blind, Setpoint(velocity_ned_mps=(0.0, 0.0, 0.2)))
+    drag_n = 0.2 * (SHIP.aero.linear_drag[2] + 0.2 * SHIP.aero.quadratic_drag[2])
+    heaviness_n = SHIP.mass.heaviness_kg * GRAVITY_MPS2
+    assert wrench.force_body_n[2] == pytest.approx(drag_n - heaviness_n, abs=1e-6)
+
+
+def test_heaviness_is_what_level_flight_takes() -> None:
+    control = controller()
+    light = Wrench(force_body_n=(0.0, 0.0, 0.0294))  # three grams light: pushed down
+    for _ in range(6000):
+        ask(control, at(0.0, 0.0, 3.0), Setpoint(position_ned_m=(0.0, 0.0, -3.0)), achieved=light)
+    assert control.heaviness_kg == pytest.approx(-0.003, abs=2e-4)
+    control.reset()
+    assert control.heaviness_kg == pytest.approx(-0.003, abs=2e-4)  # the ship's, not the flight's
+
+
+def test_the_swing_is_not_taken_for_speed() -> None:
+    """Rolling about the common centre moves the hull, not the ship: no sideways force."""
+    mass_kg = 1.225 * SHIP.hull.volume_m3 + SHIP.mass.heaviness_kg
+    depth_m = SHIP.mass.center_of_gravity_m[2] * mass_kg / (mass_kg + SHIP.aero.added_mass_kg[1])
+    roll_rate = 0.5
+    swinging = at(
+        0.0,
+        0.0,
+        3.0,
+        rates_body_radps=(roll_rate, 0.0, 0.0),
+        velocity_ned_mps=(0.0, roll_rate * depth_m, 0.0),
+    )
+    wrench = ask(controller(), swinging, Setpoint())
+    assert wrench.force_body_n[1] == pytest.approx(0.0, abs=1e-6)
+
+
+# --- wind --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("yaw", [0.0, 1.0, -2.5])
+def test_the_wind_is_found_from_the_force_it_takes_to_hold_against_it(yaw: float) -> None:
+    true_north, true_east = 0.2, -0.25
+    c, s = cos(yaw), sin(yaw)
+    observer = WindObserver(aero=SHIP.aero, limit_mps=0.7)
+    wind = (c * true_north + s * true_east, c * true_east - s * true_north)
+    force = (observer.drag(0, -wind[0]), observer.drag(1, -wind[1]))
+    for _ in range(12_000):
+        observer.update(
+            force_n=force,
+            velocity_mps=(0.0, 0.0),
+            heading=(c, s),
+            yaw_rate_radps=0.0,
+            dt_s=DT_S,
+        )
+    assert observer.north_mps == pytest.approx(true_north, abs=0.01)
+    assert observer.east_mps == pytest.approx(true_east, abs=0.01)
+
+
+def test_the_wind_estimate_is_bounded_and_rests_while_turning() -> None:
+    observer = WindObserver(aero=SHIP.aero, limit_mps=0.7)
+
+    def push(yaw_rate_radps: float) -> None:
+        observer.update(
+            force_n=(5.0, 5.0),
+            velocity_mps=(0.0, 0.0),
+            heading=(1.0, 0.0),
+            yaw_rate_radps=yaw_rate_radps,
+            dt_s=0.1,
+        )
+
+    push(0.4)
+    assert (observer.north_mps, observer.east_mps) == (0.0, 0.0)
+    for _ in range(1000):
+        push(0.0)
+    assert observer.north_mps**2 + observer.east_mps**2 <= 0.49 + 1e-9
+    observer.reset()
+    assert (observer.north_mps, observer.east_mps) == (0.0, 0.0)

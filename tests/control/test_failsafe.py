@@ -1,0 +1,96 @@
+from typing import Any
+
+import pytest
+
+from blimp.control.failsafe import Action, Failsafe, Flags, Times, rules
+from blimp.types import VehicleState
+from tests.control.parts import at, twin
+
+SHIP = twin()
+FLYING = at(5.0, 0.0, 3.0)
+LOST = at(5.0, 0.0, 3.0, position_valid=False)
+
+
+def verdict(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple[Action, str]:
+    """The verdict after a condition has lasted `seconds`."""
+    failsafe = Failsafe(airframe=SHIP)
+    failsafe.update(100.0, state, Flags(**flags))
+    found = failsafe.update(100.0 + seconds, state, Flags(**flags))
+    return found.action, found.text
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "flags", "action", "text"),
+    [
+        (FLYING, 0.0, {}, Action.NONE, ""),
+        (FLYING, 0.0, {"link_age_s": 2.9}, Action.NONE, ""),
+        (FLYING, 0.0, {"link_age_s": 3.0}, Action.HOLD, "link lost: holding"),
+        (FLYING, 0.0, {"link_age_s": 29.9}, Action.HOLD, "link lost: holding"),
+        (FLYING, 0.0, {"link_age_s": 30.0}, Action.RETURN, "link lost: returning"),
+        (FLYING, 0.0, {"link_age_s": 60.0}, Action.LAND, "link lost: landing"),
+        (FLYING, 0.0, {"link_age_s": 1e9}, Action.LAND, "link lost: landing"),
+        (LOST, 0.0, {}, Action.HOLD, "position lost: holding height and heading"),
+        (LOST, 59.0, {}, Action.HOLD, "position lost: holding height and heading"),
+        (LOST, 60.0, {}, Action.LAND, "position lost: landing"),
+        # Nowhere to return to without a position.
+        (LOST, 0.0, {"link_age_s": 40.0}, Action.HOLD, "position lost: holding height and heading"),
+        (LOST, 0.0, {"link_age_s": 61.0}, Action.LAND, "link lost: landing"),
+        (LOST, 6.0, {"battery_v": 6.9}, Action.LAND, "battery low and position lost: landing"),
+        (FLYING, 4.9, {"battery_v": 6.9}, Action.NONE, ""),  # a dip is not a flat battery
+        (FLYING, 5.0, {"battery_v": 6.9}, Action.RETURN, "battery low: returning"),
+        (FLYING, 3.0, {"battery_v": 6.3}, Action.LAND, "battery empty: landing"),
+        (FLYING, 60.0, {"battery_v": None}, Action.NONE, ""),
+        (at(115.0, 0.0, 3.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
+        (at(0.0, 0.0, 34.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
+        (at(105.0, 0.0, 3.0), 9.0, {}, Action.NONE, ""),
+        (
+            at(0.0, 0.0, 3.0, attitude_valid=False),
+            0.0,
+            {"link_age_s": 99.0, "battery_v": 6.0},
+            Action.DESCEND,
+            "attitude lost: level descent",
+        ),
+        (
+            at(0.0, 0.0, 3.0, height_valid=False),
+            0.0,
+            {},
+            Action.DESCEND,
+            "height lost: blind descent",
+        ),
+    ],
+)
+def test_the_table(
+    state: VehicleState, seconds: float, flags: dict[str, Any], action: Action, text: str
+) -> None:
+    assert verdict(state, seconds=seconds, **flags) == (action, text)
+
+
+def test_a_condition_that_ends_starts_anew() -> None:
+    failsafe = Failsafe(airframe=SHIP)
+    low, fine = Flags(battery_v=6.9), Flags(battery_v=7.5)
+    failsafe.update(0.0, FLYING, low)
+    failsafe.update(4.0, FLYING, fine)
+    assert failsafe.update(8.0, FLYING, low).action is Action.NONE
+    assert failsafe.update(13.0, FLYING, low).action is Action.RETURN
+
+
+def test_reset_forgets_since_when() -> None:
+    failsafe = Failsafe(airframe=SHIP)
+    failsafe.update(0.0, LOST, Flags())
+    failsafe.reset()
+    assert failsafe.update(60.0, LOST, Flags()).action is Action.HOLD
+
+
+def test_no_action_stops_the_motors_of_a_ship_in_the_air() -> None:
+    """A light ship that is disarmed flies away: there is no such word in the table."""
+    assert {action.name for action in Action} == {"NONE", "HOLD", "RETURN", "LAND", "DESCEND"}
+
+
+def test_the_table_is_ordered_worst_first() -> None:
+    actions = [rule.action for rule in rules(SHIP, Times())]
+    assert actions == sorted(actions, reverse=True)
+
+
+def test_the_stages_of_link_loss_are_in_order() -> None:
+    times = Times()
+    assert times.link_hold_s < times.link_return_s < times.link_land_s

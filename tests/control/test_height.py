@@ -1,0 +1,157 @@
+from math import exp, isnan
+from random import Random
+
+import pytest
+
+from blimp.control.height import HeightFilter, baro_height_m
+
+DT_S = 0.01
+
+
+class Climb:
+    """A ship that goes up and down while a filter watches through noisy instruments."""
+
+    def __init__(self, *, seed: int = 1) -> None:
+        self.filter = HeightFilter()
+        self.noise = Random(seed)
+        self.t_s = 0.0
+        self.height_m = 0.0
+        self.climb_mps = 0.0
+        self.baro_offset_m = 0.0
+        self.baro_alive = True
+        self.ranger_alive = True
+        self.accel_bias_mps2 = 0.0
+        self.floor_m = 0.0
+
+    def fly(self, seconds: float, *, accel_mps2: float = 0.0) -> None:
+        gauss = self.noise.gauss
+        for _ in range(round(seconds / DT_S)):
+            self.t_s += DT_S
+            self.climb_mps += accel_mps2 * DT_S
+            self.height_m += self.climb_mps * DT_S
+            self.filter.predict(accel_mps2 + self.accel_bias_mps2 + gauss(0.0, 0.04), DT_S)
+            step = round(self.t_s / DT_S)
+            if self.baro_alive and step % 4 == 0:
+                self.filter.update_baro(
+                    self.height_m + self.baro_offset_m + gauss(0.0, 0.12), self.t_s
+                )
+            slant_m = self.height_m - self.floor_m
+            if self.ranger_alive and step % 2 == 0 and 0.2 < slant_m < 8.0:
+                self.filter.update_ranger(slant_m + gauss(0.0, 0.02), self.t_s)
+
+
+def test_height_and_climb_converge() -> None:
+    ship = Climb()
+    ship.fly(2.0)
+    ship.fly(1.0, accel_mps2=0.3)
+    ship.fly(8.0)
+    assert ship.filter.height_m == pytest.approx(ship.height_m, abs=0.05)
+    assert ship.filter.climb_mps == pytest.approx(ship.climb_mps, abs=0.05)
+
+
+def test_accelerometer_bias_is_learnt() -> None:
+    ship = Climb()
+    ship.height_m, ship.filter.height_m = 2.0, 2.0
+    ship.accel_bias_mps2 = 0.1
+    ship.fly(40.0)
+    assert ship.filter.bias_mps2 == pytest.approx(0.1, abs=0.03)
+    assert ship.filter.climb_mps == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_drifting_barometer_does_not_move_the_height_while_the_ranger_sees() -> None:
+    ship = Climb()
+    ship.height_m, ship.filter.height_m = 3.0, 3.0
+    ship.fly(5.0)
+    for _ in range(60):
+        ship.baro_offset_m += 0.02
+        ship.fly(1.0)
+    assert ship.filter.height_m == pytest.approx(3.0, abs=0.05)
+    assert ship.filter.offset_m == pytest.approx(1.2, abs=0.2)
+
+
+def test_the_barometer_carries_on_where_the_ranger_ends() -> None:
+    ship = Climb()
+    ship.baro_offset_m = 0.7
+    ship.height_m, ship.filter.height_m = 3.0, 3.0
+    ship.fly(20.0)
+    ship.ranger_alive = False
+    ship.fly(10.0)
+    assert ship.filter.valid(ship.t_s)
+    assert ship.filter.height_m == pytest.approx(3.0, abs=0.3)
+
+
+@pytest.mark.parametrize("jump_m", [3.0, -2.0, 40.0])
+def test_one_wild_ranger_value_is_refused(jump_m: float) -> None:
+    ship = Climb()
+    ship.height_m, ship.filter.height_m = 3.0, 3.0
+    ship.fly(5.0)
+    before = ship.filter.height_m
+    ship.filter.update_ranger(3.0 + jump_m, ship.t_s)
+    assert ship.filter.height_m == before
+
+
+def test_a_table_under_the_ship_is_borne_and_then_taken_for_the_ground() -> None:
+    ship = Climb()
+    ship.height_m, ship.filter.height_m = 3.0, 3.0
+    ship.fly(10.0)
+    ship.floor_m = 0.9
+    ship.fly(2.0)
+    assert ship.filter.height_m == pytest.approx(3.0, abs=0.1)
+    ship.fly(6.0)
+    assert ship.filter.height_m == pytest.approx(2.1, abs=0.15)
+
+
+def test_a_gust_on_the_barometer_is_not_read_as_height() -> None:
+    ship = Climb()
+    ship.height_m, ship.filter.height_m = 3.0, 3.0
+    ship.ranger_alive = False
+    ship.fly(10.0)
+    ship.baro_offset_m = 8.0  # a metre of water column on the static port
+    ship.fly(1.0)
+    assert ship.filter.height_m == pytest.approx(3.0, abs=0.3)
+
+
+def test_without_instruments_it_says_so_after_two_seconds() -> None:
+    ship = Climb()
+    assert not ship.filter.valid(0.0)
+    ship.height_m, ship.filter.height_m = 3.0, 3.0
+    ship.fly(1.0)
+    assert ship.filter.valid(ship.t_s)
+    ship.baro_alive = ship.ranger_alive = False
+    ship.fly(1.9)
+    assert ship.filter.valid(ship.t_s)
+    ship.fly(0.3)
+    assert not ship.filter.valid(ship.t_s)
+
+
+def test_landing_makes_this_height_zero_and_keeps_the_barometer_in_step() -> None:
+    ship = Climb()
+    ship.fly(5.0)
+    ship.filter.height_m = 0.6  # the barometer has drifted
+    ship.filter.land()
+    assert ship.filter.height_m == 0.0
+
+
+def test_covariance_stays_positive_over_an_hour() -> None:
+    ship = Climb()
+    for minute in range(60):
+        ship.ranger_alive = minute % 2 == 0
+        for _ in range(600):
+            ship.filter.predict(0.01, 0.1)
+            ship.t_s += 0.1
+            ship.filter.update_baro(0.0, ship.t_s)
+            ship.filter.update_rest(ship.t_s)
+    assert 0.0 < ship.filter.sigma_m < 1.0
+
+
+def test_baro_height_follows_the_standard_atmosphere() -> None:
+    """ISO 2533: 100129.5 Pa at 100 m."""
+    assert baro_height_m(100129.5, 15.0 - 0.325, 101325.0) == pytest.approx(100.0, abs=0.05)
+    assert baro_height_m(101325.0, 15.0, 101325.0) == 0.0
+    warm_board = baro_height_m(101325.0 * exp(-1e-4), 60.0, 101325.0)
+    assert warm_board == pytest.approx(8434.5e-4, rel=0.01)  # 60 °C is the board's, not the air's
+
+
+@pytest.mark.parametrize("pressure", [0.0, -1.0, float("nan"), float("inf"), 2e5])
+def test_an_impossible_pressure_is_not_a_height(pressure: float) -> None:
+    assert isnan(baro_height_m(pressure, 15.0, 101325.0))

@@ -1,0 +1,292 @@
+from math import pi, radians
+
+import pytest
+
+from blimp.control.modes.descend import Descend
+from blimp.control.modes.hold import Hold
+from blimp.control.modes.land import Land
+from blimp.control.modes.loiter import Loiter, heading_rad
+from blimp.control.modes.manual import Manual, Order
+from blimp.control.modes.mode import FlightMode, Ship
+from blimp.control.modes.nose import Nose
+from blimp.control.modes.rtl import SAFE_ALTITUDE_M, ReturnToPad
+from blimp.control.modes.table import MODES
+from blimp.control.modes.velocity import Velocity
+from blimp.rotation import from_euler, wrap_pi
+from blimp.types import Mode, Setpoint, VehicleState
+from tests.control.parts import a_ship, at, twin
+
+DT_S = 0.02
+LIMITS = twin().limits
+
+
+def perfect(
+    mode: FlightMode, state: VehicleState, seconds: float, *, turns: bool = True
+) -> tuple[VehicleState, Setpoint]:
+    """Fly `mode` with a ship that is at once where and how it should be."""
+    setpoint = Setpoint()
+    for _ in range(round(seconds / DT_S)):
+        setpoint = mode.update(state, dt_s=DT_S)
+        place = tuple(
+            now + v * DT_S if wish is None else wish
+            for wish, now, v in zip(
+                setpoint.position_ned_m,
+                state.position_ned_m,
+                setpoint.velocity_ned_mps,
+                strict=True,
+            )
+        )
+        yaw = setpoint.yaw_rad if turns and setpoint.yaw_rad is not None else 0.0
+        state = VehicleState(
+            t_s=state.t_s + DT_S,
+            position_ned_m=(place[0], place[1], place[2]),
+            velocity_ned_mps=setpoint.velocity_ned_mps,
+            attitude=from_euler(0.0, 0.0, yaw),
+        )
+    return state, setpoint
+
+
+# --- HOLD ---------------------------------------------------------------------------------------
+
+
+def test_hold_brakes_first_and_then_keeps_the_place_where_it_stopped() -> None:
+    hold = Hold(at(5.0, 0.0, 3.0))
+    moving = at(5.5, 0.0, 3.0, velocity_ned_mps=(0.5, 0.0, 0.0))
+    setpoint = hold.update(moving, dt_s=DT_S)
+    assert setpoint.position_ned_m == (None, None, -3.0)
+    assert setpoint.velocity_ned_mps == (0.0, 0.0, 0.0)
+    setpoint = hold.update(at(6.0, 0.0, 3.0), dt_s=DT_S)
+    assert setpoint.position_ned_m == (6.0, 0.0, -3.0)
+
+
+def test_hold_without_a_position_keeps_height_and_heading_alone() -> None:
+    state = at(0.0, 0.0, 3.0, attitude=from_euler(0.0, 0.0, 1.0), position_valid=False)
+    setpoint = Hold(state).update(state, dt_s=DT_S)
+    assert setpoint.position_ned_m == (None, None, -3.0)
+    assert setpoint.yaw_rad == pytest.approx(1.0)
+
+
+# --- LOITER -------------------------------------------------------------------------------------
+
+
+def test_goto_turns_before_it_moves_off_and_ends_done() -> None:
+    leg = Loiter(at(0.0, 0.0, 3.0), ship=a_ship(), target_ned_m=(0.0, 10.0, -3.0))
+    setpoint = leg.update(at(0.0, 0.0, 3.0), dt_s=DT_S)
+    assert setpoint.velocity_ned_mps == (0.0, 0.0, 0.0)
+    state, setpoint = perfect(leg, at(0.0, 0.0, 3.0), 60.0)
+    assert leg.done
+    assert leg.fraction == 1.0
+    assert state.position_ned_m == pytest.approx((0.0, 10.0, -3.0), abs=0.05)
+    assert setpoint.yaw_rad == pytest.approx(pi / 2, abs=0.1)
+    assert leg.result["east_m"] == 10.0
+
+
+def test_goto_with_a_heading_keeps_it() -> None:
+    leg = Loiter(
+        at(0.0, 0.0, 3.0),
+        ship=a_ship(),
+        target_ned_m=(10.0, 0.0, -3.0),
+        yaw_rad=heading_rad(270.0),
+    )
+    _, setpoint = perfect(leg, at(0.0, 0.0, 3.0), 60.0)
+    assert setpoint.yaw_rad == pytest.approx(-pi / 2)
+
+
+def test_a_ship_that_cannot_turn_moves_off_all_the_same() -> None:
+    leg = Loiter(at(0.0, 0.0, 3.0), ship=a_ship(), target_ned_m=(-10.0, 0.0, -3.0))
+    perfect(leg, at(0.0, 0.0, 3.0), 60.0, turns=False)
+    assert leg.done
+
+
+def test_goto_is_not_done_while_the_position_is_lost() -> None:
+    leg = Loiter(at(0.0, 0.0, 3.0), ship=a_ship(), target_ned_m=(0.0, 0.0, -3.0))
+    for _ in range(200):
+        leg.update(at(0.0, 0.0, 3.0, position_valid=False), dt_s=DT_S)
+    assert not leg.done
+
+
+def test_a_ship_weak_sideways_crabs_on_the_leg_and_lies_into_the_wind_at_its_end() -> None:
+    ship = a_ship(wind_mps=(0.0, 0.3))  # blowing to the east
+    leg = Loiter(at(0.0, 0.0, 3.0), ship=ship, target_ned_m=(10.0, 0.0, -3.0))
+    _, setpoint = perfect(leg, at(0.0, 0.0, 3.0), 12.0)
+    assert setpoint.yaw_rad == pytest.approx(-radians(23.2), abs=0.02)  # atan(0.3 / 0.7)
+    _, setpoint = perfect(leg, at(10.0, 0.0, 3.0), 60.0)
+    assert setpoint.yaw_rad == pytest.approx(-pi / 2, abs=0.02)
+
+
+def test_a_nose_that_need_not_follow_stays() -> None:
+    strong = a_ship(wind_mps=(0.0, 0.3), steers=False)
+    assert Nose(ship=strong, yaw_rad=0.4).follow(0.0, 0.0, 1.0) == pytest.approx(0.4)
+    calm = a_ship(wind_mps=(0.05, 0.0))
+    assert Nose(ship=calm, yaw_rad=0.4).follow(0.0, 0.0, 1.0) == pytest.approx(0.4)
+
+
+def test_a_nose_turns_no_faster_than_the_ship_and_the_short_way() -> None:
+    nose = Nose(ship=a_ship(), yaw_rad=radians(170.0))
+    first = nose.follow(-1.0, -0.3, 1.0)  # to 197 degrees, over the seam
+    assert wrap_pi(first - radians(170.0)) == pytest.approx(0.7 * LIMITS.yaw_rate_radps)
+
+
+# --- VELOCITY -----------------------------------------------------------------------------------
+
+
+def test_velocity_ramps_ages_out_and_loiters_where_it_ended() -> None:
+    mode = Velocity(
+        at(0.0, 0.0, 3.0), ship=a_ship(), velocity_ned_mps=(0.5, 0.0, -0.2), seconds=10.0
+    )
+    _, setpoint = perfect(mode, at(0.0, 0.0, 3.0), 1.0)
+    assert setpoint.velocity_ned_mps[0] == pytest.approx(
+        0.5 / 0.5385 * LIMITS.acceleration_mps2 * 1.0, rel=0.05
+    )
+    assert int(mode.number) == Mode.VELOCITY
+    state, setpoint = perfect(mode, at(0.0, 0.0, 3.0), 9.5)
+    assert mode.done
+    assert int(mode.number) == Mode.LOITER
+    assert setpoint.velocity_ned_mps == (0.0, 0.0, 0.0)
+    assert setpoint.position_ned_m[2] is not None
+    assert -LIMITS.max_altitude_m <= setpoint.position_ned_m[2] < -3.0
+    assert state.altitude_m > 3.5
+
+
+def test_velocity_never_asks_for_a_place_below_the_ground() -> None:
+    mode = Velocity(
+        at(0.0, 0.0, 0.5), ship=a_ship(), velocity_ned_mps=(0.0, 0.0, 0.3), seconds=30.0
+    )
+    _, setpoint = perfect(mode, at(0.0, 0.0, 0.5), 20.0)
+    assert setpoint.position_ned_m[2] == 0.0
+
+
+# --- RTL ----------------------------------------------------------------------------------------
+
+
+def test_return_rises_to_the_safe_altitude_and_then_flies_home() -> None:
+    mode = ReturnToPad(at(8.0, 6.0, 0.8), ship=a_ship())
+    state, _ = perfect(mode, at(8.0, 6.0, 0.8), 4.0)
+    assert state.position_ned_m[:2] == pytest.approx((8.0, 6.0))
+    state, _ = perfect(mode, state, 80.0)
+    assert mode.done
+    assert state.position_ned_m == pytest.approx((0.0, 0.0, -SAFE_ALTITUDE_M), abs=0.05)
+
+
+def test_return_from_above_keeps_its_height() -> None:
+    mode = ReturnToPad(at(5.0, 0.0, 6.0), ship=a_ship())
+    state, _ = perfect(mode, at(5.0, 0.0, 6.0), 60.0)
+    assert mode.done
+    assert state.altitude_m == pytest.approx(6.0, abs=0.05)
+
+
+# --- LAND ---------------------------------------------------------------------------------------
+
+
+def descend(land: Land, *, seconds: float, floor_m: float = 0.0) -> tuple[VehicleState, float]:
+    """Sink as told until the floor stops the ship; return the state and the last speed."""
+    state, speed = at(1.0, 1.0, 3.0), 0.0
+    for _ in range(round(seconds / DT_S)):
+        setpoint = land.update(state, dt_s=DT_S)
+        if setpoint.idle:
+            break
+        sink = setpoint.velocity_ned_mps[2]
+        height = max(floor_m, state.altitude_m - sink * DT_S)
+        stopped = height == floor_m
+        if not stopped:
+            speed = sink
+        state = at(
+            1.0, 1.0, height, t_s=state.t_s + DT_S,
+            velocity_ned_mps=(0.0, 0.0, 0.0 if stopped else sink),
+        )  # fmt: skip
+        if land.done:
+            break
+    return state, speed
+
+
+def test_a_heavy_ship_comes_down_slowly_touches_down_and_is_let_go() -> None:
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=0.005))
+    state, speed = descend(land, seconds=60.0)
+    assert land.landed
+    assert not land.held
+    assert speed <= LIMITS.touchdown_mps
+    assert land.update(state, dt_s=DT_S).idle
+    assert land.note == ""
+
+
+def test_a_light_ship_is_pushed_down_and_stays_armed_saying_so() -> None:
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=-0.006))
+    state, _ = descend(land, seconds=60.0)
+    assert land.held
+    assert not land.landed
+    setpoint = land.update(state, dt_s=DT_S)
+    assert not setpoint.idle
+    assert setpoint.position_ned_m[2] is not None
+    assert setpoint.position_ned_m[2] > 0.0  # below the ground: pushed down
+    assert "light by about 6.0 g" in land.note
+    assert "disarm" in land.note
+
+
+@pytest.mark.parametrize(("rises", "held"), [(True, True), (False, False)])
+def test_a_doubtful_ship_is_let_go_on_trial(rises: bool, held: bool) -> None:
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=0.0003))
+    state, _ = descend(land, seconds=25.0)
+    assert (land.landed, land.held) == (False, False)
+    for k in range(400):
+        setpoint = land.update(state, dt_s=DT_S)
+        if land.done:
+            break
+        assert setpoint.idle
+        state = at(1.0, 1.0, 0.0015 * k if rises else 0.0)
+    assert land.held is held
+    assert land.landed is not held
+
+
+def test_a_barometer_that_is_wrong_by_a_metre_still_lets_it_land() -> None:
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship())
+    state, _ = descend(land, seconds=90.0, floor_m=1.0)
+    assert land.landed
+    assert state.altitude_m == pytest.approx(1.0)
+
+
+def test_hanging_in_mid_air_is_not_a_landing() -> None:
+    land = Land(at(0.0, 0.0, 4.0), ship=a_ship())
+    for _ in range(2000):
+        land.update(at(0.0, 0.0, 4.0), dt_s=DT_S)
+    assert not land.done
+
+
+# --- MANUAL and the rest --------------------------------------------------------------------------
+
+
+def order(value: float, until_s: float, id: str = "a") -> Order:
+    return Order(value=value, until_s=until_s, started_s=0.0, command_id=id)
+
+
+def test_manual_orders_have_each_their_own_time_and_end_in_neutral() -> None:
+    manual = Manual(airframe=twin())
+    manual.order("left", order(0.5, 1.0))
+    manual.order("rudder", order(-0.3, 2.0))
+    assert manual.command(0.5).motors == (0.5, 0.0, 0.0)
+    assert manual.command(0.5).servos == (0.0, 0.0, -0.3)
+    assert manual.command(1.0).motors == (0.0, 0.0, 0.0)
+    assert manual.active(1.5)
+    assert not manual.active(2.0)
+    manual.order("left", order(0.5, 9.0))
+    manual.clear()
+    assert not manual.active(3.0)
+
+
+def test_the_blind_descent_wants_nothing_but_down() -> None:
+    setpoint = Descend(ship=a_ship()).update(at(0.0, 0.0, 3.0), dt_s=DT_S)
+    assert setpoint.position_ned_m == (None, None, None)
+    assert setpoint.yaw_rad is None
+    assert setpoint.velocity_ned_mps == (0.0, 0.0, LIMITS.touchdown_mps)
+
+
+@pytest.mark.parametrize("number", sorted(MODES))
+def test_every_mode_of_the_table_flies_and_resumes(number: Mode) -> None:
+    ship: Ship = a_ship()
+    mode = MODES[number](at(1.0, 2.0, 3.0), ship)
+    assert mode.number is number
+    state, setpoint = perfect(mode, at(1.0, 2.0, 3.0), 2.0)
+    mode.resume(state)
+    setpoint = mode.update(state, dt_s=DT_S)
+    assert setpoint.actuators is None
+    assert 0.0 <= mode.fraction <= 1.0
+    assert isinstance(mode.result, dict)

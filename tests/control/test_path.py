@@ -1,0 +1,93 @@
+from math import hypot
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blimp.control.path import Leg
+from blimp.types import Vec3
+from tests.control.parts import twin
+
+LIMITS = twin().limits
+DT_S = 0.01
+
+
+def follow(leg: Leg, *, seconds: float) -> list[tuple[Vec3, Vec3, Vec3]]:
+    """A perfect ship: it is where the reference is."""
+    position, flown = leg.advance((0.0, 0.0, 0.0), 0.0).position_ned_m, []
+    for _ in range(round(seconds / DT_S)):
+        reference = leg.advance(position, DT_S)
+        position = reference.position_ned_m
+        flown.append((position, reference.velocity_ned_mps, reference.acceleration_ned_mps2))
+        if reference.done:
+            break
+    return flown
+
+
+def test_a_long_leg_rises_cruises_and_stops_at_its_end() -> None:
+    leg = Leg(start_ned_m=(0.0, 0.0, -3.0), end_ned_m=(10.0, 0.0, -3.0), limits=LIMITS)
+    flown = follow(leg, seconds=60.0)
+    speeds = [hypot(*v) for _, v, _ in flown]
+    assert max(speeds) == pytest.approx(LIMITS.speed_mps)
+    assert flown[-1][0] == pytest.approx((10.0, 0.0, -3.0))
+    assert speeds[-1] == 0.0
+    assert leg.fraction == 1.0
+    # Ramp up and down take v/a each, the rest is at speed.
+    expected_s = 10.0 / LIMITS.speed_mps + LIMITS.speed_mps / LIMITS.acceleration_mps2
+    assert len(flown) * DT_S == pytest.approx(expected_s, abs=1.5)
+
+
+def test_straight_up_is_bounded_by_the_climb_limit() -> None:
+    leg = Leg(start_ned_m=(0.0, 0.0, 0.0), end_ned_m=(0.0, 0.0, -5.0), limits=LIMITS)
+    flown = follow(leg, seconds=60.0)
+    assert min(v[2] for _, v, _ in flown) == pytest.approx(-LIMITS.climb_mps)
+    down = Leg(start_ned_m=(0.0, 0.0, -5.0), end_ned_m=(0.0, 0.0, -1.0), limits=LIMITS)
+    assert max(v[2] for _, v, _ in follow(down, seconds=60.0)) == pytest.approx(LIMITS.descent_mps)
+
+
+coordinate = st.floats(-50.0, 50.0)
+
+
+@given(
+    start=st.tuples(coordinate, coordinate, coordinate),
+    end=st.tuples(coordinate, coordinate, coordinate),
+)
+def test_every_leg_keeps_the_limits_and_its_line(start: Vec3, end: Vec3) -> None:
+    leg = Leg(start_ned_m=start, end_ned_m=end, limits=LIMITS)
+    position = start
+    for _ in range(400):
+        reference = leg.advance(position, 0.05)
+        position = reference.position_ned_m
+        north, east, down = reference.velocity_ned_mps
+        assert hypot(north, east) <= LIMITS.speed_mps + 1e-6
+        assert -LIMITS.climb_mps - 1e-6 <= down <= max(LIMITS.descent_mps, 0.0) + 1e-6
+        offset = [p - s for p, s in zip(position, start, strict=True)]
+        along = leg.along
+        s = sum(o * a for o, a in zip(offset, along, strict=True))
+        assert hypot(*(o - s * a for o, a in zip(offset, along, strict=True))) < 1e-6
+        assert -1e-9 <= s <= leg.length_m + 1e-9
+
+
+def test_a_leg_of_no_length_is_done_at_once() -> None:
+    leg = Leg(start_ned_m=(1.0, 2.0, -3.0), end_ned_m=(1.0, 2.0, -3.0), limits=LIMITS)
+    reference = leg.advance((1.0, 2.0, -3.0), DT_S)
+    assert reference.done
+    assert reference.velocity_ned_mps == (0.0, 0.0, 0.0)
+    assert leg.fraction == 1.0
+
+
+def test_the_reference_waits_for_a_ship_that_does_not_come() -> None:
+    leg = Leg(start_ned_m=(0.0, 0.0, -3.0), end_ned_m=(10.0, 0.0, -3.0), limits=LIMITS)
+    for _ in range(6000):
+        reference = leg.advance((0.0, 0.0, -3.0), DT_S)
+    assert 0.5 < reference.position_ned_m[0] < 1.7
+    assert hypot(*reference.velocity_ned_mps) < 0.05
+
+
+def test_resume_starts_from_rest_beside_the_ship() -> None:
+    leg = Leg(start_ned_m=(0.0, 0.0, -3.0), end_ned_m=(10.0, 0.0, -3.0), limits=LIMITS)
+    follow(leg, seconds=10.0)
+    leg.resume((2.5, 1.0, -3.0))
+    reference = leg.advance((2.5, 1.0, -3.0), DT_S)
+    assert reference.position_ned_m[0] == pytest.approx(2.5, abs=0.01)
+    assert hypot(*reference.velocity_ned_mps) < 0.01
