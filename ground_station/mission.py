@@ -172,6 +172,7 @@ class MissionRunner:
 
     on_event: is told of every step, in the thread of `run`.
     outage_s: how long the way to the ship may be cut in mid-mission.
+    timeout_s: the time the whole mission may take; None for what its legs may take.
     """
 
     def __init__(
@@ -182,12 +183,15 @@ class MissionRunner:
         clock: Clock,
         on_event: Callable[[MissionEvent], None] | None = None,
         outage_s: float = OUTAGE_S,
+        timeout_s: float | None = None,
     ) -> None:
         self._client = client
         self._mission = mission
         self._clock = clock
         self._on_event = on_event
         self._outage_s = outage_s
+        self._timeout_s = timeout_s
+        self._end_s = math.inf
         self._track = mission.track()
         self._replies: list[Reply] = []
 
@@ -197,6 +201,7 @@ class MissionRunner:
         Ctrl-C does so too, with state INTERRUPTED. Raises nothing that the link does.
         """
         began_s = self._clock.now_s()
+        self._end_s = math.inf if self._timeout_s is None else began_s + self._timeout_s
         reports: list[LegReport] = []
         flying = False
         try:
@@ -235,7 +240,7 @@ class MissionRunner:
 
     def _fly(self, number: int, leg: Leg) -> LegReport:
         began_s = self._clock.now_s()
-        deadline_s = began_s + limit_s(leg, self._track.get(number))
+        deadline_s = min(self._end_s, began_s + limit_s(leg, self._track.get(number)))
         self._tell(number, leg, "started")
         attempts = 0
         remaining = leg
@@ -254,7 +259,11 @@ class MissionRunner:
                 ended = _Ended(state="TIMEOUT", reason=reason, id=ended.id)
                 break
         if ended.state == "SUCCESS" and isinstance(leg, Hold) and leg.seconds is not None:
-            self._clock.sleep_until(self._clock.now_s() + leg.seconds)
+            until_s = self._clock.now_s() + leg.seconds
+            self._clock.sleep_until(min(self._end_s, until_s))
+            if until_s > self._end_s:
+                reason = "the mission's time is over"
+                ended = _Ended(state="TIMEOUT", reason=reason, id=ended.id)
         self._tell(number, leg, ended.state, reason=ended.reason)
         return LegReport(
             leg=number,
@@ -305,7 +314,9 @@ class MissionRunner:
                 self._replies.append(reply)
                 again = reply.state not in _ANSWERS
                 return _Ended(state=reply.state, reason=reply.reason, again=again)
-        return _Ended(state="TIMEOUT", reason="it did not end in its time")
+        over = self._clock.now_s() >= self._end_s
+        reason = "the mission's time is over" if over else "it did not end in its time"
+        return _Ended(state="TIMEOUT", reason=reason)
 
     # --- the ship -------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from blimp.errors import ConfigError
 from ground_station.mission import LegReport, MissionEvent, MissionRunner
 from ground_station.mission_file import Mission, load_mission
 from ground_station.report import DONE, Outcome, ProgressLine, Report, exit_status
@@ -26,6 +27,8 @@ def check(session: Session, file: str) -> int:
 
 def run(session: Session, file: str) -> int:
     """Fly a mission file and return the exit status."""
+    if not session.options.wait:
+        raise ConfigError("--no-wait: this program flies the mission, leg by leg: it must stay")
     mission = load_mission(file)
     distance_m, altitude_m = mission.reach_m()
     far = distance_m > FAR_M or altitude_m > HIGH_M
@@ -38,6 +41,7 @@ def run(session: Session, file: str) -> int:
             client=client,
             mission=mission,
             clock=session.clock,
+            timeout_s=session.options.timeout_s,
             on_event=MissionLines(report=session.report),
         ).run()
     if session.report.as_json:

@@ -326,6 +326,7 @@ def test_a_wrong_password_is_seven(ground: Ground, parked: FlyingShip) -> None:
         (["mission", "run", "none.toml"], ["none.toml", "square"]),
         (["mission", "check", "/"], ["neither a file"]),
         (["mission", "fly"], ["fly"]),
+        (["--no-wait", "mission", "run", "hop"], ["--no-wait"]),
     ],
 )
 def test_wrong_usage_is_two_and_names_what_where_and_the_limit(

@@ -311,6 +311,23 @@ def test_of_a_velocity_leg_only_the_rest_is_sent_again() -> None:
     assert seconds[2] == seconds[1]
 
 
+def test_a_mission_has_no_more_time_than_it_is_given() -> None:
+    wait = '[[leg]]\ndo = "hold"\nseconds = 30\n'
+    for legs, scripts in [
+        (UP + THERE, {"goto": [[f"executing {n / 100}" for n in range(99)]]}),
+        (UP + wait, {}),
+    ]:
+        clock = ManualClock()
+        ship = ScriptedShip(clock, **scripts)
+        result = MissionRunner(
+            client=ship, mission=mission(legs), clock=clock, timeout_s=12.0
+        ).run()
+        assert (result.state, result.completed) == ("TIMEOUT", 2)
+        assert "the mission's time is over" in result.reason
+        assert 12.0 <= result.duration_s < 13.0
+        assert ship.sent[-1] == ("hold", {})
+
+
 def test_hold_waits_where_it_is() -> None:
     result, ship = fly_script(UP + '[[leg]]\ndo = "hold"\nseconds = 30\n' + LAND)
     assert result.ok, result.reason
