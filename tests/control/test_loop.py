@@ -1,0 +1,112 @@
+import pytest
+
+from blimp.types import Command, OutcomeState
+from tests.control.parts import Bench
+
+
+def test_disarmed_the_outputs_are_safe_and_told_so_again_and_again() -> None:
+    ship = Bench()
+    ship.outputs.calls.clear()
+    ship.run(2.0)
+    assert set(ship.outputs.calls) == {"safe"}
+    assert len(ship.outputs.calls) == 8  # four times a second
+
+
+def test_armed_on_the_ground_it_drives_neutral() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.run(0.1)
+    assert ship.outputs.command is not None
+    assert ship.outputs.command.motors == (0.0, 0.0, 0.0)
+    assert ship.outputs.calls.count("enable") == 1
+
+
+def test_an_exception_leaves_the_outputs_safe_and_passes_through() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    ship.sensors.raises = RuntimeError("a bug")
+    with pytest.raises(RuntimeError, match="a bug"):
+        ship.run(0.01)
+    assert ship.outputs.command is None
+    assert ship.outputs.calls[-2:] == ["safe", "disable"]
+
+
+def test_a_dead_output_device_is_told_and_does_not_end_the_flight() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    ship.outputs.dead = True
+    ship.run(0.5)
+    assert "outputs: pca9685 at i2c-1 0x40: no answer" in ship.snapshot().messages
+    assert ship.snapshot().armed
+    ship.outputs.dead = False
+    ship.run(0.5)
+    assert ship.motors_driven()
+
+
+def test_after_a_stall_the_drivers_are_woken_again_and_arming_waits() -> None:
+    """The watchdog has put them to sleep meanwhile."""
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    ship.outputs.calls.clear()
+    ship.now_s += 0.6
+    ship.run(0.02)
+    assert ship.outputs.calls == ["enable", "drive", "drive"]
+    assert "loop stalled for 0.61 s" in ship.snapshot().messages
+    ship.tell("estop")
+    assert "loop: has just stalled" in ship.tell("arm").reason
+
+
+def test_a_clock_that_stands_still_or_jumps_is_survived() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    for _ in range(10):
+        ship.loop.step(ship.now_s)
+    ship.now_s += 100.0
+    ship.run(0.5)
+    assert ship.snapshot().armed
+
+
+def test_snapshots_come_at_ten_hertz_and_carry_everything() -> None:
+    ship = Bench()
+    ship.inbox.snapshots.clear()
+    ship.run(2.0)
+    assert len(ship.inbox.snapshots) == 20
+    shown = ship.inbox.snapshots[-1]
+    assert (shown.boot_id, shown.vehicle, shown.mode) == ("boot-1", "test", "HOLD")
+    assert shown.battery_v == pytest.approx(8.2)
+    assert shown.loop.cycles > 0
+    assert shown.loop.rate_hz == 100.0
+    assert set(shown.sensors) == {"imu", "baro", "ranger", "tag", "power"}
+    assert shown.actuators == {"left": 0.0}
+    assert not shown.simulated
+    ship.tell("arm")
+    outcome = ship.tell("takeoff", altitude_m=3.0)
+    assert ship.snapshot().active_command == f"takeoff {outcome.id}"
+
+
+def test_several_commands_of_one_cycle_are_taken_in_order() -> None:
+    ship = Bench()
+    ship.inbox.commands += [
+        Command(id="1", name="arm"),
+        Command(id="2", name="takeoff", arguments={"altitude_m": 2.0}),
+        Command(id="3", name="estop"),
+    ]
+    ship.run(0.01)
+    assert [o.id for o in ship.inbox.outcomes[:3]] == ["1", "2", "3"]
+    assert ship.inbox.of("2")[-1].state is OutcomeState.REFUSED
+    assert ship.inbox.of("2")[-1].reason == "emergency stop by the ground"
+    assert "enable" not in ship.outputs.calls
+
+
+def test_close_is_idempotent() -> None:
+    ship = Bench()
+    ship.loop.close()
+    ship.loop.close()
+    assert ship.outputs.calls[-2:] == ["safe", "disable"]

@@ -1,0 +1,185 @@
+"""The failsafe's verdicts carried out, on a ship that a hand holds in the air."""
+
+from math import nan
+
+import pytest
+
+from blimp.control.failsafe import Failsafe
+from blimp.control.pilot import Pilot
+from blimp.control.supervisor import Supervisor
+from blimp.types import ActuatorCommand, OutcomeState
+from tests.control.parts import Bench, a_ship, at, twin
+
+
+def on_a_leg() -> tuple[Bench, str]:
+    """In the air on the way to 10 m north; the hand keeps it at the pad."""
+    ship = Bench()
+    ship.tell("arm")
+    ship.lift(3.0)
+    return ship, ship.tell("goto", north_m=10.0, east_m=0.0, altitude_m=3.0).id
+
+
+def test_link_loss_goes_through_its_stages_and_a_leg_is_resumed_after_the_first() -> None:
+    ship, leg = on_a_leg()
+    ship.inbox.link_age = 2.5
+    ship.run(1.0)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("LOITER", "")
+    ship.inbox.link_age = 4.0
+    ship.run(1.0)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("HOLD", "link lost: holding")
+    assert ship.inbox.of(leg)[-1].state is OutcomeState.IN_PROGRESS
+    ship.inbox.link_age = 0.0
+    ship.run(0.1)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("LOITER", "")
+    assert ship.inbox.of(leg)[-1].state is OutcomeState.IN_PROGRESS
+    ship.inbox.link_age = 31.0
+    ship.run(0.1)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("RTL", "link lost: returning")
+    assert ship.inbox.of(leg)[-1].state is OutcomeState.REFUSED
+    assert ship.inbox.of(leg)[-1].reason == "link lost: returning"
+    ship.inbox.link_age = 61.0
+    ship.run(0.1)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("LAND", "link lost: landing")
+    assert ship.snapshot().armed
+
+
+def test_a_link_that_comes_back_does_not_undo_a_return_by_itself() -> None:
+    ship, _ = on_a_leg()
+    ship.inbox.link_age = 31.0
+    ship.run(0.5)
+    ship.inbox.link_age = 0.0
+    ship.run(0.5)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("RTL", "")
+    assert ship.tell("hold").state is OutcomeState.DONE
+    assert ship.snapshot().mode == "HOLD"
+
+
+def test_while_a_failsafe_returns_nothing_else_may_fly_but_land() -> None:
+    ship, _ = on_a_leg()
+    ship.inbox.link_age = 31.0
+    ship.run(0.5)
+    refused = ship.tell("goto", north_m=1.0, east_m=0.0, altitude_m=3.0)
+    assert refused.reason == "failsafe in force: link lost: returning"
+    assert ship.tell("land").state is OutcomeState.IN_PROGRESS
+    ship.run(0.5)
+    assert ship.snapshot().mode == "LAND"
+
+
+def test_position_lost_holds_and_comes_down_after_a_minute() -> None:
+    ship, _ = on_a_leg()
+    ship.sensors.cut = {"tag"}
+    ship.run(3.0)
+    assert ship.snapshot().failsafe == "position lost: holding height and heading"
+    ship.sensors.cut = set()
+    ship.run(0.5)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("LOITER", "")
+    ship.sensors.cut = {"tag"}
+    ship.run(63.0)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("LAND", "position lost: landing")
+
+
+def test_attitude_lost_descends_with_the_motors_on() -> None:
+    ship, _ = on_a_leg()
+    ship.sensors.cut = {"imu"}
+    ship.run(1.0)
+    shown = ship.snapshot()
+    assert (shown.mode, shown.failsafe) == ("LAND", "attitude lost: level descent")
+    assert shown.armed
+    assert ship.outputs.command is not None
+
+
+def test_a_flat_battery_lands_and_a_sagging_one_returns() -> None:
+    ship, _ = on_a_leg()
+    ship.sensors.battery_v = 6.95
+    ship.run(20.0)
+    assert ship.snapshot().failsafe == "battery low: returning"
+    ship.sensors.battery_v = 6.2
+    ship.run(20.0)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("LAND", "battery empty: landing")
+
+
+def test_on_the_ground_a_lost_link_disarms_and_nothing_takes_off() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.inbox.link_age = 31.0
+    ship.run(1.0)
+    assert ship.snapshot().armed
+    assert not ship.motors_driven()
+    ship.inbox.link_age = 61.0
+    ship.run(0.1)
+    assert not ship.snapshot().armed
+    assert "disarmed: on the ground, link lost: landing" in ship.snapshot().messages
+
+
+def test_a_lost_link_in_manual_on_the_ground_ends_manual() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("mode", name="MANUAL")
+    ship.tell("motor", name="left", percent=20, seconds=30.0)
+    ship.run(0.1)
+    assert ship.motors_driven()
+    ship.inbox.link_age = 4.0
+    ship.run(0.1)
+    assert not ship.motors_driven()
+
+
+def test_a_light_ship_that_lifts_off_while_resting_is_held() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    assert not ship.motors_driven()
+    ship.lift(1.5)
+    assert ship.snapshot().mode == "HOLD"
+    assert ship.outputs.calls[-1] == "drive"
+    ship.sensors.position_ned_m = (0.0, 0.0, -2.5)
+    ship.run(2.0)
+    assert ship.motors_driven()  # it has risen a metre: brought back down
+
+
+def test_messages_are_bounded_and_not_repeated() -> None:
+    supervisor = Supervisor(
+        pilot=Pilot(ship=a_ship()),
+        failsafe=Failsafe(airframe=twin()),
+        bench=False,
+        on_landed=lambda: None,
+    )
+    for k in range(100):
+        supervisor.say(f"message {k // 2}")
+    assert list(supervisor.messages) == [f"message {k}" for k in range(42, 50)]
+
+
+@pytest.mark.parametrize(
+    ("armed", "killed", "value", "reason"),
+    [
+        (True, False, 0.5, ""),
+        (False, False, 0.5, "not armed"),
+        (True, True, 0.5, "killed"),
+        (True, False, nan, "an actuator value is not finite"),
+        (True, False, float("inf"), "an actuator value is not finite"),
+    ],
+)
+def test_the_gate_is_asked_last(armed: bool, killed: bool, value: float, reason: str) -> None:
+    supervisor = Supervisor(
+        pilot=Pilot(ship=a_ship()),
+        failsafe=Failsafe(airframe=twin()),
+        bench=False,
+        on_landed=lambda: None,
+    )
+    supervisor.armed, supervisor.killed = armed, killed
+    for command in (
+        ActuatorCommand(motors=(value, 0.0, 0.0), servos=(0.0, 0.0, 0.0)),
+        ActuatorCommand(motors=(0.0, 0.0, 0.0), servos=(0.0, value, 0.0)),
+    ):
+        assert supervisor.gate(command, now_s=0.0) == reason
+
+
+def test_a_second_kill_does_not_move_the_first() -> None:
+    supervisor = Supervisor(
+        pilot=Pilot(ship=a_ship()),
+        failsafe=Failsafe(airframe=twin()),
+        bench=False,
+        on_landed=lambda: None,
+    )
+    supervisor.kill(at(), now_s=1.0, reason="first")
+    supervisor.kill(at(), now_s=2.0, reason="second")
+    assert supervisor.killed_s == 2.0
+    assert list(supervisor.messages) == ["killed: first"]
