@@ -253,7 +253,7 @@ def _age(age_s: float) -> str:
 def _sensor(name: str, status: SensorStatus, link_age_s: float, width: int) -> Text:
     words = _sensor_words(status, link_age_s)
     mark = Text(" ● " if status.healthy else " ✗ ", "green" if status.healthy else "bold red")
-    return _cut(Text.assemble(mark, f"{name[:9]:<10}", words), width)
+    return _cut(Text.assemble(mark, f"{name[:11]:<12}", words), width)
 
 
 def _sensor_words(status: SensorStatus, link_age_s: float) -> Text:
