@@ -158,10 +158,12 @@ class UnackedStore:
         cannot be read: those would be met again at every start.
         """
         with self._link.link():
-            tags = [
-                tag if isinstance(tag, str) else tag.decode()
-                for tag in self._link.client.hkeys(self._keys.messages)
-            ]
+            indexed = self._link.client.zrange(self._keys.index, 0, -1, desc=True)
+            known = self._link.client.hkeys(self._keys.messages)
+        # Newest first, each to the head of its queue: the oldest comes first again.
+        tags = dict.fromkeys(
+            tag if isinstance(tag, str) else tag.decode() for tag in (*indexed, *known)
+        )
         held = set(except_tags)
         restored = dropped = 0
         for tag in tags:
@@ -173,6 +175,24 @@ class UnackedStore:
                 self.ack(tag)
                 dropped += 1
         return restored, dropped
+
+
+class StockDelivery:
+    """One message taken through the stock transport."""
+
+    def __init__(self, *, message: Any, store: UnackedStore) -> None:
+        self.tag: str = message.delivery_tag
+        self.queue: str = message.delivery_info["routing_key"]
+        self._channel = message.channel
+        self._store = store
+
+    def ack(self) -> None:
+        self._store.ack(self.tag)
+        self._channel.qos.forget(self.tag)
+
+    def give_back(self) -> None:
+        self._store.give_back(self.tag)
+        self._channel.qos.forget(self.tag)
 
 
 def open_envelope(raw: bytes, *, queue: str, limit_bytes: int) -> dict[str, Any]:

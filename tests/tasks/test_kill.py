@@ -49,7 +49,7 @@ def test_a_killed_workers_task_runs_again_within_a_second_of_its_restart(
         first.kill()
         assert app.result("t1").state is State.PENDING
 
-        second = start_worker(url)
+        second = start_worker(url, options="--sync-workers 1")
         second.wait_ready()
         ready_s = time.monotonic()
         wait_until(lambda: len(marks(second.directory, "t1")) == 2, "it did not run again")
@@ -59,6 +59,8 @@ def test_a_killed_workers_task_runs_again_within_a_second_of_its_restart(
         assert result == {"pid": second.process.pid, "fence": 2}
         for number, handle in enumerate(queued):
             assert handle.get(DEADLINE_S) == number
+        ended = [str(handle.record.date_done) for handle in queued]
+        assert ended == sorted(ended), "restored out of order"
         assert second.terminate() == 0
         assert left_behind(server) == []
 

@@ -1,0 +1,83 @@
+"""Reading what the broker delivers, and turning away what cannot be run, with a reason."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from blimp.errors import MessageError, ResultError, UnknownTask
+from blimp.tasks.job import fault_of
+from blimp.tasks.message import TaskMessage, parse_message, readable_id
+from blimp.tasks.results.record import Record, State
+from blimp.tasks.stock import open_envelope
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+    from blimp.tasks.task import Task
+
+LOG_LENGTH = 200
+
+
+class Intake:
+    """Never raises for a message, only LinkError for a broker that is away."""
+
+    def __init__(self, *, app: TaskApp, worker: str, counts: Counter[str], log: Any) -> None:
+        self._app = app
+        self._worker = worker
+        self._counts = counts
+        self._log = log
+
+    def read(self, message: Any, *, queue: str) -> tuple[TaskMessage, Task] | None:
+        """Return what kombu's `message` asks for; None where it was turned away."""
+        try:
+            parsed = self._parse(message, queue)
+            return parsed, self._app.get_task(parsed.task)
+        except (MessageError, UnknownTask) as error:
+            self._turn_away(error, queue=queue, headers=message.headers)
+            return None
+
+    def turn_away_raw(self, raw: bytes, queue: str, error: Exception) -> None:
+        """Drop a message that could not even be opened; no broker has a record of it."""
+        headers: object = None
+        try:
+            headers = open_envelope(raw, queue=queue, limit_bytes=10 * len(raw))["headers"]
+        except MessageError:
+            self._counts["without_id"] += 1
+        self._turn_away(error, queue=queue, headers=headers)
+
+    def _parse(self, message: Any, queue: str) -> TaskMessage:
+        try:
+            return parse_message(
+                headers=message.headers,
+                body=message.body,
+                content_type=message.content_type,
+                content_encoding=message.content_encoding,
+                queue=queue,
+                priority=message.properties.get("priority"),
+                limit_bytes=self._app.limit_bytes,
+            )
+        except MessageError:
+            raise
+        except Exception as error:  # it would come again, and be met here again
+            raise MessageError(f"cannot be read: {type(error).__name__}: {error}") from error
+
+    def _turn_away(self, error: Exception, *, queue: str, headers: object) -> None:
+        """Count it, log it, and tell whoever waits for it, if it has a readable id."""
+        kind = "unknown_task" if isinstance(error, UnknownTask) else "unreadable"
+        self._counts[kind] += 1
+        id = readable_id(headers)
+        self._log.error(kind, queue=queue, id=id, reason=str(error)[:LOG_LENGTH])
+        if id is None or self._app.results is None:
+            return
+        name = headers.get("task") if isinstance(headers, dict) else None
+        record = Record(
+            id=id,
+            state=State.FAILURE,
+            fault=fault_of(error),
+            name=name if isinstance(name, str) else None,
+            worker=self._worker,
+            queue=queue,
+        )
+        with contextlib.suppress(ResultError):  # what it carries cannot even be told
+            self._app.results.store(record)
