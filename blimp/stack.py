@@ -6,6 +6,7 @@ process dies (ExecStopPost there), and ends them in order. A guard process, star
 cleans up after this one when it is killed.
 """
 
+import fcntl
 import os
 import selectors
 import shutil
@@ -116,6 +117,7 @@ class Stack:
         """
         self._paths.check()
         self._claim_directory()
+        self._register()
         guard = self._start_guard()
         listener = NotifyListener(path=self._paths.notify)
         self._selector.register(listener, selectors.EVENT_READ, listener)
@@ -148,6 +150,37 @@ class Stack:
             )
         directory.chmod(0o700)
         self._started_s = self._clock.now_s()
+
+    def _register(self) -> None:
+        """Let ground stations of this user find the ship; one of its name on a machine.
+
+        Raises StackError where one runs already. The lock decides between two that start
+        together; the rename lets a reader see the whole entry or none.
+        """
+        registry = self._registration.parent
+        registry.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(registry, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            other = _registered_alive(self._registration)
+            if other is not None:
+                shutil.rmtree(self._paths.directory, ignore_errors=True)
+                raise StackError(
+                    f"a ship named {self._vehicle!r} runs on this machine already (process "
+                    f"{other}): end it, or choose another --vehicle"
+                )
+            entry = {
+                "vehicle": self._vehicle,
+                "broker": self._broker,
+                "pid": os.getpid(),
+                "runtime_dir": str(self._paths.directory),
+            }
+            draft = self._registration.with_suffix(".new")
+            draft.write_bytes(msgspec.json.encode(entry))
+            draft.chmod(0o600)  # the broker's URL may hold a password
+            draft.rename(self._registration)
+        finally:
+            os.close(lock)
 
     def _start_guard(self) -> Child:
         """Start the process that outlives this one, and tell it what to clean up."""
@@ -216,14 +249,6 @@ class Stack:
         self._announced = True
         started = {n: r.child.pid for n, r in self._roles.items() if r.child is not None}
         pids = {name: started.get(name) for name in ("broker", "world", "flight", "worker")}
-        self._registration.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        entry = {
-            "vehicle": self._vehicle,
-            "broker": self._broker,
-            "pid": os.getpid(),
-            "runtime_dir": str(self._paths.directory),
-        }
-        self._registration.write_bytes(msgspec.json.encode(entry))
         self._on_event(
             {
                 "event": "ready",
@@ -295,3 +320,13 @@ def _remove_if_empty(directory: Path) -> None:
         directory.rmdir()
     except OSError:
         return  # another ship's registration is in it
+
+
+def _registered_alive(registration: Path) -> int | None:
+    """Return the process that wrote `registration` where it still runs."""
+    try:
+        pid = int(msgspec.json.decode(registration.read_bytes())["pid"])
+        os.kill(pid, 0)
+    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError):
+        return None  # no entry, unreadable, or of a process that is gone
+    return pid

@@ -39,6 +39,7 @@ class Actuators:
         self._pulses_from_s = [0.0] * len(self._servos)
         self._driven_s = clock.now_s()
         self._check_due_s = 0.0
+        self._checked_s = self._driven_s
         self._closed = False
 
     @property
@@ -74,6 +75,7 @@ class Actuators:
         """
         if now_s >= self._check_due_s:
             self._check_due_s = now_s + CHECK_S
+            self._checked_s = now_s
             for output in self.outputs:
                 output.poll(now_s)
 
@@ -120,13 +122,13 @@ class Actuators:
         return tuple(errors)
 
     def status(self, now_s: float) -> dict[str, SensorStatus]:
-        """Return every output device as a person sees it, by name."""
+        """Return every output device as a person sees it; its age is that of the last look."""
         last = self.last
         return {
             output.name: SensorStatus(
                 value=tuple(last[name] for name in output.outputs),
                 unit=output.UNIT,
-                age_s=now_s - self._driven_s,
+                age_s=now_s - max(self._driven_s, self._checked_s),
                 healthy=output.healthy,
                 error=output.error,
             )

@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -128,6 +129,7 @@ def test_a_killed_supervisor_leaves_nothing(stack: RunningStack) -> None:
     with stack.world() as world:
         stack.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=60.0)
     stack.end(signal.SIGKILL)
+    stack.wait_until(lambda: '"event": "cleaned"' in stack.log(), within_s=10.0)
     assert stack.left_behind() == []
     assert '"outputs_safe": true' in stack.log()
     assert '"forced": []' in stack.log()
@@ -154,4 +156,12 @@ def test_two_ships_of_one_machine_must_be_told_apart(stack: RunningStack) -> Non
     )  # fmt: skip
     assert second.returncode == 1
     assert "another ship runs there" in second.stderr
+    same_name = subprocess.run(
+        [sys.executable, "-m", "blimp", "up", "--sim"],
+        capture_output=True, text=True, env=stack.environment, check=False, timeout=60,
+    )  # fmt: skip
+    assert same_name.returncode == 1
+    assert "a ship named 'twin' runs on this machine already" in same_name.stderr
     assert stack.ground("ping").status == 0
+    assert stack.end() == 0
+    assert stack.left_behind() == []
