@@ -179,10 +179,10 @@ class Commander:
     def disarm(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         if self._supervisor.armed:
             if not at.state.on_ground:
-                raise Refusal(
-                    f"in the air at {at.state.altitude_m:.1f} m: send land, "
-                    "or estop to stop the motors at once"
-                )
+                where = f"in the air at {at.state.altitude_m:.1f} m"
+                if not at.state.height_valid:
+                    where = "height not known, so perhaps in the air"
+                raise Refusal(f"{where}: send land, or estop to stop the motors at once")
             self._supervisor.disarm(at.state, reason=f"by {_who(command)}")
         return self._done(command, at, {"armed": False})
 

@@ -15,8 +15,9 @@ from math import cos, hypot, sin
 
 from blimp.airframe import Airframe
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
+from blimp.control.horizontal import RECKONED_S
 from blimp.control.pid import Pid
-from blimp.control.wind import WindObserver
+from blimp.control.wind import WindObserver, turned, turned_back
 from blimp.rotation import euler, rotate, rotate_back, wrap_pi
 from blimp.types import LEVEL, ZERO3, Quaternion, Setpoint, Vec3, VehicleState, Wrench
 
@@ -24,6 +25,7 @@ Saturation = tuple[int, int, int, int, int, int]
 
 _INTEGRAL_SHARE = 0.6  # of an axis's force: the rest is left to hold the ship steady
 _LEVEL_MPS = 0.08
+_LEVEL_S = 2.0
 _WEIGH_S = 8.0
 _FADE_S = 10.0  # without a position the wind correction goes stale
 
@@ -48,8 +50,11 @@ class Controller:
         # and the air it moves: the velocity there is the ship's, not the swing's.
         hang_m = airframe.mass.center_of_gravity_m[2] * mass_kg
         self._swing_m = (hang_m / self._mass_kg[0], hang_m / self._mass_kg[1])
-        self.wind = WindObserver(aero=aero, limit_mps=airframe.limits.speed_mps)
+        self.wind = WindObserver(
+            aero=aero, mass_kg=self._mass_kg[:2], limit_mps=airframe.limits.speed_mps
+        )
         self._given_n = ZERO3
+        self._level_s = 0.0
         self._force_limit_n = force_limit_n
         self._yaw_limit_nm = yaw_limit_nm
         self._inertia_kg_m2 = airframe.mass.inertia_kg_m2[2] + aero.added_inertia_kg_m2[2]
@@ -91,7 +96,7 @@ class Controller:
 
         Without a valid attitude the ship is taken to hang level, which it does by itself,
         and only the vertical axis is driven; without a valid position the horizontal force
-        is what the wind last needed, fading; without a valid height the vertical force is
+        is what the wind last known needs; without a valid height the vertical force is
         the heaviness last known and a gentle push down.
         """
         self._given_n = achieved.force_body_n
@@ -119,17 +124,12 @@ class Controller:
         if state.position_valid and state.attitude_valid:
             fx, fy = self._horizontal_force(state, setpoint, velocity, heading, dt_s, saturated)
         elif state.attitude_valid:
-            keep = max(0.0, 1.0 - dt_s / _FADE_S)
-            self._north.integral *= keep
-            self._east.integral *= keep
-            ax, ay = _turned((self._north.integral, self._east.integral), heading)
-            fx, fy = self._mass_kg[0] * ax, self._mass_kg[1] * ay
+            fx, fy = self._blind_force(state, heading, dt_s)
         fx = _within(fx, self._force_limit_n[0])
         fy = _within(fy, self._force_limit_n[1])
         ahead = setpoint.acceleration_ned_mps2[2]
         fz = self._vertical_force(state, velocity[2], ahead, dt_s, saturated[2])
-        c, s = heading
-        return (c * fx - s * fy, s * fx + c * fy, fz)
+        return (*turned_back((fx, fy), heading), fz)
 
     def _horizontal_force(
         self,
@@ -141,34 +141,47 @@ class Controller:
         saturated: Saturation,
     ) -> tuple[float, float]:
         """Return the force along and across the heading, where mass and drag are diagonal."""
-        c, s = heading
         p, q, r = state.rates_body_radps
         north_mps, east_mps, _ = state.velocity_ned_mps
-        vx, vy = _turned((north_mps, east_mps), heading)
+        vx, vy = turned((north_mps, east_mps), heading)
         vx, vy = vx + q * self._swing_m[0], vy - p * self._swing_m[1]
-        ahead = _turned(setpoint.acceleration_ned_mps2[:2], heading)
+        ahead = turned(setpoint.acceleration_ned_mps2[:2], heading)
         self.wind.update(
-            force_n=(
-                self._given_n[0] - self._mass_kg[0] * ahead[0],
-                self._given_n[1] - self._mass_kg[1] * ahead[1],
-            ),
+            force_n=self._given_n[:2],
             velocity_mps=(vx, vy),
             heading=heading,
             yaw_rate_radps=r,
             dt_s=dt_s,
         )
-        wish = _turned(demand[:2], heading)
-        wind = _turned((self.wind.north_mps, self.wind.east_mps), heading)
-        short_north = c * saturated[0] - s * saturated[1]
-        short_east = s * saturated[0] + c * saturated[1]
-        error_north = demand[0] - (c * vx - s * vy)
-        error_east = demand[1] - (s * vx + c * vy)
-        an = self._north.update(error_north, dt_s, saturated=_sign(short_north))
-        ae = self._east.update(error_east, dt_s, saturated=_sign(short_east))
-        ax, ay = _turned((an, ae), heading)
+        wish = turned(demand[:2], heading)
+        wind = turned((self.wind.north_mps, self.wind.east_mps), heading)
+        short_north, short_east = turned_back((saturated[0], saturated[1]), heading)
+        north_mps, east_mps = turned_back((vx, vy), heading)
+        an = self._north.update(demand[0] - north_mps, dt_s, saturated=_sign(short_north))
+        ae = self._east.update(demand[1] - east_mps, dt_s, saturated=_sign(short_east))
+        ax, ay = turned((an, ae), heading)
         return (
             self._mass_kg[0] * (ahead[0] + ax) + self.wind.drag(0, wish[0] - wind[0]),
             self._mass_kg[1] * (ahead[1] + ay) + self.wind.drag(1, wish[1] - wind[1]),
+        )
+
+    def _blind_force(
+        self, state: VehicleState, heading: tuple[float, float], dt_s: float
+    ) -> tuple[float, float]:
+        """Without a position: brake while the reckoned velocity is good for it, then hold
+        against the wind last known."""
+        keep = max(0.0, 1.0 - dt_s / _FADE_S)
+        self._north.integral *= keep
+        self._east.integral *= keep
+        north, east = self._north.integral, self._east.integral
+        if state.position_age_s < RECKONED_S:
+            north -= self._gains.velocity_p * state.velocity_ned_mps[0]
+            east -= self._gains.velocity_p * state.velocity_ned_mps[1]
+        ax, ay = turned((north, east), heading)
+        wind = turned((self.wind.north_mps, self.wind.east_mps), heading)
+        return (
+            self._mass_kg[0] * ax + self.wind.drag(0, -wind[0]),
+            self._mass_kg[1] * ay + self.wind.drag(1, -wind[1]),
         )
 
     def _vertical_force(
@@ -192,6 +205,10 @@ class Controller:
         """In level flight the mean lift of the thrusters is what the ship is too heavy by."""
         sink_mps = state.velocity_ned_mps[2]
         if abs(demand_mps) > _LEVEL_MPS or abs(sink_mps) > _LEVEL_MPS or state.on_ground:
+            self._level_s = 0.0
+            return
+        self._level_s += dt_s
+        if self._level_s < _LEVEL_S:  # still slowing down from a climb
             return
         lift_n = self._drag(2, sink_mps) - self._given_n[2]
         share = dt_s / _WEIGH_S
@@ -242,12 +259,6 @@ class Controller:
 
     def _drag(self, axis: int, speed: float) -> float:
         return speed * (self._linear[axis] + self._quadratic[axis] * abs(speed))
-
-
-def _turned(vector: tuple[float, float], heading: tuple[float, float]) -> tuple[float, float]:
-    """Turn a north-east vector into along and across the heading (its cosine and sine)."""
-    (north, east), (c, s) = vector, heading
-    return (c * north + s * east, c * east - s * north)
 
 
 def _sign(value: float) -> int:

@@ -32,6 +32,8 @@ ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power"))
 _RANGE_M = (0.15, 8.0)
 _MAX_TILT_COS = 0.87  # past 30 degrees the beam meets a wall
 _REFERENCE_SAMPLES = 20  # barometer samples that make the pad's pressure
+_BLIND_S = 0.05  # without an IMU sample: five cycles at 100 Hz
+_MAX_BLIND_S = 0.2
 _GROUND_M = 0.15
 _AIRBORNE_M = 0.35
 _GROUND_CLIMB_MPS = 0.15
@@ -61,6 +63,7 @@ class Estimator:
         self._baro_t_s = -1.0
         self._range_t_s = {"ranger": -1.0, "sonar": -1.0}
         self._high_s = -1e9
+        self._moved_s = 0.0
         self._ground = _GroundDetector()
 
     @property
@@ -88,13 +91,22 @@ class Estimator:
             north, east, down = rotate(q, self._attitude.specific_force_body_mps2)
             self._height.predict(-(down + GRAVITY_MPS2), dt_s)
             self._horizontal.predict(north, east, dt_s)
+            self._moved_s = now_s
+        elif now_s - self._moved_s > _BLIND_S:
+            # No IMU: the other sensors carry on, with a wider guess in between.
+            blind_s = min(now_s - self._moved_s, _MAX_BLIND_S)
+            self._height.drift(blind_s)
+            self._horizontal.drift(blind_s)
+            self._moved_s = now_s
         self._update_height(readings, bad, now_s, at_rest)
         # The horizontal filter follows the IMU, which swings below the hull that the tag's
         # position is of: half of what the accelerometer feels in flight is that swing.
         arm_ned = rotate(q, self._imu_m)
         self._update_horizontal(readings, bad, now_s, at_rest, arm_ned)
         if not self._horizontal.valid(now_s):
-            self._horizontal.coast(max(dt_s, 0.0))
+            self._horizontal.coast(now_s, dt_s)
+        if not self._height.valid(now_s):
+            self._height.coast(dt_s)
         height = self._height
         self._ground.update(height.height_m, height.climb_mps, now_s)
         rates = self._attitude.rates_body_radps

@@ -43,7 +43,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     link_land_s: float = 60.0
     battery_warn_s: float = 5.0
     battery_empty_s: float = 3.0
-    position_land_s: float = 60.0
+    position_land_s: float = 30.0
     fence_s: float = 1.0
     fence_margin: float = 1.1  # of the airframe's limits
 

@@ -22,6 +22,10 @@ _GATE_SIGMAS = 5.0
 _GATE_FLOOR_M = 0.4
 _PERSISTENT_S = 3.0  # an instrument that disagrees this long is right after all
 _STALE_S = 2.0
+_NEAR_GROUND_S = 10.0
+_NEAR_GROUND_M = 0.4
+_BLIND_ACCEL_MPS2 = 0.3  # what a ship may accelerate by unseen, per sqrt(s)
+_FADE_S = 2.0
 _HEIGHT, _HEIGHT_AND_OFFSET, _CLIMB = range(3)  # what a measurement sees
 
 
@@ -40,8 +44,14 @@ class HeightFilter:
         self._ranger = _Gate()
 
     def valid(self, now_s: float) -> bool:
-        """Whether a measurement was accepted within the last 2 s."""
-        return self._accepted_s is not None and now_s - self._accepted_s <= _STALE_S
+        """Whether a measurement was accepted within the last 2 s.
+
+        Close to the ground 10 s: there a ranger is blind by design.
+        """
+        if self._accepted_s is None:
+            return False
+        patience_s = _NEAR_GROUND_S if self.height_m < _NEAR_GROUND_M else _STALE_S
+        return now_s - self._accepted_s <= patience_s
 
     @property
     def sigma_m(self) -> float:
@@ -65,6 +75,15 @@ class HeightFilter:
             bo,
             oo + _OFFSET_DRIFT_M**2 * dt_s,
         ]
+
+    def drift(self, dt_s: float) -> None:
+        """Move on by `dt_s` without an accelerometer."""
+        self.predict(self.bias_mps2, dt_s)
+        self._p[4] += _BLIND_ACCEL_MPS2**2 * dt_s
+
+    def coast(self, dt_s: float) -> None:
+        """Nothing measures height any more: let the climb fade instead of running away."""
+        self.climb_mps *= max(0.0, 1.0 - dt_s / _FADE_S)
 
     def update_baro(self, baro_height_m: float, now_s: float) -> None:
         """Take a barometric height above the reference pressure."""

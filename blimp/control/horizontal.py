@@ -12,10 +12,14 @@ from blimp.types import ZERO3, GpsSample, PositionSample, Vec3
 
 _ACCEL_SIGMA_MPS2 = 0.06  # per sqrt(s)
 _BIAS_DRIFT_MPS2 = 0.02  # per sqrt(s)
+_BLIND_ACCEL_MPS2 = 0.2  # what a ship may accelerate by unseen, per sqrt(s)
+_GPS_SHARE = 0.3  # of its stated accuracy that is noise; the rest wanders slowly
+_GPS_FLOOR_M = 0.5
 _GATE_SIGMAS = 5.0
 _GATE_FLOOR_M = 0.6
 _PERSISTENT_S = 1.5  # a source that disagrees this long is right after all
 _STALE_S = 2.5
+RECKONED_S = 8.0  # so long the accelerometer alone gives a velocity good for braking
 _TAG_LOST_S = 1.0
 _GPS_VELOCITY_SIGMA_MPS = 0.15
 _EARTH_RADIUS_M = 6_371_000.0  # sphere: 0.3 % of a leg, far below GPS noise here
@@ -63,10 +67,17 @@ class HorizontalFilter:
             bb + _BIAS_DRIFT_MPS2**2 * dt_s,
         )
 
-    def coast(self, dt_s: float) -> None:
-        """No source is left: let velocity and its bias fade instead of running away."""
-        keep = max(0.0, 1.0 - dt_s / 2.0)
-        self.velocity_mps = [v * keep for v in self.velocity_mps]
+    def drift(self, dt_s: float) -> None:
+        """Move on by `dt_s` without an accelerometer."""
+        self.predict(self._bias[0], self._bias[1], dt_s)
+        pp, pv, pb, vv, vb, bb = self._p
+        self._p = (pp, pv, pb, vv + _BLIND_ACCEL_MPS2**2 * dt_s, vb, bb)
+
+    def coast(self, now_s: float, dt_s: float) -> None:
+        """No source is left: in time let the velocity fade instead of running away."""
+        if self.age_s(now_s) > RECKONED_S:
+            keep = max(0.0, 1.0 - dt_s / 2.0)
+            self.velocity_mps = [v * keep for v in self.velocity_mps]
 
     def update_tag(self, sample: PositionSample, now_s: float, *, arm_ned_m: Vec3 = ZERO3) -> None:
         """Take a tag's position of the hull; `arm_ned_m` leads from there to the IMU."""
@@ -100,7 +111,7 @@ class HorizontalFilter:
             if tagged:
                 return
         shift = self._gps_offset or (0.0, 0.0)
-        accuracy_m = max(1.0, sample.accuracy_m)
+        accuracy_m = max(_GPS_FLOOR_M, _GPS_SHARE * sample.accuracy_m)
         if self._take(north_m - shift[0], east_m - shift[1], accuracy_m, now_s):
             velocity = sample.velocity_ned_mps
             if velocity is not None and isfinite(velocity[0] + velocity[1]):

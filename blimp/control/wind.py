@@ -1,9 +1,11 @@
-"""The wind, from the force it takes to hold against it.
+"""The wind, from how the ship moves otherwise than its thrusters tell.
 
-On each body axis the thrusters give the mass its acceleration and balance the drag of the
-air-relative velocity. What they give beyond what the present estimate explains moves the
-estimate, about as fast as `_SETTLE_S`. It is exact where it matters: with the nose in the
-air stream no side force is left, whatever the drag coefficients really are.
+A model ship is given the same thrust and the drag of the air as estimated, and is drawn
+towards the real one. The pull it takes is the force that the estimate does not explain; it
+moves the estimate, about as fast as `_SETTLE_S`. Exact where it matters: with the nose in
+the air stream no side force is left, whatever the drag coefficients really are. Source:
+the disturbance observer of Chen et al., "Disturbance-Observer-Based Control and Related
+Methods: An Overview" (2016), section II.
 """
 
 from math import hypot
@@ -11,22 +13,31 @@ from math import hypot
 from blimp.airframe import Aero
 
 _SETTLE_S = 6.0
+_PULL_PER_S = 0.8
 _FLOOR_MPS = 0.15  # drag is so flat below this airspeed that its slope tells nothing
 _TURNING_RADPS = 0.25  # turning makes side forces of its own: no update from here on
 
+Pair = tuple[float, float]
+
 
 class WindObserver:
-    """Horizontal wind over ground, north and east, in m/s."""
+    """Horizontal wind over ground, north and east, in m/s.
 
-    def __init__(self, *, aero: Aero, limit_mps: float) -> None:
+    mass_kg: along and across the hull, added mass included.
+    """
+
+    def __init__(self, *, aero: Aero, mass_kg: Pair, limit_mps: float) -> None:
         self._linear = aero.linear_drag
         self._quadratic = aero.quadratic_drag
+        self._mass_kg = mass_kg
         self._limit_mps = limit_mps
+        self._model_mps: Pair | None = None  # north, east
         self.north_mps = 0.0
         self.east_mps = 0.0
 
     def reset(self) -> None:
         self.north_mps = self.east_mps = 0.0
+        self._model_mps = None
 
     def drag(self, axis: int, airspeed_mps: float) -> float:
         """Return the force that keeps this airspeed up along one body axis, in N."""
@@ -35,32 +46,46 @@ class WindObserver:
     def update(
         self,
         *,
-        force_n: tuple[float, float],
-        velocity_mps: tuple[float, float],
-        heading: tuple[float, float],
+        force_n: Pair,
+        velocity_mps: Pair,
+        heading: Pair,
         yaw_rate_radps: float,
         dt_s: float,
     ) -> None:
         """Learn from one cycle.
 
-        force_n: what the thrusters give along and across the heading, the part that
-        accelerates the ship taken out. velocity_mps: over ground, likewise.
-        heading: its cosine and sine.
+        force_n: of the thrusters, along and across the heading. velocity_mps: over ground,
+        likewise. heading: its cosine and sine.
         """
-        c, s = heading
+        wind = turned((self.north_mps, self.east_mps), heading)
+        if self._model_mps is None:
+            self._model_mps = turned_back(velocity_mps, heading)
+        model = turned(self._model_mps, heading)
         share = max(0.0, 1.0 - abs(yaw_rate_radps) / _TURNING_RADPS) * dt_s / _SETTLE_S
-        if share == 0.0:
-            return
-        wind = (c * self.north_mps + s * self.east_mps, c * self.east_mps - s * self.north_mps)
-        learnt = []
+        moved, learnt = [], []
         for axis in (0, 1):
             airspeed = velocity_mps[axis] - wind[axis]
+            pull_mps2 = _PULL_PER_S * (velocity_mps[axis] - model[axis])
+            explained_mps2 = (force_n[axis] - self.drag(axis, airspeed)) / self._mass_kg[axis]
+            moved.append(model[axis] + (explained_mps2 + pull_mps2) * dt_s)
             slope = self._linear[axis] + 2.0 * self._quadratic[axis] * max(
                 _FLOOR_MPS, abs(airspeed)
             )
-            unexplained = force_n[axis] - self.drag(axis, airspeed)
-            learnt.append(wind[axis] - share * unexplained / max(slope, 1e-6))
-        x, y = learnt
-        north, east = c * x - s * y, s * x + c * y
+            unexplained_n = self._mass_kg[axis] * pull_mps2
+            learnt.append(wind[axis] + share * unexplained_n / max(slope, 1e-6))
+        self._model_mps = turned_back((moved[0], moved[1]), heading)
+        north, east = turned_back((learnt[0], learnt[1]), heading)
         shrink = self._limit_mps / max(self._limit_mps, hypot(north, east))
         self.north_mps, self.east_mps = north * shrink, east * shrink
+
+
+def turned(vector: Pair, heading: Pair) -> Pair:
+    """Turn a north-east vector into along and across the heading (its cosine and sine)."""
+    (north, east), (c, s) = vector, heading
+    return (c * north + s * east, c * east - s * north)
+
+
+def turned_back(vector: Pair, heading: Pair) -> Pair:
+    """Turn along and across the heading into north and east."""
+    (x, y), (c, s) = vector, heading
+    return (c * x - s * y, s * x + c * y)

@@ -161,7 +161,7 @@ def test_the_swing_is_not_taken_for_speed() -> None:
 def test_the_wind_is_found_from_the_force_it_takes_to_hold_against_it(yaw: float) -> None:
     true_north, true_east = 0.2, -0.25
     c, s = cos(yaw), sin(yaw)
-    observer = WindObserver(aero=SHIP.aero, limit_mps=0.7)
+    observer = WindObserver(aero=SHIP.aero, mass_kg=(2.16, 3.48), limit_mps=0.7)
     wind = (c * true_north + s * true_east, c * true_east - s * true_north)
     force = (observer.drag(0, -wind[0]), observer.drag(1, -wind[1]))
     for _ in range(12_000):
@@ -177,7 +177,7 @@ def test_the_wind_is_found_from_the_force_it_takes_to_hold_against_it(yaw: float
 
 
 def test_the_wind_estimate_is_bounded_and_rests_while_turning() -> None:
-    observer = WindObserver(aero=SHIP.aero, limit_mps=0.7)
+    observer = WindObserver(aero=SHIP.aero, mass_kg=(2.16, 3.48), limit_mps=0.7)
 
     def push(yaw_rate_radps: float) -> None:
         observer.update(

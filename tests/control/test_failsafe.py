@@ -30,8 +30,8 @@ def verdict(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple
         (FLYING, 0.0, {"link_age_s": 60.0}, Action.LAND, "link lost: landing"),
         (FLYING, 0.0, {"link_age_s": 1e9}, Action.LAND, "link lost: landing"),
         (LOST, 0.0, {}, Action.HOLD, "position lost: holding height and heading"),
-        (LOST, 59.0, {}, Action.HOLD, "position lost: holding height and heading"),
-        (LOST, 60.0, {}, Action.LAND, "position lost: landing"),
+        (LOST, 29.0, {}, Action.HOLD, "position lost: holding height and heading"),
+        (LOST, 30.0, {}, Action.LAND, "position lost: landing"),
         # Nowhere to return to without a position.
         (LOST, 0.0, {"link_age_s": 40.0}, Action.HOLD, "position lost: holding height and heading"),
         (LOST, 0.0, {"link_age_s": 61.0}, Action.LAND, "link lost: landing"),
@@ -78,7 +78,7 @@ def test_reset_forgets_since_when() -> None:
     failsafe = Failsafe(airframe=SHIP)
     failsafe.update(0.0, LOST, Flags())
     failsafe.reset()
-    assert failsafe.update(60.0, LOST, Flags()).action is Action.HOLD
+    assert failsafe.update(30.0, LOST, Flags()).action is Action.HOLD
 
 
 def test_no_action_stops_the_motors_of_a_ship_in_the_air() -> None:

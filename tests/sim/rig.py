@@ -52,6 +52,10 @@ class SyntheticSensors:
         self.cut: set[str] = set()
         self.unhealthy: tuple[str, ...] = ()
 
+    def watch(self, physics: Physics) -> None:
+        """Sample another body from now on."""
+        self._physics = physics
+
     def read(self, now_s: float) -> SensorReadings:
         self._ticks += 1
         tick, physics, state = self._ticks, self._physics, self._physics.state
@@ -232,6 +236,11 @@ class Rig:
             self.loop.step(self.now_s)
             if self.on_step is not None:
                 self.on_step(self)
+
+    def become(self, other: "Rig") -> None:
+        """Let this ship's control fly the body of `other`."""
+        self.physics = other.physics
+        self.sensors.watch(other.physics)
 
     def command(self, name: str, /, **arguments: Any) -> Outcome:
         self._sent += 1

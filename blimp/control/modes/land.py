@@ -1,8 +1,8 @@
 """LAND: come down over one place, slowing near the ground, and stay down.
 
 A ship known to be heavy is let go at touchdown. A light one is pushed down, stays armed,
-and says so. One that may be either is let go for six seconds, still armed: if it rises, it
-was light.
+and says so. One that is hardly heavy is let go for six seconds, still armed: if it rises,
+it was light.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from blimp.control.modes.nose import Nose
 from blimp.rotation import euler
 from blimp.types import Mode, Setpoint, VehicleState
 
-_SURE = 0.001  # of the displaced mass: the estimate is better than that
+_SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
 _TRIAL_S = 6.0
 _RISEN_M = 0.2
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
@@ -121,7 +121,7 @@ class Land:
         self._heaviness_kg = self._ship.heaviness_kg()
         self._resting_m = state.altitude_m
         sure_kg = _SURE * AIR_DENSITY_KGM3 * self._ship.airframe.hull.volume_m3
-        if self._heaviness_kg < -sure_kg:
+        if self._heaviness_kg < 0.0:
             self.held = True
         elif self._heaviness_kg > sure_kg:
             self.landed = True

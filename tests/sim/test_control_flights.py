@@ -1,0 +1,236 @@
+"""Closed-loop flights of control on the physics, with synthetic samples: see rig.py.
+
+What the chips and drivers add is flown in the Lockstep tests; here are the flights that
+need many seeds, and the failures.
+"""
+
+from math import degrees, hypot
+
+import pytest
+
+from blimp.rotation import euler
+from blimp.types import OutcomeState
+from tests.sim.rig import Rig
+from tests.sim.ships import twin, weighing
+
+SQUARE = ((10.0, 0.0), (10.0, 10.0), (0.0, 10.0), (0.0, 0.0))
+
+
+def airborne(*, seed: int = 1, wind_mps: float = 0.3, heaviness_kg: float = 0.005) -> Rig:
+    rig = Rig(airframe=weighing(twin(), heaviness_kg), seed=seed, wind_mps=wind_mps)
+    assert rig.command("arm").state is OutcomeState.DONE
+    assert rig.complete("takeoff", within_s=60.0, altitude_m=3.0).state is OutcomeState.DONE
+    return rig
+
+
+def until_disarmed(rig: Rig, *, within_s: float) -> None:
+    end_s = rig.now_s + within_s
+    while rig.loop.armed and rig.now_s < end_s:
+        rig.step(0.5)
+    assert not rig.loop.armed, rig.loop.snapshot(rig.now_s)
+
+
+class CrossTrack:
+    """The greatest distance from the leg being flown."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.worst_m = 0.0
+        self.start, self.end = (0.0, 0.0), (10.0, 0.0)
+        rig.on_step = self.look
+
+    def look(self, rig: Rig) -> None:
+        north, east, _ = rig.physics.state.position_ned_m
+        (a, b), (c, d) = self.start, self.end
+        across = (north - a) * (d - b) - (east - b) * (c - a)
+        self.worst_m = max(self.worst_m, abs(across) / hypot(c - a, d - b))
+
+
+@pytest.mark.flight
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_the_default_mission_in_wind(seed: int) -> None:
+    rig = airborne(seed=seed)
+    track = CrossTrack(rig)
+    for corner in SQUARE:
+        track.end = corner
+        leg = rig.complete(
+            "goto", within_s=60.0, north_m=corner[0], east_m=corner[1], altitude_m=3.0
+        )
+        assert leg.state is OutcomeState.DONE
+        track.start = corner
+    rig.on_step = None
+    assert rig.complete("land", within_s=60.0).state is OutcomeState.DONE
+    assert track.worst_m <= 1.0
+    assert hypot(*rig.physics.state.position_ned_m[:2]) <= 1.0
+    assert 0.0 < rig.physics.touchdown_speed_mps <= 0.5
+    assert rig.now_s <= 160.0
+    assert not rig.loop.armed
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_gtmab_flies_a_square_of_five_metres(seed: int) -> None:
+    rig = Rig(airframe="gtmab", seed=seed, wind_mps=0.1)
+    assert rig.command("arm").state is OutcomeState.DONE
+    rig.complete("takeoff", within_s=60.0, altitude_m=2.0)
+    track = CrossTrack(rig)
+    for north, east in SQUARE:
+        track.end = (north / 2.0, east / 2.0)
+        leg = rig.complete(
+            "goto", within_s=60.0, north_m=north / 2.0, east_m=east / 2.0, altitude_m=2.0
+        )
+        assert leg.state is OutcomeState.DONE
+        track.start = track.end
+    rig.on_step = None
+    assert rig.complete("land", within_s=60.0).state is OutcomeState.DONE
+    assert track.worst_m <= 0.5
+    assert hypot(*rig.physics.state.position_ned_m[:2]) <= 0.5
+    assert rig.physics.touchdown_speed_mps <= 0.5
+
+
+def test_a_heading_is_kept_on_a_leg_that_asks_for_one() -> None:
+    rig = airborne(wind_mps=0.1)
+    leg = rig.complete("goto", within_s=60.0, north_m=5.0, east_m=3.0, altitude_m=4.0, yaw_deg=90.0)
+    assert leg.state is OutcomeState.DONE
+    assert degrees(euler(rig.physics.state.attitude)[2]) == pytest.approx(90.0, abs=8.0)
+    north, east, down = rig.physics.state.position_ned_m
+    assert (north, east, down) == pytest.approx((5.0, 3.0, -4.0), abs=0.5)
+
+
+def test_a_velocity_is_flown_and_ends_in_a_loiter() -> None:
+    rig = airborne(wind_mps=0.0)
+    outcome = rig.command("velocity", north_mps=0.4, east_mps=0.0, up_mps=0.0, seconds=15.0)
+    rig.step(12.0)
+    assert rig.physics.state.velocity_ned_mps[0] == pytest.approx(0.4, abs=0.07)
+    rig.step(10.0)
+    assert rig.inbox.outcomes[outcome.id].state is OutcomeState.DONE
+    assert hypot(*rig.physics.state.velocity_ned_mps) < 0.15
+    assert rig.loop.snapshot(rig.now_s).mode == "LOITER"
+
+
+def test_hold_stays_and_return_comes_home() -> None:
+    rig = airborne()
+    rig.command("goto", north_m=10.0, east_m=5.0, altitude_m=3.0)
+    rig.step(15.0)
+    rig.command("hold")
+    rig.step(15.0)
+    before = rig.physics.state.position_ned_m
+    rig.step(20.0)
+    assert rig.physics.state.position_ned_m == pytest.approx(before, abs=1.0)
+    assert rig.complete("return", within_s=90.0).state is OutcomeState.DONE
+    assert hypot(*rig.physics.state.position_ned_m[:2]) < 0.6
+
+
+# --- failures ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_lost_link_ends_over_the_pad_and_down(seed: int) -> None:
+    rig = airborne(seed=seed)
+    rig.command("goto", north_m=10.0, east_m=0.0, altitude_m=3.0)
+    rig.step(12.0)
+    lost_s = rig.now_s
+
+    def age(rig: Rig) -> None:
+        rig.inbox.link_age = rig.now_s - lost_s
+
+    rig.on_step = age
+    until_disarmed(rig, within_s=150.0)
+    assert hypot(*rig.physics.state.position_ned_m[:2]) < 1.0
+    assert rig.physics.touchdown_speed_mps <= 0.5
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_lost_tag_is_taken_over_by_gps_in_mid_leg(seed: int) -> None:
+    rig = airborne(seed=seed)
+    track = CrossTrack(rig)
+    leg = rig.command("goto", north_m=10.0, east_m=0.0, altitude_m=3.0)
+    rig.step(8.0)
+    rig.sensors.cut = {"tag"}
+    rig.step(50.0)
+    assert rig.inbox.outcomes[leg.id].state is OutcomeState.DONE
+    assert track.worst_m <= 1.5
+
+
+def test_with_no_position_at_all_it_holds_and_comes_down_gently() -> None:
+    rig = airborne()
+    rig.step(20.0)
+    rig.sensors.cut = {"tag", "gps"}
+    rig.step(5.0)
+    shown = rig.loop.snapshot(rig.now_s)
+    assert (shown.mode, shown.failsafe) == ("HOLD", "position lost: holding height and heading")
+    until_disarmed(rig, within_s=100.0)
+    assert rig.physics.state.on_ground
+    assert rig.physics.touchdown_speed_mps <= 0.5
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_dead_imu_brings_it_down_level(seed: int) -> None:
+    rig = airborne(seed=seed)
+    rig.sensors.cut = {"imu"}
+    rig.step(1.0)
+    assert rig.loop.snapshot(rig.now_s).failsafe == "attitude lost: level descent"
+    until_disarmed(rig, within_s=60.0)
+    assert rig.physics.state.on_ground
+    assert rig.physics.touchdown_speed_mps <= 0.5
+
+
+@pytest.mark.parametrize("dead", ["baro", "ranger"])
+def test_one_height_sensor_is_enough(dead: str) -> None:
+    rig = airborne()
+    rig.sensors.cut = {dead}
+    leg = rig.complete("goto", within_s=60.0, north_m=5.0, east_m=0.0, altitude_m=4.0)
+    assert leg.state is OutcomeState.DONE
+    assert rig.physics.state.altitude_m == pytest.approx(4.0, abs=0.5)
+    assert rig.complete("land", within_s=60.0).state is OutcomeState.DONE
+    assert rig.physics.touchdown_speed_mps <= 0.5
+
+
+def test_with_no_height_at_all_it_sinks_gently_and_stays_armed() -> None:
+    rig = airborne()
+    rig.sensors.cut = {"baro", "ranger"}
+    rig.step(120.0)
+    assert rig.physics.state.on_ground
+    assert rig.physics.touchdown_speed_mps <= 0.5
+    assert rig.loop.armed  # it cannot know that it is down
+
+
+@pytest.mark.parametrize("heaviness_kg", [-0.02, -0.005, 0.0, 0.005, 0.02])
+def test_landing_knows_heavy_from_light(heaviness_kg: float) -> None:
+    rig = airborne(heaviness_kg=heaviness_kg)
+    rig.step(10.0)
+    landed = rig.complete("land", within_s=60.0)
+    assert landed.state is OutcomeState.DONE
+    assert landed.result["heaviness_g"] == pytest.approx(1e3 * heaviness_kg, abs=2.5)
+    rig.step(20.0)
+    assert rig.physics.state.altitude_m < 0.1  # down, and still down
+    assert rig.physics.touchdown_speed_mps <= 0.5
+    if heaviness_kg < -0.003:
+        assert rig.loop.armed
+        assert landed.result["held_down"]
+        assert "held down by thrust" in landed.reason
+        assert rig.command("disarm").state is OutcomeState.DONE  # a person's word is enough
+    if heaviness_kg > 0.003:
+        assert not rig.loop.armed
+
+
+def test_a_ship_that_is_lighter_than_its_file_says_is_found_out() -> None:
+    rig = Rig(airframe="twin", wind_mps=0.3)
+    light = Rig(airframe=weighing(twin(), -0.006), wind_mps=0.3, settle_s=0.01)
+    rig.become(light)
+    assert rig.command("arm").state is OutcomeState.DONE
+    assert rig.complete("takeoff", within_s=60.0, altitude_m=3.0).state is OutcomeState.DONE
+    rig.step(25.0)
+    landed = rig.complete("land", within_s=60.0)
+    assert landed.result["held_down"]
+    assert landed.result["heaviness_g"] == pytest.approx(-6.0, abs=2.0)
+    assert rig.loop.armed
+
+
+def test_an_estop_in_the_air_stops_everything_in_that_cycle() -> None:
+    rig = airborne()
+    rig.command("goto", north_m=10.0, east_m=0.0, altitude_m=3.0)
+    rig.step(5.0)
+    assert any(rig.outputs.command.motors)
+    rig.command("estop")
+    assert rig.outputs.command == rig.outputs.neutral
+    rig.step(5.0)
+    assert rig.outputs.command == rig.outputs.neutral
