@@ -1,0 +1,180 @@
+"""What one consumer holds, kept alive by a thread of its own, whatever the tasks do."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import redis
+
+from blimp.tasks.transport.store import DONE, LOST, SETTLED
+
+if TYPE_CHECKING:
+    from blimp.tasks.transport.store import Claim, Store
+
+RENEWALS_PER_LEASE = 4
+ERRORS = (redis.RedisError, OSError)
+
+
+class _Ack:
+    """One thread's wish in a shared acknowledgement."""
+
+    __slots__ = ("answer", "claim")
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.answer: int | BaseException | None = None
+
+
+class Leases:
+    """The claims in hand. Thread-safe; close is idempotent.
+
+    on_lost: called, from any thread, with the tag of a delivery that someone else has now:
+        stop its work; its acknowledgement is refused.
+    The thread starts with the first claim and sleeps while there is none.
+    """
+
+    def __init__(self, *, store: Store, lease_s: float, on_lost: Callable[[str], None]) -> None:
+        self._store = store
+        self._period_s = lease_s / RENEWALS_PER_LEASE
+        self._on_lost = on_lost
+        self._held: dict[str, Claim] = {}
+        self._changed = threading.Condition()
+        self._idle = True
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._later: deque[str] = deque()
+        self._gathering = threading.Lock()
+        self._waiting: list[_Ack] = []
+        self._sending = threading.Lock()
+
+    # --- what is held ------------------------------------------------------------------------
+
+    def hold(self, claims: Sequence[Claim]) -> None:
+        with self._changed:
+            self._held.update((claim.tag, claim) for claim in claims)
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._serve, name="leases", daemon=True)
+                self._thread.start()
+            elif self._idle:
+                self._changed.notify()
+
+    def claim(self, tag: str) -> Claim | None:
+        return self._held.get(tag)
+
+    def claims(self) -> list[Claim]:
+        with self._changed:
+            return list(self._held.values())
+
+    def __contains__(self, tag: str) -> bool:
+        return tag in self._held
+
+    # --- how a delivery ends -----------------------------------------------------------------
+
+    def ack(self, tag: str) -> int:
+        """Complete a delivery; return DONE, SETTLED (before) or LOST (to someone else).
+
+        Threads that come while another's acknowledgement is under way share the next one.
+        """
+        claim = self._held.get(tag)
+        if claim is None:
+            return SETTLED
+        wish = _Ack(claim)
+        with self._gathering:
+            self._waiting.append(wish)
+        with self._sending:
+            if wish.answer is None:
+                with self._gathering:
+                    batch, self._waiting = self._waiting, []
+                try:
+                    answers: Sequence[int | BaseException] = self._store.ack(
+                        [one.claim for one in batch]
+                    )
+                except BaseException as error:
+                    answers = [error] * len(batch)
+                for one, answer in zip(batch, answers, strict=True):
+                    one.answer = answer
+        if isinstance(wish.answer, BaseException):
+            raise wish.answer
+        assert wish.answer is not None
+        return self._settled(tag, wish.answer)
+
+    def ack_later(self, tag: str) -> None:
+        """Complete a delivery with the next `flush`, or when leases are next renewed."""
+        self._later.append(tag)
+
+    def flush(self) -> None:
+        """Complete in one step what `ack_later` gathered; those that are lost are told."""
+        tags = []
+        while self._later:
+            tags.append(self._later.popleft())
+        claims = [claim for tag in tags if (claim := self._held.get(tag)) is not None]
+        if claims:
+            try:
+                answers = self._store.ack(claims)
+            except BaseException:
+                self._later.extend(tags)
+                raise
+            for claim, answer in zip(claims, answers, strict=True):
+                self._settled(claim.tag, answer)
+
+    def release(self, tags: Sequence[str], *, seen: bool = True) -> int:
+        """Put deliveries back in their place; return how many were still held."""
+        claims = [claim for tag in tags if (claim := self._held.get(tag)) is not None]
+        if not claims:
+            return 0
+        answers = self._store.release(claims, seen=seen)
+        return sum(
+            self._settled(one.tag, answer) == DONE
+            for one, answer in zip(claims, answers, strict=True)
+        )
+
+    def bury(self, tag: str, reason: str) -> int:
+        """Make a delivery a dead letter; return DONE, SETTLED or LOST."""
+        claim = self._held.get(tag)
+        if claim is None:
+            return SETTLED
+        return self._settled(tag, self._store.bury(claim, reason))
+
+    def _settled(self, tag: str, answer: int) -> int:
+        with self._changed:
+            held = self._held.pop(tag, None)
+        if answer == LOST and held is not None:
+            self._on_lost(tag)
+        return answer
+
+    # --- staying alive -----------------------------------------------------------------------
+
+    def renew(self, claims: Sequence[Claim] | None = None) -> None:
+        """Renew now, all by default; what turns out to be lost is told. Raises ERRORS."""
+        claims = self.claims() if claims is None else claims
+        if not claims:
+            return
+        for claim, answer in zip(claims, self._store.renew(claims), strict=True):
+            if answer != DONE and claim.tag in self._held:
+                self._settled(claim.tag, answer)
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                self._idle = not self._held
+                self._changed.wait(timeout=None if self._idle else self._period_s)
+                if self._closed:
+                    return
+                if self._idle:
+                    continue  # what has just come needs no renewal yet
+            try:
+                self.flush()
+                self.renew()
+            except ERRORS:
+                continue  # whoever reads finds it too, and connects again; the claims stay
+
+    def close(self) -> None:
+        """Stop renewing. What is still held goes to others when its lease ends."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=self._period_s)

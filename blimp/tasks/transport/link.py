@@ -1,0 +1,139 @@
+"""The way to the server: from a kombu connection's URL to redis-py clients."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from blimp.errors import ConfigError
+from blimp.tasks.urls import hide_password, redis_url, tcp_keepalive
+
+MINIMUM_REDIS, MINIMUM_VALKEY = (7, 0), (8, 0)
+DEFAULT_TIMEOUT_S = 2.0
+SENTINEL_PORT = 26379
+SCHEMES = ("redis", "rediss", "redis+socket", "socket", "unix", "valkey", "valkeys", "sentinel")
+
+
+def client_url(connection: Any) -> str:
+    """Return the URL of a kombu.Connection, put together where it was given in parts."""
+    hostname = str(connection.hostname or "localhost")
+    if "://" in hostname:
+        return hostname
+    secret = f":{connection.password}@" if connection.password else ""
+    database = str(connection.virtual_host or "0").strip("/") or "0"
+    scheme = "rediss" if connection.ssl else "redis"
+    host = f"{hostname}:{connection.port or 6379}"
+    return f"{scheme}://{connection.userid or ''}{secret}{host}/{database}"
+
+
+class Link:
+    """Clients of one server. Thread-safe; connects on first use; close is idempotent.
+
+    options: kombu transport options; `socket_timeout`, `socket_connect_timeout`,
+    `master_name` and `sentinel_kwargs` are read here.
+    Raises ConfigError for a URL that it cannot use.
+    """
+
+    def __init__(self, *, url: str, options: dict[str, Any], ssl: Any = None) -> None:
+        self.url = url
+        self.timeout_s = float(options.get("socket_timeout") or DEFAULT_TIMEOUT_S)
+        self._options: dict[str, Any] = {
+            "socket_timeout": self.timeout_s,
+            "socket_connect_timeout": float(
+                options.get("socket_connect_timeout") or self.timeout_s
+            ),
+            # A pooled connection that died while it lay idle is replaced once. Every script
+            # tells its repetition from a refusal; a message may be published twice by it.
+            "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+            "protocol": 2,
+            "client_name": options.get("client_name"),
+        }
+        if isinstance(ssl, dict):
+            self._options |= ssl
+        self.client: redis.Redis = self._open(options)
+
+    def connection(self) -> Any:
+        """Return a connection of the caller's own, for commands that block."""
+        return self.client.connection_pool.get_connection()
+
+    def give_up(self, connection: Any) -> None:
+        """Close a connection that `connection` returned."""
+        connection.disconnect()
+        self.client.connection_pool.release(connection)
+
+    def check_version(self) -> None:
+        """Raise ConfigError where the server is too old for what the scripts use."""
+        found = self.client.info("server")
+        server = str(found.get("server_name", "redis"))
+        name, least = ("Valkey", MINIMUM_VALKEY) if server == "valkey" else ("Redis", MINIMUM_REDIS)
+        text = str(found.get(f"{server}_version", found.get("redis_version", "0")))
+        version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+        if version < least:
+            raise ConfigError(
+                f"broker {hide_password(self.url)} is {name} {text}: streams with claims that "
+                f"keep the lease need Valkey >= {MINIMUM_VALKEY[0]}.{MINIMUM_VALKEY[1]} "
+                f"or Redis >= {MINIMUM_REDIS[0]}.{MINIMUM_REDIS[1]}"
+            )
+
+    def close(self) -> None:
+        self.client.close()
+        self.client.connection_pool.disconnect()
+
+    def _open(self, options: dict[str, Any]) -> redis.Redis:
+        scheme, _, rest = self.url.partition("://")
+        if scheme not in SCHEMES:
+            raise ConfigError(
+                f"broker URL {hide_password(self.url)!r}: its scheme is none of {SCHEMES}"
+            )
+        if scheme == "sentinel":
+            return self._open_sentinel(options)
+        if scheme == "socket":
+            scheme = "redis+socket"
+        scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
+        url = redis_url(f"{scheme}://{rest}")
+        client: redis.Redis = redis.Redis.from_url(
+            url, **self._options, **({} if url.startswith("unix://") else _keepalive())
+        )
+        return client
+
+    def _open_sentinel(self, options: dict[str, Any]) -> redis.Redis:
+        """Open `sentinel://[user:password@]host[:port][,host[:port]…]/[database]?master_name=M`."""
+        from redis.sentinel import Sentinel
+
+        parts = urlsplit(self.url)
+        query = dict(parse_qsl(parts.query))
+        master = options.get("master_name") or query.get("master_name")
+        if not master:
+            raise ConfigError(
+                f"broker URL {hide_password(self.url)!r}: a sentinel needs `master_name`, in the "
+                "URL's query or the transport options"
+            )
+        secret, _, hosts = parts.netloc.rpartition("@")
+        user, _, password = secret.partition(":")
+        nodes = []
+        for host in hosts.split(","):
+            name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
+            nodes.append((name or "localhost", int(port or SENTINEL_PORT)))
+        sentinel = Sentinel(
+            nodes,
+            sentinel_kwargs={
+                "socket_timeout": self.timeout_s,
+                "socket_connect_timeout": self._options["socket_connect_timeout"],
+                **(options.get("sentinel_kwargs") or {}),
+            },
+            **self._options,
+            **_keepalive(),
+            username=unquote(user) or None,
+            password=unquote(password) or None,
+            db=int(parts.path.strip("/") or 0),
+        )
+        client: redis.Redis = sentinel.master_for(str(master), redis.Redis)
+        return client
+
+
+def _keepalive() -> dict[str, Any]:
+    return {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}

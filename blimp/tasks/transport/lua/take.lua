@@ -1,0 +1,84 @@
+-- Delivers up to `room` messages and records them as held, in one step:
+-- 1. what is due moves from the schedule into its lane;
+-- 2. lane by lane, what was put back or whose holder is dead, then what is new;
+-- 3. what was delivered too often goes to the dead letters instead.
+-- KEYS     for each queue: one stream per lane, bell, schedule, dead letters
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  room    ARGV[4]  lease, ms
+-- ARGV[5]  most deliveries    ARGV[6]  most dead letters to keep    ARGV[7]  number of lanes
+-- Returns {server's ms, ms when the next one is due or -1, deliveries}; a delivery is
+-- {number of its queue, lane, entry id, fence, fields}.
+-- What the consumer itself holds is never taken here, however idle: a holder that was
+-- stopped for a while and wakes must find its own messages its own, not new ones.
+local group, consumer, room, lease_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local most, limit, lanes = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local SWEEP = 100
+local stride = lanes + 3
+local queues = #KEYS / stride
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local next_due_ms = -1
+local taken = {}
+
+local function pending(stream, ...)
+  local found = redis.pcall('XPENDING', stream, group, ...)
+  if found.err then
+    redis.call('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
+    return {}
+  end
+  return found
+end
+
+local function deliver(queue, lane, entry, fence)
+  taken[#taken + 1] = { queue, lane, entry[1], fence, entry[2] }
+  room = room - 1
+end
+
+for queue = 0, queues - 1 do
+  local base = queue * stride
+  local bell, later = KEYS[base + lanes + 1], KEYS[base + lanes + 2]
+  for _, ring in ipairs(pending(bell, '-', '+', SWEEP)) do
+    if ring[2] == consumer or ring[3] > lease_ms then
+      redis.call('XACK', bell, group, ring[1])
+      redis.call('XDEL', bell, ring[1])
+    end
+  end
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', now_ms, 'LIMIT', 0, SWEEP)) do
+    local message = cmsgpack.unpack(member)
+    redis.call('XADD', KEYS[base + message[1] + 1], '*', 'h', message[2], 'b', message[3])
+    redis.call('ZREM', later, member)
+  end
+  local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
+  if first[2] and (next_due_ms < 0 or tonumber(first[2]) < next_due_ms) then
+    next_due_ms = tonumber(first[2])
+  end
+end
+
+for lane = 0, lanes - 1 do
+  for queue = 0, queues - 1 do
+    local base = queue * stride
+    local stream, dead = KEYS[base + lane + 1], KEYS[base + stride]
+    for _, old in ipairs(pending(stream, 'IDLE', lease_ms, '-', '+', SWEEP)) do
+      if room > 0 and old[2] ~= consumer then
+        if old[4] >= most then
+          bury(stream, group, old[1], dead, limit, lane, old[4],
+            'delivered ' .. old[4] .. ' times without being completed')
+        else
+          local entry = redis.call('XCLAIM', stream, group, consumer, 0, old[1])[1]
+          if entry then
+            deliver(queue, lane, entry, old[4] + 1)
+          end
+        end
+      end
+    end
+    if room > 0 then
+      local new = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', room,
+        'STREAMS', stream, '>')
+      if new then
+        for _, entry in ipairs(new[1][2]) do
+          deliver(queue, lane, entry, 1)
+        end
+      end
+    end
+  end
+end
+return { now_ms, next_due_ms, taken }

@@ -1,0 +1,155 @@
+"""Waiting for the server: one connection blocks for messages, one for fanout, none polls.
+
+Both only ever have one command under way, so a connection that becomes readable has exactly
+one answer. The waiting itself is a select, which a pipe can cut short from any thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from blimp.tasks.transport.keys import GROUP
+
+if TYPE_CHECKING:
+    from blimp.tasks.transport.keys import QueueKeys
+    from blimp.tasks.transport.link import Link
+
+Entry = tuple[str, str, list[bytes]]  # stream, entry id, fields
+
+
+class Question:
+    """A connection with at most one blocking command under way.
+
+    Raises redis.TimeoutError where an answer stays out longer than the server was told to
+    wait and the link's timeout: a half-open socket, or a server that stands still.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._connection: Any = None
+        self._client_id = 0
+        self._late_s = 0.0
+        self.asked = False
+        self.about: object = None
+
+    def ask(self, command: Sequence[object], *, block_ms: int, about: object = None) -> None:
+        """Send a command that the server answers within `block_ms`."""
+        if self._connection is None:
+            self._connection = self._link.connection()
+            self._connection.send_command("CLIENT", "ID")
+            self._client_id = int(self._connection.read_response())
+        self._connection.send_command(*command)
+        self._late_s = time.monotonic() + block_ms / 1000.0 + self._link.timeout_s
+        self.asked, self.about = True, about
+
+    def socket(self) -> Any:
+        return self._connection._sock
+
+    def is_late(self) -> bool:
+        return self.asked and time.monotonic() > self._late_s
+
+    def answer(self) -> list[Entry]:
+        """Read the answer. NOGROUP is raised as redis.ResponseError."""
+        try:
+            reply = self._connection.read_response()
+        except redis.ResponseError as error:
+            self.asked = False
+            if str(error).startswith("UNBLOCKED"):
+                return []
+            raise
+        self.asked = False
+        return [
+            (stream.decode(), id.decode(), fields)
+            for stream, entries in reply or ()
+            for id, fields in entries
+        ]
+
+    def withdraw(self) -> list[Entry]:
+        """Have the server answer now, and return what it had to say; then close."""
+        try:
+            if not self.asked:
+                return []
+            self._link.client.client_unblock(self._client_id)
+            return self.answer()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(Exception):  # it may be half gone; nothing is in it
+                self._link.give_up(self._connection)
+        self._connection, self.asked = None, False
+
+
+class Reader:
+    """Both questions and the pipe. One thread's, but for `wake`. Close is idempotent."""
+
+    def __init__(self, link: Link) -> None:
+        self.messages = Question(link)
+        self.fanout = Question(link)
+        self._wake_out, self._wake_in = os.pipe()
+        os.set_blocking(self._wake_in, False)
+        os.set_blocking(self._wake_out, False)
+        self._closed = False
+
+    def ask_messages(self, queues: Sequence[QueueKeys], *, consumer: str, block_ms: int) -> None:
+        """Ask for the next message of `queues`: delivered and recorded by the server at once."""
+        streams = [stream for queue in queues for stream in (*queue.lanes, queue.bell)]
+        command = (
+            "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 1, "BLOCK", max(1, block_ms),
+            "STREAMS", *streams, *(">" for _ in streams),
+        )  # fmt: skip
+        about = {
+            stream: (queue, lane)
+            for queue in queues
+            for lane, stream in enumerate((*queue.lanes, queue.bell))
+        }
+        self.messages.ask(command, block_ms=block_ms, about=about)
+
+    def ask_fanout(self, after: dict[str, str], *, block_ms: int) -> None:
+        """Ask for what comes on each fanout stream after an entry id."""
+        command = ("XREAD", "COUNT", 64, "BLOCK", block_ms, "STREAMS", *after, *after.values())
+        self.fanout.ask(command, block_ms=block_ms)
+
+    def wait(self, timeout_s: float) -> list[Question]:
+        """Return the questions that are answered; none after `timeout_s` or a `wake`."""
+        asked = [one for one in (self.messages, self.fanout) if one.asked]
+        poll = select.poll()
+        poll.register(self._wake_out, select.POLLIN)
+        by_number = {}
+        for one in asked:
+            number = one.socket().fileno()
+            by_number[number] = one
+            poll.register(number, select.POLLIN)
+        ready = poll.poll(max(0.0, timeout_s) * 1000.0)
+        if not ready and any(one.is_late() for one in asked):
+            raise redis.TimeoutError("the broker does not answer a blocking read in time")
+        answered = []
+        for number, _ in ready:
+            if number == self._wake_out:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._wake_out, 1024)
+            else:
+                answered.append(by_number[number])
+        return answered
+
+    def wake(self) -> None:
+        """End a `wait` now. Any thread, and signal handlers."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self._wake_in, b"w")
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self.messages.close()
+        self.fanout.close()
+        os.close(self._wake_in)
+        os.close(self._wake_out)

@@ -1,0 +1,215 @@
+"""What can be done with the messages on the server. Each method is one round trip, one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import redis
+
+from blimp.tasks.transport.keys import GROUP, LANES, NOBODY, Keys, QueueKeys
+from blimp.tasks.transport.scripts import Scripts
+
+if TYPE_CHECKING:
+    from blimp.tasks.transport.link import Link
+
+DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
+FORGET_AFTER_MS = 3_600_000  # a consumer with nothing in hand that was not heard of
+PURGE_AT_ONCE = 1000
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery: an entry of a lane, held by a consumer for the `fence`-th time."""
+
+    tag: str  # kombu's delivery tag: no two deliveries share one
+    queue: QueueKeys
+    lane: int
+    id: str
+    fence: int
+
+    @property
+    def stream(self) -> str:
+        return self.queue.lanes[self.lane]
+
+    @property
+    def issued_ms(self) -> int:
+        """When the message came to the server, on the server's clock."""
+        return int(self.id.partition("-")[0])
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """oldest_age_s: of what is ready or in flight; None where there is nothing."""
+
+    ready: int
+    in_flight: int
+    scheduled: int
+    dead: int
+    oldest_age_s: float | None
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What one take brought. next_due_ms: when the schedule's next is due, in ms from now."""
+
+    deliveries: list[tuple[Claim, list[bytes]]]
+    next_due_ms: int | None
+
+
+class Store:
+    """The scripts with their keys and arguments. Thread-safe. Raises redis-py's errors.
+
+    lease_ms: a delivery that was not renewed for so long may be taken by others.
+    max_deliveries: one that was delivered so often is a dead letter.
+    max_dead: dead letters kept per queue; the oldest go.
+    """
+
+    def __init__(
+        self,
+        *,
+        link: Link,
+        keys: Keys,
+        consumer: str,
+        lease_ms: int,
+        max_deliveries: int,
+        max_dead: int,
+    ) -> None:
+        self.keys = keys
+        self.consumer = consumer
+        self.link = link
+        self._scripts = Scripts(link.client)
+        self._lease_ms = lease_ms
+        self._max_deliveries = max_deliveries
+        self._max_dead = max_dead
+
+    # --- into the queues ---------------------------------------------------------------------
+
+    def put(self, queue: QueueKeys, lane: int, head: bytes, body: bytes) -> None:
+        self.link.client.xadd(queue.lanes[lane], {"h": head, "b": body})
+
+    def publish(
+        self,
+        queues: Sequence[tuple[QueueKeys, bool]],
+        *,
+        lane: int,
+        due_ms: int,
+        head: bytes,
+        body: bytes,
+        exchange: str = "",
+        version: str = "",
+    ) -> list[QueueKeys] | None:
+        """Put one message into `queues`, each with whether it may have expired.
+
+        Returns those that had and got nothing; None, with nothing done, where the bindings
+        of `exchange` are no longer those of `version`.
+        """
+        keys = [self.keys.exchange(exchange)]
+        for queue, _ in queues:
+            keys += [queue.lanes[lane], queue.later, queue.bell, queue.alive]
+        args = [version, due_ms, lane, head, body, *(int(mortal) for _, mortal in queues)]
+        answer = self._scripts.run("publish", keys, args)
+        return None if answer == -1 else [queues[number][0] for number in answer]
+
+    # --- out of the queues -------------------------------------------------------------------
+
+    def make_group(self, queue: QueueKeys) -> None:
+        """Have the group on every stream of `queue`; it begins with the oldest message."""
+        for stream in (*queue.lanes, queue.bell):
+            try:
+                self.link.client.xgroup_create(stream, GROUP, id="0", mkstream=True)
+            except redis.ResponseError as error:
+                if not str(error).startswith("BUSYGROUP"):
+                    raise
+
+    def take(self, queues: Sequence[QueueKeys], *, room: int) -> Taken:
+        """Deliver up to `room` messages: lane by lane, in a lane the put back and dead first."""
+        keys = [
+            key for queue in queues for key in (*queue.lanes, queue.bell, queue.later, queue.dead)
+        ]
+        args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._max_dead]
+        now_ms, due_ms, taken = self._scripts.run("take", keys, [*args, LANES])
+        return Taken(
+            deliveries=[
+                (self.claim(queues[number], lane, id.decode(), fence), fields)
+                for number, lane, id, fence, fields in taken
+            ],
+            next_due_ms=None if due_ms < 0 else max(0, due_ms - now_ms),
+        )
+
+    def claim(self, queue: QueueKeys, lane: int, id: str, fence: int) -> Claim:
+        tag = f"{queue.name}/{lane}/{id}/{fence}"
+        return Claim(tag=tag, queue=queue, lane=lane, id=id, fence=fence)
+
+    def take_back(self, queues: Sequence[QueueKeys], *, known: Iterable[Claim]) -> int:
+        """Put back what this consumer's name has pending and is not in `known`."""
+        keys = [key for queue in queues for key in (*queue.lanes, queue.bell)]
+        args = [GROUP, self.consumer, NOBODY, LANES, *(f"{one.stream} {one.id}" for one in known)]
+        return int(self._scripts.run("take_back", keys, args))
+
+    # --- the end of deliveries ---------------------------------------------------------------
+
+    def ack(self, claims: Sequence[Claim]) -> list[int]:
+        """Complete deliveries; return DONE, SETTLED or LOST for each."""
+        return self._each("ack", claims)
+
+    def renew(self, claims: Sequence[Claim]) -> list[int]:
+        return self._each("renew", claims)
+
+    def release(self, claims: Sequence[Claim], *, seen: bool = True) -> list[int]:
+        """Put deliveries back in their place; `seen`: they count."""
+        keys = [key for one in claims for key in (one.stream, one.queue.bell)]
+        args: list[Any] = [GROUP, self.consumer, NOBODY]
+        for one in claims:
+            args += [one.id, one.fence, one.fence if seen else one.fence - 1]
+        answers: list[int] = self._scripts.run("release", keys, args)
+        return answers
+
+    def bury(self, claim: Claim, reason: str) -> int:
+        """Make a delivery a dead letter."""
+        args = [GROUP, self.consumer, claim.id, claim.fence, self._max_dead, claim.lane, reason]
+        return int(self._scripts.run("bury", [claim.stream, claim.queue.dead], args))
+
+    def _each(self, script: str, claims: Sequence[Claim]) -> list[int]:
+        args: list[Any] = [GROUP, self.consumer]
+        for one in claims:
+            args += [one.id, one.fence]
+        answers: list[int] = self._scripts.run(script, [one.stream for one in claims], args)
+        return answers
+
+    # --- whole queues ------------------------------------------------------------------------
+
+    def counts(self, queue: QueueKeys) -> Counts:
+        keys = [*queue.lanes, queue.later, queue.dead]
+        ready, in_flight, scheduled, dead, age_ms = self._scripts.run(
+            "counts", keys, [GROUP, NOBODY]
+        )
+        return Counts(
+            ready=ready,
+            in_flight=in_flight,
+            scheduled=scheduled,
+            dead=dead,
+            oldest_age_s=None if age_ms < 0 else age_ms / 1000.0,
+        )
+
+    def purge(self, queue: QueueKeys) -> int:
+        """Drop what waits in `queue`; return how many."""
+        dropped = 0
+        while True:
+            args = [GROUP, NOBODY, PURGE_AT_ONCE]
+            now = int(self._scripts.run("purge", [*queue.lanes, queue.later], args))
+            dropped += now
+            if now < PURGE_AT_ONCE:
+                return dropped
+
+    def requeue_dead(self, queue: QueueKeys, id: str) -> bool:
+        return bool(self._scripts.run("requeue_dead", [queue.dead, *queue.lanes], [id]))
+
+    def change_binding(self, exchange: str, verb: str, what: str, *, queue: str) -> bool:
+        """Add or remove a binding, or set the type; say whether that changed anything."""
+        keys = [self.keys.exchange(exchange), self.keys.queue(queue).exchanges]
+        return bool(self._scripts.run("bind", keys, [verb, what, exchange]))
+
+    def leave(self, queues: Sequence[QueueKeys], *, leaving: bool) -> None:
+        """Forget idle consumers, and this one where it is `leaving`, if they hold nothing."""
+        streams = [stream for queue in queues for stream in (*queue.lanes, queue.bell)]
+        args = [GROUP, self.consumer if leaving else "", FORGET_AFTER_MS]
+        self._scripts.run("leave", streams, args)
