@@ -204,8 +204,10 @@ class Channel(virtual.Channel):
             if gone is not None:
                 break
             self.connection.routes.forget(exchange)
-        for keys in gone:
-            self.connection.routes.unbind_queue(keys.name)
+        names = {keys.name for keys in gone}
+        for row in table.rows:
+            if row[2] in names:
+                self.connection.routes.unbind(exchange, row)
 
     # --- consuming ---------------------------------------------------------------------------
 

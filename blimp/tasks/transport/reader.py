@@ -7,6 +7,7 @@ one answer. The waiting itself is a select, which a pipe can cut short from any 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import time
@@ -52,8 +53,9 @@ class Question:
     def socket(self) -> Any:
         return self._connection._sock
 
-    def is_late(self) -> bool:
-        return self.asked and time.monotonic() > self._late_s
+    def patience_s(self) -> float:
+        """Return how long the answer may still stay out; negative where it is late."""
+        return self._late_s - time.monotonic()
 
     def answer(self) -> list[Entry]:
         """Read the answer. NOGROUP is raised as redis.ResponseError."""
@@ -128,8 +130,9 @@ class Reader:
             number = one.socket().fileno()
             by_number[number] = one
             poll.register(number, select.POLLIN)
-        ready = poll.poll(max(0.0, timeout_s) * 1000.0)
-        if not ready and any(one.is_late() for one in asked):
+        patience_s = min((timeout_s, *(one.patience_s() for one in asked)))
+        ready = poll.poll(math.ceil(max(0.0, patience_s) * 1000.0))
+        if not ready and any(one.patience_s() < 0.0 for one in asked):
             raise redis.TimeoutError("the broker does not answer a blocking read in time")
         answered = []
         for number, _ in ready:
