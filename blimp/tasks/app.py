@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from blimp.clock import Clock, SystemClock
 from blimp.errors import ConfigError, UnknownTask
 from blimp.tasks.broker_clock import BrokerClock
+from blimp.tasks.carrier import check_transport
 from blimp.tasks.message import EMERGENCY, LOW, MAX_MESSAGE_BYTES, NORMAL, TaskMessage
 from blimp.tasks.middleware import default_middleware
 from blimp.tasks.publisher import Publisher
@@ -38,6 +39,7 @@ class TaskApp:
     result_backend: the same kinds, or None to keep no results.
     queue: where its tasks go unless told otherwise; the app's name by default.
     limit_bytes: messages and results above it are refused.
+    transport: "streams", which loses nothing, or "redis", kombu's own.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class TaskApp:
         limit_bytes: int = MAX_MESSAGE_BYTES,
         timeout_s: float = 2.0,
         clock: Clock | None = None,
+        transport: str | None = None,
     ) -> None:
         self.name = name
         self.broker = check_url(broker)
@@ -64,7 +67,8 @@ class TaskApp:
         self._broker_link = self._redis(broker)
         self.results = None if result_backend is None else self._redis(check_url(result_backend))
         self.broker_clock = BrokerClock(link=self._broker_link, clock=self.clock)
-        self.publisher = Publisher(url=broker, timeout_s=timeout_s)
+        self.transport = check_transport(transport)
+        self.publisher = Publisher(url=broker, timeout_s=timeout_s, transport=self.transport)
         self.middleware: tuple[Middleware, ...] = tuple(
             default_middleware(self) if middleware is None else middleware
         )

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, Refused
+from blimp.tasks.carrier import open_connection
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.retry import ReconnectDelay
-from blimp.tasks.urls import kombu_url, transport_options
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -79,13 +79,14 @@ class BroadcastListener:
                 self._closed.wait(delay.next_s())
 
     def _listen(self, delay: ReconnectDelay) -> None:
-        from kombu import Connection, Consumer, Exchange, Queue
+        from kombu import Consumer, Exchange, Queue
 
         fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
         # One fixed name: a killed worker then leaves no binding that its successor does not use.
         queue = Queue(f"{fanout.name}.{self._worker}", exchange=fanout, durable=False)
-        options = transport_options(timeout_s=self._app.timeout_s)
-        with Connection(kombu_url(self._app.broker), transport_options=options) as connection:
+        with open_connection(
+            self._app.broker, transport=self._app.transport, timeout_s=self._app.timeout_s
+        ) as connection:
             connection.connect()
             with Consumer(
                 connection.channel(),

@@ -73,7 +73,9 @@ class VehicleClient:
         source: str = "",
         timeout_s: float = 2.0,
         clock: Clock | None = None,
+        transport: str | None = None,
     ) -> None:
+        self._transport = transport
         self.broker = broker
         self.vehicle = vehicle
         self._source = source or _who()
@@ -179,7 +181,9 @@ class VehicleClient:
         with self._lock:
             if self._results is None:
                 check_url(self.broker)
-                self._publisher = Publisher(url=self.broker, timeout_s=self._timeout_s)
+                self._publisher = Publisher(
+                    url=self.broker, timeout_s=self._timeout_s, transport=self._transport
+                )
                 self._publisher.connect()
                 self._results = RedisResults(
                     url=self.broker, clock=self.clock, timeout_s=self._timeout_s

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.tasks.intake import Intake
 from blimp.tasks.job import Job
+from blimp.tasks.line import LineOptions, open_line
 from blimp.tasks.retry import ReconnectDelay
-from blimp.tasks.stock import StockDelivery, StockTransport, UnackedKeys, UnackedStore
-from blimp.tasks.urls import hide_password, kombu_url, transport_options
+from blimp.tasks.urls import hide_password
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -51,9 +51,18 @@ class Consumer:
         self._counts = counts
         self._log = log
         self._intake = Intake(app=app, worker=worker, counts=counts, log=log)
-        self._keys = UnackedKeys(app=app.name, worker=worker)
-        self._store = UnackedStore(link=app.broker_link, keys=self._keys)
-        self._blocked_id: int | None = None  # the server's number of the blocked connection
+        self._line = open_line(
+            LineOptions(
+                app=app,
+                worker=worker,
+                queues=queues,
+                room=hand.room,
+                is_stopping=stopping.is_set,
+                on_message=self._take,
+                on_unreadable=self._intake.turn_away_raw,
+                on_lost=self._lose,
+            )
+        )
 
     def run(self) -> None:
         """Consume until stopping. Returns with nothing in hand but what runs."""
@@ -73,11 +82,13 @@ class Consumer:
                 self._stopping.wait(wait_s)
 
     def wake(self) -> None:
-        """Have the server answer the blocked connection now. Any thread; raises LinkError."""
+        """Have a wait for messages end now. Any thread; raises LinkError."""
         self._hand.nudge()
-        if self._blocked_id is not None:
-            with self._app.broker_link.link():
-                self._app.broker_link.client.client_unblock(self._blocked_id)
+        self._line.wake()
+
+    def close(self) -> None:
+        """Let go of the messages in hand for good. Idempotent."""
+        self._line.close()
 
     def give_back_waiting(self) -> None:
         """Put back at once whatever has not begun. Raises LinkError."""
@@ -89,56 +100,37 @@ class Consumer:
 
     def _session(self, delay: ReconnectDelay) -> None:
         """Consume on one connection, until it is lost or the worker stops."""
-        import kombu
-
-        options = transport_options(timeout_s=self._app.timeout_s) | self._keys.transport_options()
-        connection = kombu.Connection(kombu_url(self._app.broker), transport_options=options)
-        connection.transport_cls = StockTransport
         try:
-            connection.connect()
-            channel = connection.channel()
-            channel.on_poison = self._intake.turn_away_raw
-            channel.limit_bytes = self._app.limit_bytes
-            channel.stopping = self._stopping.is_set
-            channel.qos.room = self._hand.has_room
-            self._blocked_id = channel.identify()
-            kombu.Consumer(
-                channel,
-                queues=[kombu.Queue(name, no_declare=True) for name in self._queues],
-                on_message=self._take,
-                auto_declare=False,
-            ).consume()
-            self._restore()
+            restored, dropped = self._line.connect(held=self._hand.tags())
+            if restored:
+                self._counts["restored"] += restored
+                self._log.info("restored", messages=restored)
+            if dropped:
+                self._counts["unreadable"] += dropped
+                self._log.error("unreadable", messages=dropped)
             self._on_consuming()
             delay.reset()
             while not self._stopping.is_set():
                 for job in self._hand.due():
                     self._submit(job)
                 if self._hand.wait_for_room(self._hand.patience_s(DRAIN_S)):
-                    self._drain(connection)
+                    self._drain()
             self.give_back_waiting()
         finally:
-            self._blocked_id = None
-            # Reads the answer of a pending BRPOP, which may be a message: it is given back.
-            with contextlib.suppress(Exception):  # the link is lost, or the broker is
-                connection.release()
+            self._line.disconnect()
 
-    def _restore(self) -> None:
-        """Take back what this name had not acknowledged and does not hold now."""
-        restored, dropped = self._store.restore(except_tags=self._hand.tags())
-        if restored:
-            self._counts["restored"] += restored
-            self._log.info("restored", messages=restored)
-        if dropped:
-            self._counts["unreadable"] += dropped
-            self._log.error("unreadable", messages=dropped, key=self._keys.messages)
+    def _lose(self, tag: str) -> None:
+        """Someone else has this delivery: its lease ended while this process stood still."""
+        self._counts["leases_lost"] += 1
+        self._log.warning("lease lost", delivery=tag)
+        self._hand.lose(tag)
 
-    def _drain(self, connection: Any) -> None:
+    def _drain(self) -> None:
         """Block for one message, then take what else has come without blocking."""
         timeout_s = self._hand.patience_s(DRAIN_S)
         with contextlib.suppress(TimeoutError):
             for _ in range(BATCH):
-                connection.drain_events(timeout=timeout_s)
+                self._line.drain(timeout_s)
                 timeout_s = 0.0
                 if not self._hand.has_room():
                     return
@@ -146,13 +138,13 @@ class Consumer:
     def _take(self, message: Any) -> None:
         """Take one delivered message. Raises nothing but errors of the link."""
         self._counts["received"] += 1
-        delivery = StockDelivery(message=message, store=self._store)
+        delivery = self._line.delivery(message)
         if self._stopping.is_set():
             delivery.give_back()
             return
         read = self._intake.read(message, queue=delivery.queue)
-        if read is None:
-            delivery.ack()
+        if isinstance(read, str):
+            delivery.reject(read)
             return
         parsed, task = read
         wait_s = 0.0

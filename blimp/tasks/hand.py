@@ -51,9 +51,13 @@ class Hand:
 
     def has_room(self) -> bool:
         """Say whether one more may be taken; never where the worker stops."""
+        return self.room() > 0
+
+    def room(self) -> int:
+        """Return how many may be taken; none where the worker stops."""
         if self._stopping.is_set():
-            return False
-        return len(self._jobs) - len(self._waiting) < self._prefetch
+            return 0
+        return max(0, self._prefetch - (len(self._jobs) - len(self._waiting)))
 
     def wait_for_room(self, timeout_s: float) -> bool:
         with self._changed:
@@ -66,6 +70,16 @@ class Hand:
         with self._changed:
             self._jobs.pop(job.delivery.tag, None)
             self._changed.notify_all()
+
+    def lose(self, tag: str) -> None:
+        """Someone else has this delivery now: its job's end counts no more."""
+        with self._changed:
+            job = self._jobs.get(tag)
+        if job is None:
+            return
+        job.lost.set()
+        if job.withdraw():
+            self.let_go(job)
 
     def nudge(self) -> None:
         """Have whoever waits look again."""

@@ -28,14 +28,14 @@ class Intake:
         self._counts = counts
         self._log = log
 
-    def read(self, message: Any, *, queue: str) -> tuple[TaskMessage, Task] | None:
-        """Return what kombu's `message` asks for; None where it was turned away."""
+    def read(self, message: Any, *, queue: str) -> tuple[TaskMessage, Task] | str:
+        """Return what kombu's `message` asks for; the reason where it was turned away."""
         try:
             parsed = self._parse(message, queue)
             return parsed, self._app.get_task(parsed.task)
         except (MessageError, UnknownTask) as error:
             self._turn_away(error, queue=queue, headers=message.headers)
-            return None
+            return str(error)
 
     def turn_away_raw(self, raw: bytes, queue: str, error: Exception) -> None:
         """Drop a message that could not even be opened; no broker has a record of it."""

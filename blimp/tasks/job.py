@@ -18,11 +18,16 @@ class Delivery(Protocol):
     """The broker's side of one message. Each raises LinkError while the broker is away."""
 
     tag: str  # unique in this worker
+    queue: str
 
     def ack(self) -> None: ...
 
     def give_back(self) -> None:
         """Put the message back at the head of its queue, its delivery count one higher."""
+        ...
+
+    def reject(self, reason: str) -> None:
+        """Give the message up: a dead letter where the transport has them."""
         ...
 
 
@@ -56,7 +61,10 @@ class Stage(Enum):
 
 
 class Job:
-    """One message in the worker's hands. `begin` and `withdraw` race; one of them wins."""
+    """One message in the worker's hands. `begin` and `withdraw` race; one of them wins.
+
+    lost: set when someone else has the message now: what this job ends with counts no more.
+    """
 
     def __init__(self, *, message: TaskMessage, task: Task, delivery: Delivery) -> None:
         self.message = message
@@ -66,6 +74,7 @@ class Job:
         self.in_thread: InThread | None = None
         self._stage = Stage.WAITING
         self._lock = threading.Lock()
+        self.lost = threading.Event()
 
     @property
     def stage(self) -> Stage:

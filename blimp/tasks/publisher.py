@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
+from blimp.tasks.carrier import STREAMS, check_transport, open_connection
 from blimp.tasks.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -16,7 +17,7 @@ from blimp.tasks.message import (
     build_headers,
     to_json,
 )
-from blimp.tasks.urls import hide_password, kombu_url, transport_options
+from blimp.tasks.urls import hide_password
 
 if TYPE_CHECKING:
     from kombu.pools import ProducerPool
@@ -31,8 +32,9 @@ class Publisher:
     lost then leaves two of it, which is why a command's id decides, not its message.
     """
 
-    def __init__(self, *, url: str, timeout_s: float = 2.0) -> None:
+    def __init__(self, *, url: str, timeout_s: float = 2.0, transport: str | None = None) -> None:
         self._url = url
+        self._transport = check_transport(transport)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._pool: ProducerPool | None = None
@@ -49,7 +51,8 @@ class Publisher:
             headers=build_headers(message),
             exchange="",
             routing_key=message.queue,
-            priority=message.priority,
+            # 0 is what kombu sends for none: streams take 1 for the first lane as well.
+            priority=max(message.priority, 1 if self._transport == STREAMS else 0),
             correlation_id=message.id,
             delivery_mode=2,
         )
@@ -90,14 +93,12 @@ class Publisher:
             raise LinkError(f"no broker at {hide_password(self._url)}: {error}") from error
 
     def _producers(self) -> ProducerPool:
-        from kombu import Connection
         from kombu.pools import ProducerPool
 
         with self._lock:
             if self._pool is None:
-                connection = Connection(
-                    kombu_url(self._url),
-                    transport_options=transport_options(timeout_s=self._timeout_s),
+                connection = open_connection(
+                    self._url, transport=self._transport, timeout_s=self._timeout_s
                 )
                 self._pool = ProducerPool(
                     connections=connection.Pool(limit=MAX_CONNECTIONS), limit=MAX_CONNECTIONS

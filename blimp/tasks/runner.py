@@ -86,6 +86,10 @@ class Runner:
         """Write the verdict, acknowledge the message, and let the job go."""
         if not job.finish():
             return  # given back meanwhile, in a stop that would not wait
+        if job.lost.is_set():
+            self._log.warning("result refused", task=job.task.name, id=job.message.id)
+            self._on_done(job)
+            return  # whoever has the message now says what became of it
         try:
             for step in self._steps(job, verdict):
                 self._until_done(step)

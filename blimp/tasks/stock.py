@@ -190,6 +190,10 @@ class StockDelivery:
         self._store.ack(self.tag)
         self._channel.qos.forget(self.tag)
 
+    def reject(self, reason: str) -> None:  # noqa: ARG002
+        """Drop it: this transport keeps no dead letters."""
+        self.ack()
+
     def give_back(self) -> None:
         self._store.give_back(self.tag)
         self._channel.qos.forget(self.tag)

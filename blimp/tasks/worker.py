@@ -123,6 +123,7 @@ class Worker:
             self._listener.close()
             self._threads.close()
             self._loop.close()
+            self._consumer.close()
             self._leave_name()
             self._stops.put(False)
             stopper.join()

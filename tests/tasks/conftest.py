@@ -18,8 +18,22 @@ import redis
 from blimp.broker import EmbeddedBroker
 from blimp.tasks import TaskApp, Worker
 from blimp.tasks.urls import open_redis
+from tests.tasks.look import Look
 
 DEADLINE_S = 15.0  # for what must happen; nothing here waits this long when it works
+
+
+@pytest.fixture(params=["redis", "streams"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The transport that apps and clients use where they are not told."""
+    name: str = request.param
+    monkeypatch.setattr("blimp.tasks.carrier.DEFAULT", name)
+    return name
+
+
+@pytest.fixture
+def look(server: redis.Redis, transport: str) -> Look:
+    return Look(server=server, transport=transport)
 
 
 @pytest.fixture
@@ -32,7 +46,7 @@ def server(broker_server: EmbeddedBroker) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture
-def url(broker_server: EmbeddedBroker, server: redis.Redis) -> str:
+def url(broker_server: EmbeddedBroker, server: redis.Redis, transport: str) -> str:
     return broker_server.url
 
 
@@ -97,12 +111,19 @@ def working(app: TaskApp, **options: Any) -> Iterator[Worker]:
 class WorkerProcess:
     """`python -m blimp.tasks worker` as a process to be killed."""
 
-    def __init__(self, *, url: str, directory: Path, name: str = "w", options: str = "") -> None:
+    def __init__(
+        self, *, url: str, directory: Path, transport: str, name: str = "w", options: str = ""
+    ) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
             f"{sys.executable} -m blimp.tasks worker -A tests.tasks.killed:app "
             f"--name {name} {options}".split(),
-            env=os.environ | {"KILLED_BROKER": url, "KILLED_DIRECTORY": str(directory)},
+            env=os.environ
+            | {
+                "KILLED_BROKER": url,
+                "KILLED_DIRECTORY": str(directory),
+                "KILLED_TRANSPORT": transport,
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -139,11 +160,11 @@ class WorkerProcess:
 
 
 @pytest.fixture
-def start_worker(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
+def start_worker(tmp_path: Path, transport: str) -> Iterator[Callable[..., WorkerProcess]]:
     started: list[WorkerProcess] = []
 
     def start(url: str, **options: Any) -> WorkerProcess:
-        worker = WorkerProcess(url=url, directory=tmp_path, **options)
+        worker = WorkerProcess(url=url, directory=tmp_path, transport=transport, **options)
         started.append(worker)
         return worker
 

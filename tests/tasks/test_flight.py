@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from blimp.clock import SystemClock
 from blimp.mailbox import MailboxClient, MailboxServer
@@ -18,6 +17,7 @@ from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
 from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.golden import envelope
+from tests.tasks.look import Look
 from tests.tasks.test_worker import wait_until
 
 Answer = Callable[[Command], Outcome | None]
@@ -220,10 +220,10 @@ def test_a_ship_that_falls_silent_in_mid_command_fails_it(
 
 
 def test_a_redelivered_command_keeps_its_id_and_raises_its_fence(
-    ship: FlightSide, app: TaskApp, ground: VehicleClient, server: redis.Redis
+    ship: FlightSide, app: TaskApp, ground: VehicleClient, look: Look
 ) -> None:
     now_ms = int(app.broker_clock.now_s() * 1000)
-    server.lpush(
+    look.push(
         "blimp.twin",
         envelope(
             task="blimp.hold", id="h1", blimp_delivery=2, blimp_issued_ms=now_ms, blimp_ttl_s=5.0
@@ -235,7 +235,7 @@ def test_a_redelivered_command_keeps_its_id_and_raises_its_fence(
 
 
 def test_a_resumed_command_is_pinned_to_the_boot_that_took_it(
-    ship: FlightSide, app: TaskApp, ground: VehicleClient, server: redis.Redis
+    ship: FlightSide, app: TaskApp, ground: VehicleClient, look: Look
 ) -> None:
     """Its worker was killed, and meanwhile the flight process too: it must not be flown anew."""
     from blimp.tasks.results.record import Record, State
@@ -245,7 +245,7 @@ def test_a_resumed_command_is_pinned_to_the_boot_that_took_it(
         Record(id="g1", state=State.PROGRESS, result={"fraction": 0.4, "boot_id": "boot-0"})
     )
     issued_ms = int(app.broker_clock.now_s() * 1000) - 60_000
-    server.lpush(
+    look.push(
         "blimp.twin",
         envelope(
             task="blimp.goto",
@@ -266,9 +266,9 @@ def test_a_resumed_command_is_pinned_to_the_boot_that_took_it(
 
 @pytest.mark.parametrize("command", ["goto", "arm", "motor"])
 def test_a_command_without_a_time_to_live_is_refused(
-    ship: FlightSide, app: TaskApp, ground: VehicleClient, server: redis.Redis, command: str
+    ship: FlightSide, app: TaskApp, ground: VehicleClient, look: Look, command: str
 ) -> None:
-    server.lpush("blimp.twin", envelope(task=f"blimp.{command}", id="c1"))
+    look.push("blimp.twin", envelope(task=f"blimp.{command}", id="c1"))
     record = app.result("c1").wait(DEADLINE_S)
     assert record.state.value == "REFUSED"
     assert record.reason.startswith(f"{command} carries no time to live: set expires")
@@ -286,9 +286,9 @@ def test_a_celery_programs_expiry_is_a_time_to_live(
 
 @pytest.mark.parametrize("command", ["ping", "sensor", "estop"])
 def test_what_only_asks_or_stops_needs_no_time_to_live(
-    ship: FlightSide, app: TaskApp, ground: VehicleClient, server: redis.Redis, command: str
+    ship: FlightSide, app: TaskApp, ground: VehicleClient, look: Look, command: str
 ) -> None:
-    server.lpush("blimp.twin", envelope(task=f"blimp.{command}", id="c1"))
+    look.push("blimp.twin", envelope(task=f"blimp.{command}", id="c1"))
     assert app.result("c1").get(DEADLINE_S)["accepted_s"] == 12.5
 
 

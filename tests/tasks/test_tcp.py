@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def tcp_url() -> Iterator[str]:
+def tcp_url(transport: str) -> Iterator[str]:
     """A server that asks for a password on a TCP port of this machine."""
     directory = Path(tempfile.mkdtemp(prefix="blimp-"))
     port = free_port()

@@ -25,12 +25,7 @@ from blimp.tasks.message import HIGH, LOW
 from blimp.tasks.results.record import Record
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.golden import CELERY_MESSAGE, envelope
-
-
-def left_behind(server: redis.Redis) -> list[bytes]:
-    """Return the keys of messages that are still queued or unacknowledged."""
-    keys = [key if isinstance(key, bytes) else key.encode() for key in server.keys("*")]
-    return sorted(key for key in keys if not key.startswith((b"celery-task-meta-", b"_kombu.")))
+from tests.tasks.look import Look
 
 
 def wait_until(condition: Any, what: str) -> None:
@@ -44,9 +39,7 @@ def wait_until(condition: Any, what: str) -> None:
 # --- plain and async, arguments and results ---------------------------------------------------
 
 
-def test_runs_plain_and_async_tasks_and_acknowledges_them(
-    app: TaskApp, server: redis.Redis
-) -> None:
+def test_runs_plain_and_async_tasks_and_acknowledges_them(app: TaskApp, look: Look) -> None:
     @app.task(name="add")
     def add(a: int, b: int = 0) -> int:
         """Add."""
@@ -63,8 +56,8 @@ def test_runs_plain_and_async_tasks_and_acknowledges_them(
         assert [handle.get(DEADLINE_S) for handle in sums] == list(range(1, 51))
         assert [handle.get(DEADLINE_S) for handle in waits] == [[f"{n}"] for n in range(50)]
         wait_until(lambda: worker.counts["done"] == 100, "not all acknowledged")
-        assert left_behind(server) == [b"blimp.worker.tests.worker"]
-    assert left_behind(server) == []
+        assert look.left_behind() == [b"blimp.worker.tests.worker"]
+    assert look.left_behind() == []
     assert add(2, 3) == 5
     assert add.__doc__ == "Add."
 
@@ -142,7 +135,7 @@ def test_wrong_arguments_are_named(
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, b"x", object()])
 def test_a_result_that_json_cannot_hold_is_a_clear_failure(
-    app: TaskApp, server: redis.Redis, value: object
+    app: TaskApp, look: Look, value: object
 ) -> None:
     @app.task(name="odd")
     def odd() -> object:
@@ -152,7 +145,7 @@ def test_a_result_that_json_cannot_hold_is_a_clear_failure(
         with pytest.raises(TaskFailed, match="odd returned what JSON cannot hold"):
             odd.delay().get(DEADLINE_S)
         wait_until(lambda: worker.counts["done"] == 1, "not acknowledged")
-    assert left_behind(server) == []
+    assert look.left_behind() == []
 
 
 def test_a_task_without_result_leaves_none(app: TaskApp, server: redis.Redis) -> None:
@@ -221,7 +214,7 @@ def test_retries_with_growing_waits_until_it_succeeds(app: TaskApp) -> None:
     assert fences == sorted(set(fences)), "the fence must grow with each try"
 
 
-def test_gives_up_after_max_retries_with_its_own_error(app: TaskApp, server: redis.Redis) -> None:
+def test_gives_up_after_max_retries_with_its_own_error(app: TaskApp, look: Look) -> None:
     tries = []
 
     @app.task(name="lost", autoretry_for=(OSError,), max_retries=2, retry_backoff=0.01)
@@ -234,7 +227,7 @@ def test_gives_up_after_max_retries_with_its_own_error(app: TaskApp, server: red
             lost.delay().get(DEADLINE_S)
         wait_until(lambda: worker.counts["done"] == 3, "not acknowledged")
     assert len(tries) == 3
-    assert left_behind(server) == []
+    assert look.left_behind() == []
 
 
 def test_retries_only_what_it_was_told_to(app: TaskApp) -> None:
@@ -274,6 +267,7 @@ def test_a_task_may_ask_for_its_own_retry(app: TaskApp) -> None:
         assert raises.delay().get(DEADLINE_S) == 1
 
 
+@pytest.mark.parametrize("transport", ["redis"], indirect=True)
 def test_the_next_try_is_queued_before_the_last_is_acknowledged(
     app: TaskApp, server: redis.Redis
 ) -> None:
@@ -299,7 +293,7 @@ def test_the_next_try_is_queued_before_the_last_is_acknowledged(
     assert pushed[1] < acknowledged[0]
 
 
-def test_reject_drops_or_puts_back(app: TaskApp, server: redis.Redis) -> None:
+def test_reject_drops_or_puts_back(app: TaskApp, look: Look) -> None:
     deliveries: list[int] = []
 
     @app.task(name="drop")
@@ -319,7 +313,7 @@ def test_reject_drops_or_puts_back(app: TaskApp, server: redis.Redis) -> None:
         assert back.delay().get(DEADLINE_S) == 3
         wait_until(lambda: worker.counts["done"] == 4, "not acknowledged")
     assert deliveries == [1, 2, 3]
-    assert left_behind(server) == []
+    assert look.left_behind() == []
 
 
 # --- time -------------------------------------------------------------------------------------
@@ -432,7 +426,7 @@ def test_the_first_lane_is_served_first(app: TaskApp) -> None:
     assert ran == ["emergency", "high", "normal", "low"]
 
 
-def test_prefetch_holds_back_and_recovers(app: TaskApp, server: redis.Redis) -> None:
+def test_prefetch_holds_back_and_recovers(app: TaskApp, look: Look) -> None:
     go = threading.Event()
     begun = threading.Semaphore(0)
 
@@ -446,9 +440,9 @@ def test_prefetch_holds_back_and_recovers(app: TaskApp, server: redis.Redis) -> 
     with working(app, sync_workers=4, prefetch=3) as worker:
         for _ in range(3):
             assert begun.acquire(timeout=DEADLINE_S)
-        wait_until(lambda: server.hlen("blimp.unacked.tests.worker") == 3, "not three in hand")
+        wait_until(lambda: look.in_hand() == 3, "not three in hand")
         assert worker.counts["received"] == 3
-        assert server.llen(f"tests\x06\x16{6}") == 7
+        assert look.waiting() == 7
         go.set()
         assert [handle.get(DEADLINE_S) for handle in handles] == list(range(10))
 
@@ -456,6 +450,7 @@ def test_prefetch_holds_back_and_recovers(app: TaskApp, server: redis.Redis) -> 
 # --- bad messages -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("transport", ["redis"], indirect=True)
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
@@ -482,14 +477,14 @@ def test_prefetch_holds_back_and_recovers(app: TaskApp, server: redis.Redis) -> 
     ],
 )
 def test_a_bad_message_is_dropped_named_and_counted_and_the_worker_goes_on(
-    app: TaskApp, server: redis.Redis, raw: bytes, reason: str
+    app: TaskApp, look: Look, raw: bytes, reason: str
 ) -> None:
     @app.task(name="add")
     def add(a: int, b: int) -> int:
         return a + b
 
     log = Silence()
-    server.lpush("tests", raw)
+    look.push("tests", raw)
     with working(app, log=log) as worker:
         assert add.delay(1, 2).get(DEADLINE_S) == 3
         assert worker.counts["unreadable"] + worker.counts["unknown_task"] == 1
@@ -498,7 +493,7 @@ def test_a_bad_message_is_dropped_named_and_counted_and_the_worker_goes_on(
     assert len(complaints) == 1
     assert reason in complaints[0]["reason"]
     assert complaints[0]["queue"] == "tests"
-    assert left_behind(server) == []
+    assert look.left_behind() == []
 
 
 @pytest.mark.parametrize(
@@ -518,13 +513,13 @@ def test_a_bad_message_is_dropped_named_and_counted_and_the_worker_goes_on(
     ],
 )
 def test_whoever_sent_a_bad_message_hears_of_it(
-    app: TaskApp, server: redis.Redis, raw: bytes, kind: type[TaskError] | None, reason: str
+    app: TaskApp, look: Look, raw: bytes, kind: type[TaskError] | None, reason: str
 ) -> None:
     @app.task(name="add")
     def add(a: int, b: int) -> int:
         return a + b
 
-    server.lpush("tests", raw)
+    look.push("tests", raw)
     with working(app) as worker:
         with pytest.raises(TaskFailed) as caught:
             app.result("bad").get(DEADLINE_S)
@@ -532,10 +527,10 @@ def test_whoever_sent_a_bad_message_hears_of_it(
         assert caught.value.kind == (kind.__name__ if kind else "MessageError")
         assert add.delay(1, 2).get(DEADLINE_S) == 3
         assert worker.counts["unreadable"] + worker.counts["unknown_task"] == 1
-    assert left_behind(server) == []
+    assert look.left_behind() == []
 
 
-def test_two_messages_with_one_delivery_tag_are_both_run(app: TaskApp, server: redis.Redis) -> None:
+def test_two_messages_with_one_delivery_tag_are_both_run(app: TaskApp, look: Look) -> None:
     ran = threading.Semaphore(0)
 
     @app.task(name="add")
@@ -544,19 +539,19 @@ def test_two_messages_with_one_delivery_tag_are_both_run(app: TaskApp, server: r
         return a + b
 
     for id in ("one", "two"):
-        server.lpush("tests", envelope(task="add", id=id, args=[1, 2]))
+        look.push("tests", envelope(task="add", id=id, args=[1, 2]))
     with working(app):
         assert app.result("one").get(DEADLINE_S) == 3
         assert app.result("two").get(DEADLINE_S) == 3
-    assert left_behind(server) == []
+    assert look.left_behind() == []
 
 
-def test_a_celery_message_is_run(app: TaskApp, server: redis.Redis) -> None:
+def test_a_celery_message_is_run(app: TaskApp, look: Look) -> None:
     @app.task(name="weather.read")
     def read(station: str, n: int) -> list[Any]:
         return [station, n]
 
-    server.lpush("q", CELERY_MESSAGE.replace(b"2026-11-20T13:02:31", b"2126-11-20T13:02:31"))
+    look.push("q", CELERY_MESSAGE.replace(b"2026-11-20T13:02:31", b"2126-11-20T13:02:31"))
     with working(app, queues=("q",)):
         handle = app.result("11111111-2222-3333-4444-555555555555")
         assert handle.get(DEADLINE_S) == ["pad", 2]
@@ -612,9 +607,7 @@ def test_middleware_wraps_in_its_order_both_kinds_of_task(url: str) -> None:
 # --- stopping, names, outages -----------------------------------------------------------------
 
 
-def test_a_warm_stop_ends_what_runs_and_gives_back_what_waits(
-    app: TaskApp, server: redis.Redis
-) -> None:
+def test_a_warm_stop_ends_what_runs_and_gives_back_what_waits(app: TaskApp, look: Look) -> None:
     go, busy = threading.Event(), threading.Event()
 
     @app.task(name="hold", bind=True)
@@ -627,22 +620,21 @@ def test_a_warm_stop_ends_what_runs_and_gives_back_what_waits(
         handles = [hold.delay(n) for n in range(3)]
         later = hold.apply_async((3,), countdown=3600)
         assert busy.wait(DEADLINE_S)
-        wait_until(lambda: worker.counts["received"] == 4, "not taken")
+        taken = 4 if look.is_stock else 3  # streams keep on the server what is not due
+        wait_until(lambda: worker.counts["received"] == taken, "not taken")
         worker.stop()
-        wait_until(lambda: worker.counts["given_back"] == 3, "not given back while one runs")
-        assert server.llen(f"tests\x06\x16{6}") == 3
+        wait_until(lambda: worker.counts["given_back"] == taken - 1, "not given back at once")
+        assert look.waiting() == 3
         go.set()
         assert handles[0].get(DEADLINE_S) == [0, 1]
-    assert server.hlen("blimp.unacked.tests.worker") == 0
+    assert look.in_hand() == 0
     with working(app, name="another"):
         assert handles[1].get(DEADLINE_S) == [1, 2]  # in their order, delivered once more
         assert handles[2].get(DEADLINE_S) == [2, 2]
         assert later.state is State.PENDING
 
 
-def test_a_task_that_will_not_end_is_cut_off_and_given_back(
-    app: TaskApp, server: redis.Redis
-) -> None:
+def test_a_task_that_will_not_end_is_cut_off_and_given_back(app: TaskApp, look: Look) -> None:
     go, busy = threading.Event(), threading.Event()
 
     @app.task(name="hold")
@@ -654,7 +646,7 @@ def test_a_task_that_will_not_end_is_cut_off_and_given_back(
         handle = hold.delay()
         assert busy.wait(DEADLINE_S)
     assert worker.counts["cut_off"] == 1
-    assert server.llen(f"tests\x06\x16{6}") == 1
+    assert look.waiting() == 1
     go.set()
     assert handle.state is State.PENDING
 
@@ -670,7 +662,7 @@ def test_a_name_in_use_is_refused_with_its_holder(app: TaskApp) -> None:
     second.leave()
 
 
-def test_a_result_that_is_final_is_not_run_for_again(app: TaskApp, server: redis.Redis) -> None:
+def test_a_result_that_is_final_is_not_run_for_again(app: TaskApp, look: Look) -> None:
     """Killed between result and acknowledgement: only the acknowledgement is missing."""
 
     @app.task(name="add")
@@ -679,11 +671,11 @@ def test_a_result_that_is_final_is_not_run_for_again(app: TaskApp, server: redis
 
     assert app.results is not None
     app.results.store(Record(id="done", state=State.SUCCESS, result=3))
-    server.lpush("tests", envelope(task="add", id="done", blimp_delivery=1))
+    look.push("tests", envelope(task="add", id="done", blimp_delivery=1))
     with working(app) as worker:
         wait_until(lambda: worker.counts["done"] == 1, "not acknowledged")
     assert app.result("done").get(DEADLINE_S) == 3
-    assert left_behind(server) == []
+    assert look.left_behind() == []
 
 
 def test_two_tasks_of_one_name_are_refused(app: TaskApp) -> None:
@@ -699,11 +691,15 @@ def test_two_tasks_of_one_name_are_refused(app: TaskApp) -> None:
 def test_a_worker_idles_quietly(app: TaskApp, server: redis.Redis) -> None:
     """At most five commands a second reach the broker from a worker without work."""
     app.on_broadcast("stop")(lambda broadcast: {})
-    with working(app):
-        before = server.info("stats")["total_commands_processed"]
-        threading.Event().wait(2.0)
-        after = server.info("stats")["total_commands_processed"]
-    assert (after - before - 1) / 2.0 <= 5.0
+    with working(app), server.monitor() as monitor:
+        heard, began_s = 0, time.monotonic()
+        for command in monitor.listen():  # the pulse alone says something each second
+            now_s = time.monotonic() - began_s
+            if now_s > 4.0:
+                break
+            if now_s > 1.0 and command["client_type"] != "lua":
+                heard += 1
+    assert heard / 3.0 <= 5.0
 
 
 def test_worker_repr_of_defaults(app: TaskApp) -> None:
@@ -715,13 +711,13 @@ def test_worker_repr_of_defaults(app: TaskApp) -> None:
 # --- corners ----------------------------------------------------------------------------------
 
 
-def test_early_acknowledgement_is_before_the_task(app: TaskApp, server: redis.Redis) -> None:
+def test_early_acknowledgement_is_before_the_task(app: TaskApp, look: Look) -> None:
     in_hand: list[int] = []
     runs: list[int] = []
 
     @app.task(name="at-most-once", acks_late=False, bind=True)
     def at_most_once(context: TaskContext) -> int:
-        in_hand.append(server.hlen("blimp.unacked.tests.worker"))
+        in_hand.append(look.in_hand())
         runs.append(context.fence)
         if context.fence == 1:
             raise Reject("once more", requeue=True)
@@ -731,7 +727,7 @@ def test_early_acknowledgement_is_before_the_task(app: TaskApp, server: redis.Re
         assert at_most_once.delay().get(DEADLINE_S) == 1
     assert in_hand == [0, 0]
     assert runs == [1, 2]
-    assert left_behind(server) == []
+    assert look.left_behind() == []
 
 
 def test_a_task_may_end_as_interrupted(app: TaskApp) -> None:
@@ -775,8 +771,9 @@ def test_a_link_watcher_that_fails_does_not_stop_the_pulse(app: TaskApp) -> None
     assert log.events("link watcher")
 
 
+@pytest.mark.parametrize("transport", ["redis"], indirect=True)
 def test_a_spoilt_record_of_an_unacknowledged_message_is_dropped(
-    app: TaskApp, server: redis.Redis
+    app: TaskApp, server: redis.Redis, look: Look
 ) -> None:
     app.task(name="add")(lambda: 1)
     for tag, stored in (("a", "not json"), ("b", "[]"), ("c", '[{"headers": 3}, "", ""]')):
@@ -785,10 +782,10 @@ def test_a_spoilt_record_of_an_unacknowledged_message_is_dropped(
         assert app.send_task("add").get(DEADLINE_S) == 1
         assert worker.counts["unreadable"] == 3
         assert worker.counts["reconnects"] == 0
-    assert left_behind(server) == []
+    assert look.left_behind() == []
 
 
-def test_async_tasks_are_cut_off_and_given_back_too(app: TaskApp, server: redis.Redis) -> None:
+def test_async_tasks_are_cut_off_and_given_back_too(app: TaskApp, look: Look) -> None:
     busy = threading.Event()
 
     @app.task(name="forever")
@@ -800,7 +797,7 @@ def test_async_tasks_are_cut_off_and_given_back_too(app: TaskApp, server: redis.
         forever.delay()
         assert busy.wait(DEADLINE_S)
     assert worker.counts["cut_off"] == 1
-    assert server.llen("tests\x06\x166") == 1
+    assert look.waiting() == 1
 
 
 def test_a_stop_leaves_no_thread_behind(app: TaskApp) -> None:

@@ -33,6 +33,7 @@ class Holder:
     max_deliveries: after so many it is a dead letter. max_dead_letters: kept per queue.
     key_prefix: of every key on the server.
     on_lease_lost: called with the delivery tag, from any thread.
+    on_undecodable: called with the head of an entry that cannot be read, its queue, and why.
     """
 
     def __init__(self, *, url: str, options: dict[str, Any], ssl: Any = None) -> None:
@@ -49,6 +50,9 @@ class Holder:
             max_dead=int(options.get("max_dead_letters", DEFAULT_MAX_DEAD)),
         )
         self.on_lease_lost: Callable[[str], None] = options.get("on_lease_lost") or _nothing
+        self.on_undecodable: Callable[[bytes, str, Exception], None] = (
+            options.get("on_undecodable") or _nothing
+        )
         self.leases = Leases(
             store=self.store, lease_s=self.lease_s, on_lost=lambda tag: self.on_lease_lost(tag)
         )
@@ -63,5 +67,5 @@ def _unique_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
-def _nothing(_: str) -> None:
+def _nothing(*_: object) -> None:
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import redis
@@ -60,6 +60,13 @@ class Leases:
                 self._thread.start()
             elif self._idle:
                 self._changed.notify()
+
+    def keep(self, tags: Collection[str]) -> None:
+        """Forget all but `tags`: nobody works on the rest, and it may be put back."""
+        kept = set(tags)
+        with self._changed:
+            for tag in [tag for tag in self._held if tag not in kept]:
+                del self._held[tag]
 
     def claim(self, tag: str) -> Claim | None:
         return self._held.get(tag)

@@ -26,7 +26,7 @@ from blimp.tasks.transport.store import Claim
 
 FANOUT_BLOCK_MS = 5_000
 FULL_WAIT_S = 5.0  # prefetch is full and nobody broadcasts: a settlement wakes it before
-SWEEPS_PER_LEASE = 4  # while idle: looks for the dead and the due this often
+SWEEPS_PER_LEASE = 3  # while idle: looks for the dead and the due this often
 
 logger = get_logger(__name__)
 
@@ -93,9 +93,14 @@ class Transport(virtual.Transport):
 
     def establish_connection(self) -> Transport:
         self.link.check_version()
-        self._reader = self._reader or Reader(self.link)
         super().establish_connection()
         return self
+
+    def create_channel(self, connection: Any) -> Any:
+        channel = super().create_channel(connection)
+        # What a given holder has goes on when this connection ends.
+        channel.do_restore = self._given is None
+        return channel
 
     def close_connection(self, connection: Any) -> None:
         """Put back what no callback has seen, close the channels, and leave."""
@@ -108,7 +113,6 @@ class Transport(virtual.Transport):
         for channels in (self._avail_channels, self.channels):
             while channels:
                 channel = channels.pop()
-                channel.do_restore = self._given is None
                 with contextlib.suppress(*errors):
                     channel.close()
         if self._reader is not None:
@@ -209,7 +213,7 @@ class Transport(virtual.Transport):
         until_s = None if timeout is None else time.monotonic() + timeout
         while not self._deliver():
             if self._reader is None:
-                raise redis.ConnectionError("the connection is closed")
+                self._reader = Reader(self.link)
             if self._interrupted:
                 self._interrupted = False
                 raise TimeoutError
@@ -333,6 +337,8 @@ class Transport(virtual.Transport):
             self.counts["undecodable"] += 1
             logger.error("%s: entry %s is undecodable: %s", claim.queue.name, claim.id, error)
             self.leases.bury(claim.tag, f"undecodable: {error}")
+            head = dict(zip(fields[::2], fields[1::2], strict=False)).get(wire.HEAD, b"")
+            self._holder.on_undecodable(head, claim.queue.name, error)
             return None
         properties = payload["properties"]
         properties["delivery_tag"] = claim.tag

@@ -28,6 +28,11 @@ def streams_url(broker: EmbeddedBroker) -> str:
 
 
 @pytest.fixture
+def transport() -> str:
+    return "streams"
+
+
+@pytest.fixture
 def streams(broker_server: EmbeddedBroker, server: object) -> str:
     """The URL of an empty server."""
     return streams_url(broker_server)
@@ -40,7 +45,8 @@ def connect(streams: str) -> Iterator[Connect]:
 
         def open_one(**options: Any) -> kombu.Connection:
             connection = kombu.Connection(streams, transport=TRANSPORT, transport_options=options)
-            return stack.enter_context(connection)
+            stack.enter_context(connection)
+            return connection
 
         yield open_one
 

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import kombu
@@ -124,6 +125,10 @@ def test_killed_at_random_points_nothing_is_lost(
     stop = threading.Event()
     sent: list[str] = []
 
+    def done(least: int) -> bool:
+        count: Any = server.hlen("done")
+        return bool(count >= least)
+
     def feed() -> None:
         connection = connect()
         while not stop.is_set():
@@ -136,9 +141,9 @@ def test_killed_at_random_points_nothing_is_lost(
         for _ in range(4):
             worker = start_consumer(name="w", queue="q", mode="work")
             worker.wait_for("ready")
-            before = server.hlen("done")
+            before: Any = server.hlen("done")
             enough = before + chance.randrange(1, 200)
-            wait_until(lambda n=enough: server.hlen("done") >= n, "it does not work")
+            wait_until(partial(done, enough), "it does not work")
             worker.kill()
     finally:
         stop.set()
@@ -152,8 +157,8 @@ def test_killed_at_random_points_nothing_is_lost(
 
     wait_until(all_done, "messages are left")
     last.kill()
-    done: Any = server.hkeys("done")
-    assert {name.decode() for name in done} == set(sent)
+    names: Any = server.hkeys("done")
+    assert {name.decode() for name in names} == set(sent)
     twice: Any = server.hvals("done")
     assert sum(int(count) - 1 for count in twice) <= 4 * 8  # no more than it had in hand
 
@@ -210,7 +215,7 @@ def test_kombus_own_loop_survives_an_outage(own_broker: EmbeddedBroker) -> None:
     """ConsumerMixin, as many programs use it: connected again, it goes on."""
     from kombu.mixins import ConsumerMixin
 
-    class Worker(ConsumerMixin):  # type: ignore[misc]
+    class Worker(ConsumerMixin):
         connect_max_retries = None
 
         def __init__(self, connection: kombu.Connection) -> None:

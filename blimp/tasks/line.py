@@ -1,0 +1,76 @@
+"""A worker's line to its queues: what differs between one kombu transport and another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+    from blimp.tasks.job import Delivery
+
+OnMessage = Callable[[Any], None]  # kombu's message
+OnUnreadable = Callable[[bytes, str, Exception], None]  # what came, its queue, why
+OnLost = Callable[[str], None]  # the delivery tag
+
+
+class Line(Protocol):
+    """Connected and drained by one thread; `wake` is any thread's."""
+
+    def connect(self, *, held: Collection[str]) -> tuple[int, int]:
+        """Connect, consume, and put back what this name has left but does not hold now.
+
+        Returns how many messages were put back, and how many were spoilt and dropped.
+        """
+        ...
+
+    def drain(self, timeout_s: float) -> None:
+        """Deliver one message. Raises TimeoutError where none comes in time."""
+        ...
+
+    def delivery(self, message: Any) -> Delivery: ...
+
+    def wake(self) -> None:
+        """Have `drain` return now. Raises LinkError."""
+        ...
+
+    def disconnect(self) -> None:
+        """End the connection, not what is held. Idempotent."""
+        ...
+
+    def close(self) -> None:
+        """Let go for good. Idempotent."""
+        ...
+
+
+class LineOptions:
+    """What every line is made of."""
+
+    def __init__(
+        self,
+        *,
+        app: TaskApp,
+        worker: str,
+        queues: Collection[str],
+        room: Callable[[], int],
+        is_stopping: Callable[[], bool],
+        on_message: OnMessage,
+        on_unreadable: OnUnreadable,
+        on_lost: OnLost,
+    ) -> None:
+        self.app = app
+        self.worker = worker
+        self.queues = tuple(queues)
+        self.room = room
+        self.is_stopping = is_stopping
+        self.on_message = on_message
+        self.on_unreadable = on_unreadable
+        self.on_lost = on_lost
+
+
+def open_line(options: LineOptions) -> Line:
+    """Return the line that the app's transport needs."""
+    from blimp.tasks.stock_line import StockLine
+    from blimp.tasks.streams_line import StreamsLine
+
+    return (StockLine if options.app.transport == "redis" else StreamsLine)(options)
