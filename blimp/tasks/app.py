@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from blimp.clock import Clock, SystemClock
 from blimp.errors import ConfigError, UnknownTask
 from blimp.tasks.broker_clock import BrokerClock
-from blimp.tasks.carrier import check_transport
+from blimp.tasks.carrier import STREAMS, check_transport
 from blimp.tasks.message import EMERGENCY, LOW, MAX_MESSAGE_BYTES, NORMAL, TaskMessage
 from blimp.tasks.middleware import default_middleware
 from blimp.tasks.publisher import Publisher
@@ -65,6 +65,7 @@ class TaskApp:
         self.broadcasts: dict[str, BroadcastHandler] = {}
         self.link_watchers: list[Callable[[bool], None]] = []
         self._broker_link = self._redis(broker)
+        self.result_backend = result_backend
         self.results = None if result_backend is None else self._redis(check_url(result_backend))
         self.broker_clock = BrokerClock(link=self._broker_link, clock=self.clock)
         self.transport = check_transport(transport)
@@ -73,6 +74,11 @@ class TaskApp:
             default_middleware(self) if middleware is None else middleware
         )
         self._origin = f"{os.getpid()}@{socket.gethostname()}"
+
+    @property
+    def completes_at_once(self) -> bool:
+        """Whether a result and its acknowledgement are one step: same server, our transport."""
+        return self.transport == STREAMS and self.result_backend == self.broker
 
     @property
     def broker_link(self) -> RedisResults:

@@ -80,6 +80,9 @@ class LoopExecutor:
 
     def _begin(self, job: Job) -> None:
         task = self._loop.create_task(self._limited(job))
+        job.cancel = lambda: self._loop.call_soon_threadsafe(
+            lambda: task.cancel() if job.is_cancellable else None
+        )
         self._tasks.add(task)  # the loop keeps only weak references
         task.add_done_callback(self._tasks.discard)
 

@@ -77,7 +77,7 @@ class Hand:
             job = self._jobs.get(tag)
         if job is None:
             return
-        job.lost.set()
+        job.lose()
         if job.withdraw():
             self.let_go(job)
 

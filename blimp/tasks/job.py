@@ -22,6 +22,13 @@ class Delivery(Protocol):
 
     def ack(self) -> None: ...
 
+    def complete(self, *, key: str, record: bytes, keep_s: int) -> bool:
+        """Write a result and acknowledge in one step; False, and neither, where it was lost.
+
+        Only where `TaskApp.completes_at_once`.
+        """
+        ...
+
     def give_back(self) -> None:
         """Put the message back at the head of its queue, its delivery count one higher."""
         ...
@@ -75,10 +82,17 @@ class Job:
         self._stage = Stage.WAITING
         self._lock = threading.Lock()
         self.lost = threading.Event()
+        self.cancel: Callable[[], object] = lambda: None  # set by an executor that can
+        self.is_cancellable = False  # only inside the function: its end must be written
 
     @property
     def stage(self) -> Stage:
         return self._stage
+
+    def lose(self) -> None:
+        """Someone else has the message: have the task end, and its result refused."""
+        self.lost.set()
+        self.cancel()
 
     def begin(self) -> bool:
         """Claim the job for running; False when it was withdrawn."""

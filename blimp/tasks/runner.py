@@ -32,6 +32,7 @@ from blimp.tasks.job import Job, Verdict, failure, fault_of
 from blimp.tasks.middleware import chain
 from blimp.tasks.middleware.once import interrupted, mark_begun
 from blimp.tasks.results.record import Record, State
+from blimp.tasks.results.redis import result_key
 from blimp.tasks.retry import ReconnectDelay
 from blimp.tasks.task import TaskContext
 
@@ -114,13 +115,29 @@ class Runner:
                 msgspec.structs.replace(again, retries=again.retries + 1, eta_s=eta_s),
             )
         if not verdict.settled:
+            if job.task.options.acks_late and self._app.completes_at_once:
+                yield partial(self._complete, job, verdict)
+                return
             yield partial(self._store, job, verdict)
         if job.task.options.acks_late:
             yield job.delivery.ack
 
+    def _complete(self, job: Job, verdict: Verdict) -> None:
+        """Write the result and acknowledge in one step, where the lease still stands."""
+        if self._app.results is None or _is_ignored(job):
+            job.delivery.ack()
+            return
+        try:
+            data = self._app.results.encode(self._record(job, verdict))
+        except ResultError as error:
+            self._log.error("result", task=job.task.name, id=job.message.id, reason=str(error))
+            data = self._app.results.encode(self._record(job, failure(error)))
+        key = result_key(job.message.id)
+        if not job.delivery.complete(key=key, record=data, keep_s=self._app.results.keep_s):
+            self._log.warning("result refused", task=job.task.name, id=job.message.id)
+
     def _store(self, job: Job, verdict: Verdict) -> None:
-        ignored = job.task.options.ignore_result or bool(job.message.ignore_result)
-        if self._app.results is None or ignored:
+        if self._app.results is None or _is_ignored(job):
             return
         record = self._record(job, verdict)
         try:
@@ -163,6 +180,7 @@ class Runner:
                 message=job.message,
                 worker=self._worker,
                 stopping=self._stopping,
+                lost=job.lost,
                 previous=job.previous,
             )
             args = (context, *args)
@@ -173,7 +191,11 @@ class Runner:
         try:
             result = job.task.function(*args, **job.message.kwargs)
             if job.task.is_async:
-                result = await result
+                job.is_cancellable = True
+                try:
+                    result = await result
+                finally:
+                    job.is_cancellable = False
         except BaseException as error:  # a task may raise SystemExit; the worker goes on
             if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
                 raise  # cut off by the end of the worker: the message comes again
@@ -224,3 +246,7 @@ class Runner:
             except LinkError as error:
                 self._log.warning("broker away", reason=str(error))
                 self._abandoned.wait(delay.next_s())
+
+
+def _is_ignored(job: Job) -> bool:
+    return job.task.options.ignore_result or bool(job.message.ignore_result)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.tasks.carrier import open_connection, streams_options
 from blimp.tasks.transport.holder import Holder
+from blimp.tasks.transport.store import LOST
 from blimp.tasks.urls import redis_url
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ class StreamsDelivery:
         with self._app.broker_link.link():
             self._holder.leases.ack(self.tag)
         self._qos.forget(self.tag)
+
+    def complete(self, *, key: str, record: bytes, keep_s: int) -> bool:
+        with self._app.broker_link.link():
+            answer = self._holder.leases.complete(self.tag, key=key, record=record, keep_s=keep_s)
+        self._qos.forget(self.tag)
+        return answer != LOST
 
     def give_back(self) -> None:
         with self._app.broker_link.link():

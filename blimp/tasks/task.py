@@ -114,6 +114,8 @@ class TaskContext:
     """What a bound task sees of the message it runs for.
 
     stopping: set when the worker is asked to stop; a long task may end early on it.
+    lost: set when the lease was lost: someone else runs the task now, and what this run ends
+        with is refused. An `async def` task is cancelled; a plain one must look.
     began_before: an earlier delivery of this message had begun to run.
     previous: what was stored for the task when this delivery began.
     """
@@ -125,12 +127,14 @@ class TaskContext:
         message: TaskMessage,
         worker: str,
         stopping: threading.Event,
+        lost: threading.Event,
         previous: Record | None,
     ) -> None:
         self.task = task
         self.message = message
         self.worker = worker
         self.stopping = stopping
+        self.lost = lost
         self.previous = previous
 
     @property

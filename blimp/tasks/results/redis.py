@@ -46,7 +46,7 @@ class RedisResults:
     ) -> None:
         self._url = url
         self._clock = clock
-        self._keep_s = keep_s
+        self.keep_s = keep_s
         self._limit_bytes = limit_bytes
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
@@ -65,13 +65,17 @@ class RedisResults:
 
         Raises ResultError where JSON cannot hold it, before anything is written.
         """
-        data = encode(record, limit_bytes=self._limit_bytes)
+        data = self.encode(record)
         with self.link():
             client = self.client
             written = self._store(
-                keys=[result_key(record.id)], args=[data, self._keep_s], client=client
+                keys=[result_key(record.id)], args=[data, self.keep_s], client=client
             )
         return bool(written)
+
+    def encode(self, record: Record) -> bytes:
+        """Return `record` as it is stored. Raises ResultError where JSON cannot hold it."""
+        return encode(record, limit_bytes=self._limit_bytes)
 
     def get(self, id: str) -> Record:
         """Return what is known of task `id`; a PENDING record where nothing is."""

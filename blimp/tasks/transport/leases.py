@@ -138,6 +138,14 @@ class Leases:
             for one, answer in zip(claims, answers, strict=True)
         )
 
+    def complete(self, tag: str, *, key: str, record: bytes, keep_s: int) -> int:
+        """Write a result and complete its delivery in one step, or neither."""
+        claim = self._held.get(tag)
+        if claim is None:
+            return SETTLED
+        answer = self._store.complete(claim, key=key, record=record, keep_s=keep_s)
+        return self._settled(tag, answer)
+
     def bury(self, tag: str, reason: str) -> int:
         """Make a delivery a dead letter; return DONE, SETTLED or LOST."""
         claim = self._held.get(tag)

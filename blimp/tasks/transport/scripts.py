@@ -7,10 +7,10 @@ from importlib.resources import files
 from typing import Any
 
 NAMES = (
-    "ack", "bind", "bury", "counts", "leave", "publish", "purge", "release", "renew",
+    "ack", "bind", "bury", "complete", "counts", "leave", "publish", "purge", "release", "renew",
     "requeue_dead", "take", "take_back",
 )  # fmt: skip
-_SETTLING = ("ack", "bury", "release", "renew", "take")
+_SETTLING = ("ack", "bury", "complete", "release", "renew", "take")
 
 
 @cache
@@ -18,6 +18,10 @@ def source(name: str) -> str:
     """Return the text of one script, what it shares with others put before it."""
     folder = files(__package__) / "lua"
     shared = (folder / "held.lua").read_text() if name in _SETTLING else ""
+    if name == "complete":
+        # The whole of store.lua as a function: a final result is final, whoever writes.
+        store = (files("blimp.tasks") / "store.lua").read_text()
+        shared += f"local function store_result(KEYS, ARGV)\n{store}\nend\n"
     return shared + (folder / f"{name}.lua").read_text()
 
 

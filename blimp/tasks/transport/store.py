@@ -151,6 +151,11 @@ class Store:
         """Complete deliveries; return DONE, SETTLED or LOST for each."""
         return self._each("ack", claims)
 
+    def complete(self, claim: Claim, *, key: str, record: bytes, keep_s: int) -> int:
+        """Write a task's result and complete its delivery, or neither."""
+        args = [record, keep_s, GROUP, self.consumer, claim.id, claim.fence]
+        return int(self._scripts.run("complete", [key, claim.stream], args))
+
     def renew(self, claims: Sequence[Claim]) -> list[int]:
         return self._each("renew", claims)
 

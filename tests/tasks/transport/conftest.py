@@ -28,7 +28,8 @@ def streams_url(broker: EmbeddedBroker) -> str:
 
 
 @pytest.fixture
-def transport() -> str:
+def transport(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr("blimp.tasks.carrier.DEFAULT", "streams")
     return "streams"
 
 
