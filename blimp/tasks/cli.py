@@ -6,10 +6,11 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from blimp.errors import BlimpError, ConfigError
+from blimp.tasks import inspect
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -20,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         app = load_app(options.app)
-        return _worker(app, options)
+        command: Callable[[TaskApp, argparse.Namespace], int] = options.run
+        return command(app, options)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         help="run tasks until SIGTERM",
         epilog="example: python -m blimp.tasks worker -A weather:app --name pad --queues a,b",
     )
+    worker.set_defaults(run=_worker)
     worker.add_argument("-A", "--app", required=True, metavar="MODULE:APP")
     worker.add_argument("--name", help="unique among live workers; default APP@HOST")
     worker.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
@@ -83,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument(
         "--grace", type=float, default=10.0, metavar="S", help="how long SIGTERM waits for tasks"
     )
+    inspect.add_commands(commands)
     return parser
 
 

@@ -12,6 +12,7 @@ import redis
 from blimp.errors import ConfigError
 from blimp.tasks.transport import LOST, SETTLED, Counts, DeadLetters, Holder
 from blimp.tasks.transport.link import Link
+from tests.tasks.test_worker import wait_until
 from tests.tasks.transport.conftest import Basket, Connect, queue
 
 
@@ -105,10 +106,8 @@ def test_a_requeued_message_wakes_another_consumer(connect: Connect) -> None:
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    assert second.channel.connection is not None
-    reader = second.channel.connection._reader
-    while not reader.messages.asked:
-        pass
+    transport = second.connection.transport
+    wait_until(lambda: transport._reader and transport._reader.messages.asked, "not blocked")
     put_back_s = time.monotonic()
     message.requeue()
     waiter.join()

@@ -1,0 +1,116 @@
+"""Looking into the queues of an app: how much waits, what was given up, and what to do then."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+    from blimp.tasks.transport import DeadLetter, Holder
+
+LIST_LIMIT = 1000
+
+
+def add_commands(commands: Any) -> None:
+    """Add `queues` and `dead` to an argparse parser's commands."""
+    queues = commands.add_parser("queues", help="how much waits, is in flight, scheduled, dead")
+    queues.set_defaults(run=show_queues)
+    dead = commands.add_parser("dead", help="messages that were given up")
+    dead.set_defaults(run=handle_dead)
+    dead.add_argument("verb", choices=("list", "show", "requeue", "drop"))
+    dead.add_argument("id", nargs="*", help="of the letters; for requeue and drop also: all")
+    for command in (queues, dead):
+        command.add_argument("-A", "--app", required=True, metavar="MODULE:APP")
+        command.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
+        command.add_argument("--json", action="store_true", help="a JSON document")
+
+
+def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
+    with _holder(app) as holder:
+        found = {
+            name: msgspec.to_builtins(holder.store.counts(holder.keys.queue(name)))
+            for name in _names(app, options)
+        }
+    if options.json:
+        print(json.dumps(found))
+        return 0
+    for name, counts in found.items():
+        age_s = counts.pop("oldest_age_s")
+        text = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in counts.items())
+        print(f"{name}: {text}" + ("" if age_s is None else f", the oldest {age_s:.1f} s old"))
+    return 0
+
+
+def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
+    """List, show, requeue or drop; status 1 where a letter is not there."""
+    from blimp.tasks.transport import DeadLetters
+
+    if options.verb != "list" and not options.id:
+        raise ConfigError(f"dead {options.verb}: which? Give the ids that `dead list` shows")
+    status, told = 0, []
+    with _holder(app) as holder:
+        for name in _names(app, options):
+            letters = DeadLetters(store=holder.store, queue=name)
+            everything = letters.list(limit=LIST_LIMIT)
+            wanted = options.id
+            if options.verb == "list" or (wanted == ["all"] and options.verb != "show"):
+                wanted = [letter.id for letter in everything]
+            for id in wanted:
+                letter = letters.show(id)
+                if letter is None:
+                    continue
+                told.append(letter)
+                if options.verb == "requeue":
+                    letters.requeue(id)
+                elif options.verb == "drop":
+                    letters.drop(id)
+    missing = set(options.id) - {letter.id for letter in told} - {"all"}
+    for id in sorted(missing):
+        print(f"no dead letter {id}", file=sys.stderr)
+        status = 1
+    _print(told, options)
+    return status
+
+
+def _print(letters: list[DeadLetter], options: argparse.Namespace) -> None:
+    if options.json:
+        print(json.dumps([msgspec.to_builtins(letter) for letter in letters], default=repr))
+        return
+    for letter in letters:
+        headers = letter.headers or {}
+        task, id = headers.get("task", "?"), headers.get("id", "?")
+        print(f"{letter.id}  {letter.queue}  {task}[{id}]  {letter.reason}")
+        if options.verb == "show":
+            print(f"  delivered {letter.deliveries} times\n  headers {headers}")
+            print(f"  body {letter.body!r}")
+
+
+@contextlib.contextmanager
+def _holder(app: TaskApp) -> Iterator[Holder]:
+    """A way to the server; its errors become LinkError. Raises ConfigError off streams."""
+    from blimp.tasks.carrier import STREAMS, streams_options
+    from blimp.tasks.transport import Holder
+    from blimp.tasks.urls import redis_url
+
+    if app.transport != STREAMS:
+        raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs {STREAMS!r}")
+    holder = Holder(url=redis_url(app.broker), options=streams_options(timeout_s=app.timeout_s))
+    try:
+        with app.broker_link.link():
+            yield holder
+    finally:
+        holder.close()
+        app.close()
+
+
+def _names(app: TaskApp, options: argparse.Namespace) -> list[str]:
+    return [name for name in options.queues.split(",") if name] or [app.queue]
