@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError
-from blimp.tasks.transport import LOST, SETTLED, Counts, DeadLetters, Holder
+from blimp.tasks.transport import DONE, LOST, SETTLED, Counts, DeadLetters, Holder
 from blimp.tasks.transport.link import Link
 from tests.tasks.test_worker import wait_until
 from tests.tasks.transport.conftest import Basket, Connect, queue
@@ -522,3 +522,19 @@ def test_a_sentinel_url_names_its_master() -> None:
         Link(url="sentinel://a:1", options={})
     with pytest.raises(ConfigError, match="scheme is none of"):
         Link(url="amqp://a:1", options={})
+
+
+def test_an_older_delivery_of_the_same_holder_is_refused(holder: Holder) -> None:
+    """The fence is the count too, not the holder alone: its own late thread is a zombie."""
+    keys = holder.keys.queue("q")
+    holder.store.make_group(keys)
+    holder.store.put(keys, 2, b"{}", b"")
+    ((old, _),) = holder.store.take([keys], room=1).deliveries
+    assert holder.store.release([old]) == [DONE]
+    ((new, _),) = holder.store.take([keys], room=1).deliveries
+    assert (old.fence, new.fence) == (1, 2)
+    assert holder.store.renew([old]) == holder.store.ack([old]) == [LOST]
+    assert holder.store.bury(old, "late") == LOST
+    assert holder.store.complete(old, key="celery-task-meta-x", record=b"{}", keep_s=9) == LOST
+    assert holder.link.client.exists("celery-task-meta-x") == 0
+    assert holder.store.ack([new]) == [DONE]
