@@ -65,7 +65,9 @@ def _position(ready: Readiness) -> list[str]:
 def _gyro(ready: Readiness) -> list[str]:
     if ready.flags.gyro_settled:
         return []
-    return ["gyro: its bias is not measured yet; keep the ship still for 3 s"]
+    return [
+        "gyro: its bias is not measured yet; lay the ship down nose north, keep it still for 3 s"
+    ]
 
 
 def _battery(ready: Readiness) -> list[str]:

@@ -83,7 +83,7 @@ class Estimator:
         may be at rest, and then gyro bias and heights are set.
         """
         bad = {self._roles.get(name, name) for name in readings.unhealthy}
-        at_rest = not powered and (self._ground.down or not self._height.valid(now_s))
+        at_rest = not powered and self._ground.down
         imu = None if "imu" in bad else readings.imu
         dt_s = self._attitude.update(imu, now_s, at_rest=at_rest)
         q = self._attitude.attitude
@@ -148,7 +148,7 @@ class Estimator:
         if ranged is not None:
             self._height.update_ranger(ranged, now_s)
         if at_rest and self._attitude.still and not self._seen_high(now_s):
-            self._height.update_rest(now_s)
+            self._height.update_rest()
 
     def _gather_reference(self, pressure_pa: float) -> None:
         """The first second of pressures, averaged, is the pad's level."""

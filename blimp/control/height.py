@@ -112,12 +112,10 @@ class HeightFilter:
             self.offset_m -= innovation  # what the barometer said stays as it was
             self._jump(height_m)
 
-    def update_rest(self, now_s: float) -> None:
+    def update_rest(self) -> None:
         """The ship lies on its pad: height 0, climb 0."""
         self._correct(-self.height_m, self._p[0] + _REST_SIGMA_M**2, _HEIGHT)
         self._correct(-self.climb_mps, self._p[4] + _REST_SIGMA_M**2, _CLIMB)
-        if self._accepted_s is not None:
-            self._accepted_s = now_s
 
     def land(self) -> None:
         """The ship has touched down: this height is 0 from now on."""

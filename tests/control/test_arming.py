@@ -56,7 +56,8 @@ def test_a_ship_in_order_has_no_reason_not_to_arm() -> None:
         ),
         (
             ready(gyro_settled=False),
-            "gyro: its bias is not measured yet; keep the ship still for 3 s",
+            "gyro: its bias is not measured yet; "
+            "lay the ship down nose north, keep it still for 3 s",
         ),
         (ready(battery_v=None), "battery: no reading; check the power monitor"),
         (

@@ -189,16 +189,16 @@ def test_age_without_a_limit_and_the_right_boot_pass() -> None:
 
 def test_arm_is_refused_with_every_reason_and_its_cure() -> None:
     ship = Bench()
-    ship.sensors.unhealthy = ("baro",)
+    ship.sensors.unhealthy = ("ranger",)
     ship.sensors.battery_v = 6.0
     ship.run(20.0)
     reason = refused(ship.tell("arm"))
     assert reason == (
-        "not ready to arm: baro: no answer; check its wiring at i2c-1 0x76 | "
+        "not ready to arm: ranger: no answer; check its wiring at i2c-1 0x10 | "
         "battery: 6.00 V, must be above 7.00 V; charge or change it"
     )
-    assert ship.loop.arming_reasons() == (
-        "baro: no answer; check its wiring at i2c-1 0x76",
+    assert ship.loop.problems() == (
+        "ranger: no answer; check its wiring at i2c-1 0x10",
         "battery: 6.00 V, must be above 7.00 V; charge or change it",
     )
 

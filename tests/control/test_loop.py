@@ -62,6 +62,19 @@ def test_after_a_stall_the_drivers_are_woken_again_and_arming_waits() -> None:
     assert "loop: has just stalled" in ship.tell("arm").reason
 
 
+def test_drivers_put_to_sleep_by_another_thread_are_woken_again() -> None:
+    """The watchdog's count and the loop's can differ by a cycle: no stall here, but one there."""
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    ship.outputs.safe()
+    ship.outputs.calls.clear()
+    ship.run(0.02)
+    assert ship.outputs.calls == ["enable", "drive", "drive"]
+    assert "loop stalled for 0.01 s" in ship.snapshot().messages
+
+
 def test_a_clock_that_stands_still_or_jumps_is_survived() -> None:
     ship = Bench()
     ship.tell("arm")
