@@ -145,7 +145,7 @@ class Lockstep:
 
     # --- what can go wrong ----------------------------------------------------------------
 
-    def fault(self, device: str, kind: str, **options: Any) -> None:
+    def fault(self, device: str, kind: str, /, **options: Any) -> None:
         """Make a device fail; "clear" mends it. Kinds and options: `blimp.sim.faults`."""
         self._world.fault(device, kind, **options)
 

@@ -57,7 +57,7 @@ class RemoteWorld:
     def outputs(self) -> dict[str, float]:
         return self._ask(wire.AskOutputs(), wire.Outputs).values
 
-    def fault(self, device: str, kind: str, **options: object) -> None:
+    def fault(self, device: str, kind: str, /, **options: object) -> None:
         """Let a device fail. Raises ConfigError naming what is known."""
         reply = self._ask_any(wire.SetFault(device, kind, options))
         if isinstance(reply, wire.Refused):

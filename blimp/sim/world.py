@@ -206,7 +206,7 @@ class World:
         outputs.update(zip(frame.servo_names, self._servo_targets(), strict=True))
         return outputs
 
-    def fault(self, device: str, kind: str, **options: object) -> None:
+    def fault(self, device: str, kind: str, /, **options: object) -> None:
         """Let a device fail; see `blimp.sim.faults`. Raises ConfigError naming what is known."""
         self._tick()
         self.electronics.fault(device, kind, options)
