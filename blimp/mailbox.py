@@ -49,7 +49,8 @@ _encoder = msgspec.json.Encoder()
 class MailboxServer:
     """The flight process's end. No method waits.
 
-    Use as a context manager. Raises MailboxError where the socket cannot be bound.
+    Use as a context manager. Raises MailboxError where the socket cannot be bound, or where
+    another flight process answers there: a bus has one owner.
     """
 
     def __init__(self, *, path: Path, clock: Clock) -> None:
@@ -73,7 +74,7 @@ class MailboxServer:
                 break
             try:
                 message = _to_flight.decode(data)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self.malformed += 1
                 self.last_malformed = f"mailbox datagram of {len(data)} bytes: {error}"
                 continue
@@ -225,7 +226,7 @@ class MailboxClient:
                 data = self._socket.recv(MAX_DATAGRAM_BYTES)
             except OSError:
                 return
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._take(_to_worker.decode(data))
 
     def _take(self, message: Outcome | Snapshot) -> None:
@@ -264,12 +265,14 @@ class MailboxClient:
 
 
 def _bind(path: Path) -> socket.socket:
-    """Bind a datagram socket at `path` for this user alone, in place of a stale one."""
+    """Bind a datagram socket at `path` for this user alone, in place of a dead one's."""
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise MailboxError(
             f"mailbox socket {path}: {len(os.fsencode(path))} bytes, "
             f"the kernel's limit is {MAX_SOCKET_PATH_BYTES}: use a shorter --runtime-dir"
         )
+    if _is_served(path):
+        raise MailboxError(f"mailbox socket {path}: another process serves it; end that first")
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         path.unlink(missing_ok=True)
@@ -282,9 +285,19 @@ def _bind(path: Path) -> socket.socket:
     return channel
 
 
+def _is_served(path: Path) -> bool:
+    """Say whether a live process has `path` bound: the socket of a killed one refuses."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
 def _close(channel: socket.socket, path: Path) -> None:
-    """Close and remove, unless a successor has bound the same path since. Idempotent."""
+    """Remove and close, in this order: the name is ours while the socket is open. Idempotent."""
     if channel.fileno() == -1:
         return
-    channel.close()
     path.unlink(missing_ok=True)
+    channel.close()
