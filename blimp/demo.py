@@ -92,9 +92,18 @@ class StackProcess:
         lines = self._log.read_text("utf-8", errors="replace").splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:])
 
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
     def end(self) -> list[str]:
         """End the stack and return the name of every process and file that is left behind."""
         self._child.end(within_s=END_DEADLINE_S)
+        return self.left_behind()
+
+    def left_behind(self) -> list[str]:
+        """Return every process and file of the stack that is there now."""
+        self._child.running()  # reaps it, if it has ended
         left = [f"{name} (pid {pid})" for pid, name in self._pids.items() if _alive(pid)]
         left += [str(p) for p in (self._paths.directory, self._registration) if p.exists()]
         return left
