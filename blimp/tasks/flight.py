@@ -46,18 +46,20 @@ class FlightTask(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: arm alone is not. A ship that restarted on its own must never be armed again
         by a message that was left over.
     ages: must it carry a time to live? What only asks, or only stops, needs none.
+    dated: must it say when it was issued? Only an arm later than an emergency stop undoes it.
     """
 
     command: str
     idempotent: bool = True
     ages: bool = True
+    dated: bool = False
     priority: int = NORMAL
 
 
 # A new command is one line here, and its meaning in the flight process.
 FLIGHT_TASKS = (
     FlightTask(command="ping", ages=False),
-    FlightTask(command="arm", idempotent=False),
+    FlightTask(command="arm", idempotent=False, dated=True),
     FlightTask(command="disarm"),
     FlightTask(command="mode"),
     FlightTask(command="takeoff"),
@@ -210,11 +212,18 @@ class HandOver:
         A message that only says when it expires has what is left until then, and no age.
         """
         message = self._context.message
-        age_s = self._context.age_s() or 0.0
+        known_age_s = self._context.age_s()
+        age_s = known_age_s or 0.0
         if message.ttl_s is not None:
             return message.ttl_s, age_s
         if message.expires_s is not None:
-            return message.expires_s - self._context.task.app.broker_clock.now_s(), 0.0
+            if known_age_s is None and self._row.dated:
+                raise Refused(
+                    f"{self._row.command} does not say when it was issued, so it may be older "
+                    "than an emergency stop: set the header blimp_issued_ms"
+                )
+            left_s = message.expires_s - self._context.task.app.broker_clock.now_s()
+            return age_s + left_s, age_s
         if self._row.ages:
             raise Refused(
                 f"{self._row.command} carries no time to live: set expires, or the headers "

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -280,8 +281,36 @@ def test_a_celery_programs_expiry_is_a_time_to_live(
 ) -> None:
     app.send_task("blimp.hold", expires=3.0, task_id="c1").get(DEADLINE_S)
     (command,) = ship.named("hold")
-    assert command.ttl_s is not None
-    assert 1.0 < command.ttl_s <= 3.0
+    assert command.ttl_s == pytest.approx(3.0, abs=0.01)  # its age on the way counts against it
+
+
+def test_an_expiry_does_not_hide_how_old_a_command_is(
+    ship: FlightSide, app: TaskApp, ground: VehicleClient, server: redis.Redis
+) -> None:
+    """Or an arm that waited while the ship was stopped would undo the stop."""
+    now_s = app.broker_clock.now_s()
+    message = envelope(
+        task="blimp.arm",
+        id="c1",
+        expires=datetime.fromtimestamp(now_s + 30.0, UTC).isoformat(),
+        blimp_issued_ms=int(1000 * (now_s - 20.0)),
+    )
+    server.lpush("blimp.twin", message)
+    app.result("c1").get(DEADLINE_S)
+    (command,) = ship.named("arm")
+    assert command.age_s == pytest.approx(20.0, abs=1.0)
+    assert command.ttl_s == pytest.approx(50.0, abs=1.0)
+
+
+def test_an_arm_that_does_not_say_when_it_was_issued_is_refused(
+    ship: FlightSide, app: TaskApp, ground: VehicleClient, server: redis.Redis
+) -> None:
+    expires = datetime.fromtimestamp(app.broker_clock.now_s() + 30.0, UTC).isoformat()
+    server.lpush("blimp.twin", envelope(task="blimp.arm", id="c1", expires=expires))
+    record = app.result("c1").wait(DEADLINE_S)
+    assert record.state.value == "REFUSED"
+    assert record.reason.startswith("arm does not say when it was issued")
+    assert ship.commands == []
 
 
 @pytest.mark.parametrize("command", ["ping", "sensor", "estop"])
