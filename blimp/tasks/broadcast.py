@@ -21,6 +21,7 @@ from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.retry import ReconnectDelay
+from blimp.tasks.stock import FanoutTransport
 from blimp.tasks.urls import kombu_url, transport_options
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 REMEMBERED = 256
 DRAIN_S = 1.0
+LOG_LENGTH = 200
 WAKE = "blimp.wake"  # heard by all, and nobody's: it only ends a listener's wait
 
 
@@ -86,9 +88,12 @@ class BroadcastListener:
         queue = Queue(f"{fanout.name}.{self._worker}", exchange=fanout, durable=False)
         options = transport_options(timeout_s=self._app.timeout_s)
         with Connection(kombu_url(self._app.broker), transport_options=options) as connection:
+            connection.transport_cls = FanoutTransport
             connection.connect()
+            channel = connection.channel()
+            channel.on_unheard = self._not_heard
             with Consumer(
-                connection.channel(),
+                channel,
                 queues=[queue],
                 on_message=lambda message: self._take(message.body),
                 no_ack=True,
@@ -116,8 +121,7 @@ class BroadcastListener:
             if not 0 < len(broadcast.id) <= MAX_NAME_LENGTH:
                 raise msgspec.ValidationError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self.malformed += 1
-            self._log.error("broadcast unreadable", reason=str(error), bytes=len(body))
+            self._not_heard(error)
             return
         if broadcast.name == WAKE:
             return
@@ -131,6 +135,10 @@ class BroadcastListener:
         if record is None:
             record = self._act(broadcast, handler)
         self._confirm(record)
+
+    def _not_heard(self, error: Exception) -> None:
+        self.malformed += 1
+        self._log.error("broadcast unreadable", reason=str(error)[:LOG_LENGTH])
 
     def _act(self, broadcast: Broadcast, handler: BroadcastHandler) -> Record:
         blank = Record(

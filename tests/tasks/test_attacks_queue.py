@@ -1,0 +1,90 @@
+"""Hostile messages to a worker on a real broker: named and dropped, and the worker goes on."""
+
+import json
+import zlib
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.errors import TaskFailed
+from blimp.tasks import TaskApp
+from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.golden import envelope
+from tests.tasks.test_worker import left_behind, wait_until
+
+
+def call(**changes: Any) -> bytes:
+    """A call of the task "add", with the id "bad" and these parts of its envelope changed."""
+    message = json.loads(envelope(task="add", id="bad"))
+    message["properties"] |= changes.pop("properties", {})
+    return json.dumps(message | changes).encode()
+
+
+def bomb() -> bytes:
+    """A small body that would unpack to 300 MB."""
+    packer = zlib.compressobj(level=9)
+    packed = b"".join(packer.compress(bytes(1_000_000)) for _ in range(300)) + packer.flush()
+    return envelope(task="add", id="bad", body=packed, compression="application/x-gzip")
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (bomb(), "header 'compression' is set: only plain bodies are accepted"),
+        (call(properties={"body_encoding": "rot13"}), "encoding 'rot13': only"),
+        (call(properties={"body_encoding": ["x"]}), "encoding ['x']: only"),
+        (call(body="x"), "cannot be opened"),
+        (call(**{"content-encoding": 5}), "content encoding 5: only 'utf-8' is accepted"),
+        (envelope(task="add", id="bad", blimp_delivery=1e300), "up to 1e+15"),
+        (envelope(task="add", id="bad", blimp_ttl_s=10**400, blimp_issued_ms=1), "up to 1e+15"),
+    ],
+)
+def test_whoever_sent_it_hears_what_is_wrong(
+    app: TaskApp, server: redis.Redis, raw: bytes, reason: str
+) -> None:
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    server.lpush("tests", raw)
+    with working(app) as worker:
+        with pytest.raises(TaskFailed) as caught:
+            app.result("bad").get(DEADLINE_S)
+        assert reason in str(caught.value)
+        assert caught.value.kind == "MessageError"
+        assert add.delay(1, 2).get(DEADLINE_S) == 3
+        assert worker.counts["reconnects"] == 0
+    assert left_behind(server) == []
+
+
+def broadcast(**changes: Any) -> bytes:
+    message = json.loads(envelope(task="any", id="any", body=b"{}"))
+    return json.dumps(message | changes).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"null", "message is NoneType, must be an object"),
+        (b"[]", "message is list, must be an object"),
+        (b"7", "message is int, must be an object"),
+        (b"{}", "'headers' is missing or not an object"),
+        (b"[" * 100_000, "message cannot be opened: RecursionError"),
+        (broadcast(body=5), "'body' is missing or not a string"),
+        (broadcast(body="x"), "message cannot be opened"),
+        (broadcast(properties=None), "'properties' is missing"),
+        (broadcast(headers={"compression": "application/x-gzip"}), "'compression' is set"),
+    ],
+)
+def test_no_broadcast_closes_the_emergency_lane(
+    app: TaskApp, server: redis.Redis, raw: bytes, reason: str
+) -> None:
+    app.on_broadcast("stop")(lambda broadcast: {})
+    log = Silence()
+    with working(app, log=log):
+        server.publish("/0.tests.emergency", raw)
+        assert app.broadcast("stop").get(DEADLINE_S) == {}  # heard the first time it is sent
+        wait_until(lambda: bool(log.events("broadcast unreadable")), "it was not named")
+    assert log.events("emergency lane lost") == []
+    assert reason in log.events("broadcast unreadable")[0]["reason"]
