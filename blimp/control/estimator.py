@@ -90,7 +90,8 @@ class Estimator:
         if dt_s > 0.0:
             north, east, down = rotate(q, self._attitude.specific_force_body_mps2)
             self._height.predict(-(down + GRAVITY_MPS2), dt_s)
-            self._horizontal.predict(north, east, dt_s)
+            turn_rad = self._attitude.rates_body_radps[2] * dt_s
+            self._horizontal.predict(north, east, dt_s, turn_rad=turn_rad)
             self._moved_s = now_s
         elif now_s - self._moved_s > _BLIND_S:
             # No IMU: the other sensors carry on, with a wider guess in between.

@@ -2,16 +2,17 @@
 
 One Kalman filter with three states an axis: position, velocity and acceleration bias
 (a tilt error of half a degree is 0.09 m/s^2, more than the ship ever accelerates). North
-and east get the same samples with the same noise, so they share one covariance.
+and east get the same samples with the same noise, so they share one covariance, and the
+bias, which sits in the ship, may be turned with it.
 """
 
-from math import cos, hypot, isfinite, radians
+from math import cos, hypot, isfinite, radians, sin
 
 from blimp.airframe import Home
 from blimp.types import ZERO3, GpsSample, PositionSample, Vec3
 
-_ACCEL_SIGMA_MPS2 = 0.06  # per sqrt(s)
-_BIAS_DRIFT_MPS2 = 0.02  # per sqrt(s)
+_ACCEL_SIGMA_MPS2 = 0.03  # per sqrt(s)
+_BIAS_DRIFT_MPS2 = 0.01  # per sqrt(s)
 _BLIND_ACCEL_MPS2 = 0.2  # what a ship may accelerate by unseen, per sqrt(s)
 _GPS_SHARE = 0.3  # of its stated accuracy that is noise; the rest wanders slowly
 _GPS_FLOOR_M = 0.5
@@ -51,7 +52,18 @@ class HorizontalFilter:
     def valid(self, now_s: float) -> bool:
         return self.age_s(now_s) <= _STALE_S
 
-    def predict(self, accel_north_mps2: float, accel_east_mps2: float, dt_s: float) -> None:
+    def predict(
+        self,
+        accel_north_mps2: float,
+        accel_east_mps2: float,
+        dt_s: float,
+        *,
+        turn_rad: float = 0.0,
+    ) -> None:
+        """Move on by `dt_s`. turn_rad: how far the ship has turned, and its bias with it."""
+        c, s = cos(turn_rad), sin(turn_rad)
+        north, east = self._bias
+        self._bias = [c * north - s * east, s * north + c * east]
         position, velocity = self.position_m, self.velocity_mps
         for axis, measured in enumerate((accel_north_mps2, accel_east_mps2)):
             a = measured - self._bias[axis]

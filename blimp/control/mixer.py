@@ -31,7 +31,7 @@ _EFFORT_WEIGHT = 5e-3  # against propellers that push each other
 _REVERSED = 4.0  # times the effort: a propeller running backwards wastes power
 _TILT_FILTER_S = 0.25
 _SCAN_STEPS = 7
-_SWING_COST = 1e-3  # N² per radian: what it must gain to be worth moving the servo
+_SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
 _SURFACE_LIMIT = 0.6  # of its travel
 _SURFACE_MIN_Q = 0.09  # (m/s)^2: below 0.3 m/s a rudder is a flag
 
