@@ -5,6 +5,7 @@ the exit statuses and the JSON. What asks before it acts, and what does not, sta
 `ground_station/session.py`.
 """
 
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -458,6 +459,7 @@ def session(context: typer.Context) -> Session:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return the exit status; every error is told, none raised."""
     try:
+        _check_text(arguments)
         status = app(args=list(arguments), prog_name="ground", standalone_mode=False)
         if status == _INTERRUPTED:
             return _failed(arguments, "stopped by Ctrl-C: outcome unknown", report.UNKNOWN)
@@ -481,6 +483,10 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """The console script `ground`."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a ship says may hold letters that this terminal's encoding has not.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(run(sys.argv[1:]))
     except BrokenPipeError:
@@ -499,6 +505,15 @@ def _failed(arguments: Sequence[str], reason: str, status: int, *, told: bool = 
     if as_json and task not in ("status", "watch"):
         this.json(Outcome(id=None, task=task, state="FAILURE", reason=reason))
     return status
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Raise ConfigError for bytes of the command line that are no text: nothing can carry them."""
+    for position, argument in enumerate(arguments, start=1):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"argument {position}, {argument[:40]!a}, is not UTF-8") from None
 
 
 def _task_of(arguments: Sequence[str]) -> str:

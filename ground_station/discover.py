@@ -39,6 +39,8 @@ def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) 
     The broker is `broker`, else the environment's, else that of a stack on this machine.
     Raises LinkError where there is none, ConfigError where it could be more than one.
     """
+    if broker == "":
+        raise ConfigError("--broker is empty: say its URL, or leave it out to find the ship here")
     if vehicle is not None:
         vehicle = vehicle_name(vehicle, where="--vehicle")
     wanted = vehicle or config.vehicle

@@ -15,6 +15,7 @@ are the snapshot: `id, task, state, result, reason, latency_ms`.
 | 7    | not authorised                                                             |
 """
 
+import json
 import sys
 from typing import Any, TextIO
 
@@ -70,8 +71,11 @@ class Report:
         print(text, file=self._out, flush=True)
 
     def json(self, document: Any) -> None:
-        """Print one JSON object on one line."""
-        self.data(msgspec.json.encode(document).decode())
+        """Print one JSON object on one line, in ASCII: any encoding of the output carries it."""
+        text = msgspec.json.encode(document).decode()
+        if not text.isascii():
+            text = json.dumps(json.loads(text), separators=(",", ":"))
+        self.data(text)
 
     def say(self, text: str) -> None:
         """Print a message for a person."""

@@ -23,6 +23,10 @@ def check_url(url: str) -> str:
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in SCHEMES:
         raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {SCHEMES}")
+    try:
+        _ = urlsplit(url).port  # judged where it is read
+    except ValueError as error:
+        raise ConfigError(f"broker URL {hide_password(url)!r}: {error}") from None
     return url
 
 
@@ -48,7 +52,10 @@ def redis_url(url: str) -> str:
 
 def hide_password(url: str) -> str:
     """Return `url` fit to be printed."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # where the password begins and ends cannot be told
+        return f"{url.partition('://')[0]}://***"
     if parts.password is None:
         return url
     where = parts.netloc.rpartition("@")[2]

@@ -38,3 +38,19 @@ def test_a_password_is_hidden() -> None:
     with pytest.raises(ConfigError) as caught:
         check_url("amqp://me:secret@host")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("redis://me:secret@host:99999", "'redis://me:.*@host:99999': Port out of range 0-65535"),
+        ("redis://me:secret@host:abc", "'redis://me:.*@host:abc': Port could not be cast"),
+        ("redis://me:secret@[::1", "'redis://.*': Invalid IPv6 URL"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_named_without_its_password(
+    url: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason) as caught:
+        check_url(url)
+    assert "secret" not in str(caught.value)
