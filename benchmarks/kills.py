@@ -23,6 +23,7 @@ from blimp.paths import RuntimePaths
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from blimp.telemetry import TelemetryReader
+from blimp.types import Snapshot
 from ground_station.mission import MissionResult, MissionRunner, load_mission
 
 VEHICLE = "bench"
@@ -120,22 +121,24 @@ def kill_worker(seed: int) -> dict[str, Any]:
 def kill_flight(seed: int) -> dict[str, Any]:
     with flight(seed) as ship:
         ship.climb()
-        killed_s = ship.kill("flight")
-        until(ship.motors_at_rest)
-        safe_s = time.monotonic() - killed_s
-        event = ship.restarted("flight")
         with TelemetryReader(ship.broker, VEHICLE) as telemetry:
+            before = until(telemetry.latest)[0]
+            killed_s = ship.kill("flight")
+            until(ship.motors_at_rest)
+            safe_s = time.monotonic() - killed_s
+            event = ship.restarted("flight")
 
-            def fresh() -> Any:
+            def successor() -> Snapshot | None:
                 latest = telemetry.latest()
-                return latest[0] if latest and latest[1] < 0.5 else None
+                return latest[0] if latest and latest[0].boot_id != before.boot_id else None
 
-            snapshot = until(fresh)
+            snapshot = until(successor)
         return {
             "killed": "flight",
             "simulated": True,
             "outputs_safe_after_s": round(safe_s, 3),
             "down_s": event["down_s"],
+            "armed_before": before.armed,
             "armed_afterwards": snapshot.armed,
             "outputs_safe_afterwards": ship.motors_at_rest(),
         }
@@ -152,13 +155,14 @@ def kill_supervisor(seed: int) -> dict[str, Any]:
         return {
             "killed": "up",
             "simulated": True,
+            "guard": ship.stack.log_tail().splitlines()[-1],
             "outputs_safe_after_s": round(safe_s, 3),
             "clean_after_s": round(time.monotonic() - killed_s, 3),
             "left_behind": ship.stack.left_behind(),
         }
 
 
-def until(ask: Callable[[], T]) -> T:
+def until(ask: Callable[[], T | None]) -> T:
     """Ask until the answer is true; raise TimeoutError when it never is."""
     end_s = time.monotonic() + PATIENCE_S
     while not (answer := ask()):

@@ -8,6 +8,7 @@ import contextlib
 import os
 import secrets
 import select
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -353,6 +354,7 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
         Role(
             name="worker",
             arguments=(*this, "worker", *here, "--vehicle", vehicle, "--broker", broker),
+            death_signal=signal.SIGKILL,  # its broker dies too: there is nothing to hand back
             end_within_s=2.0,
         ),
     ]  # fmt: skip

@@ -8,6 +8,7 @@ world for the truth, which no part of the flight control ever sees.
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -366,10 +367,12 @@ def percentile(values: list[float], share: float) -> float | None:
 
 
 def _alive(pid: int) -> bool:
+    """Say whether a process runs; one that has ended and waits to be reaped does not."""
     try:
-        os.kill(pid, 0)
+        pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
-    return True
+    try:
+        return not select.select([pidfd], [], [], 0.0)[0]
+    finally:
+        os.close(pidfd)
