@@ -30,6 +30,7 @@ from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, Vehi
 
 _PROGRESS_S = 0.2
 _SERVO_S = 10.0  # an angle without a time is kept this long
+_AHEAD_S = 1.0  # by this much a command may seem to come from the future: clocks are read in turn
 _REFERENCE_M = 1.0  # a leg starts where the last one ended if the ship is this near
 
 
@@ -136,6 +137,9 @@ class Commander:
             raise Refusal(f"age_s is {command.age_s}, must be a finite number")
         if command.ttl_s is not None and not command.age_s <= command.ttl_s:
             raise Refusal(f"stale: {command.age_s:.1f} s old, limit {command.ttl_s:g} s")
+        if command.ttl_s is not None and command.age_s < -_AHEAD_S:
+            # It would not age for as long: no time to live then holds.
+            raise Refusal(f"issued {-command.age_s:.1f} s in the future, limit {_AHEAD_S:g} s")
 
     def _dispatch(self, command: Command, situation: Situation) -> Outcome:
         row = HANDLERS.get(command.name)

@@ -168,6 +168,10 @@ def test_an_older_fence_is_refused_and_the_outcome_kept() -> None:
             "age_s is nan, must be a finite number",
         ),
         (Command(id="a", name="arm", age_s=1.0, ttl_s=nan), "stale: 1.0 s old, limit nan s"),
+        (
+            Command(id="a", name="arm", age_s=-3600.0, ttl_s=5.0),
+            "issued 3600.0 s in the future, limit 1 s",
+        ),
     ],
 )
 def test_what_must_not_act_any_more_is_refused(command: Command, reason: str) -> None:
