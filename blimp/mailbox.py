@@ -28,6 +28,7 @@ from blimp.paths import MAX_SOCKET_PATH_BYTES
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
 
 MAX_DATAGRAM_BYTES = 65_536
+MAX_COMMAND_BYTES = 4096  # an outcome quotes its command: quoted and escaped it must still fit
 MAX_PER_RECEIVE = 32  # the loop's share of work for one cycle, whatever floods the socket
 MAX_SUBSCRIBERS = 8
 SUBSCRIPTION_S = 3.0
@@ -73,6 +74,8 @@ class MailboxServer:
             except BlockingIOError:
                 break
             try:
+                if len(data) > MAX_COMMAND_BYTES:
+                    raise msgspec.DecodeError(f"the limit is {MAX_COMMAND_BYTES} bytes")
                 message = _to_flight.decode(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self.malformed += 1
@@ -158,11 +161,13 @@ class MailboxClient:
         """Send `command` and return its outcome so far; None when nothing answers in time.
 
         Safe to repeat with the same command: the flight process answers a known id with
-        the outcome it has and moves nothing.
+        the outcome it has and moves nothing. Raises MailboxError for a command that no
+        datagram can carry.
         """
+        data = _encode_command(command)
         with self._changed:
             seen = self._sequence(command.id)
-        if not self._send(command):
+        if not self._send(data):
             return None
         return self._wait(command.id, seen=seen, timeout_s=timeout_s)
 
@@ -183,7 +188,7 @@ class MailboxClient:
 
         Returns whether the flight process is there to hear it.
         """
-        return self._send(Hello(link=link))
+        return self._send(_encoder.encode(Hello(link=link)))
 
     def snapshot(self) -> Snapshot | None:
         """Return the newest snapshot, None before the first."""
@@ -213,9 +218,9 @@ class MailboxClient:
             known = self._outcomes.get(id)
             return known[1] if known and known[0] > seen else None
 
-    def _send(self, message: Command | Hello) -> bool:
+    def _send(self, data: bytes) -> bool:
         try:
-            self._socket.sendto(_encoder.encode(message), socket.MSG_DONTWAIT, self._server)
+            self._socket.sendto(data, socket.MSG_DONTWAIT, self._server)
         except OSError:
             return False  # absent, restarting or flooded: the caller asks again
         return True
@@ -262,6 +267,18 @@ class MailboxClient:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _encode_command(command: Command) -> bytes:
+    try:
+        data = _encoder.encode(command)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise MailboxError(f"command {command.name!r:.80} cannot be sent: {error}") from error
+    if len(data) > MAX_COMMAND_BYTES:
+        raise MailboxError(
+            f"command {command.name!r:.80} has {len(data)} bytes: the limit is {MAX_COMMAND_BYTES}"
+        )
+    return data
 
 
 def _bind(path: Path) -> socket.socket:

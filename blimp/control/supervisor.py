@@ -13,6 +13,7 @@ from blimp.control.pilot import IDLE, Pilot
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
 
 _MESSAGES = 8
+_MESSAGE_LETTERS = 200
 _DESCENDED_S = 3.0
 # What already does at least as much as the action asks.
 _SATISFIES: dict[Action, tuple[type, ...]] = {
@@ -82,6 +83,7 @@ class Supervisor:
 
     def say(self, message: str) -> None:
         """Tell the ground, unless it was the last thing told."""
+        message = message[:_MESSAGE_LETTERS]  # a snapshot is one datagram
         if not self.messages or self.messages[-1] != message:
             self.messages.append(message)
 

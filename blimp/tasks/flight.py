@@ -28,6 +28,7 @@ SILENCE_S = 5.0  # how long the flight process may be silent where no time to li
 FOLLOW_S = 0.5
 PROGRESS_STEP = 0.01
 SIGN_OF_LIFE_S = 1.0
+MAX_SOURCE_LETTERS = 80
 
 
 class Mailbox(Protocol):
@@ -106,7 +107,7 @@ def build_flight_app(
     @app.on_broadcast("estop")
     def estop(broadcast: Broadcast) -> dict[str, Any] | None:
         command = Command(
-            id=broadcast.id, name="estop", source=str(broadcast.payload.get("source", ""))
+            id=broadcast.id, name="estop", source=_source(broadcast.payload.get("source", ""))
         )
         outcome = mailbox.call(command, timeout_s=ASK_S)
         if outcome is None:
@@ -203,7 +204,7 @@ class HandOver:
             age_s=age_s,
             ttl_s=ttl_s,
             boot_id=self._boot_id,
-            source=str(self._context.message.headers.get("blimp_source", "")),
+            source=_source(self._context.message.headers.get("blimp_source", "")),
         )
 
     def _time_to_live(self) -> tuple[float | None, float]:
@@ -262,6 +263,11 @@ class HandOver:
         self._boot_id = self._boot_id or outcome.boot_id
         if self._accepted_s is None:
             self._accepted_s = outcome.accepted_s
+
+
+def _source(told: object) -> str:
+    """Return who sent it, short and as text that any reader can print: it only names him."""
+    return str(told)[:MAX_SOURCE_LETTERS].encode(errors="backslashreplace").decode()
 
 
 def _result(outcome: Outcome, *, accepted_s: float | None) -> dict[str, Any]:
