@@ -8,6 +8,7 @@ world for the truth, which no part of the flight control ever sees.
 import contextlib
 import json
 import os
+import secrets
 import select
 import subprocess
 import sys
@@ -16,13 +17,13 @@ import threading
 from collections.abc import Callable, Iterator
 from math import hypot
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from blimp import airframe as airframes
 from blimp.clock import Clock, SystemClock
-from blimp.config import registry_dir
+from blimp.config import broker_url_from_environment, registry_dir
 from blimp.errors import BlimpError, LinkError
 from blimp.paths import RuntimePaths
 from blimp.processes import Child
@@ -38,6 +39,7 @@ END_DEADLINE_S = 20.0
 TRUTH_PERIOD_S = 0.05
 PING_PERIOD_S = 0.5
 LOG_TAIL_LINES = 20
+LOG_TAIL_BYTES = 16_384
 
 Say = Callable[[str], None]
 
@@ -60,18 +62,17 @@ class StackProcess:
     """`blimp up --sim --json` as a child: its events, and what it leaves behind."""
 
     def __init__(
-        self, *, arguments: list[str], paths: RuntimePaths, registration: Path, log: Path
+        self, *, arguments: list[str], paths: RuntimePaths, registration: Path, log: IO[bytes]
     ) -> None:
         self._paths = paths
         self._registration = registration
         self._log = log
-        with log.open("wb") as stderr:
-            self._child = Child(
-                name="up",
-                arguments=[sys.executable, "-m", "blimp", "up", "--sim", "--json", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            )
+        self._child = Child(
+            name="up",
+            arguments=[sys.executable, "-m", "blimp", "up", "--sim", "--json", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
         self.events: list[dict[str, Any]] = []
         self._pids: dict[int, str] = {self._child.pid: "up"}
         self._news = threading.Condition()
@@ -82,15 +83,23 @@ class StackProcess:
         """Return the `ready` event. Raises DemoError with the log's tail when none comes."""
         with self._news:
             self._news.wait_for(
-                lambda: bool(self.events) or not self._child.running(), timeout=START_DEADLINE_S
+                lambda: self._ready() is not None or not self._child.running(),
+                timeout=START_DEADLINE_S,
             )
-            for event in self.events:
-                if event["event"] == "ready":
-                    return event
+            ready = self._ready()
+        if ready is not None:
+            return ready
         raise DemoError(f"the stack did not start; its last words:\n{self.log_tail()}")
 
+    def _ready(self) -> dict[str, Any] | None:
+        return next((event for event in self.events if event["event"] == "ready"), None)
+
     def log_tail(self) -> str:
-        lines = self._log.read_text("utf-8", errors="replace").splitlines()
+        # Not seek and read: the stack writes through the same file position.
+        descriptor = self._log.fileno()
+        size = os.fstat(descriptor).st_size
+        start = max(0, size - LOG_TAIL_BYTES)
+        lines = os.pread(descriptor, size - start, start).decode("utf-8", "replace").splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:])
 
     @property
@@ -223,8 +232,8 @@ def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
             ready = stack.wait_until_ready()
             say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
             flight = _fly(
-                mission, broker=ready["broker"], vehicle=vehicle, world=paths.world,
-                clock=clock, live=options.live, say=say,
+                mission, broker=broker_url_from_environment() or ready["broker"],
+                vehicle=vehicle, world=paths.world, clock=clock, live=options.live, say=say,
             )  # fmt: skip
         finally:
             left_behind = stack.end()
@@ -331,11 +340,15 @@ def _view(
 
 
 @contextlib.contextmanager
-def _scratch(vehicle: str) -> Iterator[tuple[RuntimePaths, Path, Path]]:
-    """Yield a short runtime directory, the stack's registration, and a log file."""
-    registration = registry_dir() / f"{vehicle}.json"
-    with tempfile.TemporaryDirectory(prefix="blimp-demo-") as directory:
-        yield RuntimePaths(Path(directory) / "run"), registration, Path(directory) / "up.log"
+def _scratch(vehicle: str) -> Iterator[tuple[RuntimePaths, Path, IO[bytes]]]:
+    """Yield a short runtime directory, the stack's registration, and a log.
+
+    The stack makes the directory and removes it, or its guard does, and the log has no name:
+    a killed demo leaves nothing.
+    """
+    directory = Path(tempfile.gettempdir()) / f"blimp-demo-{secrets.token_hex(4)}"
+    with tempfile.TemporaryFile() as log:
+        yield RuntimePaths(directory), registry_dir() / f"{vehicle}.json", log
 
 
 def _summary(report: dict[str, Any]) -> str:
