@@ -34,6 +34,7 @@ from blimp.hardware.linux import LinuxBuses
 from blimp.mailbox import MailboxClient, MailboxServer
 from blimp.paths import RuntimePaths
 from blimp.stack import Event, Role, Stack
+from blimp.tasks.urls import check_url
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
@@ -330,6 +331,8 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
     paths = RuntimePaths(directory.absolute())
     paths.check()
     outside = broker_url_from_environment()
+    if outside is not None:
+        check_url(outside)
     broker = outside or socket_url(paths.broker)
     here = ("--runtime-dir", str(paths.directory))
     this = (sys.executable, "-m", "blimp")

@@ -23,7 +23,7 @@ from blimp.clock import Clock
 from blimp.config import printable_url
 from blimp.errors import BlimpError
 from blimp.notify import READY, READY_TO_ARM, NotifyListener
-from blimp.paths import RuntimePaths
+from blimp.paths import RuntimePaths, make_directory
 from blimp.processes import Child
 
 RESTART_DELAY_S = 0.1  # systemd's default RestartSec
@@ -142,7 +142,7 @@ class Stack:
 
     def _claim_directory(self) -> None:
         directory = self._paths.directory
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(directory)
         if any(directory.iterdir()):
             raise StackError(
                 f"runtime directory {directory} is not empty: another ship runs there, "
@@ -158,7 +158,7 @@ class Stack:
         together; the rename lets a reader see the whole entry or none.
         """
         registry = self._registration.parent
-        registry.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(registry)
         lock = os.open(registry, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

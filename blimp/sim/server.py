@@ -18,6 +18,7 @@ import msgspec
 
 from blimp.clock import Clock
 from blimp.errors import ConfigError
+from blimp.paths import make_directory
 from blimp.sim import wire
 from blimp.sim.electrical import Pull
 from blimp.sim.world import World
@@ -249,7 +250,7 @@ def _listen(path: Path) -> socket.socket:
             f"the world's socket {path} has {len(os.fsencode(path))} bytes in its path; "
             f"the kernel's limit is {_MAX_PATH_BYTES}"
         )
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(path.parent)
     if path.exists():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
