@@ -132,6 +132,10 @@ class Supervisor:
         if pilot.mode is pilot.manual and action > Action.NONE and state.on_ground:
             pilot.rest(state, reason=verdict.text)
             return
+        if isinstance(pilot.flying, Descend) and action < Action.DESCEND:
+            # A blip must not cost the rest of the way down its sight: land, in control.
+            pilot.enter(Land(state, ship=pilot.ship), reason="attitude and height are known again")
+            return
         if action == Action.NONE:
             pilot.resume(state)
         elif action == Action.HOLD:

@@ -5,6 +5,8 @@ from math import nan
 import pytest
 
 from blimp.control.failsafe import Failsafe
+from blimp.control.modes.descend import Descend
+from blimp.control.modes.land import Land
 from blimp.control.pilot import Pilot
 from blimp.control.supervisor import Supervisor
 from blimp.types import ActuatorCommand, OutcomeState
@@ -183,3 +185,18 @@ def test_a_second_kill_does_not_move_the_first() -> None:
     supervisor.kill(at(), now_s=2.0, reason="second")
     assert supervisor.killed_s == 2.0
     assert list(supervisor.messages) == ["killed: first"]
+
+
+def test_a_blind_descent_ends_as_a_landing_in_control_once_the_ship_sees_again() -> None:
+    ship, _ = on_a_leg()
+    ship.sensors.cut.add("imu")
+    ship.run(0.5)
+    assert ship.snapshot().failsafe == "attitude lost: level descent"
+    assert isinstance(ship.loop._pilot.flying, Descend)
+    ship.sensors.cut.clear()
+    ship.run(0.5)
+    assert isinstance(ship.loop._pilot.flying, Land)
+    assert (ship.snapshot().mode, ship.snapshot().armed) == ("LAND", True)
+    assert (
+        ship.tell("goto", north_m=0.0, east_m=0.0, altitude_m=3.0).state is OutcomeState.IN_PROGRESS
+    )
