@@ -11,8 +11,8 @@ from math import cos, hypot, isfinite, radians, sin
 from blimp.airframe import Home
 from blimp.types import ZERO3, GpsSample, PositionSample, Vec3
 
-_ACCEL_SIGMA_MPS2 = 0.03  # per sqrt(s)
-_BIAS_DRIFT_MPS2 = 0.01  # per sqrt(s)
+_ACCEL_SIGMA_MPS2 = 0.06  # per sqrt(s)
+_BIAS_DRIFT_MPS2 = 0.02  # per sqrt(s)
 _BLIND_ACCEL_MPS2 = 0.2  # what a ship may accelerate by unseen, per sqrt(s)
 _GPS_SHARE = 0.3  # of its stated accuracy that is noise; the rest wanders slowly
 _GPS_FLOOR_M = 0.5
@@ -23,6 +23,9 @@ _STALE_S = 2.5
 RECKONED_S = 8.0  # so long the accelerometer alone gives a velocity good for braking
 _TAG_LOST_S = 1.0
 _GPS_VELOCITY_SIGMA_MPS = 0.15
+# From the air to the estimator: ranging or solving, the line, and half a polling period.
+_TAG_LATENCY_S = 0.1
+_GPS_LATENCY_S = 0.2
 _EARTH_RADIUS_M = 6_371_000.0  # sphere: 0.3 % of a leg, far below GPS noise here
 _SIGMA_RANGE_M = (0.03, 20.0)
 
@@ -99,7 +102,13 @@ class HorizontalFilter:
         north_m, east_m, _ = sample.position_ned_m
         if not isfinite(north_m + east_m + sample.accuracy_m):
             return
-        if self._take(north_m + arm_ned_m[0], east_m + arm_ned_m[1], sample.accuracy_m, now_s):
+        if self._take(
+            north_m + arm_ned_m[0],
+            east_m + arm_ned_m[1],
+            sample.accuracy_m,
+            now_s,
+            latency_s=_TAG_LATENCY_S,
+        ):
             self._tag_s = now_s
 
     def update_gps(
@@ -124,7 +133,9 @@ class HorizontalFilter:
                 return
         shift = self._gps_offset or (0.0, 0.0)
         accuracy_m = max(_GPS_FLOOR_M, _GPS_SHARE * sample.accuracy_m)
-        if self._take(north_m - shift[0], east_m - shift[1], accuracy_m, now_s):
+        if self._take(
+            north_m - shift[0], east_m - shift[1], accuracy_m, now_s, latency_s=_GPS_LATENCY_S
+        ):
             velocity = sample.velocity_ned_mps
             if velocity is not None and isfinite(velocity[0] + velocity[1]):
                 self._take_velocity(velocity[0], velocity[1])
@@ -136,8 +147,12 @@ class HorizontalFilter:
         n, e = self._gps_offset
         self._gps_offset = (n + 0.05 * (north_m - n), e + 0.05 * (east_m - e))
 
-    def _take(self, north_m: float, east_m: float, sigma_m: float, now_s: float) -> bool:
+    def _take(
+        self, north_m: float, east_m: float, sigma_m: float, now_s: float, *, latency_s: float
+    ) -> bool:
         """Correct by a position unless it is an outlier; return whether it was used."""
+        north_m += latency_s * self.velocity_mps[0]
+        east_m += latency_s * self.velocity_mps[1]
         sigma_m = max(_SIGMA_RANGE_M[0], min(_SIGMA_RANGE_M[1], sigma_m))
         if self._accepted_s is None or self.age_s(now_s) > 2.0 * _STALE_S:
             self._restart(north_m, east_m, sigma_m, now_s)

@@ -95,7 +95,7 @@ class SyntheticSensors:
             fresh["tag"] = PositionSample(
                 t_s=now_s,
                 position_ned_m=(n + gauss(0.0, sigma), e + gauss(0.0, sigma), d),
-                accuracy_m=0.1,
+                accuracy_m=0.17,  # as the driver takes it from the line's quality
             )
             fresh["power"] = PowerSample(
                 t_s=now_s, voltage_v=physics.battery_v, current_a=physics.battery_current_a
