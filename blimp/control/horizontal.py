@@ -151,12 +151,12 @@ class HorizontalFilter:
         self, north_m: float, east_m: float, sigma_m: float, now_s: float, *, latency_s: float
     ) -> bool:
         """Correct by a position unless it is an outlier; return whether it was used."""
-        north_m += latency_s * self.velocity_mps[0]
-        east_m += latency_s * self.velocity_mps[1]
         sigma_m = max(_SIGMA_RANGE_M[0], min(_SIGMA_RANGE_M[1], sigma_m))
         if self._accepted_s is None or self.age_s(now_s) > 2.0 * _STALE_S:
             self._restart(north_m, east_m, sigma_m, now_s)
             return True
+        north_m += latency_s * self.velocity_mps[0]
+        east_m += latency_s * self.velocity_mps[1]
         dn, de = north_m - self.position_m[0], east_m - self.position_m[1]
         pp, pv, pb, _, _, _ = self._p
         variance = pp + sigma_m * sigma_m

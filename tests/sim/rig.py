@@ -192,7 +192,7 @@ class ListInbox:
 
 
 class Rig:
-    """A ship on its pad, three seconds after being switched on."""
+    """A ship on its pad, switched on, past its arming checks."""
 
     def __init__(
         self,
@@ -226,6 +226,8 @@ class Rig:
         self._sent = 0
         self.on_step: Any = None
         self.step(settle_s)
+        while settle_s > 1.0 and self.loop.arming_reasons() and self.now_s < 15.0:
+            self.step(0.5)
 
     def step(self, seconds: float) -> None:
         for _ in range(max(1, round(seconds * 100.0))):
