@@ -251,7 +251,7 @@ def parse(text: str, *, where: str) -> Airframe:
     """Read an airframe from TOML text; `where` names it in errors."""
     try:
         airframe = msgspec.convert(tomllib.loads(text), Airframe)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
+    except (ValueError, msgspec.ValidationError, RecursionError) as error:
         raise AirframeError(f"airframe {where}: {error}") from error
     for problem in _problems(airframe):
         raise AirframeError(f"airframe {where}: {problem}")

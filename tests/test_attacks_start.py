@@ -32,6 +32,7 @@ def replaced(old: str, new: str) -> str:
     ("text", "reason"),
     [
         ("a = " + "[" * 5000 + "]" * 5000, "maximum recursion depth"),
+        (with_number("volume_m3", "9" * 5000), "Exceeds the limit (4300 digits)"),
         (with_number("volume_m3", "nan"), "`$.hull.volume_m3`"),
         (with_number("volume_m3", "1e-300"), ">= 1e-09 - at `$.hull.volume_m3`"),
         (with_number("volume_m3", "999999"), "volume_m3 999999 is more than its length"),

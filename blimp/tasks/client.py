@@ -146,8 +146,10 @@ class VehicleClient:
                 )
                 left_s = timeout_s - (self.clock.now_s() - sent_s)
                 reply = pending.wait(min(ESTOP_REPEAT_S, max(0.0, left_s)))
-                if reply.state != "TIMEOUT" or left_s <= ESTOP_REPEAT_S:
+                if reply.state != "TIMEOUT":
                     return reply
+                if left_s <= ESTOP_REPEAT_S:
+                    return pending.timed_out(timeout_s)
 
     def result(self, id: str, *, task: str = "") -> Reply:
         """Return what is known of an earlier command; TIMEOUT where it has not ended."""
@@ -226,7 +228,7 @@ class Pending:
         for step in self.events(timeout_s=timeout_s):
             if on_progress is not None and step.stage != "done":
                 on_progress(step.stage, step.fraction)
-        return self.reply or self._timed_out(timeout_s)
+        return self.reply or self.timed_out(timeout_s)
 
     def events(self, *, timeout_s: float) -> Iterator[Progress]:
         """Yield each step as it comes; end with "done", or without it after `timeout_s`."""
@@ -244,7 +246,7 @@ class Pending:
     def close(self) -> None:
         self._watch.close()
 
-    def _timed_out(self, timeout_s: float) -> Reply:
+    def timed_out(self, timeout_s: float) -> Reply:
         """The outcome is unknown; say how far it was seen."""
         last = self._last
         if last is None:

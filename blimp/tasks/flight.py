@@ -127,7 +127,7 @@ def _flight_task(
     def run(context: TaskContext, **arguments: Any) -> dict[str, Any]:
         meant_for = context.message.headers.get("blimp_vehicle", vehicle)
         if meant_for != vehicle:
-            raise Refused(f"meant for vehicle {meant_for!r}, this is {vehicle!r}")
+            raise Refused(f"meant for vehicle {meant_for!r:.80}, this is {vehicle!r}")
         return HandOver(row=row, context=context, mailbox=mailbox, arguments=arguments).follow()
 
     run.__name__ = row.command

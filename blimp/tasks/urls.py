@@ -10,7 +10,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from blimp.errors import ConfigError
+from blimp.errors import ConfigError, LinkError, NotAuthorised
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -60,6 +60,21 @@ def hide_password(url: str) -> str:
         return url
     where = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{where}"))
+
+
+def link_error(url: str, error: BaseException) -> LinkError:
+    """Return what `error`, of kombu or redis-py, means: no broker there, or one that says no."""
+    import redis
+
+    where = f"broker at {hide_password(url)}"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+            return NotAuthorised(f"{where} refuses: {cause}")
+        if isinstance(cause, redis.ResponseError):
+            return LinkError(f"{where}: {cause}")
+        cause = cause.__cause__ or cause.__context__
+    return LinkError(f"no {where}: {error}")
 
 
 def tcp_keepalive() -> dict[int, int]:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from blimp.errors import MissionError
 from ground_station import cli
+from ground_station.mission_file import parse_mission
 from tests.ground_station.ship import FlyingShip
 
 REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
@@ -66,3 +68,9 @@ def test_any_output_encoding_carries_the_answer(twin: FlyingShip) -> None:
     status, reply = ground(*where, "sensor", "é", PYTHONIOENCODING="ascii", LC_ALL="C.UTF-8")
     assert (status, reply["state"]) == (5, "REFUSED")
     assert "no sensor 'é'" in reply["reason"]
+
+
+def test_a_number_with_endless_digits_is_a_bad_mission() -> None:
+    text = 'name = "x"\n[[leg]]\ndo = "takeoff"\naltitude_m = ' + "9" * 5000
+    with pytest.raises(MissionError, match=r"mission m\.toml: Exceeds the limit"):
+        parse_mission(text, where="m.toml")

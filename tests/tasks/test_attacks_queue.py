@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import redis
 
-from blimp.errors import TaskFailed
+from blimp.broker import EmbeddedBroker
+from blimp.errors import LinkError, NotAuthorised, TaskFailed
 from blimp.tasks import TaskApp
+from blimp.tasks.client import VehicleClient
+from blimp.tasks.urls import open_redis
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.golden import envelope
 from tests.tasks.test_worker import left_behind, wait_until
@@ -88,3 +91,41 @@ def test_no_broadcast_closes_the_emergency_lane(
         wait_until(lambda: bool(log.events("broadcast unreadable")), "it was not named")
     assert log.events("emergency lane lost") == []
     assert reason in log.events("broadcast unreadable")[0]["reason"]
+
+
+def test_a_queue_that_cannot_be_read_is_asked_again_ever_more_rarely(
+    app: TaskApp, server: redis.Redis
+) -> None:
+    log = Silence()
+    with working(app, log=log):
+        server.set("tests", "not a list")
+        wait_until(lambda: len(log.events("broker lost")) >= 4, "the worker did not notice")
+        waits = [lost["again_in_s"] for lost in log.events("broker lost")]
+        assert "WRONGTYPE" in log.events("broker lost")[0]["reason"]
+        assert waits[3] > waits[0]
+        server.delete("tests")
+
+
+def test_a_broker_that_says_no_is_told_from_one_that_is_away(
+    own_broker: EmbeddedBroker,
+) -> None:
+    with open_redis(own_broker.url, timeout_s=DEADLINE_S) as server:
+        server.config_set("maxmemory", 1)
+        with VehicleClient(own_broker.url, "twin") as ground:
+            with pytest.raises(LinkError, match=r"^broker at .*maxmemory"):
+                ground.ping(timeout_s=DEADLINE_S)
+            reply = ground.estop(timeout_s=0.5)
+            assert (reply.state, reply.reason) == (
+                "TIMEOUT",
+                "no word from the vehicle within 0.5 s: outcome unknown",
+            )
+        server.config_set("maxmemory", 0)
+        server.config_set("requirepass", "secret")
+        with VehicleClient(own_broker.url, "twin") as ground, pytest.raises(NotAuthorised):
+            ground.ping(timeout_s=DEADLINE_S)
+    own_broker.stop()
+    with (
+        VehicleClient(own_broker.url, "twin", timeout_s=0.5) as ground,
+        pytest.raises(LinkError, match=r"^no broker at"),
+    ):
+        ground.ping(timeout_s=0.5)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blimp.errors import LinkError, ResultError
+from blimp.errors import ResultError
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.results.record import Record, State, decode, encode
-from blimp.tasks.urls import hide_password, open_redis
+from blimp.tasks.urls import link_error, open_redis
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -99,10 +99,8 @@ class RedisResults:
 
         try:
             yield
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-            raise LinkError(f"no broker at {hide_password(self._url)}: {error}") from error
-        except redis.RedisError as error:
-            raise LinkError(f"broker at {hide_password(self._url)}: {error}") from error
+        except (redis.RedisError, OSError) as error:
+            raise link_error(self._url, error) from error
 
     def close(self) -> None:
         if self._client is not None:
