@@ -226,7 +226,7 @@ class Rig:
         self._sent = 0
         self.on_step: Any = None
         self.step(settle_s)
-        while settle_s > 1.0 and self.loop.arming_reasons() and self.now_s < 15.0:
+        while settle_s > 1.0 and self.loop.problems() and self.now_s < 15.0:
             self.step(0.5)
 
     def step(self, seconds: float) -> None:
