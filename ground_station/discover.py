@@ -12,8 +12,8 @@ import msgspec
 
 from blimp.config import GroundConfig, printable_url, vehicle_name
 from blimp.errors import ConfigError, LinkError
+from blimp.registry import Registration, read
 
-MAX_ENTRY_BYTES = 64 * 1024
 HEARD_LATELY_S = 30.0
 
 
@@ -22,15 +22,6 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
 
     vehicle: str
     broker: str
-
-
-class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the run registry, as the running stack wrote it."""
-
-    vehicle: str
-    broker: str
-    pid: int
-    runtime_dir: str = ""
 
 
 def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) -> Ship:
@@ -74,8 +65,8 @@ def running_stacks(registry: Path) -> list[Registration]:
             f"run registry {registry} may be written by others "
             f"(mode {stat.S_IMODE(about.st_mode):o}): refused, give --broker"
         )
-    found = [_read_entry(path) for path in sorted(registry.glob("*.json"))]
-    return [entry for entry in found if entry is not None and _alive(entry.pid)]
+    found = [read(path) for path in sorted(registry.glob("*.json"))]
+    return [entry for entry in found if entry is not None and entry.runs]
 
 
 def _local_ship(registry: Path, wanted: str | None) -> Ship:
@@ -123,24 +114,3 @@ def _stacks_or_none(registry: Path) -> list[Registration]:
         return running_stacks(registry)
     except ConfigError:
         return []
-
-
-def _read_entry(path: Path) -> Registration | None:
-    """Return the entry, None for what is gone, half written or not ours."""
-    try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_ENTRY_BYTES), type=Registration)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-def _alive(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -1,5 +1,6 @@
 """From a command on the ground to a simulated motor and back, in real time, and kill -9."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -137,6 +138,16 @@ def test_a_killed_supervisor_leaves_nothing(stack: RunningStack) -> None:
     assert '"forced": []' in stack.log()
     takeoff.kill()
     takeoff.communicate()
+
+
+def test_a_killed_guard_is_replaced_and_its_successor_cleans_up(stack: RunningStack) -> None:
+    before = stack.guard_pid()
+    os.kill(before, signal.SIGKILL)
+    stack.wait_until(lambda: stack.guard_pid() not in (0, before), within_s=5.0)
+    stack.wait_until(lambda: stack.ground("ping").status == 0, within_s=5.0)
+    stack.end(signal.SIGKILL)
+    stack.wait_until(lambda: '"event": "cleaned"' in stack.log(), within_s=10.0)
+    assert stack.left_behind() == []
 
 
 def test_a_killed_broker_and_a_killed_world_come_back(stack: RunningStack) -> None:
