@@ -137,6 +137,21 @@ def test_a_light_ship_that_lifts_off_while_resting_is_held() -> None:
     assert ship.motors_driven()  # it has risen a metre: brought back down
 
 
+def test_restarted_in_the_air_it_may_be_armed_to_hold_height_and_come_down() -> None:
+    """Its heading is unknown there, so nothing may steer by position."""
+    ship = Bench(settle_s=0.0)
+    ship.sensors.position_ned_m = (4.0, 2.0, -6.0)
+    ship.run(4.0)
+    assert not ship.snapshot().armed
+    assert not ship.loop.state.position_valid
+    assert ship.tell("arm").state is OutcomeState.DONE
+    ship.run(1.0)
+    assert ship.snapshot().failsafe == "position lost: holding height and heading"
+    assert ship.tell("goto", north_m=0.0, east_m=0.0, altitude_m=3.0).state is OutcomeState.REFUSED
+    ship.run(31.0)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("LAND", "position lost: landing")
+
+
 def test_messages_are_bounded_and_not_repeated() -> None:
     supervisor = Supervisor(
         pilot=Pilot(ship=a_ship()),
