@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -59,10 +60,13 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """parent: end soon after this process does; None to run until told."""
+
     airframe: str
     seed: int
     wind_mps: float
     runtime_dir: Path | None
+    parent: int | None = None
 
 
 class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,8 +165,8 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     vehicle = _vehicle(options.vehicle, airframe)
     paths = _paths(options.runtime_dir)
     clock = SystemClock()
-    stopping = threading.Event()
-    on_stop(stopping.set)
+    stopping: list[bool] = []  # no Event: a second signal inside its set() would hang
+    on_stop(lambda: stopping.append(True))
     supervisor = notify_address()
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
@@ -191,16 +195,15 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
             ship.loop,
             clock=clock,
             rate_hz=options.rate_hz,
-            should_stop=stopping.is_set,
+            should_stop=lambda: bool(stopping),
             on_cycle=after_cycle,
         )
 
 
 def _tell_once(loop: FlightLoop, told: set[str], supervisor: str | None) -> set[str]:
+    """Tell what is new; what the supervisor could not take now is told again later."""
     states = {notify.READY} | ({notify.READY_TO_ARM} if not loop.problems() else set())
-    for state in sorted(states - told):
-        notify.tell(state, address=supervisor)
-    return states
+    return {s for s in sorted(states - told) if notify.tell(s, address=supervisor)}
 
 
 def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
@@ -221,7 +224,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     ):
 
         def ready() -> None:
-            telemetry.when_flowing(lambda: notify.tell(notify.READY, address=supervisor))
+            telemetry.when_flowing(partial(notify.tell, notify.READY, address=supervisor))
 
         app = build_flight_app(vehicle=vehicle, broker=broker, mailbox=mailbox, clock=clock)
         worker = Worker(app=app, name=vehicle, on_ready=ready)
@@ -243,10 +246,10 @@ class Telemetry:
         self._publisher = TelemetryPublisher(broker, vehicle)
         self._mailbox = mailbox
         self._stop = threading.Event()
-        self._first: Callable[[], None] | None = None
+        self._first: Callable[[], object] | None = None
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
 
-    def when_flowing(self, call: Callable[[], None]) -> None:
+    def when_flowing(self, call: Callable[[], object]) -> None:
         """Call `call` once, from the thread, when the next snapshot has reached the broker."""
         self._first = call
 
@@ -258,8 +261,9 @@ class Telemetry:
                 continue
             if self._publisher.publish(snapshot, age_s):
                 published = snapshot
-                first, self._first = self._first, None
+                first = self._first
                 if first is not None:
+                    self._first = None
                     first()
 
     def __enter__(self) -> Self:
@@ -282,17 +286,26 @@ def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
     with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
         on_stop(server.stop)
-        _stop_when_orphaned(server.stop)
+        _stop_when_orphaned(server.stop, parent=options.parent)
         notify.tell(notify.READY, address=notify_address())
         server.run()
 
 
-def _stop_when_orphaned(stop: Callable[[], None]) -> None:
-    """Outlive a killed supervisor just long enough for the ship to be made safe."""
-    parent = os.pidfd_open(os.getppid())
+def _stop_when_orphaned(stop: Callable[[], None], *, parent: int | None) -> None:
+    """Outlive a killed supervisor just long enough for the ship to be made safe.
+
+    parent: the supervisor's process number, None where nobody supervises this world.
+    """
+    if parent is None:
+        return
+    try:
+        watched = os.pidfd_open(parent)
+    except ProcessLookupError:
+        watched = -1  # gone already
 
     def wait() -> None:
-        select.select([parent], [], [])
+        if watched >= 0 and os.getppid() == parent:
+            select.select([watched], [], [])
         threading.Event().wait(ORPHAN_GRACE_S)
         stop()
 
@@ -342,6 +355,7 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
             arguments=(
                 *this, "sim", *here, "--airframe", options.airframe,
                 "--seed", str(options.seed), "--wind", str(options.wind_mps),
+                "--parent", str(os.getpid()),
             ),
             restarts=("flight",),
             death_signal=None,  # it must see the ship safe first: see _stop_when_orphaned

@@ -131,6 +131,9 @@ def sim(
     seed: Seed = 1,
     wind: Wind = 0.0,
     runtime_dir: RuntimeDir = None,
+    parent: Annotated[
+        int | None, typer.Option("--parent", min=1, help="End soon after this process does.")
+    ] = None,
 ) -> None:
     """Run the simulated world: physics and chips behind a Unix socket, in real time.
 
@@ -138,7 +141,9 @@ def sim(
     """
     from blimp.app import WorldOptions, simulate
 
-    options = WorldOptions(airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir)
+    options = WorldOptions(
+        airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir, parent=parent
+    )
     simulate(options, on_stop=_on_signals)
 
 

@@ -190,6 +190,8 @@ class FlightLoop:
         refusal = self._supervisor.gate(actuators, now_s=now_s)
         self._powered = not refusal and not setpoint.idle
         if refusal:
+            if self._driving and self.armed:
+                self._supervisor.say(f"outputs safe: {refusal}")
             if self._driving or self.timing.cycles % self._assert_safe_every == 0:
                 self._outputs.safe()
             if self._driving:

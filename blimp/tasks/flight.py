@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ASK_S = 0.25  # how long one call waits before the same command is sent again
 SILENCE_S = 5.0  # how long the flight process may be silent where no time to live says
 FOLLOW_S = 0.5
+HEARD_S = 0.5  # a flight process silent for longer may have ended
 PROGRESS_STEP = 0.01
 SIGN_OF_LIFE_S = 1.0
 MAX_SOURCE_LETTERS = 80
@@ -247,11 +248,20 @@ class HandOver:
             self._context.progress(fraction, boot_id=self._boot_id)
 
     def _known_boot_id(self) -> str:
-        """Return which flight process an earlier delivery of this message was flown by."""
+        """Return which flight process this command is for, "" where none is known to fly.
+
+        That of an earlier delivery, else the sender's, else the one that is heard just now:
+        asked again, its successor must not take the command for new.
+        """
         previous = self._context.previous
         if previous is not None and isinstance(previous.result, dict):
             return str(previous.result.get("boot_id", ""))
-        return str(self._context.message.headers.get("blimp_boot_id", ""))
+        meant_for = str(self._context.message.headers.get("blimp_boot_id", ""))
+        if meant_for:
+            return meant_for
+        snapshot, age_s = self._mailbox.snapshot(), self._mailbox.snapshot_age_s()
+        heard = snapshot is not None and age_s is not None and age_s < HEARD_S
+        return snapshot.boot_id if snapshot is not None and heard else ""
 
     def _check_boot(self, outcome: Outcome) -> None:
         """Hold on to the flight process that took the command; it must stay the same."""

@@ -1,6 +1,6 @@
 import pytest
 
-from blimp.types import Command, OutcomeState
+from blimp.types import ActuatorCommand, Command, OutcomeState
 from tests.control.parts import Bench
 
 
@@ -44,6 +44,23 @@ def test_a_dead_output_device_is_told_and_does_not_end_the_flight() -> None:
     assert ship.snapshot().armed
     ship.outputs.dead = False
     ship.run(0.5)
+    assert ship.motors_driven()
+
+
+def test_a_value_that_is_no_number_makes_the_outputs_safe_and_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    broken = ActuatorCommand(motors=(float("nan"), 0.0, 0.0), servos=(0.0, 0.0, 0.0))
+    monkeypatch.setattr(ship.loop._mixer, "allocate", lambda *_, **__: broken)
+    ship.run(0.02)
+    assert ship.outputs.command is None
+    assert "outputs safe: an actuator value is not finite" in ship.snapshot().messages
+    monkeypatch.undo()
+    ship.run(0.1)
     assert ship.motors_driven()
 
 

@@ -25,6 +25,26 @@ Answer = Callable[[Command], Outcome | None]
 DONE, REFUSED, IN_PROGRESS = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
 
 
+SNAPSHOT = Snapshot(
+    t_s=1.0,
+    boot_id="boot-1",
+    vehicle="twin",
+    mode="HOLD",
+    armed=False,
+    killed=False,
+    failsafe="",
+    position_ned_m=(0.0, 0.0, -1.0),
+    velocity_ned_mps=(0.0, 0.0, 0.0),
+    altitude_m=1.0,
+    attitude_rad=Attitude(roll=0.0, pitch=0.0, yaw=0.1),
+    battery_v=7.4,
+    actuators={},
+    sensors={},
+    loop=LoopStatus(rate_hz=100.0),
+    simulated=True,
+)
+
+
 def outcome(command: Command, state: OutcomeState = DONE, **fields: Any) -> Outcome:
     settings: dict[str, Any] = {"boot_id": "boot-1", "accepted_s": 12.5} | fields
     return Outcome(id=command.id, state=state, **settings)
@@ -340,30 +360,27 @@ def test_status_is_the_newest_snapshot_with_its_age(
     ship: FlightSide, ground: VehicleClient, mailbox: MailboxClient
 ) -> None:
     assert "no snapshot yet" in ground.send("status").wait(DEADLINE_S).reason
-    snapshot = Snapshot(
-        t_s=1.0,
-        boot_id="boot-1",
-        vehicle="twin",
-        mode="HOLD",
-        armed=False,
-        killed=False,
-        failsafe="",
-        position_ned_m=(0.0, 0.0, -1.0),
-        velocity_ned_mps=(0.0, 0.0, 0.0),
-        altitude_m=1.0,
-        attitude_rad=Attitude(roll=0.0, pitch=0.0, yaw=0.1),
-        battery_v=7.4,
-        actuators={},
-        sensors={},
-        loop=LoopStatus(rate_hz=100.0),
-        simulated=True,
-    )
-    ship.server.publish(snapshot)
+    ship.server.publish(SNAPSHOT)
     wait_until(lambda: mailbox.snapshot() is not None, "no snapshot came")
     result = ground.send("status").wait(DEADLINE_S).result
     assert result["mode"] == "HOLD"
     assert result["attitude_rad"] == {"roll": 0.0, "pitch": 0.0, "yaw": 0.1}
     assert 0.0 <= result["age_s"] < DEADLINE_S
+
+
+def test_a_command_is_meant_for_the_flight_process_that_is_heard(
+    ship: FlightSide, ground: VehicleClient, mailbox: MailboxClient
+) -> None:
+    """Asked again after a restart, the successor must not take it for new."""
+    ship.answer = lambda command: None
+    wait_until(lambda: ship.server.link_age_s(SystemClock().now_s()) < 0.5, "not greeted")
+    ship.server.publish(SNAPSHOT)
+    wait_until(lambda: mailbox.snapshot() is not None, "no snapshot came")
+    ship.answer = outcome
+    assert (
+        ground.send("takeoff", {"altitude_m": 2.0}, ttl_s=5.0).wait(DEADLINE_S).state == "SUCCESS"
+    )
+    assert ship.named("takeoff")[0].boot_id == "boot-1"
 
 
 def test_the_ship_hears_that_the_link_stands(ship: FlightSide, ground: VehicleClient) -> None:
