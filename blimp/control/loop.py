@@ -162,12 +162,14 @@ class FlightLoop:
             outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
             self._inbox.post(outcome)
         setpoint = self._supervisor.decide(state, flags, now_s=now_s, dt_s=dt_s)
-        actuators = self._allocate(state, setpoint, dt_s)
+        actuators = self._allocate(state, setpoint, flags, dt_s)
         self._drive(actuators, setpoint, now_s)
         self.state, self._flags_seen = state, flags
         self._report(now_s)
 
-    def _allocate(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> ActuatorCommand:
+    def _allocate(
+        self, state: VehicleState, setpoint: Setpoint, flags: Flags, dt_s: float
+    ) -> ActuatorCommand:
         """Setpoint to actuators: straight through where a person holds the sticks."""
         if setpoint.idle or setpoint.actuators is not None:
             if setpoint.idle:
@@ -183,7 +185,9 @@ class FlightLoop:
             saturated=self._mixer.saturated,
         )
         forward_mps = self._controller.forward_mps(state)
-        return self._mixer.allocate(wrench, dt_s=dt_s, forward_mps=forward_mps)
+        return self._mixer.allocate(
+            wrench, dt_s=dt_s, forward_mps=forward_mps, unhealthy=flags.unhealthy
+        )
 
     def _drive(self, actuators: ActuatorCommand, setpoint: Setpoint, now_s: float) -> None:
         """Ask the gate once more, then drive; or make safe, and say so again at 4 Hz."""
