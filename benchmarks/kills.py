@@ -72,7 +72,10 @@ class Flight:
 
 @contextlib.contextmanager
 def flight(seed: int) -> Iterator[Flight]:
-    with tempfile.TemporaryDirectory(prefix="blimp-bench-") as directory:
+    with (
+        tempfile.TemporaryDirectory(prefix="blimp-bench-") as directory,
+        tempfile.TemporaryFile() as log,
+    ):
         paths = RuntimePaths(Path(directory) / "run")
         stack = StackProcess(
             arguments=[
@@ -81,7 +84,7 @@ def flight(seed: int) -> Iterator[Flight]:
             ],
             paths=paths,
             registration=registry_dir() / f"{VEHICLE}.json",
-            log=Path(directory) / "up.log",
+            log=log,
         )  # fmt: skip
         try:
             yield Flight(stack, paths, stack.wait_until_ready())

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from importlib import resources
 from pathlib import Path
 
@@ -101,10 +102,10 @@ def test_a_directory_that_cannot_be_made_is_named(command: tuple[str, ...]) -> N
     assert said.startswith("blimp: directory /proc/none cannot be made: ")
 
 
-def test_a_broker_that_cannot_be_read_starts_nothing(tmp_path: Path) -> None:
-    said = blimp(
-        "up", "--sim", BLIMP_BROKER_URL="redis://me:secret@h:x", XDG_RUNTIME_DIR=str(tmp_path)
-    )
-    assert "broker URL 'redis://me:***@h:x': Port could not be cast" in said
-    assert "secret" not in said
-    assert list(tmp_path.iterdir()) == []
+def test_a_broker_that_cannot_be_read_starts_nothing() -> None:
+    with tempfile.TemporaryDirectory(prefix="blimp-") as directory:  # short: it is for sockets
+        url = "redis://me:secret@h:x"
+        said = blimp("up", "--sim", BLIMP_BROKER_URL=url, XDG_RUNTIME_DIR=directory)
+        assert "broker URL 'redis://me:***@h:x': Port could not be cast" in said
+        assert "secret" not in said
+        assert list(Path(directory).iterdir()) == []
