@@ -20,12 +20,12 @@ from typing import Any, Protocol
 import msgspec
 
 from blimp.clock import Clock
-from blimp.config import printable_url
 from blimp.errors import BlimpError
 from blimp.notify import READY, READY_TO_ARM, NotifyListener
 from blimp.paths import RuntimePaths, make_directory
 from blimp.processes import Child
 from blimp.registry import register, unregister
+from blimp.tasks.urls import hide_password
 
 RESTART_DELAY_S = 0.1  # systemd's default RestartSec
 MAX_RESTARTS = 8  # ... in RESTART_WINDOW_S: then it is broken, not unlucky
@@ -268,7 +268,7 @@ class Stack:
             {
                 "event": "ready",
                 "vehicle": self._vehicle,
-                "broker": printable_url(self._broker),
+                "broker": hide_password(self._broker),
                 "pids": pids,
             }
         )

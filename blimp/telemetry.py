@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from blimp.config import printable_url
 from blimp.errors import ConfigError, LinkError, NotAuthorised
+from blimp.tasks.urls import check_url, hide_password, redis_url
 from blimp.types import Snapshot
 
 KEY_PREFIX = "blimp:telemetry:"
@@ -27,25 +26,6 @@ READ_TIMEOUT_S = 2.0
 
 def stream_key(vehicle: str) -> str:
     return KEY_PREFIX + vehicle
-
-
-def redis_url(broker: str) -> str:
-    """Turn a kombu broker URL into redis-py's form.
-
-    Takes `redis://`, `rediss://`, `unix://` and `redis+socket:///path?virtual_host=0`.
-    Raises ConfigError for other transports: telemetry needs streams.
-    """
-    parts = urlsplit(broker)
-    if parts.scheme in ("redis", "rediss", "unix"):
-        return broker
-    if parts.scheme in ("redis+socket", "socket"):
-        database = parse_qs(parts.query).get("virtual_host", ["0"])[0].lstrip("/") or "0"
-        user = f"{parts.netloc}" if "@" in parts.netloc else ""
-        return f"unix://{user}{parts.path}?db={database}"
-    raise ConfigError(
-        f"broker {printable_url(broker)!r}: telemetry needs redis://, rediss://, unix:// or "
-        f"redis+socket://, not {parts.scheme or 'no scheme'}"
-    )
 
 
 class TelemetryPublisher:
@@ -104,7 +84,7 @@ class TelemetryReader:
             return None
         if found is None:
             raise LinkError(
-                f"telemetry of {self._vehicle!r} on {printable_url(self._url)}: entry {entry_id} "
+                f"telemetry of {self._vehicle!r} on {hide_password(self._url)}: entry {entry_id} "
                 "is not a snapshot of this version"
             )
         return found
@@ -208,9 +188,9 @@ def _ask(question: Callable[[], Any], url: str) -> Any:
     try:
         return question()
     except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
-        raise NotAuthorised(f"broker {printable_url(url)} refuses: {error}") from error
+        raise NotAuthorised(f"broker {hide_password(url)} refuses: {error}") from error
     except _link_errors() as error:
-        raise LinkError(f"no broker at {printable_url(url)}: {error}") from error
+        raise LinkError(f"no broker at {hide_password(url)}: {error}") from error
 
 
 def _connect(url: str, *, timeout_s: float) -> Any:
@@ -221,14 +201,14 @@ def _connect(url: str, *, timeout_s: float) -> Any:
 
     try:
         return Redis.from_url(
-            redis_url(url),
+            redis_url(check_url(url)),
             protocol=2,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
             retry=Retry(NoBackoff(), 0),
         )
     except ValueError as error:
-        raise ConfigError(f"broker {printable_url(url)!r}: {error}") from error
+        raise ConfigError(f"broker {hide_password(url)!r}: {error}") from error
 
 
 def _link_errors() -> tuple[type[Exception], ...]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from blimp.config import GroundConfig, printable_url, vehicle_name
+from blimp.config import GroundConfig, vehicle_name
 from blimp.errors import ConfigError, LinkError
 from blimp.registry import Registration, read
+from blimp.tasks.urls import hide_password
 
 HEARD_LATELY_S = 30.0
 
@@ -99,11 +100,11 @@ def _only_ship_on(broker: str, registry: Path) -> str:
         names = sorted(lately or heard)
     if not names:
         raise LinkError(
-            f"no ship has spoken on {printable_url(broker)}: say its name with --vehicle"
+            f"no ship has spoken on {hide_password(broker)}: say its name with --vehicle"
         )
     if len(names) > 1:
         raise ConfigError(
-            f"several ships on {printable_url(broker)}: say --vehicle, one of {', '.join(names)}"
+            f"several ships on {hide_password(broker)}: say --vehicle, one of {', '.join(names)}"
         )
     return names[0]
 

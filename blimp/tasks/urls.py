@@ -6,9 +6,10 @@ kombu writes a Unix socket as `redis+socket:///path?virtual_host=0`, redis-py as
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
 
@@ -51,15 +52,9 @@ def redis_url(url: str) -> str:
 
 
 def hide_password(url: str) -> str:
-    """Return `url` fit to be printed."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # where the password begins and ends cannot be told
-        return f"{url.partition('://')[0]}://***"
-    if parts.password is None:
-        return url
-    where = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{where}"))
+    """Return `url` without its password: what a message may show."""
+    # Up to the last @, whatever stands between: a password may hold any of : @ / ? and #.
+    return re.sub(r"(://[^:/?#]*):.*@", r"\1:***@", url, flags=re.DOTALL)
 
 
 def link_error(url: str, error: BaseException) -> LinkError:
