@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from blimp.broker import EmbeddedBroker
 from blimp.errors import ConfigError, LinkError, NotAuthorised
 from blimp.tasks.urls import redis_url
 from blimp.telemetry import (
@@ -19,6 +18,7 @@ from blimp.telemetry import (
     vehicles,
 )
 from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot
+from tests.broker import EmbeddedBroker
 
 
 def snapshot(*, t_s: float = 1.0, vehicle: str = "twin") -> Snapshot:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from blimp.broker import EmbeddedBroker
 from blimp.config import GroundConfig, ground_config, registry_dir, vehicle_name
 from blimp.errors import ConfigError, LinkError
 from ground_station.discover import Ship, find_ship, running_stacks
+from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import redis
 
-from blimp.broker import EmbeddedBroker
 from blimp.errors import LinkError, NotAuthorised, TaskFailed
 from blimp.tasks import TaskApp
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.urls import open_redis
+from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.golden import envelope
 from tests.tasks.test_worker import left_behind, wait_until

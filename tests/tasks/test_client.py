@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from blimp.broker import EmbeddedBroker
 from blimp.errors import LinkError, MessageError, Refused
 from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.broadcast import Broadcast
 from blimp.tasks.client import VehicleClient, vehicle_queue
+from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.test_worker import wait_until
 
