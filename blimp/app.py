@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -24,6 +23,7 @@ from blimp import notify
 from blimp.airframe import Airframe
 from blimp.broker import answers, find_server_binary, server_arguments, socket_path, socket_url
 from blimp.clock import Clock, SystemClock
+from blimp.closing import Closing
 from blimp.config import broker_url_from_environment, notify_address, registry_dir, vehicle_name
 from blimp.control.build import build_flight_loop
 from blimp.control.loop import FlightLoop, Inbox
@@ -81,7 +81,7 @@ class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
 # --- the ship --------------------------------------------------------------------------------
 
 
-class Ship:
+class Ship(Closing):
     """An opened board and the loop that flies it. Leaving it makes the outputs safe."""
 
     def __init__(self, *, board: Board, loop: FlightLoop, buses: LinuxBuses) -> None:
@@ -95,17 +95,6 @@ class Ship:
             stack.callback(self._buses.close)
             stack.callback(self.board.close)
             stack.callback(self.loop.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def assemble(

@@ -17,12 +17,11 @@ import socket
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
 from blimp.clock import Clock
+from blimp.closing import Closing
 from blimp.errors import MailboxError
 from blimp.paths import MAX_SOCKET_PATH_BYTES
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
@@ -47,7 +46,7 @@ _to_worker = msgspec.json.Decoder(Outcome | Snapshot)
 _encoder = msgspec.json.Encoder()
 
 
-class MailboxServer:
+class MailboxServer(Closing):
     """The flight process's end. No method waits.
 
     Use as a context manager. Raises MailboxError where the socket cannot be bound, or where
@@ -123,19 +122,8 @@ class MailboxServer:
     def close(self) -> None:
         _close(self._socket, self._path)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class MailboxClient:
+class MailboxClient(Closing):
     """The worker's end, shared by all its task threads.
 
     server_path: the flight process's socket. It may come and go; a client outlives it.
@@ -256,17 +244,6 @@ class MailboxClient:
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the receiving thread
         self._thread.join(timeout=1.0)
         _close(self._socket, self._path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _encode_command(command: Command) -> bytes:

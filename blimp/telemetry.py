@@ -8,11 +8,11 @@ the publisher drops what it cannot send, the reader skips to the newest.
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
+from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError, NotAuthorised
 from blimp.tasks.urls import check_url, hide_password, redis_url
 from blimp.types import Snapshot
@@ -28,7 +28,7 @@ def stream_key(vehicle: str) -> str:
     return KEY_PREFIX + vehicle
 
 
-class TelemetryPublisher:
+class TelemetryPublisher(Closing):
     """The ship's end. One thread; never raises and never waits long on a dead broker."""
 
     def __init__(self, url: str, vehicle: str) -> None:
@@ -51,19 +51,8 @@ class TelemetryPublisher:
     def close(self) -> None:
         _close(self._redis)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class TelemetryReader:
+class TelemetryReader(Closing):
     """The ground's end. Raises LinkError where the broker does not answer."""
 
     def __init__(self, url: str, vehicle: str) -> None:
@@ -140,17 +129,6 @@ class TelemetryReader:
 
     def close(self) -> None:
         _close(self._redis)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def vehicles(url: str) -> dict[str, float]:

@@ -11,12 +11,12 @@ import select
 import socket
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from blimp.clock import Clock
+from blimp.closing import Closing
 from blimp.errors import ConfigError
 from blimp.paths import make_directory
 from blimp.sim import wire
@@ -46,7 +46,7 @@ class _Client:
         return self.connection.fileno()
 
 
-class Server:
+class Server(Closing):
     """Serves one world on one socket. A context manager; close is idempotent.
 
     The socket accepts as soon as this is made; nothing moves before `run`. Its directory is
@@ -110,17 +110,6 @@ class Server:
                 self._path.unlink()
         self._wake.close()
         self._waker.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- time ---------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from weakref import WeakSet
 import msgspec
 
 from blimp.clock import Clock, SystemClock
+from blimp.closing import Closing
 from blimp.tasks.message import NORMAL, TaskMessage
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class VehicleClient:
+class VehicleClient(Closing):
     """Commands one vehicle. Thread-safe; a context manager; connects on first use.
 
     Every method raises LinkError, naming the broker, where none answers in `timeout_s`.
@@ -194,14 +195,8 @@ class VehicleClient:
             seconds, microseconds = results.client.time()
         return int(seconds) + int(microseconds) / 1e6
 
-    def __enter__(self) -> VehicleClient:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Pending:
+class Pending(Closing):
     """One command under way. One thread's; a context manager. Close is idempotent.
 
     `reply` is None until it has ended. Waiting may be repeated after a TIMEOUT, and after a
@@ -283,12 +278,6 @@ class Pending:
             elapsed_ms=elapsed_ms,
             reason=reason or record.reason,
         )
-
-    def __enter__(self) -> Pending:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _details(record: Record) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from blimp.closing import Closing
 from blimp.errors import ResultError
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.results.record import Record, State, decode, encode
@@ -108,7 +109,7 @@ class RedisResults:
             self._client = None
 
 
-class Watch:
+class Watch(Closing):
     """The records of one task as they are published. A context manager; one thread's."""
 
     def __init__(self, *, results: RedisResults, id: str, clock: Clock) -> None:
@@ -155,9 +156,3 @@ class Watch:
         if not self._closed:
             self._closed = True
             self._pubsub.close()
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
