@@ -6,13 +6,14 @@ stop passes all of that.
 """
 
 from collections.abc import Callable
-from math import hypot, isfinite, radians
+from math import hypot, radians
 from typing import Any, cast
 
 import msgspec
 
 from blimp.airframe import Airframe
 from blimp.control import arguments as forms
+from blimp.control.admission import Refusal, admit
 from blimp.control.arming import Readiness, problems
 from blimp.control.failsafe import Flags
 from blimp.control.memory import OutcomeMemory
@@ -31,7 +32,6 @@ from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, Vehi
 
 _PROGRESS_S = 0.2
 _SERVO_S = 10.0  # an angle without a time is kept this long
-_AHEAD_S = 1.0  # by this much a command may seem to come from the future: clocks are read in turn
 _REFERENCE_M = 1.0  # a leg starts where the last one ended if the ship is this near
 
 
@@ -41,10 +41,6 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     now_s: float
     state: VehicleState
     flags: Flags
-
-
-class Refusal(Exception):
-    """Within this module: a handler says no. Its text is the reason."""
 
 
 class Commander:
@@ -87,7 +83,7 @@ class Commander:
             return seen.outcome
         situation = Situation(now_s=now_s, state=state, flags=flags)
         try:
-            self._admit(command)
+            admit(command, boot_id=self._boot_id)
             outcome = self._dispatch(command, situation)
         except (Refusal, ValueError) as refusal:
             outcome = self._outcome(command, OutcomeState.REFUSED, reason=str(refusal))
@@ -116,20 +112,7 @@ class Commander:
             Readiness(airframe=self._airframe, state=state, flags=flags, sensors=sensors)
         )
 
-    # --- admission ---------------------------------------------------------------------
-
-    def _admit(self, command: Command) -> None:
-        if command.name == "estop":
-            return
-        if command.boot_id and command.boot_id != self._boot_id:
-            raise Refusal(f"meant for boot {command.boot_id}, this is {self._boot_id}")
-        if not isfinite(command.age_s):
-            raise Refusal(f"age_s is {command.age_s}, must be a finite number")
-        if command.ttl_s is not None and not command.age_s <= command.ttl_s:
-            raise Refusal(f"stale: {command.age_s:.1f} s old, limit {command.ttl_s:g} s")
-        if command.ttl_s is not None and command.age_s < -_AHEAD_S:
-            # It would not age for as long: no time to live then holds.
-            raise Refusal(f"issued {-command.age_s:.1f} s in the future, limit {_AHEAD_S:g} s")
+    # --- handlers ----------------------------------------------------------------------
 
     def _dispatch(self, command: Command, situation: Situation) -> Outcome:
         row = HANDLERS.get(command.name)
@@ -140,8 +123,6 @@ class Commander:
             return handler(self, command, forms.Nothing(), situation)
         parsed = forms.parse(command.name, command.arguments, form, self._airframe)
         return handler(self, command, parsed, situation)
-
-    # --- handlers ----------------------------------------------------------------------
 
     def ping(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         return self._done(command, at, {"t_s": at.now_s, "boot_id": self._boot_id})
