@@ -236,7 +236,8 @@ class Pending(Closing):
             record = self._watch.next(timeout_s=left_s)
             if record is None:
                 return
-            yield self._step(record)
+            if not self._is_old(record):
+                yield self._step(record)
 
     def close(self) -> None:
         self._watch.close()
@@ -258,6 +259,14 @@ class Pending(Closing):
             latency_ms=self._latency_ms,
         )
 
+    def _is_old(self, record: Record) -> bool:
+        """Say whether it was known before: the stored record overtakes those on their way."""
+        last = self._last
+        if last is None or record.final or last.state != "PROGRESS":
+            return False
+        backwards = record.state == "STARTED" or _fraction(record) < _fraction(last)
+        return backwards or record == last
+
     def _step(self, record: Record) -> Progress:
         """Take note of `record` and return it as people see it."""
         self._last = record
@@ -278,6 +287,11 @@ class Pending(Closing):
             elapsed_ms=elapsed_ms,
             reason=reason or record.reason,
         )
+
+
+def _fraction(record: Record) -> float:
+    fraction = _details(record).get("fraction")
+    return float(fraction) if isinstance(fraction, int | float) else 0.0
 
 
 def _details(record: Record) -> dict[str, Any]:
