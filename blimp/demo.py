@@ -40,6 +40,7 @@ TRUTH_PERIOD_S = 0.05
 PING_PERIOD_S = 0.5
 LOG_TAIL_LINES = 20
 LOG_TAIL_BYTES = 16_384
+STOPPED = "INTERRUPTED"  # a MissionResult's state after Ctrl-C
 
 Say = Callable[[str], None]
 
@@ -248,7 +249,9 @@ def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
             "left_behind": left_behind,
         }
         if not flight.result.ok:
-            say(f"not flown: {flight.result.reason}\nthe stack's last words:\n{stack.log_tail()}")
+            say(f"not flown: {flight.result.reason}")
+            if flight.result.state != STOPPED:  # Ctrl-C is no fault to look for in a log
+                say(f"the stack's last words:\n{stack.log_tail()}")
         say(_summary(report))
         return report
 
@@ -356,11 +359,12 @@ def _summary(report: dict[str, Any]) -> str:
     verdict = "flown" if report["ok"] else "NOT flown"
     return (
         f"mission {mission['name']!r} {verdict} (simulated): "
-        f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']} s, "
-        f"at most {mission['max_cross_track_m']} m off its track, "
-        f"{mission['final_error_m']} m from its end\n"
-        f"tasks: {tasks['succeeded']} of {tasks['sent']} succeeded; command to flight process "
-        f"p50 {tasks['latency_ms']['p50']} ms, p99 {tasks['latency_ms']['p99']} ms\n"
+        f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']:.1f} s, "
+        f"at most {_words(mission['max_cross_track_m'], 2)} m off its track, "
+        f"{_words(mission['final_error_m'], 2)} m from its end\n"
+        f"tasks: {tasks['succeeded']} of {tasks['sent']} succeeded, pings included; "
+        f"ping to flight process p50 {_words(tasks['latency_ms']['p50'], 1)} ms, "
+        f"p99 {_words(tasks['latency_ms']['p99'], 1)} ms\n"
         f"flight loop: {loop.get('rate_hz', 0):.0f} Hz, {loop.get('overruns', 0)} overruns in "
         f"{loop.get('cycles', 0)} cycles\n"
         f"left behind: {', '.join(report['left_behind']) or 'nothing'}"
@@ -369,6 +373,10 @@ def _summary(report: dict[str, Any]) -> str:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
+
+
+def _words(value: float | None, digits: int) -> str:
+    return "?" if value is None else f"{value:.{digits}f}"
 
 
 def percentile(values: list[float], share: float) -> float | None:

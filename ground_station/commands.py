@@ -46,7 +46,9 @@ app.callback()(options)
 
 @app.command()
 def ping(context: typer.Context) -> int:
-    """Ask for a sign of life, through the queue, from the flight process.
+    """Ask the ship for a sign of life.
+
+    Through the queue, from the flight process.
 
     Example: ground ping
     """

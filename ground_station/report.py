@@ -120,8 +120,8 @@ class Report:
 class ProgressLine:
     """One line that grows as a command goes.
 
-    "goto: queued → received → executing 40 % → done (12 ms)": on a terminal the per cent
-    count up in their place, elsewhere each tenth is added.
+    "goto: queued → received → executing 40 % → done (received in 12 ms)": on a terminal the
+    per cent count up in their place, elsewhere each tenth is added.
     """
 
     def __init__(self, *, report: Report, what: str) -> None:
@@ -140,7 +140,7 @@ class ProgressLine:
 
     def end(self, *, state: str, reason: str, latency_ms: float | None) -> None:
         """Close the line; `latency_ms`: until the ship took the command or refused it."""
-        time = "" if latency_ms is None else f" ({latency_ms:.0f} ms)"
+        time = "" if latency_ms is None else f" (received in {latency_ms:.0f} ms)"
         done = "done" if state == "SUCCESS" else state.lower()
         self._add(f"{done}{time}{': ' if reason else ''}{reason}", done)
 

@@ -128,7 +128,7 @@ def test_progress_counts_up_in_its_place_on_a_terminal() -> None:
         "goto: queued",
         "goto: queued → executing 20 %",
         "goto: queued → executing 30 %",
-        "goto: queued → executing 30 % → done (12 ms)",
+        "goto: queued → executing 30 % → done (received in 12 ms)",
     ]
 
 
