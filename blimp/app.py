@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
@@ -40,7 +39,6 @@ from blimp.tasks.urls import check_url
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
-TELEMETRY_PERIOD_S = 0.1
 ORPHAN_GRACE_S = 2.0  # how long a world outlives its supervisor, for the ship to let go
 
 
@@ -197,6 +195,7 @@ def _tell_once(loop: FlightLoop, told: set[str], supervisor: str | None) -> set[
 
 def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     """Run the task worker: commands to the mailbox, snapshots to the ground."""
+    from blimp.downlink import Downlink
     from blimp.tasks.flight import build_flight_app
     from blimp.tasks.worker import Worker
 
@@ -209,11 +208,11 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     supervisor = notify_address()
     with (
         MailboxClient(server_path=paths.flight, path=paths.worker, clock=clock) as mailbox,
-        Telemetry(broker=broker, vehicle=vehicle, mailbox=mailbox) as telemetry,
+        Downlink(broker=broker, vehicle=vehicle, mailbox=mailbox) as downlink,
     ):
 
         def ready() -> None:
-            telemetry.when_flowing(partial(notify.tell, notify.READY, address=supervisor))
+            downlink.when_flowing(partial(notify.tell, notify.READY, address=supervisor))
 
         app = build_flight_app(vehicle=vehicle, broker=broker, mailbox=mailbox, clock=clock)
         worker = Worker(app=app, name=vehicle, on_ready=ready)
@@ -221,48 +220,6 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
         status = worker.run()
     if status:
         raise BlimpError(f"the worker ended with status {status}; its log says why")
-
-
-class Telemetry:
-    """Carries snapshots from the mailbox to the broker, ten a second, on its own thread.
-
-    It drops what the broker does not take: the next snapshot is newer anyway.
-    """
-
-    def __init__(self, *, broker: str, vehicle: str, mailbox: MailboxClient) -> None:
-        from blimp.telemetry import TelemetryPublisher
-
-        self._publisher = TelemetryPublisher(broker, vehicle)
-        self._mailbox = mailbox
-        self._stop = threading.Event()
-        self._first: Callable[[], object] | None = None
-        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
-
-    def when_flowing(self, call: Callable[[], object]) -> None:
-        """Call `call` once, from the thread, when the next snapshot has reached the broker."""
-        self._first = call
-
-    def _run(self) -> None:
-        published = None
-        while not self._stop.wait(TELEMETRY_PERIOD_S):
-            snapshot, age_s = self._mailbox.snapshot(), self._mailbox.snapshot_age_s()
-            if snapshot is None or age_s is None or snapshot is published:
-                continue
-            if self._publisher.publish(snapshot, age_s):
-                published = snapshot
-                first = self._first
-                if first is not None:
-                    self._first = None
-                    first()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._publisher.close()
 
 
 def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
