@@ -139,6 +139,7 @@ class MailboxClient(Closing):
         self._socket.setblocking(True)
         self._changed = threading.Condition()
         self._outcomes: OrderedDict[str, tuple[int, Outcome]] = OrderedDict()
+        self._returned: dict[str, int] = {}  # the sequence that a caller has had, by id
         self._snapshot: Snapshot | None = None
         self._snapshot_s = 0.0
         self._closed = False
@@ -160,15 +161,16 @@ class MailboxClient(Closing):
         return self._wait(command.id, seen=seen, timeout_s=timeout_s)
 
     def wait(self, id: str, *, timeout_s: float) -> Outcome | None:
-        """Return the next outcome of command `id`, at once when it is already final.
+        """Return the next outcome of command `id` that was not returned yet.
 
-        None when nothing comes in time. Progress may be skipped; a final outcome is not.
+        At once when it has come meanwhile, or the command's end is known; None when nothing
+        comes in time. Progress may be skipped; a final outcome is not.
         """
         with self._changed:
             known = self._outcomes.get(id)
             if known is not None and known[1].state is not OutcomeState.IN_PROGRESS:
                 return known[1]
-            seen = self._sequence(id)
+            seen = self._returned.get(id, 0)
         return self._wait(id, seen=seen, timeout_s=timeout_s)
 
     def greet(self, *, link: bool) -> bool:
@@ -204,7 +206,10 @@ class MailboxClient(Closing):
                 lambda: self._closed or self._sequence(id) > seen, timeout=timeout_s
             )
             known = self._outcomes.get(id)
-            return known[1] if known and known[0] > seen else None
+            if known is None or known[0] <= seen:
+                return None
+            self._returned[id] = known[0]
+            return known[1]
 
     def _send(self, data: bytes) -> bool:
         try:
@@ -231,7 +236,8 @@ class MailboxClient(Closing):
                 self._outcomes[message.id] = (self._sequence(message.id) + 1, message)
                 self._outcomes.move_to_end(message.id)
                 while len(self._outcomes) > REMEMBERED_OUTCOMES:
-                    self._outcomes.popitem(last=False)
+                    forgotten, _ = self._outcomes.popitem(last=False)
+                    self._returned.pop(forgotten, None)
             self._changed.notify_all()
 
     def close(self) -> None:

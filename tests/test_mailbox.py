@@ -89,6 +89,19 @@ def test_a_final_outcome_is_never_missed_by_a_late_waiter(
     assert late.state is OutcomeState.DONE
 
 
+def test_progress_that_came_between_two_waits_is_returned_by_the_second(
+    server: MailboxServer, client: MailboxClient
+) -> None:
+    with Answering(server, OutcomeState.IN_PROGRESS):
+        client.call(Command(id="1", name="goto"), timeout_s=5.0)
+        server.post(Outcome(id="1", state=OutcomeState.IN_PROGRESS, fraction=0.8))
+        client.call(Command(id="2", name="ping"), timeout_s=5.0)  # by now it has come
+    between = client.wait("1", timeout_s=0.0)
+    assert between is not None
+    assert between.fraction == 0.8
+    assert client.wait("1", timeout_s=0.0) is None  # once
+
+
 def test_silence_is_none_not_an_error(tmp_path: Path, clock: ManualClock) -> None:
     with MailboxClient(
         server_path=tmp_path / "absent.sock", path=tmp_path / "worker.sock", clock=clock

@@ -212,7 +212,7 @@ class Pending(Closing):
         self._clock = clock
         self._latency_ms: float | None = None
         self._last: Record | None = None
-        self._told_queued = False
+        self._told_queued = self._told_received = False
 
     def wait(self, timeout_s: float, on_progress: OnProgress | None = None) -> Reply:
         """Return the reply; state TIMEOUT where it has not ended within `timeout_s`.
@@ -236,8 +236,14 @@ class Pending(Closing):
             record = self._watch.next(timeout_s=left_s)
             if record is None:
                 return
-            if not self._is_old(record):
-                yield self._step(record)
+            if self._is_old(record):
+                continue
+            step = self._step(record)
+            if step.stage == "executing" and not self._told_received:
+                # The stored record has overtaken the word that it arrived; people get both.
+                yield Progress(stage="received", elapsed_ms=step.elapsed_ms)
+            self._told_received = True
+            yield step
 
     def close(self) -> None:
         self._watch.close()

@@ -147,7 +147,7 @@ def test_what_is_heard_late_does_not_turn_progress_back(
         vehicle.results.client.set(key, data)
         vehicle.results.client.publish(key, data)
     steps = [(step.stage, step.fraction) for step in pending.events(timeout_s=0.5)]
-    assert steps == [("queued", None), ("executing", 0.4)]
+    assert steps == [("queued", None), ("received", None), ("executing", 0.4)]
 
 
 def test_waiting_in_slices_misses_nothing(vehicle: TaskApp, client: VehicleClient) -> None:
