@@ -52,13 +52,16 @@ def flood(broker: str, stop: threading.Event, latencies_ms: list[float]) -> None
 
 
 def measure(seconds: float, floods: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="blimp-bench-") as directory:
+    with (
+        tempfile.TemporaryDirectory(prefix="blimp-bench-") as directory,
+        tempfile.TemporaryFile() as log,
+    ):
         paths = RuntimePaths(Path(directory) / "run")
         stack = StackProcess(
             arguments=["--vehicle", VEHICLE, "--runtime-dir", str(paths.directory)],
             paths=paths,
             registration=registry_dir() / f"{VEHICLE}.json",
-            log=Path(directory) / "up.log",
+            log=log,
         )
         try:
             broker = stack.wait_until_ready()["broker"]

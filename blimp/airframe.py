@@ -16,7 +16,8 @@ from msgspec import Meta
 from blimp.errors import AirframeError
 from blimp.types import Vec3
 
-Positive = Annotated[float, Meta(gt=0.0, lt=1e6)]
+# Nothing of a ship is smaller or larger, and arithmetic holds in between.
+Positive = Annotated[float, Meta(ge=1e-9, lt=1e6)]
 NotNegative = Annotated[float, Meta(ge=0.0, lt=1e6)]
 Finite = Annotated[float, Meta(ge=-1e6, le=1e6)]
 Finite3 = tuple[Finite, Finite, Finite]
@@ -172,6 +173,7 @@ class Limits(_Part, frozen=True, kw_only=True):
     speed_mps: Positive  # along a leg
     climb_mps: Positive
     descent_mps: Positive
+    column_mps: Positive  # straight up or down over one place
     touchdown_mps: Positive
     acceleration_mps2: Positive
     yaw_rate_radps: Positive
@@ -184,7 +186,7 @@ class Home(_Part, frozen=True, kw_only=True):
 
     latitude_deg: Annotated[float, Meta(ge=-90.0, le=90.0)]
     longitude_deg: Annotated[float, Meta(ge=-180.0, le=180.0)]
-    altitude_msl_m: Finite
+    altitude_msl_m: Annotated[float, Meta(ge=-500.0, le=9000.0)]  # where there is land
 
 
 class Airframe(_Part, frozen=True, kw_only=True):
@@ -249,7 +251,7 @@ def parse(text: str, *, where: str) -> Airframe:
     """Read an airframe from TOML text; `where` names it in errors."""
     try:
         airframe = msgspec.convert(tomllib.loads(text), Airframe)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, msgspec.ValidationError, RecursionError) as error:
         raise AirframeError(f"airframe {where}: {error}") from error
     for problem in _problems(airframe):
         raise AirframeError(f"airframe {where}: {problem}")
@@ -263,6 +265,24 @@ def _problems(airframe: Airframe) -> list[str]:
     found += [f"two outputs are named {n!r}" for n in set(outputs) if outputs.count(n) > 1]
     devices = [device.name for device in airframe.device]
     found += [f"two devices are named {n!r}" for n in set(devices) if devices.count(n) > 1]
+    if not airframe.mass_kg > 0.0:
+        found.append(
+            f"mass: heaviness_kg {airframe.mass.heaviness_kg:g} leaves {airframe.mass_kg:g} kg "
+            f"of a hull of {airframe.hull.volume_m3:g} m3, must be above 0"
+        )
+    hull = airframe.hull
+    box_m3 = hull.length_m * hull.diameter_m * (hull.height_m or hull.diameter_m)
+    if hull.volume_m3 > box_m3:
+        found.append(
+            f"hull: volume_m3 {hull.volume_m3:g} is more than its length, diameter and height "
+            f"can hold, {box_m3:g}"
+        )
+    reach_m = max(hull.length_m, hull.diameter_m, hull.height_m)
+    if math.hypot(*airframe.mass.center_of_gravity_m) > reach_m:
+        found.append(
+            f"mass: center_of_gravity_m {airframe.mass.center_of_gravity_m} is farther from the "
+            f"centre of buoyancy than the hull is long, {reach_m:g} m"
+        )
     for thruster in airframe.thruster:
         if thruster.tilted_by and thruster.tilted_by not in airframe.servo_names:
             found.append(f"thruster {thruster.name!r} is tilted by no servo {thruster.tilted_by!r}")

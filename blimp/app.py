@@ -8,12 +8,12 @@ import contextlib
 import os
 import secrets
 import select
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
@@ -22,6 +22,7 @@ from blimp import notify
 from blimp.airframe import Airframe
 from blimp.broker import answers, find_server_binary, server_arguments, socket_path, socket_url
 from blimp.clock import Clock, SystemClock
+from blimp.closing import Closing
 from blimp.config import broker_url_from_environment, notify_address, registry_dir, vehicle_name
 from blimp.control.build import build_flight_loop
 from blimp.control.loop import FlightLoop, Inbox
@@ -33,11 +34,11 @@ from blimp.hardware.linux import LinuxBuses
 from blimp.mailbox import MailboxClient, MailboxServer
 from blimp.paths import RuntimePaths
 from blimp.stack import Event, Role, Stack
+from blimp.tasks.urls import check_url
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
-TELEMETRY_PERIOD_S = 0.1
 ORPHAN_GRACE_S = 2.0  # how long a world outlives its supervisor, for the ship to let go
 
 
@@ -57,10 +58,13 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """parent: end soon after this process does; None to run until told."""
+
     airframe: str
     seed: int
     wind_mps: float
     runtime_dir: Path | None
+    parent: int | None = None
 
 
 class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +79,7 @@ class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
 # --- the ship --------------------------------------------------------------------------------
 
 
-class Ship:
+class Ship(Closing):
     """An opened board and the loop that flies it. Leaving it makes the outputs safe."""
 
     def __init__(self, *, board: Board, loop: FlightLoop, buses: LinuxBuses) -> None:
@@ -89,17 +93,6 @@ class Ship:
             stack.callback(self._buses.close)
             stack.callback(self.board.close)
             stack.callback(self.loop.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def assemble(
@@ -159,8 +152,8 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     vehicle = _vehicle(options.vehicle, airframe)
     paths = _paths(options.runtime_dir)
     clock = SystemClock()
-    stopping = threading.Event()
-    on_stop(stopping.set)
+    stopping: list[bool] = []  # no Event: a second signal inside its set() would hang
+    on_stop(lambda: stopping.append(True))
     supervisor = notify_address()
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
@@ -189,20 +182,20 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
             ship.loop,
             clock=clock,
             rate_hz=options.rate_hz,
-            should_stop=stopping.is_set,
+            should_stop=lambda: bool(stopping),
             on_cycle=after_cycle,
         )
 
 
 def _tell_once(loop: FlightLoop, told: set[str], supervisor: str | None) -> set[str]:
+    """Tell what is new; what the supervisor could not take now is told again later."""
     states = {notify.READY} | ({notify.READY_TO_ARM} if not loop.problems() else set())
-    for state in sorted(states - told):
-        notify.tell(state, address=supervisor)
-    return states
+    return {s for s in sorted(states - told) if notify.tell(s, address=supervisor)}
 
 
 def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     """Run the task worker: commands to the mailbox, snapshots to the ground."""
+    from blimp.downlink import Downlink
     from blimp.tasks.flight import build_flight_app
     from blimp.tasks.worker import Worker
 
@@ -215,11 +208,11 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     supervisor = notify_address()
     with (
         MailboxClient(server_path=paths.flight, path=paths.worker, clock=clock) as mailbox,
-        Telemetry(broker=broker, vehicle=vehicle, mailbox=mailbox) as telemetry,
+        Downlink(broker=broker, vehicle=vehicle, mailbox=mailbox) as downlink,
     ):
 
         def ready() -> None:
-            telemetry.when_flowing(lambda: notify.tell(notify.READY, address=supervisor))
+            downlink.when_flowing(partial(notify.tell, notify.READY, address=supervisor))
 
         app = build_flight_app(vehicle=vehicle, broker=broker, mailbox=mailbox, clock=clock)
         worker = Worker(app=app, name=vehicle, on_ready=ready)
@@ -227,47 +220,6 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
         status = worker.run()
     if status:
         raise BlimpError(f"the worker ended with status {status}; its log says why")
-
-
-class Telemetry:
-    """Carries snapshots from the mailbox to the broker, ten a second, on its own thread.
-
-    It drops what the broker does not take: the next snapshot is newer anyway.
-    """
-
-    def __init__(self, *, broker: str, vehicle: str, mailbox: MailboxClient) -> None:
-        from blimp.telemetry import TelemetryPublisher
-
-        self._publisher = TelemetryPublisher(broker, vehicle)
-        self._mailbox = mailbox
-        self._stop = threading.Event()
-        self._first: Callable[[], None] | None = None
-        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
-
-    def when_flowing(self, call: Callable[[], None]) -> None:
-        """Call `call` once, from the thread, when the next snapshot has reached the broker."""
-        self._first = call
-
-    def _run(self) -> None:
-        published = None
-        while not self._stop.wait(TELEMETRY_PERIOD_S):
-            snapshot, age_s = self._mailbox.snapshot(), self._mailbox.snapshot_age_s()
-            if snapshot is None or age_s is None or snapshot is published:
-                continue
-            if self._publisher.publish(snapshot, age_s):
-                published = snapshot
-                first, self._first = self._first, None
-                if first is not None:
-                    first()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._publisher.close()
 
 
 def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
@@ -280,17 +232,26 @@ def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
     with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
         on_stop(server.stop)
-        _stop_when_orphaned(server.stop)
+        _stop_when_orphaned(server.stop, parent=options.parent)
         notify.tell(notify.READY, address=notify_address())
         server.run()
 
 
-def _stop_when_orphaned(stop: Callable[[], None]) -> None:
-    """Outlive a killed supervisor just long enough for the ship to be made safe."""
-    parent = os.pidfd_open(os.getppid())
+def _stop_when_orphaned(stop: Callable[[], None], *, parent: int | None) -> None:
+    """Outlive a killed supervisor just long enough for the ship to be made safe.
+
+    parent: the supervisor's process number, None where nobody supervises this world.
+    """
+    if parent is None:
+        return
+    try:
+        watched = os.pidfd_open(parent)
+    except ProcessLookupError:
+        watched = -1  # gone already
 
     def wait() -> None:
-        select.select([parent], [], [])
+        if watched >= 0 and os.getppid() == parent:
+            select.select([watched], [], [])
         threading.Event().wait(ORPHAN_GRACE_S)
         stop()
 
@@ -329,6 +290,8 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
     paths = RuntimePaths(directory.absolute())
     paths.check()
     outside = broker_url_from_environment()
+    if outside is not None:
+        check_url(outside)
     broker = outside or socket_url(paths.broker)
     here = ("--runtime-dir", str(paths.directory))
     this = (sys.executable, "-m", "blimp")
@@ -338,6 +301,7 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
             arguments=(
                 *this, "sim", *here, "--airframe", options.airframe,
                 "--seed", str(options.seed), "--wind", str(options.wind_mps),
+                "--parent", str(os.getpid()),
             ),
             restarts=("flight",),
             death_signal=None,  # it must see the ship safe first: see _stop_when_orphaned
@@ -353,6 +317,7 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
         Role(
             name="worker",
             arguments=(*this, "worker", *here, "--vehicle", vehicle, "--broker", broker),
+            death_signal=signal.SIGKILL,  # its broker dies too: there is nothing to hand back
             end_within_s=2.0,
         ),
     ]  # fmt: skip

@@ -16,9 +16,15 @@ import typer
 
 from blimp.errors import BlimpError
 
+HELP = """Run a blimp: on board, or on a laptop in the simulator.
+
+Data goes to standard output, words to standard error. Exit status: 0 done, 1 failed (the
+reason is printed), 2 wrong usage.
+"""
+
 app = typer.Typer(
     name="blimp",
-    help=__doc__,
+    help=HELP,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,7 +63,9 @@ def up(
     ] = False,
     json_output: Json = False,
 ) -> None:
-    """Run broker, world, flight process and worker until SIGTERM; restart what dies.
+    """Run a whole simulated ship until Ctrl-C.
+
+    Broker, world, flight process and worker; what dies is restarted.
 
     Example: blimp up --sim --wind 0.3
     """
@@ -91,7 +99,9 @@ def fly(
         float, typer.Option("--rate", min=20.0, max=400.0, help="Loop rate, Hz.")
     ] = 100,
 ) -> None:
-    """Run the flight process: the one owner of every bus.
+    """Run the flight process.
+
+    It is the one owner of every bus.
 
     Example: blimp fly --airframe twin --runtime-dir /run/blimp
     """
@@ -113,7 +123,9 @@ def worker(
     ] = None,
     runtime_dir: RuntimeDir = None,
 ) -> None:
-    """Run the task worker: it takes commands from the queue to the mailbox.
+    """Run the task worker.
+
+    It takes commands from the queue to the mailbox.
 
     Example: blimp worker --vehicle twin --broker redis://localhost
     """
@@ -131,14 +143,21 @@ def sim(
     seed: Seed = 1,
     wind: Wind = 0.0,
     runtime_dir: RuntimeDir = None,
+    parent: Annotated[
+        int | None, typer.Option("--parent", min=1, help="End soon after this process does.")
+    ] = None,
 ) -> None:
-    """Run the simulated world: physics and chips behind a Unix socket, in real time.
+    """Run the simulated world.
+
+    Physics and chips behind a Unix socket, in real time.
 
     Example: blimp sim --airframe gtmab --wind 0.3
     """
     from blimp.app import WorldOptions, simulate
 
-    options = WorldOptions(airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir)
+    options = WorldOptions(
+        airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir, parent=parent
+    )
     simulate(options, on_stop=_on_signals)
 
 
@@ -146,7 +165,9 @@ def sim(
 def safe_state(
     *, sim: Sim = False, airframe: Airframe = "twin", runtime_dir: RuntimeDir = None
 ) -> None:
-    """Drive every output to its safe state and end (systemd's ExecStopPost).
+    """Drive every output to its safe state.
+
+    Then end; systemd's ExecStopPost.
 
     Example: blimp safe-state --airframe twin
     """
@@ -167,7 +188,10 @@ def demo(
     wind: Wind = 0.3,
     json_output: Json = False,
 ) -> None:
-    """Start the stack, fly a mission through the queue, show it, and leave nothing behind.
+    """Fly a simulated mission and watch it.
+
+    Starts the stack, flies through the queue, leaves nothing behind. The square takes two and
+    a half minutes.
 
     Example: blimp demo --seed 7 --wind 0.3
     """

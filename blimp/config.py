@@ -69,8 +69,3 @@ def vehicle_name(name: str, *, where: str) -> str:
             "beginning with a letter or digit"
         )
     return name
-
-
-def printable_url(url: str) -> str:
-    """Return `url` without its password: what a message may show."""
-    return re.sub(r"(://[^:@/?]*):[^@/]*@", r"\1:***@", url)

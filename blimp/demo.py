@@ -8,6 +8,8 @@ world for the truth, which no part of the flight control ever sees.
 import contextlib
 import json
 import os
+import secrets
+import select
 import subprocess
 import sys
 import tempfile
@@ -15,13 +17,13 @@ import threading
 from collections.abc import Callable, Iterator
 from math import hypot
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from blimp import airframe as airframes
 from blimp.clock import Clock, SystemClock
-from blimp.config import registry_dir
+from blimp.config import broker_url_from_environment, registry_dir
 from blimp.errors import BlimpError, LinkError
 from blimp.paths import RuntimePaths
 from blimp.processes import Child
@@ -37,6 +39,8 @@ END_DEADLINE_S = 20.0
 TRUTH_PERIOD_S = 0.05
 PING_PERIOD_S = 0.5
 LOG_TAIL_LINES = 20
+LOG_TAIL_BYTES = 16_384
+STOPPED = "INTERRUPTED"  # a MissionResult's state after Ctrl-C
 
 Say = Callable[[str], None]
 
@@ -59,18 +63,17 @@ class StackProcess:
     """`blimp up --sim --json` as a child: its events, and what it leaves behind."""
 
     def __init__(
-        self, *, arguments: list[str], paths: RuntimePaths, registration: Path, log: Path
+        self, *, arguments: list[str], paths: RuntimePaths, registration: Path, log: IO[bytes]
     ) -> None:
         self._paths = paths
         self._registration = registration
         self._log = log
-        with log.open("wb") as stderr:
-            self._child = Child(
-                name="up",
-                arguments=[sys.executable, "-m", "blimp", "up", "--sim", "--json", *arguments],
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            )
+        self._child = Child(
+            name="up",
+            arguments=[sys.executable, "-m", "blimp", "up", "--sim", "--json", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
         self.events: list[dict[str, Any]] = []
         self._pids: dict[int, str] = {self._child.pid: "up"}
         self._news = threading.Condition()
@@ -81,20 +84,37 @@ class StackProcess:
         """Return the `ready` event. Raises DemoError with the log's tail when none comes."""
         with self._news:
             self._news.wait_for(
-                lambda: bool(self.events) or not self._child.running(), timeout=START_DEADLINE_S
+                lambda: self._ready() is not None or not self._child.running(),
+                timeout=START_DEADLINE_S,
             )
-            for event in self.events:
-                if event["event"] == "ready":
-                    return event
+            ready = self._ready()
+        if ready is not None:
+            return ready
         raise DemoError(f"the stack did not start; its last words:\n{self.log_tail()}")
 
+    def _ready(self) -> dict[str, Any] | None:
+        return next((event for event in self.events if event["event"] == "ready"), None)
+
     def log_tail(self) -> str:
-        lines = self._log.read_text("utf-8", errors="replace").splitlines()
+        # Not seek and read: the stack writes through the same file position.
+        descriptor = self._log.fileno()
+        size = os.fstat(descriptor).st_size
+        start = max(0, size - LOG_TAIL_BYTES)
+        lines = os.pread(descriptor, size - start, start).decode("utf-8", "replace").splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:])
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
 
     def end(self) -> list[str]:
         """End the stack and return the name of every process and file that is left behind."""
         self._child.end(within_s=END_DEADLINE_S)
+        return self.left_behind()
+
+    def left_behind(self) -> list[str]:
+        """Return every process and file of the stack that is there now."""
+        self._child.running()  # reaps it, if it has ended
         left = [f"{name} (pid {pid})" for pid, name in self._pids.items() if _alive(pid)]
         left += [str(p) for p in (self._paths.directory, self._registration) if p.exists()]
         return left
@@ -213,8 +233,8 @@ def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
             ready = stack.wait_until_ready()
             say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
             flight = _fly(
-                mission, broker=ready["broker"], vehicle=vehicle, world=paths.world,
-                clock=clock, live=options.live, say=say,
+                mission, broker=broker_url_from_environment() or ready["broker"],
+                vehicle=vehicle, world=paths.world, clock=clock, live=options.live, say=say,
             )  # fmt: skip
         finally:
             left_behind = stack.end()
@@ -229,7 +249,9 @@ def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
             "left_behind": left_behind,
         }
         if not flight.result.ok:
-            say(f"not flown: {flight.result.reason}\nthe stack's last words:\n{stack.log_tail()}")
+            say(f"not flown: {flight.result.reason}")
+            if flight.result.state != STOPPED:  # Ctrl-C is no fault to look for in a log
+                say(f"the stack's last words:\n{stack.log_tail()}")
         say(_summary(report))
         return report
 
@@ -321,11 +343,15 @@ def _view(
 
 
 @contextlib.contextmanager
-def _scratch(vehicle: str) -> Iterator[tuple[RuntimePaths, Path, Path]]:
-    """Yield a short runtime directory, the stack's registration, and a log file."""
-    registration = registry_dir() / f"{vehicle}.json"
-    with tempfile.TemporaryDirectory(prefix="blimp-demo-") as directory:
-        yield RuntimePaths(Path(directory) / "run"), registration, Path(directory) / "up.log"
+def _scratch(vehicle: str) -> Iterator[tuple[RuntimePaths, Path, IO[bytes]]]:
+    """Yield a short runtime directory, the stack's registration, and a log.
+
+    The stack makes the directory and removes it, or its guard does, and the log has no name:
+    a killed demo leaves nothing.
+    """
+    directory = Path(tempfile.gettempdir()) / f"blimp-demo-{secrets.token_hex(4)}"
+    with tempfile.TemporaryFile() as log:
+        yield RuntimePaths(directory), registry_dir() / f"{vehicle}.json", log
 
 
 def _summary(report: dict[str, Any]) -> str:
@@ -333,11 +359,12 @@ def _summary(report: dict[str, Any]) -> str:
     verdict = "flown" if report["ok"] else "NOT flown"
     return (
         f"mission {mission['name']!r} {verdict} (simulated): "
-        f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']} s, "
-        f"at most {mission['max_cross_track_m']} m off its track, "
-        f"{mission['final_error_m']} m from its end\n"
-        f"tasks: {tasks['succeeded']} of {tasks['sent']} succeeded; command to flight process "
-        f"p50 {tasks['latency_ms']['p50']} ms, p99 {tasks['latency_ms']['p99']} ms\n"
+        f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']:.1f} s, "
+        f"at most {_words(mission['max_cross_track_m'], 2)} m off its track, "
+        f"{_words(mission['final_error_m'], 2)} m from its end\n"
+        f"tasks: {tasks['succeeded']} of {tasks['sent']} succeeded, pings included; "
+        f"ping to flight process p50 {_words(tasks['latency_ms']['p50'], 1)} ms, "
+        f"p99 {_words(tasks['latency_ms']['p99'], 1)} ms\n"
         f"flight loop: {loop.get('rate_hz', 0):.0f} Hz, {loop.get('overruns', 0)} overruns in "
         f"{loop.get('cycles', 0)} cycles\n"
         f"left behind: {', '.join(report['left_behind']) or 'nothing'}"
@@ -346,6 +373,10 @@ def _summary(report: dict[str, Any]) -> str:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
+
+
+def _words(value: float | None, digits: int) -> str:
+    return "?" if value is None else f"{value:.{digits}f}"
 
 
 def percentile(values: list[float], share: float) -> float | None:
@@ -357,10 +388,12 @@ def percentile(values: list[float], share: float) -> float | None:
 
 
 def _alive(pid: int) -> bool:
+    """Say whether a process runs; one that has ended and waits to be reaped does not."""
     try:
-        os.kill(pid, 0)
+        pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
-    return True
+    try:
+        return not select.select([pidfd], [], [], 0.0)[0]
+    finally:
+        os.close(pidfd)

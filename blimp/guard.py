@@ -16,6 +16,8 @@ import sys
 import time
 from pathlib import Path
 
+from blimp.registry import unregister
+
 FLIGHT_GRACE_S = 0.3  # to drive its outputs safe on its own
 END_GRACE_S = 2.0
 
@@ -26,14 +28,17 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # its one reason to end is the pipe's end
     children: dict[str, int] = {}  # role -> pidfd, opened while the number is surely its own
+    claimed = False  # before that, the directory may be another ship's
     for line in sys.stdin:
         words = line.split()
         if words == ["done"]:
             return 0
+        if words == ["claimed"]:
+            claimed = True
         if len(words) == 3 and words[0] == "pid":
             with contextlib.suppress(ProcessLookupError):
                 children[words[1]] = os.pidfd_open(int(words[2]))
-    return clean_up(children, directory, registration, sys.argv[3])
+    return clean_up(children, directory, registration, sys.argv[3]) if claimed else 0
 
 
 def clean_up(children: dict[str, int], directory: Path, registration: Path, airframe: str) -> int:
@@ -52,9 +57,7 @@ def clean_up(children: dict[str, int], directory: Path, registration: Path, airf
             forced.append(role)
             _signal(pidfd, signal.SIGKILL)
     shutil.rmtree(directory, ignore_errors=True)
-    registration.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        registration.parent.rmdir()
+    unregister(registration, runtime_dir=directory)
     report = {
         "event": "cleaned",
         "outputs_safe": not unreached,

@@ -17,17 +17,17 @@ import socket
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
 from blimp.clock import Clock
+from blimp.closing import Closing
 from blimp.errors import MailboxError
 from blimp.paths import MAX_SOCKET_PATH_BYTES
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
 
 MAX_DATAGRAM_BYTES = 65_536
+MAX_COMMAND_BYTES = 4096  # an outcome quotes its command: quoted and escaped it must still fit
 MAX_PER_RECEIVE = 32  # the loop's share of work for one cycle, whatever floods the socket
 MAX_SUBSCRIBERS = 8
 SUBSCRIPTION_S = 3.0
@@ -46,10 +46,11 @@ _to_worker = msgspec.json.Decoder(Outcome | Snapshot)
 _encoder = msgspec.json.Encoder()
 
 
-class MailboxServer:
+class MailboxServer(Closing):
     """The flight process's end. No method waits.
 
-    Use as a context manager. Raises MailboxError where the socket cannot be bound.
+    Use as a context manager. Raises MailboxError where the socket cannot be bound, or where
+    another flight process answers there: a bus has one owner.
     """
 
     def __init__(self, *, path: Path, clock: Clock) -> None:
@@ -72,8 +73,10 @@ class MailboxServer:
             except BlockingIOError:
                 break
             try:
+                if len(data) > MAX_COMMAND_BYTES:
+                    raise msgspec.DecodeError(f"the limit is {MAX_COMMAND_BYTES} bytes")
                 message = _to_flight.decode(data)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self.malformed += 1
                 self.last_malformed = f"mailbox datagram of {len(data)} bytes: {error}"
                 continue
@@ -119,19 +122,8 @@ class MailboxServer:
     def close(self) -> None:
         _close(self._socket, self._path)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class MailboxClient:
+class MailboxClient(Closing):
     """The worker's end, shared by all its task threads.
 
     server_path: the flight process's socket. It may come and go; a client outlives it.
@@ -147,6 +139,7 @@ class MailboxClient:
         self._socket.setblocking(True)
         self._changed = threading.Condition()
         self._outcomes: OrderedDict[str, tuple[int, Outcome]] = OrderedDict()
+        self._returned: dict[str, int] = {}  # the sequence that a caller has had, by id
         self._snapshot: Snapshot | None = None
         self._snapshot_s = 0.0
         self._closed = False
@@ -157,24 +150,27 @@ class MailboxClient:
         """Send `command` and return its outcome so far; None when nothing answers in time.
 
         Safe to repeat with the same command: the flight process answers a known id with
-        the outcome it has and moves nothing.
+        the outcome it has and moves nothing. Raises MailboxError for a command that no
+        datagram can carry.
         """
+        data = _encode_command(command)
         with self._changed:
             seen = self._sequence(command.id)
-        if not self._send(command):
+        if not self._send(data):
             return None
         return self._wait(command.id, seen=seen, timeout_s=timeout_s)
 
     def wait(self, id: str, *, timeout_s: float) -> Outcome | None:
-        """Return the next outcome of command `id`, at once when it is already final.
+        """Return the next outcome of command `id` that was not returned yet.
 
-        None when nothing comes in time. Progress may be skipped; a final outcome is not.
+        At once when it has come meanwhile, or the command's end is known; None when nothing
+        comes in time. Progress may be skipped; a final outcome is not.
         """
         with self._changed:
             known = self._outcomes.get(id)
             if known is not None and known[1].state is not OutcomeState.IN_PROGRESS:
                 return known[1]
-            seen = self._sequence(id)
+            seen = self._returned.get(id, 0)
         return self._wait(id, seen=seen, timeout_s=timeout_s)
 
     def greet(self, *, link: bool) -> bool:
@@ -182,7 +178,7 @@ class MailboxClient:
 
         Returns whether the flight process is there to hear it.
         """
-        return self._send(Hello(link=link))
+        return self._send(_encoder.encode(Hello(link=link)))
 
     def snapshot(self) -> Snapshot | None:
         """Return the newest snapshot, None before the first."""
@@ -210,11 +206,14 @@ class MailboxClient:
                 lambda: self._closed or self._sequence(id) > seen, timeout=timeout_s
             )
             known = self._outcomes.get(id)
-            return known[1] if known and known[0] > seen else None
+            if known is None or known[0] <= seen:
+                return None
+            self._returned[id] = known[0]
+            return known[1]
 
-    def _send(self, message: Command | Hello) -> bool:
+    def _send(self, data: bytes) -> bool:
         try:
-            self._socket.sendto(_encoder.encode(message), socket.MSG_DONTWAIT, self._server)
+            self._socket.sendto(data, socket.MSG_DONTWAIT, self._server)
         except OSError:
             return False  # absent, restarting or flooded: the caller asks again
         return True
@@ -225,7 +224,7 @@ class MailboxClient:
                 data = self._socket.recv(MAX_DATAGRAM_BYTES)
             except OSError:
                 return
-            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._take(_to_worker.decode(data))
 
     def _take(self, message: Outcome | Snapshot) -> None:
@@ -237,7 +236,8 @@ class MailboxClient:
                 self._outcomes[message.id] = (self._sequence(message.id) + 1, message)
                 self._outcomes.move_to_end(message.id)
                 while len(self._outcomes) > REMEMBERED_OUTCOMES:
-                    self._outcomes.popitem(last=False)
+                    forgotten, _ = self._outcomes.popitem(last=False)
+                    self._returned.pop(forgotten, None)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -251,25 +251,28 @@ class MailboxClient:
         self._thread.join(timeout=1.0)
         _close(self._socket, self._path)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+def _encode_command(command: Command) -> bytes:
+    try:
+        data = _encoder.encode(command)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise MailboxError(f"command {command.name!r:.80} cannot be sent: {error}") from error
+    if len(data) > MAX_COMMAND_BYTES:
+        raise MailboxError(
+            f"command {command.name!r:.80} has {len(data)} bytes: the limit is {MAX_COMMAND_BYTES}"
+        )
+    return data
 
 
 def _bind(path: Path) -> socket.socket:
-    """Bind a datagram socket at `path` for this user alone, in place of a stale one."""
+    """Bind a datagram socket at `path` for this user alone, in place of a dead one's."""
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise MailboxError(
             f"mailbox socket {path}: {len(os.fsencode(path))} bytes, "
             f"the kernel's limit is {MAX_SOCKET_PATH_BYTES}: use a shorter --runtime-dir"
         )
+    if _is_served(path):
+        raise MailboxError(f"mailbox socket {path}: another process serves it; end that first")
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         path.unlink(missing_ok=True)
@@ -282,9 +285,19 @@ def _bind(path: Path) -> socket.socket:
     return channel
 
 
+def _is_served(path: Path) -> bool:
+    """Say whether a live process has `path` bound: the socket of a killed one refuses."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
 def _close(channel: socket.socket, path: Path) -> None:
-    """Close and remove, unless a successor has bound the same path since. Idempotent."""
+    """Remove and close, in this order: the name is ours while the socket is open. Idempotent."""
     if channel.fileno() == -1:
         return
-    channel.close()
     path.unlink(missing_ok=True)
+    channel.close()

@@ -3,7 +3,6 @@
 The same call serves a unit of Type=notify and `blimp up`, which listens like systemd does.
 """
 
-import contextlib
 import os
 import socket
 import struct
@@ -16,17 +15,23 @@ READY = "READY=1"
 READY_TO_ARM = "STATUS=ready to arm"
 
 
-def tell(state: str, *, address: str | None) -> None:
-    """Tell the supervisor at `address` one assignment; do nothing without a supervisor."""
+def tell(state: str, *, address: str | None) -> bool:
+    """Tell the supervisor at `address` one assignment, without waiting.
+
+    Returns whether it was told, or there is nobody to tell; False is worth another try.
+    """
     if not address:
-        return
+        return True
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel,
-        contextlib.suppress(OSError),  # a supervisor that has gone needs no telling
-    ):
-        channel.sendto(state.encode(), address)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        try:
+            channel.sendto(state.encode(), socket.MSG_DONTWAIT, address)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # a supervisor that has gone needs no telling
+    return True
 
 
 class NotifyListener:

@@ -48,3 +48,11 @@ class RuntimePaths(msgspec.Struct, frozen=True):
                 f"runtime directory {self.directory}: its socket paths have {longest} bytes, "
                 f"the kernel's limit is {MAX_SOCKET_PATH_BYTES}: choose a shorter one"
             )
+
+
+def make_directory(path: Path) -> None:
+    """Make `path` for this user alone where it is missing. Raises ConfigError where it cannot."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"directory {path} cannot be made: {error.strerror}") from error

@@ -1,14 +1,28 @@
 """Starting a child process that cannot outlive its parent, and watching it without waiting."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from typing import IO
 
-_PR_SET_PDEATHSIG = 1  # prctl(2)
+# Run by the child before it becomes the program. A preexec_fn would run Python between fork
+# and exec, which is unsafe where the parent has threads; the death signal survives an exec.
+# So do ignored signals, and Python ignores these two: the program gets them as it should.
+_DIE_WITH_PARENT = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, int(sys.argv[1]), 0, 0, 0)  # PR_SET_PDEATHSIG, prctl(2)
+if os.getppid() != int(sys.argv[2]):
+    sys.exit("the parent died before its child began")
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+try:
+    os.execvp(sys.argv[3], sys.argv[3:])
+except OSError as error:
+    sys.exit(f"cannot run {sys.argv[3]}: {error.strerror}")
+"""
 
 
 class Child:
@@ -28,17 +42,16 @@ class Child:
         environment: Mapping[str, str] | None = None,
         stdin: int = subprocess.DEVNULL,
         stdout: int | None = None,
-        stderr: IO[bytes] | None = None,
+        stderr: IO[bytes] | int | None = None,
     ) -> None:
         self.name = name
         self._process = subprocess.Popen(
-            list(arguments),
+            [*_shim(death_signal), *arguments],
             stdin=stdin,
             stdout=2 if stdout is None else stdout,  # chatter is not this process's data
             stderr=stderr,
             env=None if environment is None else {**os.environ, **environment},
             start_new_session=True,  # a Ctrl-C on the terminal is the parent's to handle
-            preexec_fn=None if death_signal is None else _dies_with_parent(death_signal),
         )
         self.pid = self._process.pid
         self.pidfd = os.pidfd_open(self.pid)
@@ -81,13 +94,9 @@ class Child:
                 stream.close()
 
 
-def _dies_with_parent(number: signal.Signals) -> Callable[[], None]:
-    parent = os.getpid()
-    prctl = ctypes.CDLL(None).prctl
-
-    def set_death_signal() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(number))
-        if os.getppid() != parent:  # it died between fork and prctl
-            os._exit(1)
-
-    return set_death_signal
+def _shim(death_signal: signal.Signals | None) -> list[str]:
+    """Return the words before a command line under which it gets `death_signal`."""
+    if death_signal is None:
+        return []
+    words = [str(int(death_signal)), str(os.getpid())]
+    return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, *words]

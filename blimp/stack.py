@@ -6,25 +6,26 @@ process dies (ExecStopPost there), and ends them in order. A guard process, star
 cleans up after this one when it is killed.
 """
 
-import fcntl
-import os
+import contextlib
 import selectors
 import shutil
 import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
 from blimp.clock import Clock
-from blimp.config import printable_url
 from blimp.errors import BlimpError
 from blimp.notify import READY, READY_TO_ARM, NotifyListener
-from blimp.paths import RuntimePaths
+from blimp.paths import RuntimePaths, make_directory
 from blimp.processes import Child
+from blimp.registry import register, unregister
+from blimp.tasks.urls import hide_password
 
 RESTART_DELAY_S = 0.1  # systemd's default RestartSec
 MAX_RESTARTS = 8  # ... in RESTART_WINDOW_S: then it is broken, not unlucky
@@ -104,6 +105,9 @@ class Stack:
         self._announced = False
         self._armable = False
         self._started_s = clock.now_s()
+        self._guard_child: Child | None = None
+        self._told_guard: list[str] = []
+        self._claimed = False
 
     def stop(self) -> None:
         """Ask for the end; safe to call from a signal handler."""
@@ -116,77 +120,46 @@ class Stack:
         safe and nothing is left then, too.
         """
         self._paths.check()
-        self._claim_directory()
-        self._register()
-        guard = self._start_guard()
-        listener = NotifyListener(path=self._paths.notify)
-        self._selector.register(listener, selectors.EVENT_READ, listener)
+        listener: NotifyListener | None = None
         try:
+            self._start_guard()
+            self._claim_directory()
+            listener = NotifyListener(path=self._paths.notify)
+            self._selector.register(listener, selectors.EVENT_READ, self._hear)
             while not self._stopping:
-                self._start_what_is_due(guard)
+                self._start_what_is_due()
                 for key, _ in self._selector.select(timeout=POLL_S):
-                    if key.data is listener:
-                        self._hear(listener)
-                    else:
-                        self._bury(key.data)
+                    key.data(key.fileobj)
                 self._ask()
                 self._announce()
         finally:
             self._end_all()
-            listener.close()
-            self._selector.close()
+            if listener is not None:
+                listener.close()
             self._remove_files()
-            self._dismiss(guard)
+            self._dismiss_guard()
+            self._selector.close()
 
     # --- starting -----------------------------------------------------------------------
 
     def _claim_directory(self) -> None:
+        """Take the runtime directory and the ship's name, or say who has them."""
         directory = self._paths.directory
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(directory)
         if any(directory.iterdir()):
             raise StackError(
                 f"runtime directory {directory} is not empty: another ship runs there, "
                 "or it is not one of ours; choose another --runtime-dir"
             )
         directory.chmod(0o700)
+        self._claimed = True
+        self._tell_guard("claimed")
+        register(
+            self._registration, vehicle=self._vehicle, broker=self._broker, runtime_dir=directory
+        )
         self._started_s = self._clock.now_s()
 
-    def _register(self) -> None:
-        """Let ground stations of this user find the ship; one of its name on a machine.
-
-        Raises StackError where one runs already. The lock decides between two that start
-        together; the rename lets a reader see the whole entry or none.
-        """
-        registry = self._registration.parent
-        registry.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(registry, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            other = _registered_alive(self._registration)
-            if other is not None:
-                shutil.rmtree(self._paths.directory, ignore_errors=True)
-                raise StackError(
-                    f"a ship named {self._vehicle!r} runs on this machine already (process "
-                    f"{other}): end it, or choose another --vehicle"
-                )
-            entry = {
-                "vehicle": self._vehicle,
-                "broker": self._broker,
-                "pid": os.getpid(),
-                "runtime_dir": str(self._paths.directory),
-            }
-            draft = self._registration.with_suffix(".new")
-            draft.write_bytes(msgspec.json.encode(entry))
-            draft.chmod(0o600)  # the broker's URL may hold a password
-            draft.rename(self._registration)
-        finally:
-            os.close(lock)
-
-    def _start_guard(self) -> Child:
-        """Start the process that outlives this one, and tell it what to clean up."""
-        return Child(name="guard", arguments=self._guard, death_signal=None, stdin=subprocess.PIPE)
-
-    def _start_what_is_due(self, guard: Child) -> None:
+    def _start_what_is_due(self) -> None:
         now_s = self._clock.now_s()
         for running in self._roles.values():
             if running.start_s is None or now_s < running.start_s:
@@ -202,8 +175,48 @@ class Stack:
                 environment={"NOTIFY_SOCKET": str(self._paths.notify)},
             )
             running.start_s = None
-            self._selector.register(running.child, selectors.EVENT_READ, running)
-            self._tell(guard, f"pid {running.role.name} {running.child.pid}")
+            self._selector.register(
+                running.child, selectors.EVENT_READ, partial(self._bury, running)
+            )
+            self._tell_guard(f"pid {running.role.name} {running.child.pid}")
+
+    # --- the guard ----------------------------------------------------------------------
+
+    def _start_guard(self) -> None:
+        """Start the process that outlives this one, and tell it what there is to clean up."""
+        self._guard_child = Child(
+            name="guard", arguments=self._guard, death_signal=None, stdin=subprocess.PIPE
+        )
+        self._selector.register(self._guard_child, selectors.EVENT_READ, self._replace_guard)
+        for line in self._told_guard:
+            self._write_to_guard(line)
+
+    def _replace_guard(self, ended: Child) -> None:
+        """A guard has died: without one, the next kill would leave things behind."""
+        self._selector.unregister(ended)
+        ended.exit_status()
+        ended.close()
+        self._start_guard()
+
+    def _tell_guard(self, line: str) -> None:
+        self._told_guard.append(line)
+        self._write_to_guard(line)
+
+    def _write_to_guard(self, line: str) -> None:
+        guard = self._guard_child
+        if guard is not None and guard.stdin is not None:
+            # A guard that has just died: its successor is told everything again.
+            with contextlib.suppress(OSError):
+                guard.stdin.write(line.encode() + b"\n")
+                guard.stdin.flush()
+
+    def _dismiss_guard(self) -> None:
+        guard = self._guard_child
+        if guard is not None:
+            self._write_to_guard("done")
+            guard.end(within_s=2.0)
+
+    # --- readiness ----------------------------------------------------------------------
 
     def _hear(self, listener: NotifyListener) -> None:
         for pid, state in listener.told():
@@ -228,6 +241,8 @@ class Stack:
         if running.died_s is not None:
             down_s = self._clock.now_s() - running.died_s
             running.died_s = None
+            if not self._announced:
+                return  # nobody was told that it ran
             self._on_event(
                 {
                     "event": "restarted",
@@ -253,18 +268,15 @@ class Stack:
             {
                 "event": "ready",
                 "vehicle": self._vehicle,
-                "broker": printable_url(self._broker),
+                "broker": hide_password(self._broker),
                 "pids": pids,
             }
         )
 
     # --- dying --------------------------------------------------------------------------
 
-    def _bury(self, running: _Running) -> None:
+    def _bury(self, running: _Running, child: Child) -> None:
         """A child has ended: make the outputs safe if it flew, and have it started again."""
-        child = running.child
-        if child is None:
-            return
         now_s = self._clock.now_s()
         if running.role.name == "flight":
             unreached = self._safe_state()
@@ -301,32 +313,6 @@ class Stack:
                 running.child = None
 
     def _remove_files(self) -> None:
-        self._registration.unlink(missing_ok=True)
-        shutil.rmtree(self._paths.directory, ignore_errors=True)
-        _remove_if_empty(self._registration.parent)
-
-    def _tell(self, guard: Child, line: str) -> None:
-        if guard.stdin is not None and guard.running():
-            guard.stdin.write(line.encode() + b"\n")
-            guard.stdin.flush()
-
-    def _dismiss(self, guard: Child) -> None:
-        self._tell(guard, "done")
-        guard.end(within_s=2.0)
-
-
-def _remove_if_empty(directory: Path) -> None:
-    try:
-        directory.rmdir()
-    except OSError:
-        return  # another ship's registration is in it
-
-
-def _registered_alive(registration: Path) -> int | None:
-    """Return the process that wrote `registration` where it still runs."""
-    try:
-        pid = int(msgspec.json.decode(registration.read_bytes())["pid"])
-        os.kill(pid, 0)
-    except (OSError, msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError):
-        return None  # no entry, unreadable, or of a process that is gone
-    return pid
+        if self._claimed:
+            shutil.rmtree(self._paths.directory, ignore_errors=True)
+            unregister(self._registration, runtime_dir=self._paths.directory)

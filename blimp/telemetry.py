@@ -8,14 +8,13 @@ the publisher drops what it cannot send, the reader skips to the newest.
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
 import msgspec
 
-from blimp.config import printable_url
+from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError, NotAuthorised
+from blimp.tasks.urls import check_url, hide_password, redis_url
 from blimp.types import Snapshot
 
 KEY_PREFIX = "blimp:telemetry:"
@@ -29,26 +28,7 @@ def stream_key(vehicle: str) -> str:
     return KEY_PREFIX + vehicle
 
 
-def redis_url(broker: str) -> str:
-    """Turn a kombu broker URL into redis-py's form.
-
-    Takes `redis://`, `rediss://`, `unix://` and `redis+socket:///path?virtual_host=0`.
-    Raises ConfigError for other transports: telemetry needs streams.
-    """
-    parts = urlsplit(broker)
-    if parts.scheme in ("redis", "rediss", "unix"):
-        return broker
-    if parts.scheme in ("redis+socket", "socket"):
-        database = parse_qs(parts.query).get("virtual_host", ["0"])[0].lstrip("/") or "0"
-        user = f"{parts.netloc}" if "@" in parts.netloc else ""
-        return f"unix://{user}{parts.path}?db={database}"
-    raise ConfigError(
-        f"broker {printable_url(broker)!r}: telemetry needs redis://, rediss://, unix:// or "
-        f"redis+socket://, not {parts.scheme or 'no scheme'}"
-    )
-
-
-class TelemetryPublisher:
+class TelemetryPublisher(Closing):
     """The ship's end. One thread; never raises and never waits long on a dead broker."""
 
     def __init__(self, url: str, vehicle: str) -> None:
@@ -71,19 +51,8 @@ class TelemetryPublisher:
     def close(self) -> None:
         _close(self._redis)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class TelemetryReader:
+class TelemetryReader(Closing):
     """The ground's end. Raises LinkError where the broker does not answer."""
 
     def __init__(self, url: str, vehicle: str) -> None:
@@ -104,7 +73,7 @@ class TelemetryReader:
             return None
         if found is None:
             raise LinkError(
-                f"telemetry of {self._vehicle!r} on {printable_url(self._url)}: entry {entry_id} "
+                f"telemetry of {self._vehicle!r} on {hide_password(self._url)}: entry {entry_id} "
                 "is not a snapshot of this version"
             )
         return found
@@ -161,17 +130,6 @@ class TelemetryReader:
     def close(self) -> None:
         _close(self._redis)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
 
 def vehicles(url: str) -> dict[str, float]:
     """Return the ships that have spoken on this broker lately, and how many seconds ago.
@@ -208,9 +166,9 @@ def _ask(question: Callable[[], Any], url: str) -> Any:
     try:
         return question()
     except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
-        raise NotAuthorised(f"broker {printable_url(url)} refuses: {error}") from error
+        raise NotAuthorised(f"broker {hide_password(url)} refuses: {error}") from error
     except _link_errors() as error:
-        raise LinkError(f"no broker at {printable_url(url)}: {error}") from error
+        raise LinkError(f"no broker at {hide_password(url)}: {error}") from error
 
 
 def _connect(url: str, *, timeout_s: float) -> Any:
@@ -221,14 +179,14 @@ def _connect(url: str, *, timeout_s: float) -> Any:
 
     try:
         return Redis.from_url(
-            redis_url(url),
+            redis_url(check_url(url)),
             protocol=2,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
             retry=Retry(NoBackoff(), 0),
         )
     except ValueError as error:
-        raise ConfigError(f"broker {printable_url(url)!r}: {error}") from error
+        raise ConfigError(f"broker {hide_password(url)!r}: {error}") from error
 
 
 def _link_errors() -> tuple[type[Exception], ...]:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from blimp.config import GroundConfig, printable_url, vehicle_name
+from blimp.config import GroundConfig, vehicle_name
 from blimp.errors import ConfigError, LinkError
+from blimp.registry import Registration, read
+from blimp.tasks.urls import hide_password
 
-MAX_ENTRY_BYTES = 64 * 1024
 HEARD_LATELY_S = 30.0
 
 
@@ -24,21 +25,14 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     broker: str
 
 
-class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the run registry, as the running stack wrote it."""
-
-    vehicle: str
-    broker: str
-    pid: int
-    runtime_dir: str = ""
-
-
 def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) -> Ship:
     """Return the one ship that is meant.
 
     The broker is `broker`, else the environment's, else that of a stack on this machine.
     Raises LinkError where there is none, ConfigError where it could be more than one.
     """
+    if broker == "":
+        raise ConfigError("--broker is empty: say its URL, or leave it out to find the ship here")
     if vehicle is not None:
         vehicle = vehicle_name(vehicle, where="--vehicle")
     wanted = vehicle or config.vehicle
@@ -72,8 +66,8 @@ def running_stacks(registry: Path) -> list[Registration]:
             f"run registry {registry} may be written by others "
             f"(mode {stat.S_IMODE(about.st_mode):o}): refused, give --broker"
         )
-    found = [_read_entry(path) for path in sorted(registry.glob("*.json"))]
-    return [entry for entry in found if entry is not None and _alive(entry.pid)]
+    found = [read(path) for path in sorted(registry.glob("*.json"))]
+    return [entry for entry in found if entry is not None and entry.runs]
 
 
 def _local_ship(registry: Path, wanted: str | None) -> Ship:
@@ -106,11 +100,11 @@ def _only_ship_on(broker: str, registry: Path) -> str:
         names = sorted(lately or heard)
     if not names:
         raise LinkError(
-            f"no ship has spoken on {printable_url(broker)}: say its name with --vehicle"
+            f"no ship has spoken on {hide_password(broker)}: say its name with --vehicle"
         )
     if len(names) > 1:
         raise ConfigError(
-            f"several ships on {printable_url(broker)}: say --vehicle, one of {', '.join(names)}"
+            f"several ships on {hide_password(broker)}: say --vehicle, one of {', '.join(names)}"
         )
     return names[0]
 
@@ -121,24 +115,3 @@ def _stacks_or_none(registry: Path) -> list[Registration]:
         return running_stacks(registry)
     except ConfigError:
         return []
-
-
-def _read_entry(path: Path) -> Registration | None:
-    """Return the entry, None for what is gone, half written or not ours."""
-    try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_ENTRY_BYTES), type=Registration)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-def _alive(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -173,7 +173,7 @@ def parse_mission(text: str, *, where: str) -> Mission:
     """Read a mission from TOML text; `where` names it in errors."""
     try:
         file = msgspec.convert(tomllib.loads(text), _File)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
+    except (ValueError, msgspec.ValidationError, RecursionError) as error:
         raise MissionError(f"mission {where}: {_readable(str(error))}") from error
     if not 1 <= len(file.leg) <= MAX_LEGS:
         raise MissionError(f"mission {where}: {len(file.leg)} legs, the limits are 1 to {MAX_LEGS}")

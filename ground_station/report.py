@@ -15,6 +15,7 @@ are the snapshot: `id, task, state, result, reason, latency_ms`.
 | 7    | not authorised                                                             |
 """
 
+import json
 import sys
 from typing import Any, TextIO
 
@@ -70,8 +71,11 @@ class Report:
         print(text, file=self._out, flush=True)
 
     def json(self, document: Any) -> None:
-        """Print one JSON object on one line."""
-        self.data(msgspec.json.encode(document).decode())
+        """Print one JSON object on one line, in ASCII: any encoding of the output carries it."""
+        text = msgspec.json.encode(document).decode()
+        if not text.isascii():
+            text = json.dumps(json.loads(text), separators=(",", ":"))
+        self.data(text)
 
     def say(self, text: str) -> None:
         """Print a message for a person."""
@@ -116,8 +120,8 @@ class Report:
 class ProgressLine:
     """One line that grows as a command goes.
 
-    "goto: queued → received → executing 40 % → done (12 ms)": on a terminal the per cent
-    count up in their place, elsewhere each tenth is added.
+    "goto: queued → received → executing 40 % → done (received in 12 ms)": on a terminal the
+    per cent count up in their place, elsewhere each tenth is added.
     """
 
     def __init__(self, *, report: Report, what: str) -> None:
@@ -136,7 +140,7 @@ class ProgressLine:
 
     def end(self, *, state: str, reason: str, latency_ms: float | None) -> None:
         """Close the line; `latency_ms`: until the ship took the command or refused it."""
-        time = "" if latency_ms is None else f" ({latency_ms:.0f} ms)"
+        time = "" if latency_ms is None else f" (received in {latency_ms:.0f} ms)"
         done = "done" if state == "SUCCESS" else state.lower()
         self._add(f"{done}{time}{': ' if reason else ''}{reason}", done)
 

@@ -279,19 +279,22 @@ def _quantity(value: float | tuple[float, ...], unit: str) -> str:
     Units are separated by commas; each belongs to an equal share of the values.
     """
     if not isinstance(value, tuple):
-        return f"{_number(value)} {unit}".rstrip()
+        return f"{_number(value, unit)} {unit}".rstrip()
     units = [part.strip() for part in unit.split(",")]
     share = len(value) // len(units)
     if share == 0 or len(value) % len(units):
         return f"{' '.join(map(_number, value))} {unit}".rstrip()
     groups = [value[i : i + share] for i in range(0, len(value), share)]
     words = [
-        f"{' '.join(map(_number, group))} {unit}" for group, unit in zip(groups, units, strict=True)
+        f"{' '.join(_number(value, unit) for value in group)} {unit}"
+        for group, unit in zip(groups, units, strict=True)
     ]
     return ", ".join(words)
 
 
-def _number(value: float) -> str:
+def _number(value: float, unit: str = "") -> str:
+    if unit == "deg":  # only a position is told in degrees: the fifth digit is a metre
+        return f"{value:z.5f}"
     return f"{value:z.0f}" if abs(value) >= 1000.0 else f"{value:z.2f}"
 
 

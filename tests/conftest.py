@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.broker import EmbeddedBroker
+from tests.broker import EmbeddedBroker
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The embedded broker: private, found or explained, and gone with its parent."""
+"""A broker of our own: private, found or explained, and gone with its parent."""
 
 import os
 import select
@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from blimp.broker import (
-    EmbeddedBroker,
     answers,
     find_server_binary,
     server_arguments,
     socket_path,
 )
 from blimp.errors import BlimpError
+from tests.broker import EmbeddedBroker
 
 PARENT = """
 import sys
 from pathlib import Path
-from blimp.broker import EmbeddedBroker
+from tests.broker import EmbeddedBroker
 broker = EmbeddedBroker(directory=Path(sys.argv[1]))
 broker.start()
 print(broker.pid, flush=True)
@@ -79,6 +79,7 @@ def test_keeps_its_data_over_a_restart(directory: Path) -> None:
 def test_ends_with_its_parent_even_by_kill_9(directory: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(directory)],
+        cwd=Path(__file__).parents[1],  # where `tests` is
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

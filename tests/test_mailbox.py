@@ -89,6 +89,19 @@ def test_a_final_outcome_is_never_missed_by_a_late_waiter(
     assert late.state is OutcomeState.DONE
 
 
+def test_progress_that_came_between_two_waits_is_returned_by_the_second(
+    server: MailboxServer, client: MailboxClient
+) -> None:
+    with Answering(server, OutcomeState.IN_PROGRESS):
+        client.call(Command(id="1", name="goto"), timeout_s=5.0)
+        server.post(Outcome(id="1", state=OutcomeState.IN_PROGRESS, fraction=0.8))
+        client.call(Command(id="2", name="ping"), timeout_s=5.0)  # by now it has come
+    between = client.wait("1", timeout_s=0.0)
+    assert between is not None
+    assert between.fraction == 0.8
+    assert client.wait("1", timeout_s=0.0) is None  # once
+
+
 def test_silence_is_none_not_an_error(tmp_path: Path, clock: ManualClock) -> None:
     with MailboxClient(
         server_path=tmp_path / "absent.sock", path=tmp_path / "worker.sock", clock=clock
@@ -135,7 +148,8 @@ def test_a_silent_subscriber_is_forgotten(
 @pytest.mark.parametrize(
     "data",
     [b"", b"\xff\xfe", b"null", b"[]", b'{"type":"snapshot"}', b'{"type":"command","id":1}',
-     b'{"type":"command","id":"1","name":"goto","fence":1e999}', b"{" * 60_000],
+     b'{"type":"command","id":"1","name":"goto","fence":1e999}', b"{" * 60_000,
+     b'{"type":"command","id":"1","name":"x","arguments":{"a":' + b"[" * 5000 + b"]" * 5000],
 )  # fmt: skip
 def test_garbage_is_counted_and_moves_nothing(
     server: MailboxServer, tmp_path: Path, data: bytes
@@ -177,6 +191,23 @@ def test_a_successor_takes_the_place_of_a_killed_client(
     ):
         assert client.call(Command(id="1", name="ping"), timeout_s=5.0) is not None
     assert not (tmp_path / "worker.sock").exists()
+
+
+def test_a_second_flight_process_is_refused_and_leaves_the_first_alone(
+    server: MailboxServer, client: MailboxClient, tmp_path: Path, clock: ManualClock
+) -> None:
+    with pytest.raises(MailboxError, match=r"flight\.sock: another process serves it"):
+        MailboxServer(path=tmp_path / "flight.sock", clock=clock)
+    with Answering(server, OutcomeState.DONE):
+        assert client.call(Command(id="1", name="ping"), timeout_s=5.0) is not None
+
+
+def test_closing_leaves_a_successors_socket_alone(tmp_path: Path, clock: ManualClock) -> None:
+    first = MailboxServer(path=tmp_path / "flight.sock", clock=clock)
+    first.close()
+    with MailboxServer(path=tmp_path / "flight.sock", clock=clock):
+        first.close()
+        assert (tmp_path / "flight.sock").exists()
 
 
 def test_a_path_the_kernel_cannot_hold_is_named(tmp_path: Path, clock: ManualClock) -> None:

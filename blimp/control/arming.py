@@ -1,4 +1,8 @@
-"""May the motors be given power? Named reasons when not, each with its cure."""
+"""May the motors be given power? Named reasons when not, each with its cure.
+
+In the air less is asked: a flight process that was restarted there must be able to bring a
+ship down, and for that neither position nor heading is needed.
+"""
 
 from collections.abc import Callable, Mapping
 from math import hypot
@@ -57,15 +61,17 @@ def _height(ready: Readiness) -> list[str]:
 
 
 def _position(ready: Readiness) -> list[str]:
-    if ready.state.position_valid:
+    if ready.state.position_valid or not ready.state.on_ground:
         return []
     return ["position: not known; wait for the tag's anchors or a GPS fix"]
 
 
 def _gyro(ready: Readiness) -> list[str]:
-    if ready.flags.gyro_settled:
+    if ready.flags.gyro_settled or not ready.state.on_ground:
         return []
-    return ["gyro: its bias is not measured yet; keep the ship still for 3 s"]
+    return [
+        "gyro: its bias is not measured yet; lay the ship down nose north, keep it still for 3 s"
+    ]
 
 
 def _battery(ready: Readiness) -> list[str]:

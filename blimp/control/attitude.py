@@ -21,10 +21,15 @@ _BIAS_LIMIT_RADPS = 0.4  # MPU-6050 datasheet, 6.1: zero-rate output within 20 d
 _RATE_LIMIT_RADPS = 40.0  # past the 2000 deg/s full scale: not a gyro's value
 _ACCEL_GATE_MPS2 = 2.0  # this far from g the plumb line says nothing
 _STALE_S = 0.3
-_REST_WINDOW_S = 1.0
-_REST_GYRO_SPREAD_RADPS = 0.06
-_REST_ACCEL_SPREAD_MPS2 = 0.8
-_REST_WINDOWS = 2  # still for this many windows in a row: the bias is settled
+_REST_WINDOW_S = 0.5
+_REST_GYRO_SPREAD_RADPS = 0.02  # four times the noise's own: MPU-6050 datasheet, 6.1
+_REST_ACCEL_SPREAD_MPS2 = 0.6
+_REST_WINDOWS = 4  # still for this many windows in a row: the bias is settled
+# A ship that wind turns slowly on its pad looks like one with more bias. It does not turn
+# evenly: at rest the windows agree to a few times their noise of 0.0001 rad/s.
+_REST_AGREE_RADPS = 0.0015
+_TRIM = 0.05  # of what a later window says
+_SETTLED_AGREE_RADPS = 0.006  # from the settled bias: what warming up may do
 
 
 class AttitudeFilter:
@@ -105,14 +110,17 @@ class AttitudeFilter:
         mean = self._rest.add(sample, dt_s)
         if mean is None:
             return
-        still = self._rest.quiet and max(abs(m) for m in mean) < _BIAS_LIMIT_RADPS
+        quiet = self._rest.quiet
         self._rest.clear()
-        self.still = still
-        if not still:
+        reference = self.bias_radps if self.settled or self._windows else mean
+        agree = _SETTLED_AGREE_RADPS if self.settled else _REST_AGREE_RADPS
+        off = max(abs(m - r) for m, r in zip(mean, reference, strict=True))
+        self.still = quiet and off < agree and max(abs(m) for m in mean) < _BIAS_LIMIT_RADPS
+        if not self.still:
             self._windows = 0
             return
         self._windows += 1
-        share = 1.0 / min(self._windows, 8)
+        share = 1.0 / min(self._windows, 16) if not self.settled else _TRIM
         bx, by, bz = self.bias_radps
         self.bias_radps = (
             bx + share * (mean[0] - bx),

@@ -6,13 +6,14 @@ stop passes all of that.
 """
 
 from collections.abc import Callable
-from math import hypot, isfinite, radians
+from math import hypot, radians
 from typing import Any, cast
 
 import msgspec
 
 from blimp.airframe import Airframe
 from blimp.control import arguments as forms
+from blimp.control.admission import Refusal, admit
 from blimp.control.arming import Readiness, problems
 from blimp.control.failsafe import Flags
 from blimp.control.memory import OutcomeMemory
@@ -25,6 +26,7 @@ from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.modes.table import MODES, NEEDS_POSITION
 from blimp.control.modes.velocity import Velocity
 from blimp.control.pilot import Pilot
+from blimp.control.running import FlightInProgress, OrderInProgress, Running, judge
 from blimp.control.supervisor import Supervisor
 from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, VehicleState
 
@@ -39,21 +41,6 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     now_s: float
     state: VehicleState
     flags: Flags
-
-
-class Running(msgspec.Struct, kw_only=True):
-    """A command under way, ended by its mode or by its actuator's time."""
-
-    command: Command
-    accepted_s: float
-    mode: FlightMode | None = None
-    actuator: str = ""
-    order: Order | None = None
-    told_s: float = 0.0
-
-
-class Refusal(Exception):
-    """Within this module: a handler says no. Its text is the reason."""
 
 
 class Commander:
@@ -80,7 +67,7 @@ class Commander:
     @property
     def active(self) -> str:
         """The flight command under way as "name id", or ""."""
-        flights = [r.command for r in self._running if r.mode is not None]
+        flights = [r.command for r in self._running if isinstance(r, FlightInProgress)]
         return f"{flights[-1].name} {flights[-1].id}" if flights else ""
 
     def handle(
@@ -96,7 +83,7 @@ class Commander:
             return seen.outcome
         situation = Situation(now_s=now_s, state=state, flags=flags)
         try:
-            self._admit(command)
+            admit(command, boot_id=self._boot_id)
             outcome = self._dispatch(command, situation)
         except (Refusal, ValueError) as refusal:
             outcome = self._outcome(command, OutcomeState.REFUSED, reason=str(refusal))
@@ -109,7 +96,7 @@ class Commander:
             return []
         told = []
         for running in tuple(self._running):
-            outcome = self._judge(running, now_s)
+            outcome = self._tell(running, now_s)
             if outcome is None:
                 continue
             told.append(outcome)
@@ -125,17 +112,7 @@ class Commander:
             Readiness(airframe=self._airframe, state=state, flags=flags, sensors=sensors)
         )
 
-    # --- admission ---------------------------------------------------------------------
-
-    def _admit(self, command: Command) -> None:
-        if command.name == "estop":
-            return
-        if command.boot_id and command.boot_id != self._boot_id:
-            raise Refusal(f"meant for boot {command.boot_id}, this is {self._boot_id}")
-        if not isfinite(command.age_s):
-            raise Refusal(f"age_s is {command.age_s}, must be a finite number")
-        if command.ttl_s is not None and not command.age_s <= command.ttl_s:
-            raise Refusal(f"stale: {command.age_s:.1f} s old, limit {command.ttl_s:g} s")
+    # --- handlers ----------------------------------------------------------------------
 
     def _dispatch(self, command: Command, situation: Situation) -> Outcome:
         row = HANDLERS.get(command.name)
@@ -146,8 +123,6 @@ class Commander:
             return handler(self, command, forms.Nothing(), situation)
         parsed = forms.parse(command.name, command.arguments, form, self._airframe)
         return handler(self, command, parsed, situation)
-
-    # --- handlers ----------------------------------------------------------------------
 
     def ping(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         return self._done(command, at, {"t_s": at.now_s, "boot_id": self._boot_id})
@@ -308,7 +283,7 @@ class Commander:
     def _fly(self, command: Command, at: Situation, mode: FlightMode) -> Outcome:
         self._pilot.enter(mode, reason=_superseded(command))
         self._running.append(
-            Running(command=command, accepted_s=at.now_s, mode=mode, told_s=at.now_s)
+            FlightInProgress(command=command, accepted_s=at.now_s, told_s=at.now_s, mode=mode)
         )
         return self._outcome(command, OutcomeState.IN_PROGRESS, accepted_s=at.now_s)
 
@@ -342,54 +317,29 @@ class Commander:
         if not wait:
             return self._done(command, at, {"value": value, "seconds": seconds})
         self._running.append(
-            Running(
-                command=command, accepted_s=at.now_s, actuator=name, order=order, told_s=at.now_s
+            OrderInProgress(
+                command=command, accepted_s=at.now_s, told_s=at.now_s, actuator=name, order=order
             )
         )
         return self._outcome(command, OutcomeState.IN_PROGRESS, accepted_s=at.now_s)
 
     # --- outcomes ------------------------------------------------------------------------
 
-    def _judge(self, running: Running, now_s: float) -> Outcome | None:
+    def _tell(self, running: Running, now_s: float) -> Outcome | None:
         """Return what to tell of `running` now: its end, its progress, or nothing yet."""
-        command, accepted_s = running.command, running.accepted_s
-        if running.order is not None:
-            state, fraction, reason, result = self._judge_order(running, now_s)
-        else:
-            state, fraction, reason, result = self._judge_mode(running)
-        if state is OutcomeState.IN_PROGRESS:
+        standing = judge(running, pilot=self._pilot, now_s=now_s)
+        if standing.state is OutcomeState.IN_PROGRESS:
             if now_s - running.told_s < _PROGRESS_S:
                 return None
             running.told_s = now_s
         return self._outcome(
-            command, state, reason=reason, fraction=fraction, result=result, accepted_s=accepted_s
+            running.command,
+            standing.state,
+            reason=standing.reason,
+            fraction=standing.fraction,
+            result=standing.result,
+            accepted_s=running.accepted_s,
         )
-
-    def _judge_mode(self, running: Running) -> tuple[OutcomeState, float, str, dict[str, Any]]:
-        mode = running.mode
-        assert mode is not None
-        if mode.done:
-            return OutcomeState.DONE, 1.0, mode.note, mode.result
-        if self._pilot.mode is not mode:
-            return OutcomeState.REFUSED, mode.fraction, self._pilot.reason, {}
-        return OutcomeState.IN_PROGRESS, mode.fraction, "", {}
-
-    def _judge_order(
-        self, running: Running, now_s: float
-    ) -> tuple[OutcomeState, float, str, dict[str, Any]]:
-        order = running.order
-        assert order is not None
-        length_s = order.until_s - order.started_s
-        fraction = min(1.0, (now_s - order.started_s) / length_s) if length_s > 0.0 else 1.0
-        if now_s >= order.until_s:
-            return OutcomeState.DONE, 1.0, "", {"value": order.value, "seconds": length_s}
-        now_running = self._pilot.manual.running(running.actuator, now_s)
-        if now_running is order:
-            return OutcomeState.IN_PROGRESS, fraction, "", {}
-        if now_running is not None:
-            by = f"superseded by {running.command.name} {now_running.command_id}"
-            return OutcomeState.REFUSED, fraction, by, {}
-        return OutcomeState.REFUSED, fraction, self._pilot.reason, {}
 
     def _done(self, command: Command, at: Situation, result: dict[str, Any]) -> Outcome:
         return self._outcome(

@@ -71,6 +71,12 @@ class Estimator:
         """Whether the gyro's bias has been measured at rest."""
         return self._attitude.settled
 
+    @property
+    def _heading_known(self) -> bool:
+        """Switched on in the air, a ship knows its place but not where its nose points:
+        its position is no use for steering."""
+        return self._attitude.settled or self._ground.down
+
     def declare_landed(self) -> None:
         """The ship has touched down: this is height 0, whatever the barometer says."""
         self._height.land()
@@ -83,14 +89,15 @@ class Estimator:
         may be at rest, and then gyro bias and heights are set.
         """
         bad = {self._roles.get(name, name) for name in readings.unhealthy}
-        at_rest = not powered and (self._ground.down or not self._height.valid(now_s))
+        at_rest = not powered and self._ground.down and not self._seen_high(now_s)
         imu = None if "imu" in bad else readings.imu
         dt_s = self._attitude.update(imu, now_s, at_rest=at_rest)
         q = self._attitude.attitude
         if dt_s > 0.0:
             north, east, down = rotate(q, self._attitude.specific_force_body_mps2)
             self._height.predict(-(down + GRAVITY_MPS2), dt_s)
-            self._horizontal.predict(north, east, dt_s)
+            turn_rad = self._attitude.rates_body_radps[2] * dt_s
+            self._horizontal.predict(north, east, dt_s, turn_rad=turn_rad)
             self._moved_s = now_s
         elif now_s - self._moved_s > _BLIND_S:
             # No IMU: the other sensors carry on, with a wider guess in between.
@@ -125,7 +132,7 @@ class Estimator:
             ),
             attitude_valid=self._attitude.valid(now_s),
             height_valid=height.valid(now_s),
-            position_valid=self._horizontal.valid(now_s),
+            position_valid=self._horizontal.valid(now_s) and self._heading_known,
             position_age_s=min(self._horizontal.age_s(now_s), 1e6),
             on_ground=self._ground.down,
         )
@@ -147,8 +154,8 @@ class Estimator:
             ranged = self._range("sonar", readings.sonar, bad, now_s)
         if ranged is not None:
             self._height.update_ranger(ranged, now_s)
-        if at_rest and self._attitude.still and not self._seen_high(now_s):
-            self._height.update_rest(now_s)
+        if at_rest and self._attitude.still:
+            self._height.update_rest()
 
     def _gather_reference(self, pressure_pa: float) -> None:
         """The first second of pressures, averaged, is the pad's level."""

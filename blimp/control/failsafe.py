@@ -44,6 +44,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     battery_warn_s: float = 5.0
     battery_empty_s: float = 3.0
     position_land_s: float = 30.0
+    output_s: float = 1.0
     fence_s: float = 1.0
     fence_margin: float = 1.1  # of the airframe's limits
 
@@ -96,6 +97,17 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
             after_s=times.battery_empty_s,
             action=Action.LAND,
             text="battery empty: landing",
+        ),
+        *(
+            Rule(
+                name=device.name,
+                when=lambda _, flags, name=device.name: name in flags.unhealthy,  # type: ignore[misc]
+                after_s=times.output_s,
+                action=Action.LAND,
+                text=f"{device.name} lost: landing",
+            )
+            for device in airframe.device
+            if device.outputs and device.required
         ),
         Rule(
             name="battery low, no position",

@@ -40,6 +40,7 @@ class HeightFilter:
         # Upper half of the covariance, row by row: hh hv hb ho vv vb vo bb bo oo.
         self._p = [0.25, 0.0, 0.0, 0.0, 0.04, 0.0, 0.0, 0.04, 0.0, 25.0]
         self._accepted_s: float | None = None
+        self._rested = False
         self._baro = _Gate()
         self._ranger = _Gate()
 
@@ -101,7 +102,16 @@ class HeightFilter:
                 self._jump(self.height_m + innovation)
 
     def update_ranger(self, height_m: float, now_s: float) -> None:
-        """Take a ranger's height above the ground, tilt and mounting taken out."""
+        """Take a ranger's height above the ground, tilt and mounting taken out.
+
+        The first one is believed as it is, unless the ship has been seen at rest: it may
+        have been switched on in the air.
+        """
+        if self._ranger.fresh and not self._rested:
+            self._ranger.judge(0.0, 1.0, now_s)
+            self._jump(height_m)
+            self._accepted_s = now_s
+            return
         innovation = height_m - self.height_m
         variance = self._p[0] + _RANGER_SIGMA_M**2
         verdict = self._ranger.judge(innovation, variance, now_s)
@@ -112,12 +122,11 @@ class HeightFilter:
             self.offset_m -= innovation  # what the barometer said stays as it was
             self._jump(height_m)
 
-    def update_rest(self, now_s: float) -> None:
+    def update_rest(self) -> None:
         """The ship lies on its pad: height 0, climb 0."""
+        self._rested = True
         self._correct(-self.height_m, self._p[0] + _REST_SIGMA_M**2, _HEIGHT)
         self._correct(-self.climb_mps, self._p[4] + _REST_SIGMA_M**2, _CLIMB)
-        if self._accepted_s is not None:
-            self._accepted_s = now_s
 
     def land(self) -> None:
         """The ship has touched down: this height is 0 from now on."""
@@ -164,6 +173,11 @@ class _Gate:
     def __init__(self) -> None:
         self._bad_since_s: float | None = None
         self._good_s: float | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing has been judged yet."""
+        return self._good_s is None and self._bad_since_s is None
 
     def alive(self, now_s: float) -> bool:
         return self._good_s is not None and now_s - self._good_s <= _STALE_S

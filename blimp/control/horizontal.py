@@ -2,10 +2,11 @@
 
 One Kalman filter with three states an axis: position, velocity and acceleration bias
 (a tilt error of half a degree is 0.09 m/s^2, more than the ship ever accelerates). North
-and east get the same samples with the same noise, so they share one covariance.
+and east get the same samples with the same noise, so they share one covariance, and the
+bias, which sits in the ship, may be turned with it.
 """
 
-from math import cos, hypot, isfinite, radians
+from math import cos, hypot, isfinite, radians, sin
 
 from blimp.airframe import Home
 from blimp.types import ZERO3, GpsSample, PositionSample, Vec3
@@ -22,6 +23,9 @@ _STALE_S = 2.5
 RECKONED_S = 8.0  # so long the accelerometer alone gives a velocity good for braking
 _TAG_LOST_S = 1.0
 _GPS_VELOCITY_SIGMA_MPS = 0.15
+# From the air to the estimator: ranging or solving, the line, and half a polling period.
+_TAG_LATENCY_S = 0.1
+_GPS_LATENCY_S = 0.2
 _EARTH_RADIUS_M = 6_371_000.0  # sphere: 0.3 % of a leg, far below GPS noise here
 _SIGMA_RANGE_M = (0.03, 20.0)
 
@@ -51,7 +55,18 @@ class HorizontalFilter:
     def valid(self, now_s: float) -> bool:
         return self.age_s(now_s) <= _STALE_S
 
-    def predict(self, accel_north_mps2: float, accel_east_mps2: float, dt_s: float) -> None:
+    def predict(
+        self,
+        accel_north_mps2: float,
+        accel_east_mps2: float,
+        dt_s: float,
+        *,
+        turn_rad: float = 0.0,
+    ) -> None:
+        """Move on by `dt_s`. turn_rad: how far the ship has turned, and its bias with it."""
+        c, s = cos(turn_rad), sin(turn_rad)
+        north, east = self._bias
+        self._bias = [c * north - s * east, s * north + c * east]
         position, velocity = self.position_m, self.velocity_mps
         for axis, measured in enumerate((accel_north_mps2, accel_east_mps2)):
             a = measured - self._bias[axis]
@@ -87,7 +102,13 @@ class HorizontalFilter:
         north_m, east_m, _ = sample.position_ned_m
         if not isfinite(north_m + east_m + sample.accuracy_m):
             return
-        if self._take(north_m + arm_ned_m[0], east_m + arm_ned_m[1], sample.accuracy_m, now_s):
+        if self._take(
+            north_m + arm_ned_m[0],
+            east_m + arm_ned_m[1],
+            sample.accuracy_m,
+            now_s,
+            latency_s=_TAG_LATENCY_S,
+        ):
             self._tag_s = now_s
 
     def update_gps(
@@ -112,7 +133,9 @@ class HorizontalFilter:
                 return
         shift = self._gps_offset or (0.0, 0.0)
         accuracy_m = max(_GPS_FLOOR_M, _GPS_SHARE * sample.accuracy_m)
-        if self._take(north_m - shift[0], east_m - shift[1], accuracy_m, now_s):
+        if self._take(
+            north_m - shift[0], east_m - shift[1], accuracy_m, now_s, latency_s=_GPS_LATENCY_S
+        ):
             velocity = sample.velocity_ned_mps
             if velocity is not None and isfinite(velocity[0] + velocity[1]):
                 self._take_velocity(velocity[0], velocity[1])
@@ -124,12 +147,16 @@ class HorizontalFilter:
         n, e = self._gps_offset
         self._gps_offset = (n + 0.05 * (north_m - n), e + 0.05 * (east_m - e))
 
-    def _take(self, north_m: float, east_m: float, sigma_m: float, now_s: float) -> bool:
+    def _take(
+        self, north_m: float, east_m: float, sigma_m: float, now_s: float, *, latency_s: float
+    ) -> bool:
         """Correct by a position unless it is an outlier; return whether it was used."""
         sigma_m = max(_SIGMA_RANGE_M[0], min(_SIGMA_RANGE_M[1], sigma_m))
         if self._accepted_s is None or self.age_s(now_s) > 2.0 * _STALE_S:
             self._restart(north_m, east_m, sigma_m, now_s)
             return True
+        north_m += latency_s * self.velocity_mps[0]
+        east_m += latency_s * self.velocity_mps[1]
         dn, de = north_m - self.position_m[0], east_m - self.position_m[1]
         pp, pv, pb, _, _, _ = self._p
         variance = pp + sigma_m * sigma_m

@@ -55,6 +55,11 @@ class Outputs(Protocol):
         """What every actuator was last told, by name: throttle or radians."""
         ...
 
+    @property
+    def enabled(self) -> bool:
+        """Whether `drive` has an effect: `enable` was called last, not `safe`, by any thread."""
+        ...
+
     def drive(self, command: ActuatorCommand) -> None:
         """Tell every actuator its value. May raise HardwareError."""
         ...
@@ -132,7 +137,6 @@ class FlightLoop:
         self._driving = False
         self._powered = False
         self._battery_v: float | None = None
-        self._flags_now = Flags(gyro_settled=False)
         self.state = VehicleState(
             t_s=0.0, attitude_valid=False, height_valid=False, position_valid=False, on_ground=True
         )
@@ -140,11 +144,6 @@ class FlightLoop:
     @property
     def armed(self) -> bool:
         return self._supervisor.armed
-
-    def arming_reasons(self) -> tuple[str, ...]:
-        """Return why the ship could not be armed as of the last cycle; empty if it could."""
-        now_s = self.state.t_s
-        return self._commander.arming_reasons(now_s=now_s, state=self.state, flags=self._flags_now)
 
     def step(self, now_s: float) -> None:
         """Run one cycle. An exception leaves the outputs safe and passes through."""
@@ -158,17 +157,19 @@ class FlightLoop:
         dt_s = self._elapsed(now_s)
         readings = self._sensors.read(now_s)
         state = self._estimator.update(readings, now_s=now_s, powered=self._powered)
-        flags = self._flags_seen = self._flags(readings, now_s)
+        flags = self._flags(readings, now_s)
         for command in self._inbox.receive():
             outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
             self._inbox.post(outcome)
         setpoint = self._supervisor.decide(state, flags, now_s=now_s, dt_s=dt_s)
-        actuators = self._allocate(state, setpoint, dt_s)
+        actuators = self._allocate(state, setpoint, flags, dt_s)
         self._drive(actuators, setpoint, now_s)
-        self.state, self._flags_now = state, flags
+        self.state, self._flags_seen = state, flags
         self._report(now_s)
 
-    def _allocate(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> ActuatorCommand:
+    def _allocate(
+        self, state: VehicleState, setpoint: Setpoint, flags: Flags, dt_s: float
+    ) -> ActuatorCommand:
         """Setpoint to actuators: straight through where a person holds the sticks."""
         if setpoint.idle or setpoint.actuators is not None:
             if setpoint.idle:
@@ -184,13 +185,17 @@ class FlightLoop:
             saturated=self._mixer.saturated,
         )
         forward_mps = self._controller.forward_mps(state)
-        return self._mixer.allocate(wrench, dt_s=dt_s, forward_mps=forward_mps)
+        return self._mixer.allocate(
+            wrench, dt_s=dt_s, forward_mps=forward_mps, unhealthy=flags.unhealthy
+        )
 
     def _drive(self, actuators: ActuatorCommand, setpoint: Setpoint, now_s: float) -> None:
         """Ask the gate once more, then drive; or make safe, and say so again at 4 Hz."""
         refusal = self._supervisor.gate(actuators, now_s=now_s)
         self._powered = not refusal and not setpoint.idle
         if refusal:
+            if self._driving and self.armed:
+                self._supervisor.say(f"outputs safe: {refusal}")
             if self._driving or self.timing.cycles % self._assert_safe_every == 0:
                 self._outputs.safe()
             if self._driving:
@@ -266,7 +271,9 @@ class FlightLoop:
         if last_s is None:
             return 1.0 / self.timing.rate_hz
         elapsed_s = now_s - last_s
-        if elapsed_s > _STALL_S:
+        # The watchdog counts from the end of a cycle, so it may see a stall that is none here.
+        slept = self._driving and not self._outputs.enabled
+        if slept or elapsed_s > _STALL_S:
             self._stalled_s = now_s
             self._driving = False  # the watchdog has put the drivers to sleep: wake them
             self._supervisor.say(f"loop stalled for {elapsed_s:.2f} s")

@@ -29,9 +29,10 @@ _ROLL_WEIGHT = 0.05
 _YAW_WEIGHT = 2.0  # for the moment that one newton gives on the longest arm
 _EFFORT_WEIGHT = 5e-3  # against propellers that push each other
 _REVERSED = 4.0  # times the effort: a propeller running backwards wastes power
+_STUCK = 0.02  # of the weight of surge and sway, where the tilt cannot be changed
 _TILT_FILTER_S = 0.25
 _SCAN_STEPS = 7
-_SWING_COST = 1e-3  # N² per radian: what it must gain to be worth moving the servo
+_SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
 _SURFACE_LIMIT = 0.6  # of its travel
 _SURFACE_MIN_Q = 0.09  # (m/s)^2: below 0.3 m/s a rudder is a flag
 
@@ -63,6 +64,7 @@ class Mixer:
         yaw_weight = _YAW_WEIGHT / arm_m**2 if arm_m > 1e-6 else 0.0
         self._weights: Column = (*_FORCE_WEIGHT, _ROLL_WEIGHT, 0.0, yaw_weight)
         self._smooth: tuple[float, ...] = (0.0,) * 6
+        self._stuck: tuple[int, list[Column]] | None = None
         self._scanned = self._far = 0
         self._far_cost = inf
         self._inverse = [self._invert(columns) for columns in self._columns]
@@ -97,21 +99,33 @@ class Mixer:
             for columns in self._columns
         )
 
-    def allocate(self, wrench: Wrench, *, dt_s: float, forward_mps: float = 0.0) -> ActuatorCommand:
+    def allocate(
+        self,
+        wrench: Wrench,
+        *,
+        dt_s: float,
+        forward_mps: float = 0.0,
+        unhealthy: tuple[str, ...] = (),
+    ) -> ActuatorCommand:
         """Return the command whose wrench comes nearest to `wrench`, within all limits.
 
-        forward_mps: speed along the body's x axis, for the rudder. A wrench that is not
-        finite gives the neutral command.
+        forward_mps: speed along the body's x axis, for the rudder. unhealthy: devices; while
+        the one that drives the tilt servo is among them the servo is taken to stay where it
+        is, and height goes before all else. A wrench that is not finite gives the neutral
+        command.
         """
         demand = wrench.force_body_n + wrench.torque_body_nm
         if not isfinite(sum(demand)):
             self._note_neutral()
             return self.neutral
-        index = 0
+        index, inverse = 0, self._inverse[0]
         if self._tilt is not None:
-            self._tilt.slew(self._choose_tilt(self._tilt.target_rad, demand, dt_s), dt_s)
+            stuck = self._tilt.device in unhealthy
+            if not stuck:
+                self._tilt.slew(self._choose_tilt(self._tilt.target_rad, demand, dt_s), dt_s)
             index = self._index(self._tilt.angle_rad)
-        thrusts = self._share(demand, self._inverse[index])
+            inverse = self._stuck_inverse(index) if stuck else self._inverse[index]
+        thrusts = self._share(demand, inverse)
         self._note(demand, thrusts, self._columns[index])
         servos = [s.neutral_rad for s in self._airframe.servo]
         if self._tilt is not None:
@@ -131,6 +145,16 @@ class Mixer:
         if self._tilt is not None:
             self._tilt.slew(command.servos[self._tilt.index], dt_s)
         self._note_neutral()
+
+    def _stuck_inverse(self, index: int) -> list[Column]:
+        """Return the inverse for a tilt that cannot be changed: surge pays for height."""
+        if self._stuck is None or self._stuck[0] != index:
+            fx, fy, *rest = self._weights
+            weights: Column = (_STUCK * fx, _STUCK * fy, *rest)  # type: ignore[assignment]
+            effort = (_STUCK * _EFFORT_WEIGHT,) * len(self._thrusters)
+            inverse = weighted_pseudo_inverse(self._columns[index], weights, effort)
+            self._stuck = (index, inverse)
+        return self._stuck[1]
 
     def _choose_tilt(self, target_rad: float, demand: Column, dt_s: float) -> float:
         """Return the tilt that serves the wish best, the present target preferred.
@@ -257,8 +281,9 @@ class Mixer:
 class _Tilt:
     """The servo that swings propellers from forward to up: where it is sent and where it is."""
 
-    def __init__(self, *, index: int, servo: Servo) -> None:
+    def __init__(self, *, index: int, servo: Servo, device: str) -> None:
         self.index = index
+        self.device = device  # that drives it
         self.range_rad = (servo.min_rad, servo.max_rad)
         self._slew_radps = servo.slew_radps
         self.angle_rad = servo.neutral_rad  # modelled
@@ -276,7 +301,8 @@ class _Tilt:
                 "the mixer knows one tilt servo"
             )
         index = airframe.servo_names.index(names[0])
-        return cls(index=index, servo=airframe.servo[index])
+        device = next(d.name for d in airframe.device if names[0] in d.outputs.values())
+        return cls(index=index, servo=airframe.servo[index], device=device)
 
     def slew(self, target_rad: float, dt_s: float) -> None:
         """Send the servo to `target_rad` and move the model of it towards there."""

@@ -10,6 +10,8 @@ from blimp.types import ZERO3, Vec3
 
 _LEASH_M = 0.5  # the ship may trail the reference by this much ...
 _LEASH_END_M = 1.5  # ... and here the reference waits for it
+_ASIDE_M = 0.35  # ... and it may be beside the line by this much
+_ASIDE_END_M = 1.2
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -47,7 +49,7 @@ class Leg:
             if horizontal > 1e-6:
                 self._speed_mps = min(self._speed_mps, limits.speed_mps / horizontal)
             if horizontal <= 1e-6:
-                self._speed_mps = climb_mps
+                self._speed_mps = min(climb_mps, limits.column_mps)
         self._acceleration_mps2 = limits.acceleration_mps2
         self._travelled_m = 0.0
         self._moving_mps = 0.0
@@ -70,8 +72,14 @@ class Leg:
     def advance(self, position_ned_m: Vec3, dt_s: float) -> Reference:
         """Move the reference on by `dt_s`; `position_ned_m` is where the ship is."""
         rest_m = self.length_m - self._travelled_m
-        lag_m = self._travelled_m - dot(minus(position_ned_m, self._start), self._along)
-        patience = (_LEASH_END_M - lag_m) / (_LEASH_END_M - _LEASH_M)
+        come = minus(position_ned_m, self._start)
+        on_line_m = dot(come, self._along)
+        lag_m = self._travelled_m - on_line_m
+        aside_m = sqrt(max(0.0, dot(come, come) - on_line_m**2))
+        patience = min(
+            (_LEASH_END_M - lag_m) / (_LEASH_END_M - _LEASH_M),
+            (_ASIDE_END_M - aside_m) / (_ASIDE_END_M - _ASIDE_M),
+        )
         a = self._acceleration_mps2
         wish_mps = min(
             self._speed_mps * max(0.0, min(1.0, patience)), sqrt(2.0 * a * max(0.0, rest_m))

@@ -13,6 +13,7 @@ from blimp.control.pilot import IDLE, Pilot
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
 
 _MESSAGES = 8
+_MESSAGE_LETTERS = 200
 _DESCENDED_S = 3.0
 # What already does at least as much as the action asks.
 _SATISFIES: dict[Action, tuple[type, ...]] = {
@@ -82,6 +83,7 @@ class Supervisor:
 
     def say(self, message: str) -> None:
         """Tell the ground, unless it was the last thing told."""
+        message = message[:_MESSAGE_LETTERS]  # a snapshot is one datagram
         if not self.messages or self.messages[-1] != message:
             self.messages.append(message)
 
@@ -129,6 +131,10 @@ class Supervisor:
             return
         if pilot.mode is pilot.manual and action > Action.NONE and state.on_ground:
             pilot.rest(state, reason=verdict.text)
+            return
+        if isinstance(pilot.flying, Descend) and action < Action.DESCEND:
+            # A blip must not cost the rest of the way down its sight: land, in control.
+            pilot.enter(Land(state, ship=pilot.ship), reason="attitude and height are known again")
             return
         if action == Action.NONE:
             pilot.resume(state)

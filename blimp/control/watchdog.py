@@ -2,15 +2,15 @@
 
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from blimp.clock import Clock
+from blimp.closing import Closing
 
 STALL_S = 0.25  # 25 cycles at 100 Hz: long past any overrun, short against a drifting ship
 
 
-class Watchdog:
+class Watchdog(Closing):
     """Calls `safe` once per stall; `pet` after a completed cycle starts it anew.
 
     The first pet arms it, so that a slow start-up is no stall. The thread looks ten times
@@ -66,14 +66,6 @@ class Watchdog:
     def __enter__(self) -> Self:
         self.start()
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _watch(self) -> None:
         while not self._stop.wait(self._stall_s / 10.0):

@@ -119,6 +119,8 @@ class Actuators:
             except Exception as error:
                 # Anything: a fault in one driver must not keep the next motor running.
                 errors.append(f"{output.name}: {error}")
+        # Again: the loop may have enabled all while a bus held this thread up, and must notice.
+        self.enabled = False
         return tuple(errors)
 
     def status(self, now_s: float) -> dict[str, SensorStatus]:

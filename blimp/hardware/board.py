@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from blimp.airframe import Airframe
 from blimp.airframe import Device as Row
 from blimp.clock import Clock
+from blimp.closing import Closing
 from blimp.errors import BoardError, HardwareError
 from blimp.hardware.actuators import Actuators
 from blimp.hardware.bmp280 import Bmp280
@@ -43,7 +43,7 @@ I2C_PINS = {"i2c-0": (0, 1), "i2c-1": (2, 3)}
 UART_PINS = {"/dev/ttyAMA0": (14, 15), "/dev/ttyS0": (14, 15), "/dev/serial0": (14, 15)}
 
 
-class Board:
+class Board(Closing):
     """The opened devices of one ship. A context manager: leaving it makes the outputs safe.
 
     The buses belong to who made them and stay open.
@@ -82,17 +82,6 @@ class Board:
     def close(self) -> None:
         """Make the outputs safe and close every device. Idempotent."""
         attempt_all("closing the board", [self.actuators.close, self.sensors.close])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def open_board(airframe: Airframe, *, buses: Buses, clock: Clock) -> Board:

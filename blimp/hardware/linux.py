@@ -11,10 +11,10 @@ import contextlib
 import fcntl
 import re
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from blimp.clock import Clock
+from blimp.closing import Closing
 from blimp.errors import BusError
 from blimp.hardware.bus import DigitalOutput, EchoPin, I2CBus, PwmOutput, SerialPort
 from blimp.hardware.gpio import GPIO_ERRORS, GpioEcho, GpioOutput, GpioPwm
@@ -31,7 +31,7 @@ class _Closable(Protocol):
 _C = TypeVar("_C", bound=_Closable)
 
 
-class LinuxBuses:
+class LinuxBuses(Closing):
     """Opens buses, pins and ports of this machine, each once. Implements `bus.Buses`."""
 
     def __init__(self, *, clock: Clock) -> None:
@@ -93,17 +93,6 @@ class LinuxBuses:
         self._open.clear()
         if failures:
             raise BusError("; ".join(failures))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _claim(self, pin: int) -> str:
         key = f"GPIO {pin}"

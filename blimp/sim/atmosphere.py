@@ -13,6 +13,7 @@ LAPSE_KPM = 0.0065
 GAS_CONSTANT_JPKGK = 287.058  # of dry air
 GRAVITY_MPS2 = 9.80665
 PRESSURE_EXPONENT = GRAVITY_MPS2 / (GAS_CONSTANT_JPKGK * LAPSE_KPM)  # 5.2558: in equilibrium
+LOWEST_M, HIGHEST_M = -5_000.0, 11_000.0
 ZERO_CELSIUS_K = 273.15
 HELIUM_DENSITY_KG_M3 = 0.1693  # pure, at 15 degrees and 101325 Pa
 
@@ -24,7 +25,8 @@ class Air(NamedTuple):
 
 
 def isa(height_m: float) -> Air:
-    """Return the air at `height_m` above sea level; below 11 km only."""
+    """Return the air at `height_m` above sea level; beyond the troposphere, that at its edge."""
+    height_m = min(max(height_m, LOWEST_M), HIGHEST_M)
     temperature_k = SEA_LEVEL_TEMPERATURE_K - LAPSE_KPM * height_m
     pressure_pa = (
         SEA_LEVEL_PRESSURE_PA * (temperature_k / SEA_LEVEL_TEMPERATURE_K) ** PRESSURE_EXPONENT

@@ -82,7 +82,17 @@ class Electronics:
                 f"device {device.name!r}: the simulator has no chip {device.chip!r}; "
                 f"it has {', '.join(CHIPS)}"
             )
-        chip = kind(fitting)
+        try:
+            chip = kind(fitting)
+        except KeyError as error:
+            raise BoardError(
+                f"device {device.name!r}: the simulated {device.chip} has no use for, or lacks, "
+                f"the pin, output or option {error}"
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise BoardError(
+                f"device {device.name!r}: the simulated {device.chip}: {error}"
+            ) from error
         self._chips[device.name] = chip
         if isinstance(chip, I2CChip):
             prefix, _, number = device.bus.partition("-")

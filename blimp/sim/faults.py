@@ -13,7 +13,6 @@
 Channels and their units are those of the chip's class in `blimp/sim/chips`.
 """
 
-import math
 from collections.abc import Mapping
 from random import Random
 
@@ -31,6 +30,7 @@ KINDS: Mapping[str, str] = {
     "clear": "",
 }  # kind -> the option it needs, "" for none
 
+LARGEST = 1e9  # of a value, rate or sigma: beyond any chip's range, within any arithmetic
 _ON_A_CHANNEL = frozenset({"stuck", "drift", "noise"})
 
 
@@ -124,10 +124,11 @@ class Faults:
         if (
             not isinstance(amount, int | float)
             or isinstance(amount, bool)
-            or not math.isfinite(amount)
+            or not abs(amount) <= LARGEST  # false for NaN, too
             or (needed == "sigma" and amount < 0.0)
         ):
-            limit = "a finite number, 0 or more" if needed == "sigma" else "a finite number"
+            low = 0.0 if needed == "sigma" else -LARGEST
+            limit = f"a finite number from {low:g} to {LARGEST:g}"
             raise ConfigError(
                 f"fault {kind!r} of {self._device!r} needs {needed}=<{limit}>, not {amount!r}"
             )

@@ -11,6 +11,7 @@ from typing import Any
 from blimp import airframe as airframes
 from blimp import app
 from blimp.clock import ManualClock
+from blimp.closing import Closing
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
 from blimp.types import Command, Outcome, OutcomeState, Snapshot, VehicleState
@@ -47,7 +48,7 @@ class LocalInbox:
         return now_s - self._heard_s
 
 
-class Lockstep:
+class Lockstep(Closing):
     """A simulated ship that flies exactly as far as it is told.
 
     airframe: a known name or the path of a .toml file. seed: of wind, noise and biases.
@@ -145,7 +146,7 @@ class Lockstep:
 
     # --- what can go wrong ----------------------------------------------------------------
 
-    def fault(self, device: str, kind: str, **options: Any) -> None:
+    def fault(self, device: str, kind: str, /, **options: Any) -> None:
         """Make a device fail; "clear" mends it. Kinds and options: `blimp.sim.faults`."""
         self._world.fault(device, kind, **options)
 
@@ -169,12 +170,6 @@ class Lockstep:
         with self.linux_devices():
             self._ship.close()
         self._world.close()
-
-    def __enter__(self) -> "Lockstep":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _settle(self) -> None:
         until_s = self.now_s + SETTLE_S

@@ -8,11 +8,12 @@ import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from blimp.clock import Clock, SystemClock
+from blimp.closing import Closing
 from blimp.errors import ConfigError
 from blimp.sim import wire
 from blimp.sim.bus import no_answer
@@ -27,7 +28,7 @@ _RECEIVE_BYTES = 64 * 1024
 _R = TypeVar("_R", bound=wire.Reply)
 
 
-class RemoteWorld:
+class RemoteWorld(Closing):
     """A client of `blimp.sim.server`. A context manager; close is idempotent.
 
     Any call may raise OSError(EREMOTEIO) where no world answers within 0.2 s: a ship without
@@ -57,7 +58,7 @@ class RemoteWorld:
     def outputs(self) -> dict[str, float]:
         return self._ask(wire.AskOutputs(), wire.Outputs).values
 
-    def fault(self, device: str, kind: str, **options: object) -> None:
+    def fault(self, device: str, kind: str, /, **options: object) -> None:
         """Let a device fail. Raises ConfigError naming what is known."""
         reply = self._ask_any(wire.SetFault(device, kind, options))
         if isinstance(reply, wire.Refused):
@@ -70,12 +71,6 @@ class RemoteWorld:
         self._pushes.close()
         with self._lock:
             self._hang_up()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # --- the wires: `Electrical` --------------------------------------------------------------
 

@@ -11,13 +11,14 @@ import select
 import socket
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from blimp.clock import Clock
+from blimp.closing import Closing
 from blimp.errors import ConfigError
+from blimp.paths import make_directory
 from blimp.sim import wire
 from blimp.sim.electrical import Pull
 from blimp.sim.world import World
@@ -45,7 +46,7 @@ class _Client:
         return self.connection.fileno()
 
 
-class Server:
+class Server(Closing):
     """Serves one world on one socket. A context manager; close is idempotent.
 
     The socket accepts as soon as this is made; nothing moves before `run`. Its directory is
@@ -109,17 +110,6 @@ class Server:
                 self._path.unlink()
         self._wake.close()
         self._waker.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -249,7 +239,7 @@ def _listen(path: Path) -> socket.socket:
             f"the world's socket {path} has {len(os.fsencode(path))} bytes in its path; "
             f"the kernel's limit is {_MAX_PATH_BYTES}"
         )
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directory(path.parent)
     if path.exists():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:

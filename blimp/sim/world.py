@@ -6,10 +6,11 @@ moves on: `Lockstep` on a ManualClock, `Server` in real time.
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Any, Self
+from typing import Any
 
 from blimp.airframe import Airframe
 from blimp.clock import ManualClock
+from blimp.closing import Closing
 from blimp.sim.electrical import BytesCallback, EdgeCallback, Pull
 from blimp.sim.electronics import Electronics
 from blimp.sim.physics import Physics
@@ -75,7 +76,7 @@ class _PhysicsTruth:
         return self._physics.battery_current_a
 
 
-class World:
+class World(Closing):
     """A ship switched on, on its pad, at time 0. Implements `Electrical`.
 
     seed: of wind, noise and biases; the same seed and the same calls give the same bytes.
@@ -206,7 +207,7 @@ class World:
         outputs.update(zip(frame.servo_names, self._servo_targets(), strict=True))
         return outputs
 
-    def fault(self, device: str, kind: str, **options: object) -> None:
+    def fault(self, device: str, kind: str, /, **options: object) -> None:
         """Let a device fail; see `blimp.sim.faults`. Raises ConfigError naming what is known."""
         self._tick()
         self.electronics.fault(device, kind, options)
@@ -266,9 +267,3 @@ class World:
         if self.computer is not None:
             self.computer.close()
             self.computer = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

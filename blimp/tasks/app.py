@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, overload
 
 from blimp.clock import Clock, SystemClock
+from blimp.closing import Closing
 from blimp.errors import ConfigError, UnknownTask
 from blimp.tasks.broker_clock import BrokerClock
 from blimp.tasks.carrier import STREAMS, check_transport
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from blimp.tasks.middleware import Middleware
 
 
-class TaskApp:
+class TaskApp(Closing):
     """A registry of tasks with a broker. Connects on first use. A context manager.
 
         app = TaskApp("weather", broker="redis://localhost/0", result_backend="redis://localhost/0")
@@ -275,12 +276,6 @@ class TaskApp:
         self._broker_link.close()
         if self.results is not None:
             self.results.close()
-
-    def __enter__(self) -> TaskApp:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _check_priority(priority: int) -> int:

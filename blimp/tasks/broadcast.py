@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, Refused
-from blimp.tasks.carrier import open_connection
+from blimp.tasks.carrier import STOCK, open_connection
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.retry import ReconnectDelay
+from blimp.tasks.stock import FanoutTransport
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
 
 REMEMBERED = 256
 DRAIN_S = 1.0
+LOG_LENGTH = 200
 WAKE = "blimp.wake"  # heard by all, and nobody's: it only ends a listener's wait
 
 
@@ -84,12 +86,22 @@ class BroadcastListener:
         fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
         # One fixed name: a killed worker then leaves no binding that its successor does not use.
         queue = Queue(f"{fanout.name}.{self._worker}", exchange=fanout, durable=False)
+        stock = self._app.transport == STOCK
+        options = {} if stock else {"on_undecodable": lambda _, __, error: self._not_heard(error)}
         with open_connection(
-            self._app.broker, transport=self._app.transport, timeout_s=self._app.timeout_s
+            self._app.broker,
+            transport=self._app.transport,
+            timeout_s=self._app.timeout_s,
+            **options,
         ) as connection:
+            if stock:
+                connection.transport_cls = FanoutTransport
             connection.connect()
+            channel = connection.channel()
+            if stock:
+                channel.on_unheard = self._not_heard
             with Consumer(
-                connection.channel(),
+                channel,
                 queues=[queue],
                 on_message=lambda message: self._take(message.body),
                 no_ack=True,
@@ -117,8 +129,7 @@ class BroadcastListener:
             if not 0 < len(broadcast.id) <= MAX_NAME_LENGTH:
                 raise msgspec.ValidationError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self.malformed += 1
-            self._log.error("broadcast unreadable", reason=str(error), bytes=len(body))
+            self._not_heard(error)
             return
         if broadcast.name == WAKE:
             return
@@ -132,6 +143,10 @@ class BroadcastListener:
         if record is None:
             record = self._act(broadcast, handler)
         self._confirm(record)
+
+    def _not_heard(self, error: Exception) -> None:
+        self.malformed += 1
+        self._log.error("broadcast unreadable", reason=str(error)[:LOG_LENGTH])
 
     def _act(self, broadcast: Broadcast, handler: BroadcastHandler) -> Record:
         blank = Record(

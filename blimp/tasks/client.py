@@ -17,6 +17,7 @@ from weakref import WeakSet
 import msgspec
 
 from blimp.clock import Clock, SystemClock
+from blimp.closing import Closing
 from blimp.tasks.message import NORMAL, TaskMessage
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class VehicleClient:
+class VehicleClient(Closing):
     """Commands one vehicle. Thread-safe; a context manager; connects on first use.
 
     Every method raises LinkError, naming the broker, where none answers in `timeout_s`.
@@ -148,8 +149,10 @@ class VehicleClient:
                 )
                 left_s = timeout_s - (self.clock.now_s() - sent_s)
                 reply = pending.wait(min(ESTOP_REPEAT_S, max(0.0, left_s)))
-                if reply.state != "TIMEOUT" or left_s <= ESTOP_REPEAT_S:
+                if reply.state != "TIMEOUT":
                     return reply
+                if left_s <= ESTOP_REPEAT_S:
+                    return pending.timed_out(timeout_s)
 
     def result(self, id: str, *, task: str = "") -> Reply:
         """Return what is known of an earlier command; TIMEOUT where it has not ended."""
@@ -196,14 +199,8 @@ class VehicleClient:
             seconds, microseconds = results.client.time()
         return int(seconds) + int(microseconds) / 1e6
 
-    def __enter__(self) -> VehicleClient:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class Pending:
+class Pending(Closing):
     """One command under way. One thread's; a context manager. Close is idempotent.
 
     `reply` is None until it has ended. Waiting may be repeated after a TIMEOUT, and after a
@@ -219,7 +216,7 @@ class Pending:
         self._clock = clock
         self._latency_ms: float | None = None
         self._last: Record | None = None
-        self._told_queued = False
+        self._told_queued = self._told_received = False
 
     def wait(self, timeout_s: float, on_progress: OnProgress | None = None) -> Reply:
         """Return the reply; state TIMEOUT where it has not ended within `timeout_s`.
@@ -230,7 +227,7 @@ class Pending:
         for step in self.events(timeout_s=timeout_s):
             if on_progress is not None and step.stage != "done":
                 on_progress(step.stage, step.fraction)
-        return self.reply or self._timed_out(timeout_s)
+        return self.reply or self.timed_out(timeout_s)
 
     def events(self, *, timeout_s: float) -> Iterator[Progress]:
         """Yield each step as it comes; end with "done", or without it after `timeout_s`."""
@@ -243,12 +240,19 @@ class Pending:
             record = self._watch.next(timeout_s=left_s)
             if record is None:
                 return
-            yield self._step(record)
+            if self._is_old(record):
+                continue
+            step = self._step(record)
+            if step.stage == "executing" and not self._told_received:
+                # The stored record has overtaken the word that it arrived; people get both.
+                yield Progress(stage="received", elapsed_ms=step.elapsed_ms)
+            self._told_received = True
+            yield step
 
     def close(self) -> None:
         self._watch.close()
 
-    def _timed_out(self, timeout_s: float) -> Reply:
+    def timed_out(self, timeout_s: float) -> Reply:
         """The outcome is unknown; say how far it was seen."""
         last = self._last
         if last is None:
@@ -264,6 +268,14 @@ class Pending:
             reason=reason,
             latency_ms=self._latency_ms,
         )
+
+    def _is_old(self, record: Record) -> bool:
+        """Say whether it was known before: the stored record overtakes those on their way."""
+        last = self._last
+        if last is None or record.final or last.state != "PROGRESS":
+            return False
+        backwards = record.state == "STARTED" or _fraction(record) < _fraction(last)
+        return backwards or record == last
 
     def _step(self, record: Record) -> Progress:
         """Take note of `record` and return it as people see it."""
@@ -286,11 +298,10 @@ class Pending:
             reason=reason or record.reason,
         )
 
-    def __enter__(self) -> Pending:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def _fraction(record: Record) -> float:
+    fraction = _details(record).get("fraction")
+    return float(fraction) if isinstance(fraction, int | float) else 0.0
 
 
 def _details(record: Record) -> dict[str, Any]:

@@ -109,12 +109,12 @@ class Consumer:
                 self._counts["unreadable"] += dropped
                 self._log.error("unreadable", messages=dropped)
             self._on_consuming()
-            delay.reset()
             while not self._stopping.is_set():
                 for job in self._hand.due():
                     self._submit(job)
                 if self._hand.wait_for_room(self._hand.patience_s(DRAIN_S)):
                     self._drain()
+                    delay.reset()  # not before: a queue that cannot be read must not spin
             self.give_back_waiting()
         finally:
             self._line.disconnect()

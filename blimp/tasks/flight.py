@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 ASK_S = 0.25  # how long one call waits before the same command is sent again
 SILENCE_S = 5.0  # how long the flight process may be silent where no time to live says
 FOLLOW_S = 0.5
+HEARD_S = 0.5  # a flight process silent for longer may have ended
 PROGRESS_STEP = 0.01
 SIGN_OF_LIFE_S = 1.0
+MAX_SOURCE_LETTERS = 80
 
 
 class Mailbox(Protocol):
@@ -46,18 +48,20 @@ class FlightTask(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: arm alone is not. A ship that restarted on its own must never be armed again
         by a message that was left over.
     ages: must it carry a time to live? What only asks, or only stops, needs none.
+    dated: must it say when it was issued? Only an arm later than an emergency stop undoes it.
     """
 
     command: str
     idempotent: bool = True
     ages: bool = True
+    dated: bool = False
     priority: int = NORMAL
 
 
 # A new command is one line here, and its meaning in the flight process.
 FLIGHT_TASKS = (
     FlightTask(command="ping", ages=False),
-    FlightTask(command="arm", idempotent=False),
+    FlightTask(command="arm", idempotent=False, dated=True),
     FlightTask(command="disarm"),
     FlightTask(command="mode"),
     FlightTask(command="takeoff"),
@@ -104,7 +108,7 @@ def build_flight_app(
     @app.on_broadcast("estop")
     def estop(broadcast: Broadcast) -> dict[str, Any] | None:
         command = Command(
-            id=broadcast.id, name="estop", source=str(broadcast.payload.get("source", ""))
+            id=broadcast.id, name="estop", source=_source(broadcast.payload.get("source", ""))
         )
         outcome = mailbox.call(command, timeout_s=ASK_S)
         if outcome is None:
@@ -124,7 +128,7 @@ def _flight_task(
     def run(context: TaskContext, **arguments: Any) -> dict[str, Any]:
         meant_for = context.message.headers.get("blimp_vehicle", vehicle)
         if meant_for != vehicle:
-            raise Refused(f"meant for vehicle {meant_for!r}, this is {vehicle!r}")
+            raise Refused(f"meant for vehicle {meant_for!r:.80}, this is {vehicle!r}")
         return HandOver(row=row, context=context, mailbox=mailbox, arguments=arguments).follow()
 
     run.__name__ = row.command
@@ -201,7 +205,7 @@ class HandOver:
             age_s=age_s,
             ttl_s=ttl_s,
             boot_id=self._boot_id,
-            source=str(self._context.message.headers.get("blimp_source", "")),
+            source=_source(self._context.message.headers.get("blimp_source", "")),
         )
 
     def _time_to_live(self) -> tuple[float | None, float]:
@@ -210,11 +214,18 @@ class HandOver:
         A message that only says when it expires has what is left until then, and no age.
         """
         message = self._context.message
-        age_s = self._context.age_s() or 0.0
+        known_age_s = self._context.age_s()
+        age_s = known_age_s or 0.0
         if message.ttl_s is not None:
             return message.ttl_s, age_s
         if message.expires_s is not None:
-            return message.expires_s - self._context.task.app.broker_clock.now_s(), 0.0
+            if known_age_s is None and self._row.dated:
+                raise Refused(
+                    f"{self._row.command} does not say when it was issued, so it may be older "
+                    "than an emergency stop: set the header blimp_issued_ms"
+                )
+            left_s = message.expires_s - self._context.task.app.broker_clock.now_s()
+            return age_s + left_s, age_s
         if self._row.ages:
             raise Refused(
                 f"{self._row.command} carries no time to live: set expires, or the headers "
@@ -237,11 +248,20 @@ class HandOver:
             self._context.progress(fraction, boot_id=self._boot_id)
 
     def _known_boot_id(self) -> str:
-        """Return which flight process an earlier delivery of this message was flown by."""
+        """Return which flight process this command is for, "" where none is known to fly.
+
+        That of an earlier delivery, else the sender's, else the one that is heard just now:
+        asked again, its successor must not take the command for new.
+        """
         previous = self._context.previous
         if previous is not None and isinstance(previous.result, dict):
             return str(previous.result.get("boot_id", ""))
-        return str(self._context.message.headers.get("blimp_boot_id", ""))
+        meant_for = str(self._context.message.headers.get("blimp_boot_id", ""))
+        if meant_for:
+            return meant_for
+        snapshot, age_s = self._mailbox.snapshot(), self._mailbox.snapshot_age_s()
+        heard = snapshot is not None and age_s is not None and age_s < HEARD_S
+        return snapshot.boot_id if snapshot is not None and heard else ""
 
     def _check_boot(self, outcome: Outcome) -> None:
         """Hold on to the flight process that took the command; it must stay the same."""
@@ -253,6 +273,11 @@ class HandOver:
         self._boot_id = self._boot_id or outcome.boot_id
         if self._accepted_s is None:
             self._accepted_s = outcome.accepted_s
+
+
+def _source(told: object) -> str:
+    """Return who sent it, short and as text that any reader can print: it only names him."""
+    return str(told)[:MAX_SOURCE_LETTERS].encode(errors="backslashreplace").decode()
 
 
 def _result(outcome: Outcome, *, accepted_s: float | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from blimp.errors import MessageError, ResultError, UnknownTask
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import TaskMessage, parse_message, readable_id
 from blimp.tasks.results.record import Record, State
-from blimp.tasks.stock import open_envelope
+from blimp.tasks.stock import find_headers
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -39,10 +39,8 @@ class Intake:
 
     def turn_away_raw(self, raw: bytes, queue: str, error: Exception) -> None:
         """Drop a message that could not even be opened; no broker has a record of it."""
-        headers: object = None
-        try:
-            headers = open_envelope(raw, queue=queue, limit_bytes=10 * len(raw))["headers"]
-        except MessageError:
+        headers = find_headers(raw)
+        if headers is None:
             self._counts["without_id"] += 1
         self._turn_away(error, queue=queue, headers=headers)
 

@@ -49,7 +49,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     retry_in_s: with RETRY, when to run it again.
     give_back: put the message back instead, and write nothing.
-    settled: an earlier delivery wrote the result; only acknowledge.
+    settled: another delivery has written the result, or will; only acknowledge.
     """
 
     state: State

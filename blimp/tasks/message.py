@@ -14,7 +14,6 @@ Source: docs.celeryq.dev, "Message Protocol", version 2; Celery 5.7 `app/amqp.py
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 1_000_000
 MAX_NAME_LENGTH = 255
 MAX_REPR_LENGTH = 1024
+MAX_NUMBER = 1e15  # milliseconds since the epoch stay below it for 30,000 years
 CONTENT_TYPE = "application/json"
 CONTENT_ENCODING = "utf-8"
 
@@ -133,7 +133,7 @@ def parse_message(
     """
     if content_type != CONTENT_TYPE:
         raise MessageError(f"content type {content_type!r}: only {CONTENT_TYPE!r} is accepted")
-    if (content_encoding or CONTENT_ENCODING).lower() not in ("utf-8", "utf8"):
+    if str(content_encoding or CONTENT_ENCODING).lower() not in ("utf-8", "utf8"):
         raise MessageError(f"content encoding {content_encoding!r}: only 'utf-8' is accepted")
     raw = body.encode() if isinstance(body, str) else bytes(body)
     if len(raw) > limit_bytes:
@@ -222,8 +222,12 @@ def _number(headers: Mapping[str, Any], name: str) -> float | None:
     value = headers.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise MessageError(f"header {name!r} is {_kind(value)}, must be a finite number")
+    if not abs(value) <= MAX_NUMBER:  # false for NaN, too
+        raise MessageError(
+            f"header {name!r} is {value!r:.40}, must be a finite number up to {MAX_NUMBER:g}"
+        )
     return value
 
 

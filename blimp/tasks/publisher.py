@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from blimp.errors import LinkError
 from blimp.tasks.carrier import STREAMS, check_transport, open_connection
 from blimp.tasks.message import (
     CONTENT_ENCODING,
@@ -17,7 +16,7 @@ from blimp.tasks.message import (
     build_headers,
     to_json,
 )
-from blimp.tasks.urls import hide_password
+from blimp.tasks.urls import link_error
 
 if TYPE_CHECKING:
     from kombu.pools import ProducerPool
@@ -90,7 +89,7 @@ class Publisher:
         try:
             yield
         except (OperationalError, KombuError, RedisError, OSError) as error:
-            raise LinkError(f"no broker at {hide_password(self._url)}: {error}") from error
+            raise link_error(self._url, error) from error
 
     def _producers(self) -> ProducerPool:
         from kombu.pools import ProducerPool

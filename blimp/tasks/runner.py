@@ -30,7 +30,7 @@ from blimp.errors import (
 )
 from blimp.tasks.job import Job, Verdict, failure, fault_of
 from blimp.tasks.middleware import chain
-from blimp.tasks.middleware.once import interrupted, mark_begun
+from blimp.tasks.middleware.once import begun_before, mark_begun
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.results.redis import result_key
 from blimp.tasks.retry import ReconnectDelay
@@ -170,7 +170,7 @@ class Runner:
         assert job.in_thread is not None
         options = job.task.options
         if not options.idempotent and not await job.in_thread(mark_begun, self._app, job.message):
-            return interrupted(job)
+            return begun_before(job)
         if options.track_started:
             await job.in_thread(self._started, job)
         args = job.message.args

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 VISIBILITY_TIMEOUT_S = 7 * 86_400
 PRIORITY_STEPS = stock.PRIORITY_STEPS
+BODY_ENCODINGS = (None, "", "base64")  # those that kombu knows
 SEPARATOR = stock.Channel.sep
 
 _GIVE_BACK = (Path(__file__).parent / "give_back.lua").read_text()
@@ -102,8 +103,10 @@ class StockChannel(stock.Channel):
                 self.connection._deliver(payload, queue)
             except (OSError, redis_py.RedisError):
                 raise  # the link, not the message
-            except Exception as error:
+            except MessageError as error:
                 self.on_poison(raw, queue, error)
+            except Exception as error:
+                self.on_poison(raw, queue, _unopened(error))
             return True
         finally:
             self._in_poll: Any = None
@@ -112,6 +115,31 @@ class StockChannel(stock.Channel):
 
 class StockTransport(stock.Transport):
     Channel = StockChannel
+
+
+class FanoutChannel(stock.Channel):
+    """A channel of broadcasts that survives each: what it cannot take goes to `on_unheard`."""
+
+    on_unheard: Callable[[MessageError], None]
+
+    def _receive_one(self, connection: Any) -> Any:
+        try:
+            return super()._receive_one(connection)  # type: ignore[no-untyped-call]
+        except (Empty, OSError, redis_py.RedisError):
+            raise  # nothing came, or the link is lost
+        except MessageError as error:
+            self.on_unheard(error)
+        except Exception as error:
+            self.on_unheard(_unopened(error))
+        raise Empty
+
+    def _deliver_fanout_message(self, message: object, exchange: str) -> Any:
+        opened = check_envelope(message, queue=exchange)
+        return super()._deliver_fanout_message(opened, exchange)  # type: ignore[no-untyped-call]
+
+
+class FanoutTransport(stock.Transport):
+    Channel = FanoutChannel
 
 
 class UnackedStore:
@@ -214,6 +242,15 @@ def open_envelope(raw: bytes, *, queue: str, limit_bytes: int) -> dict[str, Any]
         payload = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise MessageError(f"message is not JSON: {error}") from None
+    return check_envelope(payload, queue=queue)
+
+
+def check_envelope(payload: object, *, queue: str) -> dict[str, Any]:
+    """Return `payload` as kombu can take it, with a delivery tag of our own.
+
+    Raises MessageError for what kombu could not take, and for what it would unpack: a small
+    compressed body may be larger than this computer.
+    """
     if not isinstance(payload, dict):
         raise MessageError(f"message is {type(payload).__name__}, must be an object")
     for name in ("headers", "properties"):
@@ -222,6 +259,12 @@ def open_envelope(raw: bytes, *, queue: str, limit_bytes: int) -> dict[str, Any]
     properties = payload["properties"]
     if not isinstance(payload.get("body"), str):
         raise MessageError("message: 'body' is missing or not a string")
+    if payload["headers"].get("compression"):
+        raise MessageError("message: header 'compression' is set: only plain bodies are accepted")
+    if properties.get("body_encoding") not in BODY_ENCODINGS:
+        raise MessageError(
+            f"message: body encoding {properties['body_encoding']!r:.40}: only 'base64' is accepted"
+        )
     information = properties.get("delivery_info")
     properties["delivery_info"] = {
         **(information if isinstance(information, dict) else {}),
@@ -232,6 +275,19 @@ def open_envelope(raw: bytes, *, queue: str, limit_bytes: int) -> dict[str, Any]
     # would share it, and the acknowledgement of one would lose the other.
     properties["delivery_tag"] = uuid.uuid4().hex
     return payload
+
+
+def find_headers(raw: bytes) -> object:
+    """Return the headers of a message that is wrong in some other way, None without any."""
+    try:
+        payload = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return payload.get("headers") if isinstance(payload, dict) else None
+
+
+def _unopened(error: Exception) -> MessageError:
+    return MessageError(f"message cannot be opened: {type(error).__name__}: {error}")
 
 
 def mark_redelivered(payload: dict[str, Any]) -> str:

@@ -6,11 +6,12 @@ kombu writes a Unix socket as `redis+socket:///path?virtual_host=0`, redis-py as
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from blimp.errors import ConfigError
+from blimp.errors import ConfigError, LinkError, NotAuthorised
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -23,6 +24,10 @@ def check_url(url: str) -> str:
     scheme, separator, _ = url.partition("://")
     if not separator or scheme not in SCHEMES:
         raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {SCHEMES}")
+    try:
+        _ = urlsplit(url).port  # judged where it is read
+    except ValueError as error:
+        raise ConfigError(f"broker URL {hide_password(url)!r}: {error}") from None
     return url
 
 
@@ -47,12 +52,24 @@ def redis_url(url: str) -> str:
 
 
 def hide_password(url: str) -> str:
-    """Return `url` fit to be printed."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    where = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{where}"))
+    """Return `url` without its password: what a message may show."""
+    # Up to the last @, whatever stands between: a password may hold any of : @ / ? and #.
+    return re.sub(r"(://[^:/?#]*):.*@", r"\1:***@", url, flags=re.DOTALL)
+
+
+def link_error(url: str, error: BaseException) -> LinkError:
+    """Return what `error`, of kombu or redis-py, means: no broker there, or one that says no."""
+    import redis
+
+    where = f"broker at {hide_password(url)}"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+            return NotAuthorised(f"{where} refuses: {cause}")
+        if isinstance(cause, redis.ResponseError):
+            return LinkError(f"{where}: {cause}")
+        cause = cause.__cause__ or cause.__context__
+    return LinkError(f"no {where}: {error}")
 
 
 def tcp_keepalive() -> dict[int, int]:

@@ -117,6 +117,7 @@ class RecordingOutputs:
         self.calls: list[str] = []
         self.command: ActuatorCommand | None = None
         self.dead = False
+        self.enabled = False
 
     @property
     def last(self) -> Mapping[str, float]:
@@ -131,9 +132,11 @@ class RecordingOutputs:
     def safe(self) -> None:
         self.calls.append("safe")
         self.command = None
+        self.enabled = False
 
     def enable(self) -> None:
         self.calls.append("enable")
+        self.enabled = True
 
     def disable(self) -> None:
         self.calls.append("disable")

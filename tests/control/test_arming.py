@@ -51,12 +51,13 @@ def test_a_ship_in_order_has_no_reason_not_to_arm() -> None:
         ),
         (ready(at(height_valid=False)), "height: not known; check the barometer and the ranger"),
         (
-            ready(at(position_valid=False)),
+            ready(at(position_valid=False, on_ground=True)),
             "position: not known; wait for the tag's anchors or a GPS fix",
         ),
         (
             ready(gyro_settled=False),
-            "gyro: its bias is not measured yet; keep the ship still for 3 s",
+            "gyro: its bias is not measured yet; "
+            "lay the ship down nose north, keep it still for 3 s",
         ),
         (ready(battery_v=None), "battery: no reading; check the power monitor"),
         (
@@ -91,7 +92,12 @@ def test_a_device_that_is_not_required_does_not_stop_it() -> None:
 
 def test_all_reasons_are_told_at_once() -> None:
     told = problems(
-        ready(at(position_valid=False), unhealthy=("baro",), battery_v=6.0, gyro_settled=False)
+        ready(
+            at(position_valid=False, on_ground=True),
+            unhealthy=("baro",),
+            battery_v=6.0,
+            gyro_settled=False,
+        )
     )
     assert [reason.split(":")[0] for reason in told] == ["baro", "position", "gyro", "battery"]
 
@@ -101,6 +107,12 @@ def test_every_check_can_fail() -> None:
     assert len(CHECKS) == 9
     for check in CHECKS:
         assert check(ready()) == []
+
+
+def test_in_the_air_neither_position_nor_heading_is_asked_for() -> None:
+    adrift = at(0.0, 0.0, 5.0, position_valid=False, on_ground=False)
+    assert problems(ready(adrift, gyro_settled=False)) == ()
+    assert problems(ready(adrift, gyro_settled=False, battery_v=6.0)) != ()
 
 
 def test_where_names_bus_address_port_or_pins() -> None:

@@ -1,4 +1,4 @@
-from math import nan, radians
+from math import nan, radians, sin
 from random import Random
 
 import pytest
@@ -68,6 +68,36 @@ def test_a_ship_that_is_moved_is_not_at_rest() -> None:
         filter.update(feel((1.0, 0.0, 0.0, 0.0), rates, t_s=t_s), t_s, at_rest=True)
     assert not filter.settled
     assert not filter.still
+
+
+def test_wind_that_turns_the_ship_on_its_pad_is_not_taken_for_bias() -> None:
+    """It turns unevenly; one that took it for bias would spin its heading all flight."""
+    filter, noise = AttitudeFilter(), Random(4)
+    for k in range(1500):
+        t_s = k * DT_S
+        rates = (0.0, 0.0, 0.04 + 0.02 * sin(0.8 * t_s) + noise.gauss(0.0, 0.001))
+        filter.update(feel((1.0, 0.0, 0.0, 0.0), rates, t_s=t_s), t_s, at_rest=True)
+    assert not filter.settled
+
+
+def test_once_settled_a_slow_turn_by_hand_does_not_move_the_bias() -> None:
+    filter, noise = resting((0.01, 0.0, -0.02)), Random(5)
+    for k in range(1000):
+        t_s = 10.0 + k * DT_S
+        rates = (0.01, 0.0, -0.02 + 0.03 + noise.gauss(0.0, 0.001))
+        filter.update(feel((1.0, 0.0, 0.0, 0.0), rates, t_s=t_s), t_s, at_rest=True)
+    assert filter.bias_radps[2] == pytest.approx(-0.02, abs=5e-4)
+    assert euler(filter.attitude)[2] == pytest.approx(0.3, abs=0.03)  # and the turn is followed
+
+
+def test_warming_up_at_rest_is_followed() -> None:
+    filter, noise = resting((0.0, 0.0, 0.0)), Random(6)
+    for k in range(12_000):
+        t_s = 10.0 + k * DT_S
+        drift = 0.002 * k / 12_000
+        rates = (0.0, 0.0, drift + noise.gauss(0.0, 0.001))
+        filter.update(feel((1.0, 0.0, 0.0, 0.0), rates, t_s=t_s), t_s, at_rest=True)
+    assert filter.bias_radps[2] == pytest.approx(0.002, abs=3e-4)
 
 
 def test_turning_is_followed_exactly() -> None:

@@ -168,6 +168,10 @@ def test_an_older_fence_is_refused_and_the_outcome_kept() -> None:
             "age_s is nan, must be a finite number",
         ),
         (Command(id="a", name="arm", age_s=1.0, ttl_s=nan), "stale: 1.0 s old, limit nan s"),
+        (
+            Command(id="a", name="arm", age_s=-3600.0, ttl_s=5.0),
+            "issued 3600.0 s in the future, limit 1 s",
+        ),
     ],
 )
 def test_what_must_not_act_any_more_is_refused(command: Command, reason: str) -> None:
@@ -189,16 +193,16 @@ def test_age_without_a_limit_and_the_right_boot_pass() -> None:
 
 def test_arm_is_refused_with_every_reason_and_its_cure() -> None:
     ship = Bench()
-    ship.sensors.unhealthy = ("baro",)
+    ship.sensors.unhealthy = ("ranger",)
     ship.sensors.battery_v = 6.0
     ship.run(20.0)
     reason = refused(ship.tell("arm"))
     assert reason == (
-        "not ready to arm: baro: no answer; check its wiring at i2c-1 0x76 | "
+        "not ready to arm: ranger: no answer; check its wiring at i2c-1 0x10 | "
         "battery: 6.00 V, must be above 7.00 V; charge or change it"
     )
-    assert ship.loop.arming_reasons() == (
-        "baro: no answer; check its wiring at i2c-1 0x76",
+    assert ship.loop.problems() == (
+        "ranger: no answer; check its wiring at i2c-1 0x10",
         "battery: 6.00 V, must be above 7.00 V; charge or change it",
     )
 

@@ -140,7 +140,7 @@ def test_covariance_stays_positive_over_an_hour() -> None:
             ship.filter.predict(0.01, 0.1)
             ship.t_s += 0.1
             ship.filter.update_baro(0.0, ship.t_s)
-            ship.filter.update_rest(ship.t_s)
+            ship.filter.update_rest()
     assert 0.0 < ship.filter.sigma_m < 1.0
 
 

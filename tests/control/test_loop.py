@@ -1,6 +1,6 @@
 import pytest
 
-from blimp.types import Command, OutcomeState
+from blimp.types import ActuatorCommand, Command, OutcomeState
 from tests.control.parts import Bench
 
 
@@ -47,6 +47,23 @@ def test_a_dead_output_device_is_told_and_does_not_end_the_flight() -> None:
     assert ship.motors_driven()
 
 
+def test_a_value_that_is_no_number_makes_the_outputs_safe_and_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    broken = ActuatorCommand(motors=(float("nan"), 0.0, 0.0), servos=(0.0, 0.0, 0.0))
+    monkeypatch.setattr(ship.loop._mixer, "allocate", lambda *_, **__: broken)
+    ship.run(0.02)
+    assert ship.outputs.command is None
+    assert "outputs safe: an actuator value is not finite" in ship.snapshot().messages
+    monkeypatch.undo()
+    ship.run(0.1)
+    assert ship.motors_driven()
+
+
 def test_after_a_stall_the_drivers_are_woken_again_and_arming_waits() -> None:
     """The watchdog has put them to sleep meanwhile."""
     ship = Bench()
@@ -60,6 +77,19 @@ def test_after_a_stall_the_drivers_are_woken_again_and_arming_waits() -> None:
     assert "loop stalled for 0.61 s" in ship.snapshot().messages
     ship.tell("estop")
     assert "loop: has just stalled" in ship.tell("arm").reason
+
+
+def test_drivers_put_to_sleep_by_another_thread_are_woken_again() -> None:
+    """The watchdog's count and the loop's can differ by a cycle: no stall here, but one there."""
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    ship.outputs.safe()
+    ship.outputs.calls.clear()
+    ship.run(0.02)
+    assert ship.outputs.calls == ["enable", "drive", "drive"]
+    assert "loop stalled for 0.01 s" in ship.snapshot().messages
 
 
 def test_a_clock_that_stands_still_or_jumps_is_survived() -> None:

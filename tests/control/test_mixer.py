@@ -116,6 +116,20 @@ def test_follow_keeps_the_model_at_what_somebody_else_commands() -> None:
     assert mixer.saturated == (0,) * 6
 
 
+def test_a_stuck_tilt_is_flown_as_it_is_with_height_before_surge() -> None:
+    mixer, _ = settled(twin(), (0.25, 0.0, -0.1))
+    stuck_rad = mixer.tilt_rad
+    wrench = Wrench(force_body_n=(-0.2, 0.0, -0.15))
+    for _ in range(200):
+        command = mixer.allocate(wrench, dt_s=0.01, unhealthy=("baro", "servos"))
+    assert mixer.tilt_rad == stuck_rad
+    assert command.servos[0] == pytest.approx(stuck_rad, abs=0.05)
+    assert mixer.achieved.force_body_n[2] == pytest.approx(-0.15, abs=0.05)
+    for _ in range(200):
+        mixer.allocate(wrench, dt_s=0.01, unhealthy=("motors_main",))
+    assert mixer.tilt_rad != stuck_rad
+
+
 def test_the_rudder_helps_at_speed_and_is_neutral_without() -> None:
     mixer = Mixer(airframe=twin())
     wrench = Wrench(torque_body_nm=(0.0, 0.0, 0.1))

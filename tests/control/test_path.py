@@ -37,12 +37,25 @@ def test_a_long_leg_rises_cruises_and_stops_at_its_end() -> None:
     assert len(flown) * DT_S == pytest.approx(expected_s, abs=1.5)
 
 
-def test_straight_up_is_bounded_by_the_climb_limit() -> None:
+def test_straight_up_and_down_keep_to_the_column_speed() -> None:
     leg = Leg(start_ned_m=(0.0, 0.0, 0.0), end_ned_m=(0.0, 0.0, -5.0), limits=LIMITS)
     flown = follow(leg, seconds=60.0)
-    assert min(v[2] for _, v, _ in flown) == pytest.approx(-LIMITS.climb_mps)
+    assert min(v[2] for _, v, _ in flown) == pytest.approx(-LIMITS.column_mps)
     down = Leg(start_ned_m=(0.0, 0.0, -5.0), end_ned_m=(0.0, 0.0, -1.0), limits=LIMITS)
-    assert max(v[2] for _, v, _ in follow(down, seconds=60.0)) == pytest.approx(LIMITS.descent_mps)
+    assert max(v[2] for _, v, _ in follow(down, seconds=60.0)) == pytest.approx(LIMITS.column_mps)
+
+
+def test_a_ship_blown_off_its_line_is_waited_for() -> None:
+    """Seed 18 climbed on while the wind took it 1.3 m aside: lift and side force share a shaft."""
+    leg = Leg(start_ned_m=(0.0, 0.0, 0.0), end_ned_m=(0.0, 0.0, -5.0), limits=LIMITS)
+    for _ in range(300):
+        leg.advance(leg.advance((0.0, 0.0, 0.0), 0.0).position_ned_m, DT_S)
+    before = leg.fraction
+    assert before > 0.0
+    for _ in range(500):
+        reference = leg.advance((0.0, 1.3, -5.0 * leg.fraction), DT_S)
+    assert hypot(*reference.velocity_ned_mps) == 0.0
+    assert leg.fraction - before < 0.05  # it had to brake first
 
 
 coordinate = st.floats(-50.0, 50.0)

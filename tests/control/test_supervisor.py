@@ -5,6 +5,8 @@ from math import nan
 import pytest
 
 from blimp.control.failsafe import Failsafe
+from blimp.control.modes.descend import Descend
+from blimp.control.modes.land import Land
 from blimp.control.pilot import Pilot
 from blimp.control.supervisor import Supervisor
 from blimp.types import ActuatorCommand, OutcomeState
@@ -135,6 +137,21 @@ def test_a_light_ship_that_lifts_off_while_resting_is_held() -> None:
     assert ship.motors_driven()  # it has risen a metre: brought back down
 
 
+def test_restarted_in_the_air_it_may_be_armed_to_hold_height_and_come_down() -> None:
+    """Its heading is unknown there, so nothing may steer by position."""
+    ship = Bench(settle_s=0.0)
+    ship.sensors.position_ned_m = (4.0, 2.0, -6.0)
+    ship.run(4.0)
+    assert not ship.snapshot().armed
+    assert not ship.loop.state.position_valid
+    assert ship.tell("arm").state is OutcomeState.DONE
+    ship.run(1.0)
+    assert ship.snapshot().failsafe == "position lost: holding height and heading"
+    assert ship.tell("goto", north_m=0.0, east_m=0.0, altitude_m=3.0).state is OutcomeState.REFUSED
+    ship.run(31.0)
+    assert (ship.snapshot().mode, ship.snapshot().failsafe) == ("LAND", "position lost: landing")
+
+
 def test_messages_are_bounded_and_not_repeated() -> None:
     supervisor = Supervisor(
         pilot=Pilot(ship=a_ship()),
@@ -183,3 +200,18 @@ def test_a_second_kill_does_not_move_the_first() -> None:
     supervisor.kill(at(), now_s=2.0, reason="second")
     assert supervisor.killed_s == 2.0
     assert list(supervisor.messages) == ["killed: first"]
+
+
+def test_a_blind_descent_ends_as_a_landing_in_control_once_the_ship_sees_again() -> None:
+    ship, _ = on_a_leg()
+    ship.sensors.cut.add("imu")
+    ship.run(0.5)
+    assert ship.snapshot().failsafe == "attitude lost: level descent"
+    assert isinstance(ship.loop._pilot.flying, Descend)
+    ship.sensors.cut.clear()
+    ship.run(0.5)
+    assert isinstance(ship.loop._pilot.flying, Land)
+    assert (ship.snapshot().mode, ship.snapshot().armed) == ("LAND", True)
+    assert (
+        ship.tell("goto", north_m=0.0, east_m=0.0, altitude_m=3.0).state is OutcomeState.IN_PROGRESS
+    )

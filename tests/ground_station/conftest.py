@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from blimp.broker import EmbeddedBroker
 from blimp.sim import Lockstep
+from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 
 _numbers = itertools.count(1)

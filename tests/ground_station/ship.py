@@ -8,11 +8,11 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from blimp.broker import EmbeddedBroker
 from blimp.sim import Lockstep
 from blimp.tasks.flight import build_flight_app
 from blimp.telemetry import TelemetryPublisher
 from blimp.types import Command, Outcome, Snapshot
+from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import working
 
 

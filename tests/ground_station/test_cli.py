@@ -133,7 +133,8 @@ def test_a_flight_by_hand(crew: Ground, twin: FlyingShip) -> None:
 def test_a_person_sees_progress_and_the_end(crew: Ground) -> None:
     assert crew("arm") == 0
     assert crew("takeoff", "2") == 0
-    assert crew.err.startswith("takeoff: queued → received → executing 0 % → ")
+    # This ship flies far faster than real time: the first word of it may be above 0 %.
+    assert re.match(r"takeoff: queued → received → executing \d+ % → ", crew.err), crew.err
     assert " ms)" in crew.err
     assert "→ done (" in crew.err
     assert "altitude_m: 2" in crew.out

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from blimp.broker import EmbeddedBroker
 from blimp.clock import ManualClock, SystemClock
 from blimp.errors import LinkError
 from blimp.sim import Lockstep
 from blimp.tasks.client import Reply, VehicleClient
 from ground_station.mission import MissionEvent, MissionResult, MissionRunner
 from ground_station.mission_file import Mission, load_mission, parse_mission
+from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 
 UP = '[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 2\n'

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from blimp.broker import EmbeddedBroker
 from blimp.clock import ManualClock, SystemClock
 from blimp.sim import Lockstep
 from blimp.telemetry import TelemetryReader
@@ -20,6 +19,7 @@ from ground_station.mission_file import load_mission
 from ground_station.report import ProgressLine, Report
 from ground_station.screen import MissionScreen
 from ground_station.watch import Watch
+from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 from tests.ground_station.test_view import SHIP
 
@@ -128,7 +128,7 @@ def test_progress_counts_up_in_its_place_on_a_terminal() -> None:
         "goto: queued",
         "goto: queued → executing 20 %",
         "goto: queued → executing 30 %",
-        "goto: queued → executing 30 % → done (12 ms)",
+        "goto: queued → executing 30 % → done (received in 12 ms)",
     ]
 
 

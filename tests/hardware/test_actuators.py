@@ -228,3 +228,21 @@ def test_values_on_their_way_out_when_the_watchdog_says_safe_are_undone(rig: Rig
     rig.drive(motors=(1.0, 1.0, 1.0), servos=(0.2, 0.1, 0.2))
     assert rig.chip.writes[-1] == (0xFD, b"\x10")
     assert {pin.level for pin in rig.buses.pins.values()} == {0.0}
+
+
+def test_enabling_in_the_middle_of_safe_does_not_hide_that_outputs_sleep(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watchdog's thread waits for a bus, and the loop comes back meanwhile."""
+    rig.out.enable()
+    last = rig.out.outputs[-1]
+    make_safe = last.safe
+
+    def safe_late() -> None:
+        rig.out.enable()  # the loop's thread
+        make_safe()
+
+    monkeypatch.setattr(last, "safe", safe_late)
+    rig.out.safe()
+    assert not last.enabled
+    assert not rig.out.enabled

@@ -95,7 +95,7 @@ class SyntheticSensors:
             fresh["tag"] = PositionSample(
                 t_s=now_s,
                 position_ned_m=(n + gauss(0.0, sigma), e + gauss(0.0, sigma), d),
-                accuracy_m=0.1,
+                accuracy_m=0.17,  # as the driver takes it from the line's quality
             )
             fresh["power"] = PowerSample(
                 t_s=now_s, voltage_v=physics.battery_v, current_a=physics.battery_current_a
@@ -192,7 +192,7 @@ class ListInbox:
 
 
 class Rig:
-    """A ship on its pad, three seconds after being switched on."""
+    """A ship on its pad, switched on, past its arming checks."""
 
     def __init__(
         self,
@@ -226,6 +226,8 @@ class Rig:
         self._sent = 0
         self.on_step: Any = None
         self.step(settle_s)
+        while settle_s > 1.0 and self.loop.problems() and self.now_s < 15.0:
+            self.step(0.5)
 
     def step(self, seconds: float) -> None:
         for _ in range(max(1, round(seconds * 100.0))):

@@ -119,6 +119,16 @@ class RunningStack:
     def kill(self, name: str) -> None:
         os.kill(self.pids[name], signal.SIGKILL)
 
+    def guard_pid(self) -> int:
+        """Return the process number of the stack's guard now, 0 where there is none."""
+        up = self.process.pid
+        children = Path(f"/proc/{up}/task/{up}/children").read_text().split()
+        for pid in children:
+            command = Path(f"/proc/{pid}/cmdline")
+            if command.exists() and b"blimp.guard" in command.read_bytes():
+                return int(pid)
+        return 0
+
     # --- the end ----------------------------------------------------------------------------
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:

@@ -25,7 +25,7 @@ def faults() -> Faults:
         ("stuck", {"value": float("nan")}, "needs value="),
         ("stuck", {"value": "high"}, "needs value=.*'high'"),
         ("stuck", {"value": True}, "needs value="),
-        ("noise", {"sigma": -1.0}, "needs sigma=.*0 or more"),
+        ("noise", {"sigma": -1.0}, "needs sigma=.*from 0 to 1e"),
         ("drift", {"rate": 1.0, "channel": "length"}, "no channel 'length'.*pressure, warmth"),
         ("frozen", {"value": 1.0}, "no option 'value'.*none"),
         ("drift", {"speed": 1.0}, "no option 'speed'.*channel, rate"),

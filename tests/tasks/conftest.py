@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import redis
 
-from blimp.broker import EmbeddedBroker
 from blimp.tasks import TaskApp, Worker
 from blimp.tasks.urls import open_redis
+from tests.broker import EmbeddedBroker
 from tests.tasks.look import Look
 
 DEADLINE_S = 15.0  # for what must happen; nothing here waits this long when it works

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from blimp.broker import EmbeddedBroker
 from blimp.errors import LinkError, MessageError, Refused
 from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.broadcast import Broadcast
 from blimp.tasks.client import VehicleClient, vehicle_queue
+from blimp.tasks.results.record import Record, State, encode
+from blimp.tasks.results.redis import result_key
+from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.test_worker import wait_until
 
@@ -130,6 +132,22 @@ def test_a_command_nobody_takes_times_out_and_expires_by_itself(
         late = pending.wait(DEADLINE_S)  # waiting may go on after a timeout
     assert late.state == "EXPIRED"
     assert "its time to live is 0.05 s" in late.reason
+
+
+def test_what_is_heard_late_does_not_turn_progress_back(
+    vehicle: TaskApp, client: VehicleClient
+) -> None:
+    """The first look at the stored record overtakes what was published before it."""
+    pending = client.send("goto", ttl_s=5.0)
+    assert vehicle.results is not None
+    key = result_key(pending.id)
+    for state, result in ((State.STARTED, None), (State.PROGRESS, {"fraction": 0.4})):
+        record = Record(id=pending.id, state=state, result=result)
+        data = encode(record, limit_bytes=10_000)
+        vehicle.results.client.set(key, data)
+        vehicle.results.client.publish(key, data)
+    steps = [(step.stage, step.fraction) for step in pending.events(timeout_s=0.5)]
+    assert steps == [("queued", None), ("received", None), ("executing", 0.4)]
 
 
 def test_waiting_in_slices_misses_nothing(vehicle: TaskApp, client: VehicleClient) -> None:

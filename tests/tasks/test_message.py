@@ -112,8 +112,9 @@ def test_argument_representations_are_cut() -> None:
         ("ignore_result", 1, "header 'ignore_result' is int, must be true or false"),
         ("blimp_ttl_s", 2.0, "'blimp_ttl_s' needs 'blimp_issued_ms'"),
         ("blimp_ttl_s", "2", "header 'blimp_ttl_s' is str, must be a finite number"),
-        ("blimp_issued_ms", float("nan"), "'blimp_issued_ms' is float, must be a finite number"),
-        ("blimp_delivery", float("inf"), "header 'blimp_delivery' is float, must be a finite"),
+        ("blimp_issued_ms", float("nan"), "'blimp_issued_ms' is nan, must be a finite number"),
+        ("blimp_delivery", float("inf"), "header 'blimp_delivery' is inf, must be a finite"),
+        ("blimp_ttl_s", 10**400, "must be a finite number up to 1e+15"),
     ],
 )
 def test_a_wrong_header_is_named(header: str, value: object, complaint: str) -> None:

@@ -9,10 +9,10 @@ from functools import partial
 
 import pytest
 
-from blimp.broker import EmbeddedBroker
 from blimp.errors import LinkError
 from blimp.tasks import TaskApp, TaskContext, Worker
 from blimp.tasks.message import TaskMessage
+from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.look import Look
 from tests.tasks.test_worker import wait_until

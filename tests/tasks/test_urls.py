@@ -16,6 +16,11 @@ from blimp.tasks.urls import check_url, hide_password, kombu_url, redis_url
             "unix:///run/b.sock?db=3",
             "redis+socket:///run/b.sock?virtual_host=3",
         ),
+        (
+            "redis+socket://:pw@/b.sock?virtual_host=/3",
+            "unix://:pw@/b.sock?db=3",
+            "redis+socket://:pw@/b.sock?virtual_host=/3",
+        ),
         ("redis+socket:///b.sock", "unix:///b.sock?db=0", "redis+socket:///b.sock"),
         ("unix:///b.sock?db=1", "unix:///b.sock?db=1", "redis+socket:///b.sock?virtual_host=1"),
         ("unix:///b.sock", "unix:///b.sock", "redis+socket:///b.sock?virtual_host=0"),
@@ -32,9 +37,40 @@ def test_an_unknown_scheme_names_those_there_are(url: str) -> None:
         check_url(url)
 
 
-def test_a_password_is_hidden() -> None:
-    assert hide_password("redis://me:secret@host:1/0") == "redis://me:***@host:1/0"
-    assert hide_password("redis://host:1/0") == "redis://host:1/0"
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://me:secret@host:1/0", "redis://me:***@host:1/0"),
+        ("redis://:secret@host:1/0", "redis://:***@host:1/0"),
+        ("redis://me:se:cr@et@host/0", "redis://me:***@host/0"),
+        ("redis://me:se/cr?e#t@host/0", "redis://me:***@host/0"),
+        ("unix://me:secret@/run/x.sock", "unix://me:***@/run/x.sock"),
+        ("redis://[::1]:6379/0", "redis://[::1]:6379/0"),
+        ("redis+socket:///run/a:b@c.sock", "redis+socket:///run/a:b@c.sock"),
+        ("redis://host:1/0", "redis://host:1/0"),
+    ],
+)
+def test_a_password_is_hidden(url: str, shown: str) -> None:
+    assert hide_password(url) == shown
+
+
+def test_an_error_shows_no_password() -> None:
     with pytest.raises(ConfigError) as caught:
         check_url("amqp://me:secret@host")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("redis://me:secret@host:99999", "'redis://me:.*@host:99999': Port out of range 0-65535"),
+        ("redis://me:secret@host:abc", "'redis://me:.*@host:abc': Port could not be cast"),
+        ("redis://me:secret@[::1", "'redis://.*': Invalid IPv6 URL"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_named_without_its_password(
+    url: str, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason) as caught:
+        check_url(url)
     assert "secret" not in str(caught.value)

@@ -470,7 +470,7 @@ def test_prefetch_holds_back_and_recovers(app: TaskApp, look: Look) -> None:
         ),
         (
             b'{"headers": {}, "properties": {"body_encoding": "rot13"}, "body": "x"}',
-            "'NoneType' object has no attribute 'decode'",
+            "body encoding 'rot13': only 'base64' is accepted",
         ),
         (b"x" * 10_000_000, "message of 10000000 bytes: the limit is 1000000 for its body"),
         (CELERY_MESSAGE, "no task 'weather.read' in app 'tests'; it has: add"),

@@ -92,7 +92,8 @@ class Land:
         self._height_m = state.altitude_m
         limits = self._ship.airframe.limits
         wish = max(
-            limits.touchdown_mps * 0.6, min(limits.descent_mps, _FLARE_PER_S * self._height_m)
+            limits.touchdown_mps * 0.6,
+            min(limits.descent_mps, limits.column_mps, _FLARE_PER_S * self._height_m),
         )
         step = limits.acceleration_mps2 * dt_s
         self._wish_mps = max(self._wish_mps - 2.0 * step, min(self._wish_mps + step, wish))

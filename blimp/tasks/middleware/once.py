@@ -26,8 +26,8 @@ class Once:
     """Looks what an earlier delivery left behind.
 
     A final result: its worker was killed between result and acknowledgement; only the
-    acknowledgement is missing. A marker of a task that is not idempotent: it had begun, and
-    ends as INTERRUPTED. The marker itself is set by the runner, right before the function.
+    acknowledgement is missing. A marker of a task that is not idempotent: it had begun, see
+    `begun_before`. The marker itself is set by the runner, right before the function.
     """
 
     def __init__(self, *, app: TaskApp) -> None:
@@ -40,7 +40,7 @@ class Once:
             if job.previous is not None and job.previous.final:
                 return Verdict(state=job.previous.state, settled=True)
         if not job.task.options.idempotent and await job.in_thread(self._began, job.message):
-            return interrupted(job)
+            return begun_before(job)
         return await call_next(job)
 
     def _began(self, message: TaskMessage) -> bool:
@@ -48,7 +48,14 @@ class Once:
             return bool(self._app.broker_link.client.exists(began_key(message)))
 
 
-def interrupted(job: Job) -> Verdict:
+def begun_before(job: Job) -> Verdict:
+    """Return what becomes of a job that is not idempotent and has begun already.
+
+    Delivered again, it was cut off and ends as INTERRUPTED. Delivered for the first time, it
+    is a copy, made by a publisher that lost its answer: the other one's end is to be told.
+    """
+    if job.message.delivery == 1:
+        return Verdict(state=State.STARTED, settled=True)
     return failure(
         Interrupted(f"{job.task.name} had begun when its worker was cut off; it is not run again"),
         state=State.INTERRUPTED,

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blimp.errors import LinkError, ResultError
+from blimp.closing import Closing
+from blimp.errors import ResultError
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.results.record import Record, State, decode, encode
-from blimp.tasks.urls import hide_password, open_redis
+from blimp.tasks.urls import link_error, open_redis
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -103,10 +104,8 @@ class RedisResults:
 
         try:
             yield
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
-            raise LinkError(f"no broker at {hide_password(self._url)}: {error}") from error
-        except redis.RedisError as error:
-            raise LinkError(f"broker at {hide_password(self._url)}: {error}") from error
+        except (redis.RedisError, OSError) as error:
+            raise link_error(self._url, error) from error
 
     def close(self) -> None:
         if self._client is not None:
@@ -114,7 +113,7 @@ class RedisResults:
             self._client = None
 
 
-class Watch:
+class Watch(Closing):
     """The records of one task as they are published. A context manager; one thread's."""
 
     def __init__(self, *, results: RedisResults, id: str, clock: Clock) -> None:
@@ -161,9 +160,3 @@ class Watch:
         if not self._closed:
             self._closed = True
             self._pubsub.close()
-
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -13,8 +13,8 @@ from typing import Any
 import kombu
 import pytest
 
-from blimp.broker import EmbeddedBroker
 from blimp.tasks.transport import Holder
+from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S
 
 TRANSPORT = "blimp.tasks.transport:Transport"

@@ -13,8 +13,8 @@ import kombu
 import pytest
 import redis
 
-from blimp.broker import EmbeddedBroker
 from blimp.tasks.transport import DONE, LOST, Holder
+from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S
 from tests.tasks.transport.conftest import TRANSPORT, Basket, Connect, Process, queue, streams_url
 

@@ -23,10 +23,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from blimp.broker import EmbeddedBroker
 from blimp.tasks.transport.holder import Holder
 from blimp.tasks.transport.keys import GROUP, NOBODY
 from blimp.tasks.transport.store import DONE, LOST, SETTLED, Claim
+from tests.broker import EmbeddedBroker
 from tests.tasks.transport.conftest import streams_url
 
 NAMES = ("a", "b")

@@ -1,0 +1,187 @@
+"""Three kills in flight and what became of the ship: `python -m benchmarks.kills`.
+
+A simulated ship on a full stack in 0.3 m/s of wind with gusts; kill -9 of the worker in
+mid-leg, of the flight process in a climb, of `blimp up` in a climb. One JSON object a kill.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from blimp.clock import SystemClock
+from blimp.config import registry_dir
+from blimp.demo import Observer, StackProcess
+from blimp.paths import RuntimePaths
+from blimp.sim.remote import RemoteWorld
+from blimp.tasks.client import VehicleClient
+from blimp.telemetry import TelemetryReader
+from blimp.types import Snapshot
+from ground_station.mission import MissionResult, MissionRunner, load_mission
+
+VEHICLE = "bench"
+MOTORS = ("left", "right", "tail")
+PATIENCE_S = 120.0
+
+T = TypeVar("T")
+
+
+class Flight:
+    """A running stack with what is needed to fly it and to look at it."""
+
+    def __init__(self, stack: StackProcess, paths: RuntimePaths, ready: dict[str, Any]) -> None:
+        self.stack = stack
+        self.paths = paths
+        self.broker: str = ready["broker"]
+        self.pids: dict[str, int] = ready["pids"]
+        self.world = RemoteWorld(paths.world)
+
+    def kill(self, name: str) -> float:
+        """Kill -9 a process; return when, on the monotonic clock."""
+        os.kill(self.pids[name], signal.SIGKILL)
+        return time.monotonic()
+
+    def climb(self) -> None:
+        """Arm, take off and return in the middle of the climb."""
+        with VehicleClient(self.broker, VEHICLE) as client:
+            client.send("arm").wait(10.0)
+            client.send("takeoff", {"altitude_m": 3.0})
+            until(lambda: self.world.truth().altitude_m > 1.0)
+
+    def motors_at_rest(self) -> bool:
+        try:
+            outputs = self.world.outputs()
+        except OSError:
+            return True  # the world has ended, and its motors with it
+        return all(outputs[name] == 0.0 for name in MOTORS)
+
+    def restarted(self, name: str) -> dict[str, Any]:
+        def event() -> dict[str, Any] | None:
+            found = [e for e in self.stack.events if e.get("process") == name]
+            return found[-1] if found else None
+
+        return until(event)
+
+
+@contextlib.contextmanager
+def flight(seed: int) -> Iterator[Flight]:
+    with (
+        tempfile.TemporaryDirectory(prefix="blimp-bench-") as directory,
+        tempfile.TemporaryFile() as log,
+    ):
+        paths = RuntimePaths(Path(directory) / "run")
+        stack = StackProcess(
+            arguments=[
+                "--vehicle", VEHICLE, "--runtime-dir", str(paths.directory),
+                "--seed", str(seed), "--wind", "0.3",
+            ],
+            paths=paths,
+            registration=registry_dir() / f"{VEHICLE}.json",
+            log=log,
+        )  # fmt: skip
+        try:
+            yield Flight(stack, paths, stack.wait_until_ready())
+        finally:
+            stack.end()
+
+
+def kill_worker(seed: int) -> dict[str, Any]:
+    mission = load_mission("square")
+    results: list[MissionResult] = []
+    with flight(seed) as ship, VehicleClient(ship.broker, VEHICLE) as client:
+        observer = Observer(world=ship.paths.world, mission=mission)
+        runner = MissionRunner(
+            client=client,
+            mission=mission,
+            clock=SystemClock(),
+            on_event=lambda event: setattr(observer, "leg", event.leg),
+        )
+        pilot = threading.Thread(target=lambda: results.append(runner.run()))
+        with observer:
+            pilot.start()
+            until(lambda: ship.world.truth().position_ned_m[0] > 4.0)
+            ship.kill("worker")
+            event = ship.restarted("worker")
+            pilot.join()
+        return {
+            "killed": "worker",
+            "simulated": True,
+            "down_s": event["down_s"],
+            "mission_flown": results[0].ok,
+            "legs_completed": results[0].completed,
+            "max_cross_track_m": round(observer.max_cross_track_m, 2),
+            "duration_s": round(results[0].duration_s, 1),
+        }
+
+
+def kill_flight(seed: int) -> dict[str, Any]:
+    with flight(seed) as ship:
+        ship.climb()
+        with TelemetryReader(ship.broker, VEHICLE) as telemetry:
+            before = until(telemetry.latest)[0]
+            killed_s = ship.kill("flight")
+            until(ship.motors_at_rest)
+            safe_s = time.monotonic() - killed_s
+            event = ship.restarted("flight")
+
+            def successor() -> Snapshot | None:
+                latest = telemetry.latest()
+                return latest[0] if latest and latest[0].boot_id != before.boot_id else None
+
+            snapshot = until(successor)
+        return {
+            "killed": "flight",
+            "simulated": True,
+            "outputs_safe_after_s": round(safe_s, 3),
+            "down_s": event["down_s"],
+            "armed_before": before.armed,
+            "armed_afterwards": snapshot.armed,
+            "outputs_safe_afterwards": ship.motors_at_rest(),
+        }
+
+
+def kill_supervisor(seed: int) -> dict[str, Any]:
+    with flight(seed) as ship:
+        ship.climb()
+        os.kill(ship.stack.pid, signal.SIGKILL)
+        killed_s = time.monotonic()
+        until(ship.motors_at_rest)
+        safe_s = time.monotonic() - killed_s
+        until(lambda: not ship.stack.left_behind())
+        return {
+            "killed": "up",
+            "simulated": True,
+            "guard": ship.stack.log_tail().splitlines()[-1],
+            "outputs_safe_after_s": round(safe_s, 3),
+            "clean_after_s": round(time.monotonic() - killed_s, 3),
+            "left_behind": ship.stack.left_behind(),
+        }
+
+
+def until(ask: Callable[[], T | None]) -> T:
+    """Ask until the answer is true; raise TimeoutError when it never is."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not (answer := ask()):
+        if time.monotonic() > end_s:
+            raise TimeoutError("it did not come about in two minutes")
+        time.sleep(0.005)
+    return answer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=3)
+    options = parser.parse_args()
+    for measure in (kill_worker, kill_flight, kill_supervisor):
+        print(json.dumps(measure(options.seed)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

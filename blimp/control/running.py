@@ -1,0 +1,72 @@
+"""Commands under way: how far each is, and how it ends."""
+
+from typing import Any
+
+import msgspec
+
+from blimp.control.modes.manual import Order
+from blimp.control.modes.mode import FlightMode
+from blimp.control.pilot import Pilot
+from blimp.types import Command, OutcomeState
+
+
+class FlightInProgress(msgspec.Struct, kw_only=True):
+    """A flight command; its mode says when it is done."""
+
+    command: Command
+    accepted_s: float
+    told_s: float
+    mode: FlightMode
+
+
+class OrderInProgress(msgspec.Struct, kw_only=True):
+    """A motor or servo command; its time says when it is done."""
+
+    command: Command
+    accepted_s: float
+    told_s: float
+    actuator: str
+    order: Order
+
+
+Running = FlightInProgress | OrderInProgress
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What has become of a command by now."""
+
+    state: OutcomeState
+    fraction: float
+    reason: str = ""
+    result: dict[str, Any] = {}
+
+
+def judge(running: Running, *, pilot: Pilot, now_s: float) -> Standing:
+    """Return how `running` stands. A mode or an order that gave way has ended refused."""
+    if isinstance(running, OrderInProgress):
+        return _judge_order(running, pilot, now_s)
+    mode = running.mode
+    if mode.done:
+        return Standing(state=OutcomeState.DONE, fraction=1.0, reason=mode.note, result=mode.result)
+    if pilot.mode is not mode:
+        return Standing(state=OutcomeState.REFUSED, fraction=mode.fraction, reason=pilot.reason)
+    return Standing(state=OutcomeState.IN_PROGRESS, fraction=mode.fraction)
+
+
+def _judge_order(running: OrderInProgress, pilot: Pilot, now_s: float) -> Standing:
+    order = running.order
+    length_s = order.until_s - order.started_s
+    if now_s >= order.until_s:
+        return Standing(
+            state=OutcomeState.DONE,
+            fraction=1.0,
+            result={"value": order.value, "seconds": length_s},
+        )
+    fraction = min(1.0, (now_s - order.started_s) / length_s)
+    in_force = pilot.manual.running(running.actuator, now_s)
+    if in_force is order:
+        return Standing(state=OutcomeState.IN_PROGRESS, fraction=fraction)
+    reason = pilot.reason
+    if in_force is not None:
+        reason = f"superseded by {running.command.name} {in_force.command_id}"
+    return Standing(state=OutcomeState.REFUSED, fraction=fraction, reason=reason)

@@ -1,0 +1,118 @@
+"""What commands of `ground` share: the forms of their arguments, and the options of all."""
+
+from typing import Annotated, Any
+
+import typer
+
+from blimp.clock import SystemClock
+from blimp.config import ground_config
+from ground_station.arguments import number
+from ground_station.report import Report
+from ground_station.session import Options, Session
+
+NorthM = Annotated[
+    float,
+    typer.Argument(
+        metavar="NORTH_M", help="North of the pad.", parser=number(low=-1000, high=1000, unit="m")
+    ),
+]
+EastM = Annotated[
+    float,
+    typer.Argument(
+        metavar="EAST_M", help="East of the pad.", parser=number(low=-1000, high=1000, unit="m")
+    ),
+]
+AltitudeM = Annotated[
+    float,
+    typer.Argument(
+        metavar="ALT_M", help="Above the pad.", parser=number(low=0.3, high=120, unit="m")
+    ),
+]
+YawDeg = Annotated[
+    float | None,
+    typer.Option(
+        "--yaw-deg",
+        metavar="D",
+        help="Heading to turn to, clockwise from north.",
+        parser=number(low=-360, high=360, unit="degrees"),
+    ),
+]
+MissionFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A .toml file, or the name of a built-in mission.")
+]
+
+
+def speed(name: str, words: str) -> Any:
+    return typer.Argument(metavar=name, help=words, parser=number(low=-10, high=10, unit="m/s"))
+
+
+def seconds(words: str) -> Any:
+    limits = number(low=0, high=600, unit="s", above=True)
+    return typer.Option("--seconds", metavar="S", help=words, parser=limits)
+
+
+def options(
+    context: typer.Context,
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The broker; else BLIMP_BROKER_URL, else found here."),
+    ] = None,
+    vehicle: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The ship; needed where there is more than one."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object on standard output.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="S",
+            help="How long to wait for the end; each command has its own default.",
+            parser=number(low=0, high=86400, unit="s", above=True),
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be sent, send nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for the end, or print the id and go.")
+    ] = True,
+) -> None:
+    """Command a blimp from the ground. These options may stand before or after the command.
+
+    With no --broker it finds the ship that runs on this machine.
+
+    \b
+    Examples:
+      ground status
+      ground arm && ground takeoff 3 && ground goto 10 0 3 && ground land
+      ground --json --timeout 60 goto -3 4 5
+      ground estop
+
+    \b
+    Exit status: 0 done, 2 wrong usage, 3 no link, 4 not confirmed, 5 the ship refused,
+    6 timed out or outcome unknown, 7 not authorised.
+    """
+    context.obj = Session(
+        options=Options(
+            broker=broker,
+            vehicle=vehicle,
+            as_json=as_json,
+            timeout_s=timeout,
+            yes=yes,
+            dry_run=dry_run,
+            wait=wait,
+        ),
+        config=ground_config(),
+        report=Report(as_json=as_json),
+        clock=SystemClock(),
+    )
+
+
+def session(context: typer.Context) -> Session:
+    """Return what `options` made of the command line."""
+    found = context.obj
+    assert isinstance(found, Session)
+    return found

@@ -1,0 +1,97 @@
+"""A real broker of the tests' own, that ends with them, kill -9 included."""
+
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+from blimp.broker import (
+    LOG_NAME,
+    answers,
+    find_server_binary,
+    server_arguments,
+    socket_path,
+    socket_url,
+)
+from blimp.errors import BlimpError
+from blimp.processes import Child
+
+
+class EmbeddedBroker:
+    """One server process. Use as a context manager; `start()` waits until it answers.
+
+    directory: where socket, log and append-only file live; made with mode 0700.
+    Start it from the main thread: the kernel takes the end of the starting thread for the
+    end of the parent. Raises BlimpError with the server's last words where it does not come up.
+    """
+
+    def __init__(
+        self, *, directory: Path, binary: Path | None = None, start_timeout_s: float = 10.0
+    ) -> None:
+        self._directory = directory
+        self._binary = binary
+        self._start_timeout_s = start_timeout_s
+        self._child: Child | None = None
+
+    @property
+    def url(self) -> str:
+        return socket_url(self._directory)
+
+    @property
+    def pid(self) -> int:
+        if self._child is None:
+            raise BlimpError("the broker is not started")
+        return self._child.pid
+
+    def start(self) -> Self:
+        """Start the server and return when it answers. May be called again after it died."""
+        if self._child is not None:
+            if self._child.running():
+                return self
+            self._child.close()
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory.chmod(0o700)
+        socket_path(self._directory).unlink(missing_ok=True)
+        arguments = server_arguments(
+            binary=self._binary or find_server_binary(), directory=self._directory
+        )
+        self._child = Child(
+            name="broker",
+            arguments=arguments,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline_s = time.monotonic() + self._start_timeout_s
+        while not answers(socket_path(self._directory)):
+            status = self._child.exit_status()
+            if status is not None or time.monotonic() > deadline_s:
+                self.stop()
+                what = "does not answer" if status is None else f"ended with status {status}"
+                raise BlimpError(f"the broker {arguments[0]} {what}: {self._last_words()}")
+            time.sleep(0.01)
+        return self
+
+    def poll(self) -> int | None:
+        """Return the exit status, None while it runs."""
+        return None if self._child is None else self._child.exit_status()
+
+    def stop(self, *, timeout_s: float = 5.0) -> None:
+        """End the server; kill it where it does not listen. Idempotent."""
+        if self._child is None:
+            return
+        self._child.end(within_s=timeout_s)
+        self._child = None
+        socket_path(self._directory).unlink(missing_ok=True)
+
+    def _last_words(self) -> str:
+        try:
+            lines = (self._directory / LOG_NAME).read_text(errors="replace").splitlines()
+        except OSError:
+            return "it left no log"
+        return " / ".join(line.strip() for line in lines[-3:]) or "its log is empty"
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

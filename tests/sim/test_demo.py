@@ -1,0 +1,50 @@
+"""`blimp demo` as a process: what a killed one leaves."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.flight
+
+DEADLINE_S = 30.0
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    until_s = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < until_s, what
+        threading.Event().wait(0.05)
+
+
+def test_a_killed_demo_leaves_no_file() -> None:
+    home = Path(tempfile.mkdtemp(prefix="blimp-test-"))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")}
+    environment |= {"XDG_RUNTIME_DIR": str(home), "TMPDIR": str(home)}
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "blimp", "demo", "--headless"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        assert demo.stderr is not None
+        assert "is ready" in demo.stderr.readline()
+        demo.send_signal(signal.SIGKILL)
+        demo.wait(timeout=DEADLINE_S)
+        wait_until(lambda: not list(home.rglob("*")), f"left: {list(home.rglob('*'))}")
+    finally:
+        demo.kill()
+        demo.wait(timeout=DEADLINE_S)
+        if demo.stderr is not None:
+            demo.stderr.close()
+        shutil.rmtree(home, ignore_errors=True)
