@@ -63,7 +63,9 @@ def draw_map(
     if current is not None:
         canvas.mark(*place(current.end[:2]), "x", "bold yellow")
     if _on_a_map(ship) and math.isfinite(yaw_rad):
-        canvas.mark(*place(ship), _ARROWS[round(yaw_rad / (math.pi / 4.0)) % 8], "bold magenta")
+        canvas.mark(
+            *place(ship), _ARROWS[round(yaw_rad % math.tau / (math.pi / 4.0)) % 8], "bold magenta"
+        )
     bar_m = _round_down_125(dot_m * 2.0 * max(4.0, columns / 4.0))
     return MapPicture(
         rows=canvas.cells(), bar_columns=max(1, round(bar_m / (2.0 * dot_m))), bar_m=bar_m

@@ -350,7 +350,8 @@ class MissionRunner:
             return "hold was not confirmed"
         if reply.state == "SUCCESS":
             return "the ship holds its place"
-        return f"hold: {reply.state} {reply.reason}".rstrip()
+        why = f": {reply.reason}" if reply.reason else ""
+        return f"hold ended {reply.state}{why}"
 
     def _tell(
         self, number: int, leg: Leg, stage: str, *, fraction: float | None = None, reason: str = ""

@@ -118,6 +118,9 @@ class Session:
                 reply = pending.wait(timeout_s, line)
             except KeyboardInterrupt:
                 return self._stopped_waiting(pending.id, task, line)
+            except BlimpError:
+                self.report.end_line()  # the error is told on a line of its own
+                raise
         return self.reply(reply, line)
 
     def reply(self, reply: "Reply", line: ProgressLine) -> int:

@@ -299,7 +299,7 @@ def _number(value: float, unit: str = "") -> str:
 
 
 def _heading_deg(yaw_rad: float) -> str:
-    return f"{round(math.degrees(yaw_rad)) % 360}" if math.isfinite(yaw_rad) else "?"
+    return f"{round(math.degrees(yaw_rad % math.tau)) % 360}" if math.isfinite(yaw_rad) else "?"
 
 
 def _bar(value: float, low: float, high: float, width: int, *, mark: float | None = None) -> str:

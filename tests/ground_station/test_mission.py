@@ -288,7 +288,7 @@ def test_a_ship_that_stays_silent_ends_the_mission() -> None:
     )
     assert result.state == "TIMEOUT"
     assert "silent for 20 s" in result.reason
-    assert result.reason.endswith("hold: TIMEOUT")
+    assert result.reason.endswith("hold ended TIMEOUT")
 
 
 def test_a_slow_leg_that_is_heard_of_is_given_its_time() -> None:
