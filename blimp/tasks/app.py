@@ -109,6 +109,13 @@ class TaskApp(Closing):
         queue: str | None = None,
         priority: int = NORMAL,
         ttl_s: float | None = None,
+        cpu_bound: bool = False,
+        soft_time_limit: float | None = None,
+        time_limit: float | None = None,
+        reject_on_worker_lost: bool = False,
+        acks_on_failure: bool = True,
+        acks_on_timeout: bool = True,
+        coalesce: bool | str = False,
     ) -> Callable[[Callable[..., Any]], Task]: ...
 
     def task(
@@ -131,6 +138,13 @@ class TaskApp(Closing):
         queue: str | None = None,
         priority: int = NORMAL,
         ttl_s: float | None = None,
+        cpu_bound: bool = False,
+        soft_time_limit: float | None = None,
+        time_limit: float | None = None,
+        reject_on_worker_lost: bool = False,
+        acks_on_failure: bool = True,
+        acks_on_timeout: bool = True,
+        coalesce: bool | str = False,
     ) -> Task | Callable[[Callable[..., Any]], Task]:
         """Register a function, plain or `async def`, as a task; see TaskOptions.
 
@@ -153,6 +167,13 @@ class TaskApp(Closing):
             queue=queue,
             priority=_check_priority(priority),
             ttl_s=ttl_s,
+            cpu_bound=cpu_bound,
+            soft_time_limit=soft_time_limit,
+            time_limit=time_limit,
+            reject_on_worker_lost=reject_on_worker_lost,
+            acks_on_failure=acks_on_failure,
+            acks_on_timeout=acks_on_timeout,
+            coalesce=coalesce,
         )
 
         def register(function: Callable[..., Any]) -> Task:

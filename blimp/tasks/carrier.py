@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 STREAMS = "streams"  # blimp.tasks.transport: loses nothing
 STOCK = "redis"  # kombu's own: loses what it has popped and not recorded when it is killed
 TRANSPORTS = (STREAMS, STOCK)
-DEFAULT = STOCK  # until the other has been through the kill campaign
+DEFAULT = STREAMS
 
 
 def check_transport(transport: str | None) -> str:

@@ -32,6 +32,14 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         ever), after `backoff`.
     track_started: store STARTED when it begins.
     bind: pass a TaskContext as its first argument.
+    cpu_bound: run it in a process of its own pool, so that it holds up nothing else.
+    soft_time_limit: seconds after which it is told to end: SoftTimeLimitExceeded is raised in
+        it. time_limit: seconds after which it is ended, whatever it does.
+    reject_on_worker_lost: a dead letter, not another run, where its worker or child died.
+    acks_on_failure: False has a failed task come again instead of being acknowledged;
+        acks_on_timeout: the same for one that ran into its time limit.
+    coalesce: of the waiting messages with one key only the newest runs. True: one key for
+        the task; or a text that its arguments fill in, such as "{name}".
     """
 
     acks_late: bool = True
@@ -46,6 +54,13 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     priority: int = NORMAL
     ttl_s: float | None = None
+    cpu_bound: bool = False
+    soft_time_limit: float | None = None
+    time_limit: float | None = None
+    reject_on_worker_lost: bool = False
+    acks_on_failure: bool = True
+    acks_on_timeout: bool = True
+    coalesce: bool | str = False
 
 
 class Task:
