@@ -7,20 +7,20 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, UnknownTask
 from blimp.tasks.broker_clock import BrokerClock
 from blimp.tasks.carrier import STREAMS, check_transport
-from blimp.tasks.message import EMERGENCY, LOW, MAX_MESSAGE_BYTES, NORMAL, TaskMessage
+from blimp.tasks.message import MAX_MESSAGE_BYTES, NORMAL, TaskMessage
 from blimp.tasks.middleware import default_middleware
+from blimp.tasks.options import TaskKeywords, check_priority, options_of
 from blimp.tasks.publisher import Publisher
 from blimp.tasks.results.handle import ResultHandle
 from blimp.tasks.results.redis import RedisResults
-from blimp.tasks.retry import Backoff
-from blimp.tasks.task import Task, TaskOptions
+from blimp.tasks.task import Task
 from blimp.tasks.urls import check_url
 
 if TYPE_CHECKING:
@@ -90,95 +90,21 @@ class TaskApp(Closing):
     def task(self, function: Callable[..., Any], /) -> Task: ...
 
     @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        acks_late: bool = True,
-        ignore_result: bool = False,
-        autoretry_for: Iterable[type[Exception]] = (),
-        max_retries: int | None = 3,
-        retry_backoff: float | bool = True,
-        retry_backoff_max: float = 600.0,
-        retry_jitter: bool = True,
-        idempotent: bool = True,
-        resumable: bool = False,
-        track_started: bool = False,
-        bind: bool = False,
-        queue: str | None = None,
-        priority: int = NORMAL,
-        ttl_s: float | None = None,
-        cpu_bound: bool = False,
-        soft_time_limit: float | None = None,
-        time_limit: float | None = None,
-        reject_on_worker_lost: bool = False,
-        acks_on_failure: bool = True,
-        acks_on_timeout: bool = True,
-        coalesce: bool | str = False,
-    ) -> Callable[[Callable[..., Any]], Task]: ...
+    def task(self, /, **keywords: Unpack[TaskKeywords]) -> Callable[[Callable[..., Any]], Task]: ...
 
     def task(
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        name: str | None = None,
-        acks_late: bool = True,
-        ignore_result: bool = False,
-        autoretry_for: Iterable[type[Exception]] = (),
-        max_retries: int | None = 3,
-        retry_backoff: float | bool = True,
-        retry_backoff_max: float = 600.0,
-        retry_jitter: bool = True,
-        idempotent: bool = True,
-        resumable: bool = False,
-        track_started: bool = False,
-        bind: bool = False,
-        queue: str | None = None,
-        priority: int = NORMAL,
-        ttl_s: float | None = None,
-        cpu_bound: bool = False,
-        soft_time_limit: float | None = None,
-        time_limit: float | None = None,
-        reject_on_worker_lost: bool = False,
-        acks_on_failure: bool = True,
-        acks_on_timeout: bool = True,
-        coalesce: bool | str = False,
+        self, function: Callable[..., Any] | None = None, /, **keywords: Unpack[TaskKeywords]
     ) -> Task | Callable[[Callable[..., Any]], Task]:
-        """Register a function, plain or `async def`, as a task; see TaskOptions.
+        """Register a function, plain or `async def`, as a task; see TaskKeywords.
 
-        retry_backoff: first wait in seconds (True: 1 s, False: none), doubled each time up
-        to `retry_backoff_max`; `retry_jitter` draws from zero to that.
-        Raises ConfigError for a name that is taken.
+        Raises ConfigError for a name that is taken, or an option that there is not.
         """
-        options = TaskOptions(
-            acks_late=acks_late,
-            ignore_result=ignore_result,
-            autoretry_for=tuple(autoretry_for),
-            max_retries=max_retries,
-            backoff=Backoff(
-                first_s=float(retry_backoff), cap_s=retry_backoff_max, full_jitter=retry_jitter
-            ),
-            idempotent=idempotent,
-            resumable=resumable,
-            track_started=track_started,
-            bind=bind,
-            queue=queue,
-            priority=_check_priority(priority),
-            ttl_s=ttl_s,
-            cpu_bound=cpu_bound,
-            soft_time_limit=soft_time_limit,
-            time_limit=time_limit,
-            reject_on_worker_lost=reject_on_worker_lost,
-            acks_on_failure=acks_on_failure,
-            acks_on_timeout=acks_on_timeout,
-            coalesce=coalesce,
-        )
+        options = options_of(keywords)
 
         def register(function: Callable[..., Any]) -> Task:
             default = f"{function.__module__}.{function.__qualname__}"
-            task = Task(app=self, name=name or default, function=function, options=options)
+            name = keywords.get("name") or default
+            task = Task(app=self, name=name, function=function, options=options)
             if task.name in self.tasks:
                 raise ConfigError(f"app {self.name!r}: two tasks are named {task.name!r}")
             self.tasks[task.name] = task
@@ -231,7 +157,7 @@ class TaskApp(Closing):
             args=tuple(args),
             kwargs=dict(kwargs or {}),
             queue=queue or self.queue,
-            priority=_check_priority(priority),
+            priority=check_priority(priority),
             eta_s=eta_s,
             expires_s=expires_s,
             issued_ms=int(now_s * 1000),
@@ -297,9 +223,3 @@ class TaskApp(Closing):
         self._broker_link.close()
         if self.results is not None:
             self.results.close()
-
-
-def _check_priority(priority: int) -> int:
-    if not EMERGENCY <= priority <= LOW:
-        raise ConfigError(f"priority {priority}: must be from {EMERGENCY} (first) to {LOW} (last)")
-    return priority

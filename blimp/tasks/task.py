@@ -8,59 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
-
 from blimp.errors import LinkError, MaxRetriesExceeded, MessageError, Retry
-from blimp.tasks.message import NORMAL, TaskMessage
+from blimp.tasks.options import TaskOptions
 from blimp.tasks.results.record import Record, State
-from blimp.tasks.retry import Backoff
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.message import TaskMessage
     from blimp.tasks.results.handle import ResultHandle
-
-
-class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a task is run.
-
-    acks_late: acknowledge after the result is stored, so that a killed worker's task runs
-        again. False acknowledges before it runs: at most once.
-    idempotent: may it run twice? False: once begun and cut off, it ends as INTERRUPTED.
-    resumable: may it go on past its time to live, where it had begun within it? For tasks
-        whose effect is guarded elsewhere; others expire.
-    autoretry_for: exceptions after which it is tried again, `max_retries` times (None: for
-        ever), after `backoff`.
-    track_started: store STARTED when it begins.
-    bind: pass a TaskContext as its first argument.
-    cpu_bound: run it in a process of its own pool, so that it holds up nothing else.
-    soft_time_limit: seconds after which it is told to end: SoftTimeLimitExceeded is raised in
-        it. time_limit: seconds after which it is ended, whatever it does.
-    reject_on_worker_lost: a dead letter, not another run, where its worker or child died.
-    acks_on_failure: False has a failed task come again instead of being acknowledged;
-        acks_on_timeout: the same for one that ran into its time limit.
-    coalesce: of the waiting messages with one key only the newest runs. True: one key for
-        the task; or a text that its arguments fill in, such as "{name}".
-    """
-
-    acks_late: bool = True
-    ignore_result: bool = False
-    autoretry_for: tuple[type[Exception], ...] = ()
-    max_retries: int | None = 3
-    backoff: Backoff = Backoff()
-    idempotent: bool = True
-    resumable: bool = False
-    track_started: bool = False
-    bind: bool = False
-    queue: str | None = None
-    priority: int = NORMAL
-    ttl_s: float | None = None
-    cpu_bound: bool = False
-    soft_time_limit: float | None = None
-    time_limit: float | None = None
-    reject_on_worker_lost: bool = False
-    acks_on_failure: bool = True
-    acks_on_timeout: bool = True
-    coalesce: bool | str = False
 
 
 class Task:

@@ -7,8 +7,8 @@ from importlib.resources import files
 from typing import Any
 
 NAMES = (
-    "ack", "bind", "bury", "complete", "counts", "leave", "publish", "purge", "release", "renew",
-    "requeue_dead", "take", "take_back",
+    "ack", "bind", "broadcast", "bury", "complete", "counts", "leave", "publish", "purge",
+    "release", "renew", "requeue_dead", "take", "take_back",
 )  # fmt: skip
 _SETTLING = ("ack", "bury", "complete", "release", "renew", "take")
 

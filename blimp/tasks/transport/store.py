@@ -109,6 +109,12 @@ class Store:
         answer = self._scripts.run("publish", keys, args)
         return None if answer == -1 else [queues[number][0] for number in answer]
 
+    def broadcast(
+        self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int
+    ) -> None:
+        """Tell whoever listens on the fanout `exchange`; the newest `keep` stay for a while."""
+        self._scripts.run("broadcast", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
+
     # --- out of the queues -------------------------------------------------------------------
 
     def make_group(self, queue: QueueKeys) -> None:

@@ -195,11 +195,7 @@ class Transport(virtual.Transport):
 
     def broadcast(self, exchange: str, head: bytes, body: bytes) -> None:
         """Tell everyone who listens on `exchange`, and whoever is cut off for a while."""
-        stream = self.keys.fanout(exchange)
-        pipe = self.link.client.pipeline(transaction=False)
-        pipe.xadd(stream, {"h": head, "b": body}, maxlen=FANOUT_KEEP, approximate=True)
-        pipe.pexpire(stream, FANOUT_KEEP_MS)
-        pipe.execute()
+        self.store.broadcast(exchange, head, body, keep=FANOUT_KEEP, keep_ms=FANOUT_KEEP_MS)
 
     def deliver_again(self, message: Any) -> None:
         """Deliver a copy of a broadcast once more, here."""

@@ -1,7 +1,9 @@
+#!lua flags=allow-oom
 -- Adds or removes one binding of an exchange, and counts the change.
 -- KEYS[1]  the exchange's bindings    KEYS[2]  the queue's list of exchanges
 -- ARGV[1]  add, remove or type    ARGV[2]  the binding, or the type    ARGV[3]  exchange
 -- Returns 1 where something changed.
+-- A full server takes it all the same: an emergency broadcast declares its exchange first.
 local changed
 if ARGV[1] == 'add' then
   changed = redis.call('HSET', KEYS[1], 'b' .. ARGV[2], '')
