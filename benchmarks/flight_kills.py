@@ -1,4 +1,4 @@
-"""Three kills in flight and what became of the ship: `python -m benchmarks.kills`.
+"""Three kills in flight and what became of the ship: `python -m benchmarks.flight_kills`.
 
 A simulated ship on a full stack in 0.3 m/s of wind with gusts; kill -9 of the worker in
 mid-leg, of the flight process in a climb, of `blimp up` in a climb. One JSON object a kill.

@@ -1,0 +1,179 @@
+"""The proving ground: a server, a motor, and worker processes that are shot at."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from blimp.processes import Child
+from tests.broker import EmbeddedBroker
+from tests.faults.motor import Journal
+
+PATIENCE_S = 20.0
+POLL_S = 0.002
+
+T = TypeVar("T")
+
+
+def until(ask: Callable[[], T], what: str, *, within_s: float = PATIENCE_S) -> T:
+    """Ask until the answer is true. Raises TimeoutError saying `what` did not come about."""
+    end_s = time.monotonic() + within_s
+    while not (answer := ask()):
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"{what} within {within_s:g} s")
+        time.sleep(POLL_S)
+    return answer
+
+
+class WorkerUnderFire:
+    """`python -m blimp.tasks worker` under one name; may be started again and again.
+
+    Start it from the main thread: it dies with that.
+    """
+
+    def __init__(self, *, name: str, ground: Ground, options: str = "") -> None:
+        self.name = name
+        self.ready_s: float | None = None  # monotonic
+        self._ground = ground
+        self._options = options.split()
+        self._log = ground.directory / f"{name}.log"
+        self._read_bytes = 0
+        self._child: Child | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
+
+    def start(self) -> None:
+        assert self._child is None or not self._child.running()
+        self.ready_s = None
+        with self._log.open("ab") as log:
+            self._read_bytes = log.tell()
+            self._child = Child(
+                name=self.name,
+                arguments=[
+                    *(
+                        sys.executable,
+                        "-m",
+                        "blimp.tasks",
+                        "worker",
+                        "-A",
+                        "tests.faults.tasks:app",
+                    ),
+                    *("--name", self.name, *self._options),
+                ],
+                environment=self._ground.environment(),
+                death_signal=signal.SIGKILL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+
+    def is_ready(self) -> bool:
+        """Say whether it consumes. Raises RuntimeError with its last words where it ended."""
+        assert self._child is not None
+        if self.ready_s is None:
+            with self._log.open("rb") as log:
+                log.seek(self._read_bytes)
+                told = log.read()
+            if b"\nready\n" in b"\n" + told:
+                self.ready_s = time.monotonic()
+            elif not self._child.running():
+                raise RuntimeError(f"worker {self.name} ended: {told[-2000:].decode()}")
+        return self.ready_s is not None
+
+    def kill(self) -> float:
+        """End it with SIGKILL; return when, once it is gone."""
+        assert self._child is not None
+        at_s = time.monotonic()
+        self._child.send(signal.SIGKILL)
+        until(lambda: self._child is None or not self._child.running(), "it outlived SIGKILL")
+        self._child.close()
+        self._child = None
+        return at_s
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._child is not None
+        self._child.send(number)
+
+    def end(self) -> int:
+        """Ask for a warm stop; return the exit status."""
+        assert self._child is not None
+        child = self._child
+        child.send(signal.SIGTERM)
+        until(lambda: not child.running(), f"worker {self.name} did not stop")
+        status = child.exit_status()
+        assert status is not None
+        child.close()
+        self._child = None
+        return status
+
+    def close(self) -> None:
+        """Kill it where it still runs. Idempotent."""
+        if self._child is not None:
+            self._child.send(signal.SIGCONT)
+            self.kill()
+
+
+class Ground:
+    """A server, a motor with its journal, and the directory they live in."""
+
+    def __init__(self, *, directory: Path, broker: EmbeddedBroker) -> None:
+        self.directory = directory
+        self.broker = broker
+        self.url = broker.url
+        self.socket = directory / "motor"
+        self._journal = directory / "journal"
+        self._motor = Child(
+            name="motor",
+            arguments=[
+                *(sys.executable, "-m", "tests.faults.motor"),
+                *(str(self.socket), str(self._journal)),
+            ],
+            death_signal=signal.SIGKILL,
+            stdout=subprocess.PIPE,
+        )
+        assert self._motor.stdout is not None
+        if self._motor.stdout.readline() != b"ready\n":
+            raise RuntimeError("the motor does not start")
+        self.journal = Journal(self._journal)
+        self._workers: list[WorkerUnderFire] = []
+
+    def worker(self, name: str, *, options: str = "") -> WorkerUnderFire:
+        """Return a worker, not started yet; it is killed with the ground."""
+        worker = WorkerUnderFire(name=name, ground=self, options=options)
+        self._workers.append(worker)
+        return worker
+
+    def environment(self) -> dict[str, str]:
+        return {"FAULTS_BROKER": self.url, "FAULTS_MOTOR": str(self.socket)}
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self.journal.close()
+        self._motor.send(signal.SIGKILL)
+        self._motor.end(within_s=PATIENCE_S)
+
+
+@contextlib.contextmanager
+def proving_ground() -> Iterator[Ground]:
+    """Start a server and a motor; leave nothing behind."""
+    directory = Path(tempfile.mkdtemp(prefix="blimp-"))
+    try:
+        with EmbeddedBroker(directory=directory / "b") as broker:
+            ground = Ground(directory=directory, broker=broker)
+            try:
+                yield ground
+            finally:
+                ground.close()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

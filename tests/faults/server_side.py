@@ -1,0 +1,106 @@
+"""What stands on the server, seen from outside: who holds what, and what is left."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+
+from blimp.tasks.results.record import Record, decode
+from blimp.tasks.results.redis import KEY_PREFIX, result_key
+from blimp.tasks.transport.keys import GROUP, Keys
+from blimp.tasks.urls import open_redis
+
+# Documented to stay (docs/faults.md): results and markers until they lapse, what an exchange
+# and a queue are made of, and the lease of a name until it lapses.
+KEPT = (
+    KEY_PREFIX,
+    "blimp-began-",
+    "blimp:exchange:",
+    "blimp:fanout:",
+    "blimp.worker.",
+    "_kombu.",
+)
+KEPT_ENDS = (":bell", ":exchanges")
+
+
+class ServerSide:
+    """A client of its own. Close is idempotent."""
+
+    def __init__(self, url: str, *, queue: str) -> None:
+        self.client: Any = open_redis(url, timeout_s=10.0)
+        self._keys = Keys().queue(queue)
+
+    def held_by(self, consumer: str) -> set[str]:
+        """Return the ids of the tasks that `consumer` holds."""
+        ids = set()
+        for lane in self._keys.lanes:
+            try:
+                pending = self.client.xpending_range(lane, GROUP, "-", "+", 1000, consumer)
+            except redis.ResponseError:
+                continue  # no group yet
+            for one in pending:
+                for _, fields in self.client.xrange(lane, one["message_id"], one["message_id"]):
+                    ids.add(str(json.loads(fields[b"h"])["headers"]["id"]))
+        return ids
+
+    def records(self, ids: Iterable[str]) -> dict[str, Record]:
+        """Return what stands for each id that has a record."""
+        wanted = list(ids)
+        found = {}
+        for start in range(0, len(wanted), 500):
+            part = wanted[start : start + 500]
+            for id, data in zip(part, self.client.mget(map(result_key, part)), strict=True):
+                if data is not None:
+                    found[id] = decode(data)
+        return found
+
+    def messages_left(self) -> int:
+        """Return how many messages wait, are held, are scheduled or are dead."""
+        keys = self._keys
+        streams = sum(int(self.client.xlen(key)) for key in (*keys.lanes, keys.dead))
+        return streams + int(self.client.zcard(keys.later))
+
+    def strange_keys(self) -> list[str]:
+        """Return the keys that are not documented to stay; lanes stay when they are empty."""
+        return sorted(
+            key
+            for key in (raw.decode() for raw in self.client.scan_iter(count=1000))
+            if not key.startswith(KEPT)
+            and not key.endswith(KEPT_ENDS)
+            and not (key in self._keys.lanes and self.client.xlen(key) == 0)
+        )
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class Finals:
+    """Counts, as they are published, the final records of each task. Close is idempotent."""
+
+    def __init__(self, url: str) -> None:
+        self.count: Counter[str] = Counter()
+        self._client = open_redis(url, timeout_s=10.0)
+        self._pubsub: Any = self._client.pubsub(ignore_subscribe_messages=True)
+        self._pubsub.psubscribe(KEY_PREFIX + "*")
+        self._pubsub.get_message(timeout=10.0)  # in force from here
+        self._thread = threading.Thread(target=self._listen, name="finals", daemon=True)
+        self._closed = threading.Event()
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            heard = self._pubsub.get_message(timeout=0.2)
+            if heard is not None:
+                record = decode(heard["data"])
+                self.count[record.id] += record.final
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+        self._pubsub.close()
+        self._client.close()

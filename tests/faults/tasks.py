@@ -1,0 +1,108 @@
+"""The app of the workers under fire: a task of each kind that ends differently.
+
+Each tells the motor that it began and that it ended. Read from the environment, so that a
+worker process can be started on it: FAULTS_BROKER, FAULTS_MOTOR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+
+from blimp.tasks import TaskApp, TaskContext
+from tests.faults.motor import MotorLink, What
+
+APP = "faults"
+BROKER = os.environ.get("FAULTS_BROKER", "redis+socket:///nowhere?virtual_host=0")
+MOTOR = os.environ.get("FAULTS_MOTOR", "/nowhere")
+STUMBLES = 2
+
+motor = MotorLink(MOTOR)
+
+
+class Stumbled(Exception):
+    """What is tried again."""
+
+
+def tell(what: What, context: TaskContext) -> bool:
+    return motor.tell(
+        what,
+        id=context.id,
+        retries=context.message.retries,
+        fence=context.fence,
+        pid=os.getpid(),
+    )
+
+
+@contextlib.contextmanager
+def body(context: TaskContext) -> Iterator[None]:
+    tell(What.BEGAN, context)
+    try:
+        yield
+    finally:
+        tell(What.ENDED, context)
+
+
+def make_app(broker: str = BROKER, **options: object) -> TaskApp:
+    """Return the app with its tasks. The publisher's need not reach the motor."""
+    app = TaskApp(APP, broker=broker, result_backend=broker, **options)  # type: ignore[arg-type]
+
+    @app.task(name="noop", bind=True)
+    def noop(context: TaskContext) -> None:
+        with body(context):
+            pass
+
+    @app.task(name="silent", bind=True, ignore_result=True)
+    def silent(context: TaskContext) -> None:
+        with body(context):
+            pass
+
+    @app.task(name="nap", bind=True)
+    def nap(context: TaskContext, nap_s: float) -> float:
+        with body(context):
+            time.sleep(nap_s)
+        return nap_s
+
+    @app.task(name="breathe", bind=True)
+    async def breathe(context: TaskContext, nap_s: float) -> float:
+        with body(context):
+            await asyncio.sleep(nap_s)
+        return nap_s
+
+    @app.task(
+        name="stumble",
+        bind=True,
+        autoretry_for=(Stumbled,),
+        max_retries=STUMBLES,
+        retry_backoff=0.05,
+    )
+    def stumble(context: TaskContext) -> int:
+        with body(context):
+            if context.message.retries < STUMBLES:
+                raise Stumbled(f"try {context.message.retries}")
+        return context.message.retries
+
+    @app.task(name="turn", bind=True)
+    def turn(context: TaskContext) -> bool:
+        """An effect that may be asked for twice: the motor knows its id and its fence."""
+        with body(context):
+            return tell(What.TURN, context)
+
+    @app.task(name="step", bind=True, idempotent=False)
+    def step(context: TaskContext) -> None:
+        """An effect that nothing but the queue guards: it must not begin twice."""
+        with body(context):
+            tell(What.STEP, context)
+
+    @app.task(name="fail", bind=True)
+    def fail(context: TaskContext) -> None:
+        with body(context):
+            raise ValueError("it always does")
+
+    return app
+
+
+app = make_app()
