@@ -27,6 +27,7 @@ class Consumer:
     """Takes messages from `queues` and submits their jobs, in the thread that runs it.
 
     on_consuming: called each time it has connected and taken back what was left.
+    line: what it consumes through.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Consumer:
         self._counts = counts
         self._log = log
         self._intake = Intake(app=app, worker=worker, counts=counts, log=log)
-        self._line = open_line(
+        self.line = open_line(
             LineOptions(
                 app=app,
                 worker=worker,
@@ -84,11 +85,11 @@ class Consumer:
     def wake(self) -> None:
         """Have a wait for messages end now. Any thread; raises LinkError."""
         self._hand.nudge()
-        self._line.wake()
+        self.line.wake()
 
     def close(self) -> None:
         """Let go of the messages in hand for good. Idempotent."""
-        self._line.close()
+        self.line.close()
 
     def give_back_waiting(self) -> None:
         """Put back at once whatever has not begun. Raises LinkError."""
@@ -101,7 +102,7 @@ class Consumer:
     def _session(self, delay: ReconnectDelay) -> None:
         """Consume on one connection, until it is lost or the worker stops."""
         try:
-            restored, dropped = self._line.connect(held=self._hand.tags())
+            restored, dropped = self.line.connect(held=self._hand.tags())
             if restored:
                 self._counts["restored"] += restored
                 self._log.info("restored", messages=restored)
@@ -117,7 +118,7 @@ class Consumer:
                     delay.reset()  # not before: a queue that cannot be read must not spin
             self.give_back_waiting()
         finally:
-            self._line.disconnect()
+            self.line.disconnect()
 
     def _lose(self, tag: str) -> None:
         """Someone else has this delivery: its lease ended while this process stood still."""
@@ -130,7 +131,7 @@ class Consumer:
         timeout_s = self._hand.patience_s(DRAIN_S)
         with contextlib.suppress(TimeoutError):
             for _ in range(BATCH):
-                self._line.drain(timeout_s)
+                self.line.drain(timeout_s)
                 timeout_s = 0.0
                 if not self._hand.has_room():
                     return
@@ -138,7 +139,7 @@ class Consumer:
     def _take(self, message: Any) -> None:
         """Take one delivered message. Raises nothing but errors of the link."""
         self._counts["received"] += 1
-        delivery = self._line.delivery(message)
+        delivery = self.line.delivery(message)
         if self._stopping.is_set():
             delivery.give_back()
             return

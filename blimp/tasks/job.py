@@ -22,13 +22,6 @@ class Delivery(Protocol):
 
     def ack(self) -> None: ...
 
-    def complete(self, *, key: str, record: bytes, keep_s: int) -> bool:
-        """Write a result and acknowledge in one step; False, and neither, where it was lost.
-
-        Only where `TaskApp.completes_at_once`.
-        """
-        ...
-
     def give_back(self) -> None:
         """Put the message back at the head of its queue, its delivery count one higher."""
         ...
@@ -36,6 +29,24 @@ class Delivery(Protocol):
     def reject(self, reason: str) -> None:
         """Give the message up: a dead letter where the transport has them."""
         ...
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """What the broker is to be told at the end of a job, in this order or in one step.
+
+    record: the result as it is stored; empty for none.
+    next: the messages that follow: the next try, what the result calls back.
+    acks: False where the message was acknowledged before it ran.
+    give_back: put it back instead of acknowledging it.
+    dead: make it a dead letter instead, for this reason.
+    """
+
+    job: Job
+    record: bytes = b""
+    next: tuple[TaskMessage, ...] = ()
+    acks: bool = True
+    give_back: bool = False
+    dead: str = ""
 
 
 class InThread(Protocol):
@@ -48,7 +59,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a job; written down before its message is acknowledged.
 
     retry_in_s: with RETRY, when to run it again.
+    next: further messages that are sent if, and only if, this end is written.
     give_back: put the message back instead, and write nothing.
+    dead: write it, and have the message a dead letter for this reason.
     settled: another delivery has written the result, or will; only acknowledge.
     """
 
@@ -57,7 +70,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     fault: Fault | None = None
     traceback: str | None = None
     retry_in_s: float | None = None
+    next: tuple[TaskMessage, ...] = ()
     give_back: bool = False
+    dead: str = ""
     settled: bool = False
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.job import Delivery
+    from blimp.tasks.job import Delivery, Ending
 
 OnMessage = Callable[[Any], None]  # kombu's message
 OnUnreadable = Callable[[bytes, str, Exception], None]  # what came, its queue, why
@@ -15,7 +15,13 @@ OnLost = Callable[[str], None]  # the delivery tag
 
 
 class Line(Protocol):
-    """Connected and drained by one thread; `wake` is any thread's."""
+    """Connected and drained by one thread; `wake` and `end` are any thread's.
+
+    ends_at_once: a delivery's end is one step, `end`. Otherwise its result is written, what
+        follows is published, and it is acknowledged then.
+    """
+
+    ends_at_once: bool
 
     def connect(self, *, held: Collection[str]) -> tuple[int, int]:
         """Connect, consume, and put back what this name has left but does not hold now.
@@ -29,6 +35,14 @@ class Line(Protocol):
         ...
 
     def delivery(self, message: Any) -> Delivery: ...
+
+    def end(self, endings: Sequence[Ending]) -> list[str]:
+        """End deliveries, each in one step: its record, what follows, and its message gone.
+
+        Only where `ends_at_once`. Returns why it was refused for each, "" where it was not:
+        then nothing of it was written. Told again, it is not done again. Raises LinkError.
+        """
+        ...
 
     def wake(self) -> None:
         """Have `drain` return now. Raises LinkError."""

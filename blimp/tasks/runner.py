@@ -1,8 +1,6 @@
 """Running one job: through the middleware, into the function, then written and acknowledged.
 
-The order at the end is what at-least-once stands on: the result is stored, or the next try
-is queued, before the message is acknowledged. A worker killed in between leaves a message
-that comes again, finds its result, and is only acknowledged.
+Nothing ends here but in the settler, which tells the broker of it.
 """
 
 from __future__ import annotations
@@ -12,9 +10,8 @@ import contextlib
 import random
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,16 +25,15 @@ from blimp.errors import (
     ResultError,
     Retry,
 )
-from blimp.tasks.job import Job, Verdict, failure, fault_of
+from blimp.tasks.job import Ending, Job, Verdict, failure, fault_of
 from blimp.tasks.middleware import chain
 from blimp.tasks.middleware.once import begun_before, mark_begun
 from blimp.tasks.results.record import Record, State
-from blimp.tasks.results.redis import result_key
-from blimp.tasks.retry import ReconnectDelay
 from blimp.tasks.task import TaskContext
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.settler import Settler
 
 RETRY_DELAY_S = 1.0  # for a task that asks for a retry and does not say when
 
@@ -58,6 +54,7 @@ class Runner:
         stopping: threading.Event,
         abandoned: threading.Event,
         on_done: Callable[[Job], None],
+        settler: Settler,
         log: Any,
     ) -> None:
         self._app = app
@@ -65,6 +62,7 @@ class Runner:
         self._stopping = stopping
         self._abandoned = abandoned
         self._on_done = on_done
+        self._settler = settler
         self._log = log
         self._chance = random.Random()
         self._chain = chain(app.middleware, self._call)
@@ -75,7 +73,7 @@ class Runner:
             return
         assert job.in_thread is not None
         if not job.task.options.acks_late:
-            await job.in_thread(self._until_done, job.delivery.ack)
+            await job.in_thread(self._settler.until_done, job.delivery.ack)
         try:
             verdict = await self._chain(job)
         except Exception as error:  # fails closed: the function was not run, or its end is lost
@@ -84,69 +82,50 @@ class Runner:
         await job.in_thread(self.conclude, job, verdict)
 
     def conclude(self, job: Job, verdict: Verdict) -> None:
-        """Write the verdict, acknowledge the message, and let the job go."""
+        """Have the verdict written and the message acknowledged, and let the job go."""
         if not job.finish():
             return  # given back meanwhile, in a stop that would not wait
         if job.lost.is_set():
             self._log.warning("result refused", task=job.task.name, id=job.message.id)
             self._on_done(job)
             return  # whoever has the message now says what became of it
-        try:
-            for step in self._steps(job, verdict):
-                self._until_done(step)
-        except Exception:
-            self._log.exception("settle", task=job.task.name, id=job.message.id)
-        finally:
+        endings: list[Ending] = []
+        self._settler.until_done(lambda: endings.append(self._ending(job, verdict)))
+        if endings:
+            self._settler.settle(endings[0])
+        else:
             self._on_done(job)
 
-    def _steps(self, job: Job, verdict: Verdict) -> Iterator[Callable[[], Any]]:
-        """Yield what is to be done, in order; each is repeated alone until the broker took it."""
+    def _ending(self, job: Job, verdict: Verdict) -> Ending:
+        """Return what the broker is to be told. Raises LinkError where it must be asked first."""
+        late = job.task.options.acks_late
         again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
         if verdict.give_back:
-            if job.task.options.acks_late:
-                yield job.delivery.give_back
-            else:
-                yield partial(self._app.publisher.publish, again)
-            return
+            return Ending(job=job, give_back=late, next=() if late else (again,), acks=late)
+        following = verdict.next
         if verdict.retry_in_s is not None:
             eta_s = self._app.broker_clock.now_s() + verdict.retry_in_s
-            yield partial(
-                self._app.publisher.publish,
+            following = (
                 msgspec.structs.replace(again, retries=again.retries + 1, eta_s=eta_s),
+                *following,
             )
-        if not verdict.settled:
-            if job.task.options.acks_late and self._app.completes_at_once:
-                yield partial(self._complete, job, verdict)
-                return
-            yield partial(self._store, job, verdict)
-        if job.task.options.acks_late:
-            yield job.delivery.ack
+        return Ending(
+            job=job,
+            record=b"" if verdict.settled else self._encode(job, verdict),
+            next=following,
+            acks=late,
+            dead=verdict.dead,
+        )
 
-    def _complete(self, job: Job, verdict: Verdict) -> None:
-        """Write the result and acknowledge in one step, where the lease still stands."""
+    def _encode(self, job: Job, verdict: Verdict) -> bytes:
+        """Return the result as it is stored; nothing where it is not to be."""
         if self._app.results is None or _is_ignored(job):
-            job.delivery.ack()
-            return
+            return b""
         try:
-            data = self._app.results.encode(self._record(job, verdict))
+            return self._app.results.encode(self._record(job, verdict))
         except ResultError as error:
             self._log.error("result", task=job.task.name, id=job.message.id, reason=str(error))
-            data = self._app.results.encode(self._record(job, failure(error)))
-        key = result_key(job.message.id)
-        if not job.delivery.complete(key=key, record=data, keep_s=self._app.results.keep_s):
-            self._log.warning("result refused", task=job.task.name, id=job.message.id)
-
-    def _store(self, job: Job, verdict: Verdict) -> None:
-        if self._app.results is None or _is_ignored(job):
-            return
-        record = self._record(job, verdict)
-        try:
-            written = self._app.results.store(record)
-        except ResultError as error:
-            self._log.error("result", task=job.task.name, id=job.message.id, reason=str(error))
-            written = self._app.results.store(self._record(job, failure(error)))
-        if not written:
-            self._log.warning("result stands", task=job.task.name, id=job.message.id)
+            return self._app.results.encode(self._record(job, failure(error)))
 
     def _record(self, job: Job, verdict: Verdict) -> Record:
         return Record(
@@ -209,7 +188,10 @@ class Runner:
         if isinstance(error, Interrupted):
             return failure(error, state=State.INTERRUPTED)
         if isinstance(error, Reject):
-            return Verdict(state=State.FAILURE, fault=fault_of(error), give_back=error.requeue)
+            reason = "" if error.requeue else str(error) or "rejected by its task"
+            return Verdict(
+                state=State.FAILURE, fault=fault_of(error), give_back=error.requeue, dead=reason
+            )
         if isinstance(error, Retry):
             delay_s = error.countdown_s
             return self._retry(error, RETRY_DELAY_S if delay_s is None else max(0.0, delay_s))
@@ -235,17 +217,6 @@ class Runner:
         # Only told, not relied on: a broker that is away must not keep a ship from flying.
         with contextlib.suppress(LinkError):
             self._app.results.store(record)
-
-    def _until_done(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call until the broker takes it, or the worker is abandoned and it comes again."""
-        delay = ReconnectDelay(chance=self._chance)
-        while not self._abandoned.is_set():
-            try:
-                function(*args)
-                return
-            except LinkError as error:
-                self._log.warning("broker away", reason=str(error))
-                self._abandoned.wait(delay.next_s())
 
 
 def _is_ignored(job: Job) -> bool:

@@ -218,9 +218,6 @@ class StockDelivery:
         self._store.ack(self.tag)
         self._channel.qos.forget(self.tag)
 
-    def complete(self, *, key: str, record: bytes, keep_s: int) -> bool:
-        raise NotImplementedError("this transport writes the result first, and acknowledges then")
-
     def reject(self, reason: str) -> None:  # noqa: ARG002
         """Drop it: this transport keeps no dead letters."""
         self.ack()

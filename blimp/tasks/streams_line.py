@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from blimp.errors import LinkError
 from blimp.tasks.carrier import open_connection, streams_options
+from blimp.tasks.posting import post
+from blimp.tasks.results.redis import result_key
+from blimp.tasks.transport.end import End
 from blimp.tasks.transport.holder import Holder
 from blimp.tasks.transport.store import LOST
 from blimp.tasks.urls import redis_url
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.job import Ending
     from blimp.tasks.line import LineOptions
+
+
+# Errors that end by themselves: no memory, no disk, not the master, too few replicas.
+PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
 
 
 class StreamsDelivery:
@@ -30,29 +39,29 @@ class StreamsDelivery:
         self._holder = holder
         self._app = app
 
+    def forget(self) -> None:
+        """Count it as settled, wherever that happened."""
+        self._qos.forget(self.tag)
+
     def ack(self) -> None:
         with self._app.broker_link.link():
             self._holder.leases.ack(self.tag)
-        self._qos.forget(self.tag)
-
-    def complete(self, *, key: str, record: bytes, keep_s: int) -> bool:
-        with self._app.broker_link.link():
-            answer = self._holder.leases.complete(self.tag, key=key, record=record, keep_s=keep_s)
-        self._qos.forget(self.tag)
-        return answer != LOST
+        self.forget()
 
     def give_back(self) -> None:
         with self._app.broker_link.link():
             self._holder.leases.release([self.tag])
-        self._qos.forget(self.tag)
+        self.forget()
 
     def reject(self, reason: str) -> None:
         with self._app.broker_link.link():
             self._holder.leases.bury(self.tag, reason)
-        self._qos.forget(self.tag)
+        self.forget()
 
 
 class StreamsLine:
+    ends_at_once = True
+
     def __init__(self, options: LineOptions) -> None:
         self._options = options
         app = options.app
@@ -103,6 +112,45 @@ class StreamsLine:
 
     def delivery(self, message: Any) -> StreamsDelivery:
         return StreamsDelivery(message=message, holder=self._holder, app=self._options.app)
+
+    def end(self, endings: Sequence[Ending]) -> list[str]:
+        ends = [self._end(one) for one in endings]
+        with self._options.app.broker_link.link():
+            answers = iter(self._holder.leases.end([one for one in ends if one is not None]))
+            return [
+                self._refusal(ending, LOST if end is None else next(answers))
+                for ending, end in zip(endings, ends, strict=True)
+            ]
+
+    def _end(self, ending: Ending) -> End | None:
+        """Return what the server is to write, None where the lease is lost already."""
+        app, tag, keys = self._options.app, ending.job.delivery.tag, self._holder.keys
+        claim = self._holder.leases.claim(tag) if ending.acks else None
+        if claim is None and ending.acks:
+            return None
+        return End(
+            claim=claim,
+            once=keys.once(tag) if ending.next else "",
+            result=result_key(ending.job.message.id),
+            record=ending.record if app.completes_at_once else b"",
+            keep_s=app.results.keep_s if app.results else 0,
+            puts=tuple(post(message, keys=keys) for message in ending.next),
+            reason=ending.dead,
+        )
+
+    def _refusal(self, ending: Ending, answer: int | str) -> str:
+        """Return why an end was not written. Raises LinkError where it is to be told again."""
+        delivery = ending.job.delivery
+        assert isinstance(delivery, StreamsDelivery)
+        reason = "someone else has the message" if answer == LOST else ""
+        if isinstance(answer, str):
+            if answer.startswith(PASSING):
+                raise LinkError(f"the broker does not write: {answer}")
+            reason = f"its end cannot be written: {answer}"
+            if ending.acks:
+                delivery.reject(reason)
+        delivery.forget()
+        return reason
 
     def wake(self) -> None:
         transport = self._transport

@@ -26,6 +26,7 @@ from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
 from blimp.tasks.pulse import Pulse
 from blimp.tasks.retry import ReconnectDelay
 from blimp.tasks.runner import Runner
+from blimp.tasks.settler import Settler
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -69,16 +70,6 @@ class Worker:
         self._stops: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._lock = NameLock(link=app.broker_link, app=app.name, worker=self.name)
         self._hand = Hand(clock=app.clock, prefetch=prefetch, stopping=self._stopping)
-        runner = Runner(
-            app=app,
-            worker=self.name,
-            stopping=self._stopping,
-            abandoned=self._abandoned,
-            on_done=self._done,
-            log=self._log,
-        )
-        self._threads = ThreadExecutor(run=runner.run, size=sync_workers)
-        self._loop = LoopExecutor(run=runner.run, concurrency=loop_concurrency)
         self._listener = BroadcastListener(app=app, worker=self.name, log=self._log)
         self._consumer = Consumer(
             app=app,
@@ -91,6 +82,24 @@ class Worker:
             counts=self.counts,
             log=self._log,
         )
+        settler = Settler(
+            app=app,
+            line=self._consumer.line,
+            abandoned=self._abandoned,
+            on_done=self._done,
+            log=self._log,
+        )
+        runner = Runner(
+            app=app,
+            worker=self.name,
+            stopping=self._stopping,
+            abandoned=self._abandoned,
+            on_done=self._done,
+            settler=settler,
+            log=self._log,
+        )
+        self._threads = ThreadExecutor(run=runner.run, size=sync_workers)
+        self._loop = LoopExecutor(run=runner.run, concurrency=loop_concurrency)
 
     def run(self) -> int:
         """Consume until stopped; return the exit status. Takes SIGTERM and SIGINT.

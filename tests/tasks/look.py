@@ -58,9 +58,16 @@ class Look:
     def left_behind(self) -> list[bytes]:
         """Return the keys of messages that are still queued or unacknowledged.
 
-        Streams stay when they are empty, and are left out then; so are dead letters.
+        Streams stay when they are empty, and are left out then; so are dead letters, and the
+        marks of what was acknowledged early.
         """
-        kept = (b"celery-task-meta-", b"_kombu.", b"blimp:exchange:", b"blimp:fanout:")
+        kept = (
+            b"celery-task-meta-",
+            b"_kombu.",
+            b"blimp:exchange:",
+            b"blimp:fanout:",
+            b"blimp:ended:",
+        )
         keys = [key for key in self.server.keys("*") if not key.startswith(kept)]
         return sorted(
             key

@@ -66,12 +66,13 @@ class RedisResults:
 
         Raises ResultError where JSON cannot hold it, before anything is written.
         """
-        data = self.encode(record)
+        return self.write(record.id, self.encode(record))
+
+    def write(self, id: str, data: bytes) -> bool:
+        """Write and publish what `encode` returned; False when a final record stands already."""
         with self.link():
             client = self.client
-            written = self._store(
-                keys=[result_key(record.id)], args=[data, self.keep_s], client=client
-            )
+            written = self._store(keys=[result_key(id)], args=[data, self.keep_s], client=client)
         return bool(written)
 
     def encode(self, record: Record) -> bytes:

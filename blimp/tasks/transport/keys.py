@@ -60,3 +60,7 @@ class Keys:
     def fanout(self, name: str) -> str:
         """Stream of the latest messages of one fanout exchange."""
         return f"{self._prefix}:fanout:{name}"
+
+    def once(self, tag: str) -> str:
+        """Set where the delivery `tag`, acknowledged before it ran, has come to its end."""
+        return f"{self._prefix}:ended:{tag}"

@@ -12,6 +12,7 @@ import redis
 from blimp.tasks.transport.store import DONE, LOST, SETTLED
 
 if TYPE_CHECKING:
+    from blimp.tasks.transport.end import End
     from blimp.tasks.transport.store import Claim, Store
 
 RENEWALS_PER_LEASE = 4
@@ -138,13 +139,13 @@ class Leases:
             for one, answer in zip(claims, answers, strict=True)
         )
 
-    def complete(self, tag: str, *, key: str, record: bytes, keep_s: int) -> int:
-        """Write a result and complete its delivery in one step, or neither."""
-        claim = self._held.get(tag)
-        if claim is None:
-            return SETTLED
-        answer = self._store.complete(claim, key=key, record=record, keep_s=keep_s)
-        return self._settled(tag, answer)
+    def end(self, ends: Sequence[End]) -> list[int | str]:
+        """End deliveries, each in one step; see `Store.end`."""
+        answers = self._store.end(ends)
+        for end, answer in zip(ends, answers, strict=True):
+            if end.claim is not None and isinstance(answer, int):
+                self._settled(end.claim.tag, answer)
+        return answers
 
     def bury(self, tag: str, reason: str) -> int:
         """Make a delivery a dead letter; return DONE, SETTLED or LOST."""

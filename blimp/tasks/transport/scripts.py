@@ -10,14 +10,23 @@ NAMES = (
     "ack", "bind", "broadcast", "bury", "complete", "counts", "leave", "publish", "purge",
     "release", "renew", "requeue_dead", "take", "take_back",
 )  # fmt: skip
-_SETTLING = ("ack", "bury", "complete", "release", "renew", "take")
+# What is put before a script; its functions are local to it.
+_SHARED = {
+    "ack": ("held",),
+    "bury": ("held",),
+    "complete": ("held", "enqueue"),
+    "publish": ("enqueue",),
+    "release": ("held",),
+    "renew": ("held",),
+    "take": ("held",),
+}
 
 
 @cache
 def source(name: str) -> str:
     """Return the text of one script, what it shares with others put before it."""
     folder = files(__package__) / "lua"
-    shared = (folder / "held.lua").read_text() if name in _SETTLING else ""
+    shared = "".join((folder / f"{one}.lua").read_text() for one in _SHARED.get(name, ()))
     if name == "complete":
         # The whole of store.lua as a function: a final result is final, whoever writes.
         store = (files("blimp.tasks") / "store.lua").read_text()

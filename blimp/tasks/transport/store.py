@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import redis
 
+from blimp.tasks.transport.end import End, arguments
 from blimp.tasks.transport.keys import GROUP, LANES, NOBODY, Keys, QueueKeys
 from blimp.tasks.transport.scripts import Scripts
 
@@ -157,10 +158,14 @@ class Store:
         """Complete deliveries; return DONE, SETTLED or LOST for each."""
         return self._each("ack", claims)
 
-    def complete(self, claim: Claim, *, key: str, record: bytes, keep_s: int) -> int:
-        """Write a task's result and complete its delivery, or neither."""
-        args = [record, keep_s, GROUP, self.consumer, claim.id, claim.fence]
-        return int(self._scripts.run("complete", [key, claim.stream], args))
+    def end(self, ends: Sequence[End]) -> list[int | str]:
+        """End deliveries, each with its result and what follows it, or not at all.
+
+        Returns DONE, SETTLED or LOST for each, or what the server has against writing it.
+        """
+        keys, args = arguments(ends)
+        answers = self._scripts.run("complete", keys, [GROUP, self.consumer, self._max_dead, *args])
+        return [one.decode() if isinstance(one, bytes) else one for one in answers]
 
     def renew(self, claims: Sequence[Claim]) -> list[int]:
         return self._each("renew", claims)

@@ -11,6 +11,7 @@ import redis
 
 from blimp.errors import ConfigError
 from blimp.tasks.transport import DONE, LOST, SETTLED, Counts, DeadLetters, Holder
+from blimp.tasks.transport.end import End
 from blimp.tasks.transport.link import Link
 from tests.tasks.test_worker import wait_until
 from tests.tasks.transport.conftest import Basket, Connect, queue
@@ -535,6 +536,7 @@ def test_an_older_delivery_of_the_same_holder_is_refused(holder: Holder) -> None
     assert (old.fence, new.fence) == (1, 2)
     assert holder.store.renew([old]) == holder.store.ack([old]) == [LOST]
     assert holder.store.bury(old, "late") == LOST
-    assert holder.store.complete(old, key="celery-task-meta-x", record=b"{}", keep_s=9) == LOST
+    late = End(claim=old, result="celery-task-meta-x", record=b"{}", keep_s=9)
+    assert holder.store.end([late]) == [LOST]
     assert holder.link.client.exists("celery-task-meta-x") == 0
     assert holder.store.ack([new]) == [DONE]

@@ -1,13 +1,71 @@
--- Ends a task in one step: who asks still holds it, then its result, then its message is gone.
--- KEYS[1]  celery-task-meta-<id>, key and channel    KEYS[2]  the stream of the delivery
--- ARGV[1]  the record, JSON    ARGV[2]  seconds to keep it
--- ARGV[3]  group    ARGV[4]  consumer    ARGV[5]  entry id    ARGV[6]  fence
--- Returns 1 completed, 0 settled before, -1 held by someone else: then nothing is written.
+-- Ends deliveries, each in one step: who asks still holds it, then its result is written, then
+-- what follows it is enqueued, then its message is gone, or a dead letter.
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  most dead letters to keep
+-- then for each delivery
+--   KEYS   its stream, its dead letters, celery-task-meta-<id> (key and channel)
+--   ARGV   entry id, fence, lane, the reason to make it a dead letter, the record (JSON),
+--          seconds to keep that, number of messages that follow; "" for what there is not
+--   and for each message that follows
+--     KEYS   stream of its lane, schedule, bell    ARGV   lane, server's ms when due, head, body
+-- A delivery that was acknowledged before has no entry id. What stands for its stream is a key
+-- that is set, so that an end that is told twice is written once, or "" where that is no matter.
+-- Returns for each 1 ended, 0 settled before, -1 held by someone else: then nothing is
+-- written; or the server's error as text, where it would not write.
 -- A final record that stands already stays, as in store.lua; the message is gone all the same.
-local answer = held(KEYS[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-if answer == 1 then
-  store_result(KEYS, ARGV)
-  redis.call('XACK', KEYS[2], ARGV[3], ARGV[5])
-  redis.call('XDEL', KEYS[2], ARGV[5])
+local KEEP_S = 3600
+local key, arg = 0, 3
+
+local function next_keys(count)
+  key = key + count
+  return unpack(KEYS, key - count + 1, key)
 end
-return answer
+
+local function next_args(count)
+  arg = arg + count
+  return unpack(ARGV, arg - count + 1, arg)
+end
+
+local function finish(one)
+  local answer
+  if one.id == '' then
+    answer = one.stream == '' and 1 or 1 - redis.call('EXISTS', one.stream)
+  else
+    answer = held(one.stream, ARGV[1], ARGV[2], one.id, one.fence)
+  end
+  if answer ~= 1 then
+    return answer
+  end
+  if one.record ~= '' then
+    store_result({ one.result }, { one.record, one.keep_s })
+  end
+  for _, message in ipairs(one.following) do
+    enqueue(unpack(message))
+  end
+  if one.reason ~= '' then
+    bury(one.stream, ARGV[1], one.id, one.dead, ARGV[3], one.lane, one.fence, one.reason)
+  elseif one.id ~= '' then
+    redis.call('XACK', one.stream, ARGV[1], one.id)
+    redis.call('XDEL', one.stream, one.id)
+  elseif one.stream ~= '' then
+    redis.call('SET', one.stream, '1', 'EX', KEEP_S)
+  end
+  return 1
+end
+
+local answers = {}
+while arg < #ARGV do
+  local one, count = { following = {} }, nil
+  one.stream, one.dead, one.result = next_keys(3)
+  one.id, one.fence, one.lane, one.reason, one.record, one.keep_s, count = next_args(7)
+  for n = 1, tonumber(count) do
+    local stream, later, bell = next_keys(3)
+    local lane, due_ms, head, body = next_args(4)
+    one.following[n] = { stream, later, bell, lane, tonumber(due_ms), head, body }
+  end
+  local done, answer = pcall(finish, one)
+  if not done then
+    answer = type(answer) == 'table' and answer.err or tostring(answer)
+  end
+  answers[#answers + 1] = answer
+end
+return answers

@@ -9,22 +9,13 @@
 if ARGV[1] ~= '' and (redis.call('HGET', KEYS[1], 'version') or '0') ~= ARGV[1] then
   return -1
 end
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local due_ms = tonumber(ARGV[2])
 local gone = {}
 for n = 0, (#KEYS - 1) / 4 - 1 do
   local lane, later, bell, alive = unpack(KEYS, 4 * n + 2, 4 * n + 5)
   if ARGV[6 + n] == '1' and redis.call('EXISTS', alive) == 0 then
     gone[#gone + 1] = n
-  elseif due_ms <= now_ms then
-    redis.call('XADD', lane, '*', 'h', ARGV[4], 'b', ARGV[5])
   else
-    local member = cmsgpack.pack({ tonumber(ARGV[3]), ARGV[4], ARGV[5] })
-    redis.call('ZADD', later, due_ms, member)
-    if redis.call('ZRANGE', later, 0, 0)[1] == member then
-      redis.call('XADD', bell, 'MAXLEN', '~', 64, '*', 'r', '') -- a reader sleeps too long now
-    end
+    enqueue(lane, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5])
   end
 end
 return gone

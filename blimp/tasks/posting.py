@@ -1,0 +1,49 @@
+"""A task message as an entry of a stream, made without a connection.
+
+For what is sent in the step that ends another task: no kombu producer takes part in that.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from blimp.tasks.message import CONTENT_ENCODING, CONTENT_TYPE, build_body, build_headers
+from blimp.tasks.transport import wire
+from blimp.tasks.transport.end import Put
+
+if TYPE_CHECKING:
+    from blimp.tasks.message import TaskMessage
+    from blimp.tasks.transport.keys import Keys
+
+
+def post(message: TaskMessage, *, keys: Keys) -> Put:
+    """Return `message` as the publisher would have put it into its queue.
+
+    Raises MessageError where JSON cannot hold its arguments.
+    """
+    headers = build_headers(message)
+    # 0 is what kombu sends for none; 1 is the first lane as well.
+    properties = {
+        "correlation_id": message.id,
+        "delivery_mode": 2,
+        "delivery_info": {"exchange": "", "routing_key": message.queue},
+        "priority": max(message.priority, 1),
+        "delivery_tag": str(uuid.uuid4()),
+    }
+    head, body = wire.pack(
+        {
+            "body": build_body(message),
+            "content-encoding": CONTENT_ENCODING,
+            "content-type": CONTENT_TYPE,
+            "headers": headers,
+            "properties": properties,
+        }
+    )
+    return Put(
+        queue=keys.queue(message.queue),
+        lane=wire.lane_of(properties),
+        due_ms=wire.due_ms(headers),
+        head=head,
+        body=body,
+    )

@@ -1,0 +1,61 @@
+"""How a delivery ends: everything that the server writes in the one step that ends it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.tasks.transport.keys import QueueKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blimp.tasks.transport.store import Claim
+
+
+class Put(msgspec.Struct, frozen=True, kw_only=True):
+    """One message on its way into a queue. due_ms: on the server's clock, 0 for now."""
+
+    queue: QueueKeys
+    lane: int
+    due_ms: int
+    head: bytes
+    body: bytes
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """How one delivery ends.
+
+    claim: None where it was acknowledged before it ran. Then once: a key of its own, so that
+        an end whose answer was lost is not written twice; "" where nothing follows.
+    result, record, keep_s: the key of a task's result, its JSON, and how long it is kept.
+    puts: the messages that follow. reason: why it becomes a dead letter.
+    """
+
+    claim: Claim | None = None
+    once: str = ""
+    result: str = ""
+    record: bytes = b""
+    keep_s: int = 0
+    puts: tuple[Put, ...] = ()
+    reason: str = ""
+
+
+def arguments(ends: Sequence[End]) -> tuple[list[str], list[Any]]:
+    """Return the keys and arguments of `complete.lua`, without the first three."""
+    keys: list[str] = []
+    args: list[Any] = []
+    for end in ends:
+        claim = end.claim
+        if claim is None:
+            keys += (end.once, "", end.result)
+            args += ("", 0, 0)
+        else:
+            keys += (claim.stream, claim.queue.dead, end.result)
+            args += (claim.id, claim.fence, claim.lane)
+        args += (end.reason, end.record, end.keep_s, len(end.puts))
+        for put in end.puts:
+            keys += (put.queue.lanes[put.lane], put.queue.later, put.queue.bell)
+            args += (put.lane, put.due_ms, put.head, put.body)
+    return keys, args

@@ -1,0 +1,15 @@
+-- Put before the scripts that put messages into queues: into the lane, or the schedule where
+-- `due_ms`, on the server's clock, is still to come.
+local function enqueue(lane_stream, later, bell, lane, due_ms, head, body)
+  local time = redis.call('TIME')
+  if due_ms <= time[1] * 1000 + math.floor(time[2] / 1000) then
+    redis.call('XADD', lane_stream, '*', 'h', head, 'b', body)
+    return
+  end
+  local member = cmsgpack.pack({ tonumber(lane), head, body })
+  redis.call('ZADD', later, due_ms, member)
+  if redis.call('ZRANGE', later, 0, 0)[1] == member then
+    redis.call('XADD', bell, 'MAXLEN', '~', 64, '*', 'r', '') -- a reader sleeps too long now
+  end
+end
+

@@ -1,0 +1,239 @@
+"""The end of a delivery: result, what follows and acknowledgement are one step, or nothing."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from blimp.errors import Reject
+from blimp.tasks import State, TaskApp, TaskContext
+from blimp.tasks.job import Job, Verdict
+from blimp.tasks.message import EMERGENCY, TaskMessage
+from blimp.tasks.middleware import CallNext
+from blimp.tasks.posting import post
+from blimp.tasks.transport import DONE, LOST, SETTLED, DeadLetters, Holder
+from blimp.tasks.transport.end import End, Put
+from blimp.tasks.transport.store import Claim
+from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.look import Look
+from tests.tasks.test_worker import wait_until
+from tests.tasks.transport.test_worker import steal
+
+KEY = "celery-task-meta-x"
+
+
+@pytest.fixture
+def claim(holder: Holder) -> Claim:
+    """One delivery of queue "q", held by `holder`."""
+    keys = holder.keys.queue("q")
+    holder.store.make_group(keys)
+    holder.store.put(keys, 2, b"head", b"body")
+    ((claim, _),) = holder.store.take([keys], room=1).deliveries
+    return claim
+
+
+def put(holder: Holder, queue: str, *, lane: int = 2, due_ms: int = 0) -> Put:
+    return Put(queue=holder.keys.queue(queue), lane=lane, due_ms=due_ms, head=b"h", body=b"b")
+
+
+def standing(holder: Holder) -> tuple[bool, int, int, int]:
+    """Return whether a result stands, and how many wait in q, in r, and in r's schedule."""
+    q, r = holder.keys.queue("q"), holder.keys.queue("r")
+    client: Any = holder.link.client
+    return (
+        bool(client.exists(KEY)),
+        holder.store.counts(q).ready,
+        holder.store.counts(r).ready,
+        int(client.zcard(r.later)),
+    )
+
+
+def whole(holder: Holder, claim: Claim | None, **options: Any) -> End:
+    """An end with everything: a result, one message at once, another in the far future."""
+    following = (put(holder, "r"), put(holder, "r", lane=0, due_ms=4_000_000_000_000))
+    settings: dict[str, Any] = {
+        "claim": claim, "result": KEY, "record": b'{"status": "SUCCESS"}', "keep_s": 9,
+        "puts": following,
+    } | options  # fmt: skip
+    return End(**settings)
+
+
+def test_everything_is_written_in_the_step_that_ends_it(holder: Holder, claim: Claim) -> None:
+    assert holder.store.end([whole(holder, claim)]) == [DONE]
+    assert standing(holder) == (True, 0, 1, 1)
+    assert holder.store.end([whole(holder, claim)]) == [SETTLED]
+    assert standing(holder) == (True, 0, 1, 1)
+
+
+def test_nothing_is_written_for_a_lost_lease(holder: Holder, claim: Claim) -> None:
+    assert holder.store.release([claim]) == [DONE]
+    assert holder.store.end([whole(holder, claim)]) == [LOST]
+    assert standing(holder) == (False, 1, 0, 0)
+
+
+def test_many_end_at_once_each_for_itself(holder: Holder) -> None:
+    keys = holder.keys.queue("q")
+    holder.store.make_group(keys)
+    for _ in range(3):
+        holder.store.put(keys, 1, b"head", b"body")
+    first, second, third = (one for one, _ in holder.store.take([keys], room=3).deliveries)
+    holder.store.release([second])
+    ends = [End(claim=first), whole(holder, second), whole(holder, third)]
+    assert holder.store.end(ends) == [DONE, LOST, DONE]
+    assert standing(holder) == (True, 1, 1, 1)
+
+
+def test_an_end_without_a_delivery_is_written_once(holder: Holder) -> None:
+    end = whole(holder, None, once=holder.keys.once("q/2/1-1/1"))
+    assert holder.store.end([end]) == [DONE]
+    assert holder.store.end([end]) == [SETTLED]
+    assert standing(holder) == (True, 0, 1, 1)
+
+
+def test_a_dead_letter_has_its_result_in_the_same_step(holder: Holder, claim: Claim) -> None:
+    assert holder.store.end([whole(holder, claim, reason="no such pad")]) == [DONE]
+    (letter,) = DeadLetters(store=holder.store, queue="q").list()
+    assert (letter.reason, letter.deliveries) == ("no such pad", 1)
+    assert standing(holder) == (True, 0, 1, 1)
+
+
+def test_one_that_cannot_be_written_spoils_no_other(holder: Holder, claim: Claim) -> None:
+    client: Any = holder.link.client
+    client.rpush(KEY, "no result")
+    keys = holder.keys.queue("q")
+    holder.store.put(keys, 2, b"head", b"body")
+    ((other, _),) = holder.store.take([keys], room=1).deliveries
+    refused, done = holder.store.end([whole(holder, claim), End(claim=other)])
+    assert str(refused).startswith("WRONGTYPE")
+    assert done == DONE
+    assert holder.store.renew([claim]) == [DONE], "it is still held"
+
+
+def test_a_message_that_follows_looks_as_if_published(app: TaskApp, holder: Holder) -> None:
+    message = TaskMessage(
+        id="m", task="add", args=(1, "ö"), kwargs={"b": None}, queue="q", priority=EMERGENCY,
+        retries=2, eta_s=4e9, expires_s=5e9, issued_ms=7, ttl_s=3.0, delivery=4,
+        ignore_result=True, headers={"blimp_vehicle": "twin", "other": 1},
+    )  # fmt: skip
+    client: Any = holder.link.client
+    keys = holder.keys.queue("q")
+    app.publisher.publish(message)
+    put = post(message, keys=holder.keys)
+    assert client.zscore(keys.later, client.zrange(keys.later, 0, 0)[0]) == put.due_ms == 4e12
+    message = msgspec.structs.replace(message, eta_s=None)
+    app.publisher.publish(message)
+    put = post(message, keys=holder.keys)
+    ((_, fields),) = client.xrange(keys.lanes[put.lane])
+    assert (put.due_ms, put.body) == (0, fields[b"b"])
+    theirs, ours = json.loads(fields[b"h"]), json.loads(put.head)
+    for document in (theirs, ours):
+        document["properties"].pop("delivery_tag")
+        document["properties"].pop("body_encoding", None)
+    assert theirs == ours
+
+
+# --- the worker -------------------------------------------------------------------------------
+
+
+def test_a_stolen_task_leaves_no_next_try(app: TaskApp, holder: Holder, look: Look) -> None:
+    """Stolen the moment before its end: retry is one step, so nothing of it is left."""
+    ended = threading.Event()
+
+    @app.task(name="again", bind=True)
+    def again(context: TaskContext) -> None:
+        steal(holder)
+        ended.set()
+        context.retry(countdown=0.0)
+
+    log = Silence()
+    with working(app, log=log) as worker:
+        handle = again.delay()
+        assert ended.wait(DEADLINE_S)
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        assert handle.state is State.PENDING
+        assert (look.waiting(), look.in_hand()) == (0, 1)
+    assert log.events("result refused")
+
+
+@pytest.mark.parametrize("ignore_result", [False, True])
+def test_a_retry_is_one_step(app: TaskApp, server: redis.Redis, ignore_result: bool) -> None:
+    @app.task(name="again", bind=True, ignore_result=ignore_result)
+    def again(context: TaskContext) -> str:
+        if context.message.retries == 0:
+            context.retry(countdown=0.0)
+        return "second"
+
+    heard: list[tuple[bool, str]] = []
+    with server.monitor() as monitor, working(app):
+        again.delay()
+        for one in monitor.listen():
+            command: str = one["command"]
+            heard.append((one["client_type"] == "lua", command))
+            if len(_find(heard, "XDEL ", ":lane:")) == 2:
+                break
+    (put,) = (n for n in _find(heard, "XADD ", ":lane:") if heard[n][0])
+    gone, _ = _find(heard, "XDEL ", ":lane:")
+    assert put < gone
+    assert all(in_script for in_script, _ in heard[put:gone]), "a script of its own came between"
+
+
+def _find(heard: list[tuple[bool, str]], verb: str, key: str) -> list[int]:
+    return [n for n, (_, text) in enumerate(heard) if text.startswith(verb) and key in text]
+
+
+class Following:
+    """Middleware that has one more task follow each success of "first"."""
+
+    def __init__(self, app: Callable[[], TaskApp]) -> None:
+        self._app = app
+
+    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+        verdict = await call_next(job)
+        if job.task.name != "first":
+            return verdict
+        message = TaskMessage(id="second", task="second", queue="tests", args=(verdict.result,))
+        return msgspec.structs.replace(verdict, next=(message,))
+
+
+@pytest.mark.parametrize("acks_late", [True, False])
+def test_what_follows_is_sent_with_the_result(
+    app: TaskApp, holder: Holder, look: Look, acks_late: bool
+) -> None:
+    ran: list[int] = []
+    app.task(name="second", ignore_result=True)(ran.append)
+    app.task(name="first", acks_late=acks_late)(lambda: 3)
+    app.middleware = (Following(lambda: app), *app.middleware)
+    with working(app) as worker:
+        assert app.send_task("first").get(DEADLINE_S) == 3
+        wait_until(lambda: worker.counts["done"] == 2, "the second does not run")
+    assert ran == [3]
+    assert look.left_behind() == []
+
+
+def test_a_stolen_task_has_no_follower(app: TaskApp, holder: Holder, look: Look) -> None:
+    ran: list[int] = []
+    app.task(name="second", ignore_result=True)(ran.append)
+    app.task(name="first", ignore_result=True)(lambda: steal(holder))
+    app.middleware = (Following(lambda: app), *app.middleware)
+    with working(app) as worker:
+        app.send_task("first")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        assert (look.waiting(), look.in_hand()) == (0, 1)
+    assert ran == []
+
+
+def test_a_rejected_message_is_a_dead_letter(app: TaskApp, holder: Holder) -> None:
+    @app.task(name="drop")
+    def drop() -> None:
+        raise Reject("not for me")
+
+    with working(app) as worker:
+        handle = drop.delay()
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+    assert handle.state is State.FAILURE
+    (letter,) = DeadLetters(store=holder.store, queue="tests").list()
+    assert letter.reason == "not for me"
