@@ -13,7 +13,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, UnknownTask
 from blimp.tasks.broker_clock import BrokerClock
-from blimp.tasks.carrier import STREAMS, check_transport
+from blimp.tasks.carrier import STREAMS, choose_transport, is_on_redis
 from blimp.tasks.message import MAX_MESSAGE_BYTES, NORMAL, TaskMessage
 from blimp.tasks.middleware import default_middleware
 from blimp.tasks.options import TaskKeywords, check_priority, options_of
@@ -36,11 +36,13 @@ class TaskApp(Closing):
         @app.task(name="weather.read", autoretry_for=(OSError,))
         def read(station: str) -> float: ...
 
-    broker: `redis://`, `rediss://`, `redis+socket://` or `unix://` URL.
-    result_backend: the same kinds, or None to keep no results.
+    broker: `redis://`, `rediss://`, `redis+socket://` or `unix://` URL; `amqp://` or
+        `memory://` for what those can do.
+    result_backend: a Redis URL, or None to keep no results.
     queue: where its tasks go unless told otherwise; the app's name by default.
     limit_bytes: messages and results above it are refused.
-    transport: "streams", which loses nothing, or "redis", kombu's own.
+    transport: "streams", which loses nothing; or "redis" (kombu's own), "amqp", "memory" or
+        any of kombu's as "module:Class": a worker says at its start what is missing then.
     """
 
     def __init__(
@@ -57,7 +59,8 @@ class TaskApp(Closing):
         transport: str | None = None,
     ) -> None:
         self.name = name
-        self.broker = check_url(broker)
+        self.transport = choose_transport(transport, broker)
+        self.broker = check_url(broker) if is_on_redis(self.transport) else broker
         self.queue = queue or name
         self.limit_bytes = limit_bytes
         self.timeout_s = timeout_s
@@ -65,11 +68,12 @@ class TaskApp(Closing):
         self.tasks: dict[str, Task] = {}
         self.broadcasts: dict[str, BroadcastHandler] = {}
         self.link_watchers: list[Callable[[bool], None]] = []
-        self._broker_link = self._redis(broker)
         self.result_backend = result_backend
         self.results = None if result_backend is None else self._redis(check_url(result_backend))
-        self.broker_clock = BrokerClock(link=self._broker_link, clock=self.clock)
-        self.transport = check_transport(transport)
+        # Its own, not that of `results`: where the broker is the server, both are used at once.
+        server = broker if is_on_redis(self.transport) else result_backend
+        self._store = None if server is None else self._redis(server)
+        self.broker_clock = BrokerClock(link=self._store, clock=self.clock)
         self.publisher = Publisher(url=broker, timeout_s=timeout_s, transport=self.transport)
         self.middleware: tuple[Middleware, ...] = tuple(
             default_middleware(self) if middleware is None else middleware
@@ -83,8 +87,21 @@ class TaskApp(Closing):
 
     @property
     def broker_link(self) -> RedisResults:
-        """The broker's server itself, for what kombu has no word for."""
-        return self._broker_link
+        """The Redis server beside the queues, for what kombu has no word for.
+
+        The broker itself, or where that is none, the one that keeps the results. Raises
+        ConfigError where there is neither.
+        """
+        if self._store is None:
+            raise ConfigError(
+                f"app {self.name!r}: transport {self.transport!r} has no Redis server"
+            )
+        return self._store
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a `broker_link`."""
+        return self._store is not None
 
     @overload
     def task(self, function: Callable[..., Any], /) -> Task: ...
@@ -220,6 +237,7 @@ class TaskApp(Closing):
 
     def close(self) -> None:
         self.publisher.close()
-        self._broker_link.close()
+        if self._store is not None:
+            self._store.close()
         if self.results is not None:
             self.results.close()

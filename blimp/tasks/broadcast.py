@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, Refused
-from blimp.tasks.carrier import STOCK, open_connection
+from blimp.tasks.carrier import AMQP, STOCK, STREAMS, open_connection
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
@@ -85,13 +86,23 @@ class BroadcastListener:
 
         fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
         # One fixed name: a killed worker then leaves no binding that its successor does not use.
-        queue = Queue(f"{fanout.name}.{self._worker}", exchange=fanout, durable=False)
+        # RabbitMQ ends a connection's own queue with it, but may notice late: a name each there.
+        exclusive = self._app.transport == AMQP
+        queue = Queue(
+            f"{fanout.name}.{self._worker}" + (f".{uuid.uuid4().hex}" if exclusive else ""),
+            exchange=fanout,
+            durable=False,
+            exclusive=exclusive,
+        )
         stock = self._app.transport == STOCK
-        options = {} if stock else {"on_undecodable": lambda _, __, error: self._not_heard(error)}
+        options: dict[str, Any] = {}
+        if self._app.transport == STREAMS:
+            options["on_undecodable"] = lambda _, __, error: self._not_heard(error)
         with open_connection(
             self._app.broker,
             transport=self._app.transport,
             timeout_s=self._app.timeout_s,
+            beats=True,
             **options,
         ) as connection:
             if stock:
@@ -110,6 +121,8 @@ class BroadcastListener:
                 delay.reset()
                 while not self._closed.is_set():
                     self._drain(connection, None)
+                    if connection.supports_heartbeats:
+                        connection.heartbeat_check()
         self.listening.clear()
 
     def _subscribed(self) -> None:

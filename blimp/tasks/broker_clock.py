@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class BrokerClock:
-    """Asks the server (TIME) each time. Thread-safe.
+    """Asks the server (TIME) each time. Thread-safe. Without a server: this machine's clock.
 
     While the server is away it goes on from the last answer on this machine's monotonic
     clock, so that a message in hand can still be judged.
     """
 
-    def __init__(self, *, link: RedisResults, clock: Clock) -> None:
+    def __init__(self, *, link: RedisResults | None, clock: Clock) -> None:
         self._link = link
         self._clock = clock
         self._lock = threading.Lock()
@@ -33,6 +33,8 @@ class BrokerClock:
 
         Raises LinkError where the server does not answer and never has.
         """
+        if self._link is None:
+            return self._clock.wall_s()
         try:
             with self._link.link():
                 seconds, microseconds = self._link.client.time()

@@ -1,28 +1,142 @@
-"""Which kombu transport carries the messages, and how a connection to it is opened."""
+"""Which kombu transport carries the messages, what it lacks, and how it is connected to."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from blimp.errors import ConfigError
-from blimp.tasks.urls import kombu_url, redis_url, transport_options
+from blimp.tasks.urls import hide_password, kombu_url, redis_url, transport_options
 
 if TYPE_CHECKING:
     from kombu import Connection
 
+    from blimp.tasks.app import TaskApp
+
 STREAMS = "streams"  # blimp.tasks.transport: loses nothing
-STOCK = "redis"  # kombu's own: loses what it has popped and not recorded when it is killed
-TRANSPORTS = (STREAMS, STOCK)
-DEFAULT = STREAMS
+STOCK = "redis"
+AMQP = "amqp"
+MEMORY = "memory"
+DEFAULT = STREAMS  # on a Redis server
+POLL_S = 0.05  # how often transports without a socket are looked at
+HEARTBEAT_S = 5
+
+REDIS_SCHEMES = ("redis", "rediss", "redis+socket", "unix")
 
 
-def check_transport(transport: str | None) -> str:
-    """Return the transport's name, the default for None. Raises ConfigError for another."""
+class Carrier(msgspec.Struct, frozen=True, kw_only=True):
+    """One transport: what it is, the URLs it takes, and which of LACKS hold for it."""
+
+    title: str
+    schemes: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+
+# The guarantees that not every transport gives, in the words of the start-up line.
+LACKS = {
+    "taking": "a message is lost if the worker is killed, or the link lost, while it is taken",
+    "memory": "messages end with this process, and no other sees them",
+    "untested": "what it keeps of a killed worker's messages is its own affair",
+    "name": "what a killed worker held waits until its name starts again",
+    "leases": "no leases: a task that runs through an outage may be run elsewhere as well",
+    "fence": "deliveries are not counted, only the first told from the others: a message that "
+    "kills its worker comes again for ever",
+    "names": "two live workers of one name are not refused",
+    "one_step": "result and acknowledgement are two steps",
+    "eta": "tasks with an ETA wait in a worker's memory",
+    "priorities": "no priorities",
+    "dead": "no dead letters: what is given up is dropped",
+    "dead_queue": "dead letters stand in QUEUE.dead, which `dead` does not show",
+    "broadcast": "a broadcast during an outage is not heard",
+    # without a result_backend, where the broker is not a Redis server
+    "results": "no results",
+    "clock": "ages are judged on this machine's clock",
+    "once": "tasks with idempotent=False are refused",
+}
+_WITHOUT_STORE = ("results", "clock", "once")
+
+CARRIERS = {
+    STREAMS: Carrier(title="streams", schemes=REDIS_SCHEMES),
+    STOCK: Carrier(
+        title="kombu's own",
+        schemes=REDIS_SCHEMES,
+        lacks=("taking", "name", "leases", "one_step", "eta", "dead", "broadcast"),
+    ),
+    AMQP: Carrier(
+        title="RabbitMQ",
+        schemes=("amqp", "amqps", "pyamqp"),
+        lacks=("leases", "fence", "names", "one_step", "eta", "dead_queue", "broadcast"),
+    ),
+    MEMORY: Carrier(
+        title="this process",
+        schemes=("memory",),
+        lacks=("memory", "names", "one_step", "eta", "priorities", "dead"),
+    ),
+}
+_OTHER = Carrier(
+    title="kombu's, not known here",
+    lacks=("untested", "leases", "fence", "names", "one_step", "eta", "dead", "broadcast"),
+)
+_ALIASES = {"pyamqp": AMQP, "blimp.tasks.transport:Transport": STREAMS}
+
+
+def carrier_of(transport: str) -> Carrier:
+    return CARRIERS.get(transport, _OTHER)
+
+
+def choose_transport(transport: str | None, url: str) -> str:
+    """Return the transport's name; for None what the scheme of `url` asks for.
+
+    Raises ConfigError for a name that is none, or a URL that is another transport's.
+    """
+    scheme = url.partition("://")[0]
     if transport is None:
-        return DEFAULT
-    if transport not in TRANSPORTS:
-        raise ConfigError(f"transport {transport!r}: must be one of {TRANSPORTS}")
-    return transport
+        if scheme in REDIS_SCHEMES:
+            return DEFAULT
+        transport = next((n for n, known in CARRIERS.items() if scheme in known.schemes), None)
+        if transport is None:
+            schemes = tuple(dict.fromkeys(s for c in CARRIERS.values() for s in c.schemes))
+            raise ConfigError(
+                f"broker URL {hide_password(url)!r}: its scheme is none of {schemes}; "
+                "for another, give transport='module:Class'"
+            )
+    name = _ALIASES.get(transport, transport)
+    if name not in CARRIERS and ":" not in name:
+        names = tuple(CARRIERS)
+        raise ConfigError(f"transport {transport!r}: must be one of {names}, or 'module:Class'")
+    schemes = carrier_of(name).schemes
+    if schemes and scheme not in schemes:
+        raise ConfigError(
+            f"broker URL {hide_password(url)!r}: transport {transport!r} takes {schemes}"
+        )
+    return name
+
+
+def is_on_redis(transport: str) -> bool:
+    """Say whether the broker is a Redis server, which can do more than carry messages."""
+    return transport in (STREAMS, STOCK)
+
+
+def missing_guarantees(app: TaskApp) -> str | None:
+    """Return the line that a worker says at its start; None where nothing is missing."""
+    carrier = carrier_of(app.transport)
+    lacks = carrier.lacks + (() if app.has_store else _WITHOUT_STORE)
+    if not lacks:
+        return None
+    return f'transport "{app.transport}" ({carrier.title}): ' + "; ".join(LACKS[k] for k in lacks)
+
+
+def check_tasks(app: TaskApp) -> None:
+    """Raise ConfigError for a task that asks for what its transport cannot do."""
+    if app.has_store:
+        return
+    names = sorted(task.name for task in app.tasks.values() if not task.options.idempotent)
+    if names:
+        raise ConfigError(
+            f"tasks {names}: idempotent=False needs a Redis server to note what has begun: "
+            f"give app {app.name!r} a result_backend, transport {app.transport!r} has none"
+        )
 
 
 def streams_options(*, timeout_s: float) -> dict[str, Any]:
@@ -32,16 +146,34 @@ def streams_options(*, timeout_s: float) -> dict[str, Any]:
     }
 
 
-def open_connection(url: str, *, transport: str, timeout_s: float, **options: Any) -> Connection:
-    """Return a kombu connection, not connected yet; no call on a dead link hangs on it."""
+def open_connection(
+    url: str, *, transport: str, timeout_s: float, beats: bool = False, **options: Any
+) -> Connection:
+    """Return a kombu connection, not connected yet; no call on a dead link hangs on it.
+
+    beats: heartbeats, where the transport has them; whoever asks for them has to send them.
+    """
     import kombu
 
     if transport == STOCK:
         stock = transport_options(timeout_s=timeout_s) | options
         return kombu.Connection(kombu_url(url), transport_options=stock)
-    # kombu reads the part before a "+" as a transport of its own: unix://, not redis+socket://.
-    return kombu.Connection(
-        redis_url(url),
-        transport="blimp.tasks.transport:Transport",
-        transport_options=streams_options(timeout_s=timeout_s) | options,
-    )
+    if transport == STREAMS:
+        # kombu reads what is before a "+" as a transport of its own: unix://, not redis+socket://.
+        return kombu.Connection(
+            redis_url(url),
+            transport="blimp.tasks.transport:Transport",
+            transport_options=streams_options(timeout_s=timeout_s) | options,
+        )
+    if transport == AMQP:
+        from blimp.tasks.rabbitmq import connection_options
+
+        return kombu.Connection(
+            url,
+            connect_timeout=timeout_s,
+            heartbeat=HEARTBEAT_S if beats else 0,
+            transport_options=connection_options(timeout_s=timeout_s) | options,
+        )
+    named = {"transport": transport} if ":" in transport else {}
+    options = {"polling_interval": POLL_S} | options
+    return kombu.Connection(url, connect_timeout=timeout_s, transport_options=options, **named)

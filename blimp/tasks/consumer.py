@@ -58,10 +58,13 @@ class Consumer:
                 worker=worker,
                 queues=queues,
                 room=hand.room,
+                limit=hand.limit,
+                waiting=hand.waiting,
                 is_stopping=stopping.is_set,
                 on_message=self._take,
                 on_unreadable=self._intake.turn_away_raw,
                 on_lost=self._lose,
+                log=log,
             )
         )
 
@@ -86,6 +89,10 @@ class Consumer:
         """Have a wait for messages end now. Any thread; raises LinkError."""
         self._hand.nudge()
         self.line.wake()
+
+    def probe(self) -> None:
+        """Ask the broker whether it is there. Any thread; raises LinkError."""
+        self._line.probe()
 
     def close(self) -> None:
         """Let go of the messages in hand for good. Idempotent."""

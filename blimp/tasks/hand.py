@@ -59,6 +59,14 @@ class Hand:
             return 0
         return max(0, self._prefetch - (len(self._jobs) - len(self._waiting)))
 
+    def limit(self) -> int:
+        """Return how many may be in hand at once, those that wait for their time included."""
+        return self._prefetch + len(self._waiting)
+
+    def waiting(self) -> int:
+        """Return how many wait for their time."""
+        return len(self._waiting)
+
     def wait_for_room(self, timeout_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from blimp.tasks.carrier import STOCK, STREAMS
+
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.job import Delivery, Ending
@@ -48,6 +50,10 @@ class Line(Protocol):
         """Have `drain` return now. Raises LinkError."""
         ...
 
+    def probe(self) -> None:
+        """Ask the broker whether it is there. Any thread; raises LinkError."""
+        ...
+
     def disconnect(self) -> None:
         """End the connection, not what is held. Idempotent."""
         ...
@@ -58,7 +64,11 @@ class Line(Protocol):
 
 
 class LineOptions:
-    """What every line is made of."""
+    """What every line is made of.
+
+    room: how many more messages may be taken. limit: how many may be in hand at once, those
+        included that wait for their time; waiting: how many those are.
+    """
 
     def __init__(
         self,
@@ -67,24 +77,37 @@ class LineOptions:
         worker: str,
         queues: Collection[str],
         room: Callable[[], int],
+        limit: Callable[[], int],
+        waiting: Callable[[], int],
         is_stopping: Callable[[], bool],
         on_message: OnMessage,
         on_unreadable: OnUnreadable,
         on_lost: OnLost,
+        log: Any,
     ) -> None:
         self.app = app
         self.worker = worker
         self.queues = tuple(queues)
         self.room = room
+        self.limit = limit
+        self.waiting = waiting
         self.is_stopping = is_stopping
         self.on_message = on_message
         self.on_unreadable = on_unreadable
         self.on_lost = on_lost
+        self.log = log
 
 
 def open_line(options: LineOptions) -> Line:
     """Return the line that the app's transport needs."""
-    from blimp.tasks.stock_line import StockLine
-    from blimp.tasks.streams_line import StreamsLine
+    if options.app.transport == STREAMS:
+        from blimp.tasks.streams_line import StreamsLine
 
-    return (StockLine if options.app.transport == "redis" else StreamsLine)(options)
+        return StreamsLine(options)
+    if options.app.transport == STOCK:
+        from blimp.tasks.stock_line import StockLine
+
+        return StockLine(options)
+    from blimp.tasks.kombu_line import KombuLine
+
+    return KombuLine(options)

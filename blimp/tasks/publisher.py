@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from blimp.tasks.carrier import STREAMS, check_transport, open_connection
+from blimp.tasks.carrier import AMQP, STREAMS, choose_transport, open_connection
 from blimp.tasks.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -33,7 +33,7 @@ class Publisher:
 
     def __init__(self, *, url: str, timeout_s: float = 2.0, transport: str | None = None) -> None:
         self._url = url
-        self._transport = check_transport(transport)
+        self._transport = choose_transport(transport, url)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._pool: ProducerPool | None = None
@@ -50,10 +50,10 @@ class Publisher:
             headers=build_headers(message),
             exchange="",
             routing_key=message.queue,
-            # 0 is what kombu sends for none: streams take 1 for the first lane as well.
-            priority=max(message.priority, 1 if self._transport == STREAMS else 0),
+            priority=self._lane(message.priority),
             correlation_id=message.id,
             delivery_mode=2,
+            mandatory=self._transport == AMQP,  # what reaches no queue is an error
         )
 
     def broadcast(self, exchange: str, document: dict[str, Any]) -> None:
@@ -62,6 +62,15 @@ class Publisher:
 
         fanout = Exchange(exchange, type="fanout", durable=False)
         self._send(to_json(document), exchange=fanout, routing_key="", declare=[fanout])
+
+    def _lane(self, priority: int) -> int:
+        """Return what the transport takes for `priority`."""
+        if self._transport == AMQP:
+            from blimp.tasks.rabbitmq import turn_priority
+
+            return turn_priority(priority)
+        # 0 is what kombu sends for none: streams take 1 for the first lane as well.
+        return max(priority, 1 if self._transport == STREAMS else 0)
 
     def _send(self, body: bytes, **options: Any) -> None:
         pool = self._producers()
@@ -77,18 +86,27 @@ class Publisher:
                     "interval_step": 0.1,
                     "interval_max": 0.1,
                 },
+                confirm_timeout=self._timeout_s,
                 **options,
             )
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn what kombu and redis-py raise for a lost or full broker into LinkError."""
+        """Turn what kombu and its drivers raise for a lost or full broker into LinkError."""
+        from amqp.exceptions import AMQPError, MessageNacked
         from kombu.exceptions import KombuError, OperationalError
         from redis import RedisError
 
         try:
             yield
-        except (OperationalError, KombuError, RedisError, OSError) as error:
+        except (
+            OperationalError,
+            KombuError,
+            RedisError,
+            AMQPError,
+            MessageNacked,
+            OSError,
+        ) as error:
             raise link_error(self._url, error) from error
 
     def _producers(self) -> ProducerPool:
@@ -99,7 +117,12 @@ class Publisher:
                 connection = open_connection(
                     self._url, transport=self._transport, timeout_s=self._timeout_s
                 )
-                self._pool = ProducerPool(
+                kind: Any = ProducerPool
+                if self._transport == AMQP:
+                    from blimp.tasks.rabbitmq import ConfirmedPool
+
+                    kind = ConfirmedPool
+                self._pool = kind(
                     connections=connection.Pool(limit=MAX_CONNECTIONS), limit=MAX_CONNECTIONS
                 )
             return self._pool

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blimp.errors import LinkError
 from blimp.tasks.name_lock import NameInUse
-
-if TYPE_CHECKING:
-    from blimp.tasks.name_lock import NameLock
 
 PERIOD_S = 1.0
 WAKE_S = 0.05
@@ -20,6 +17,7 @@ WAKE_S = 0.05
 class Pulse:
     """A thread of its own: the consumer may be waiting for a broker that is away.
 
+    beat: asks the broker; raises LinkError where it does not answer, NameInUse.
     on_lost_name: called when another live worker has taken the name.
     stopping, wake: once the one is set the other is called until the pulse is closed, so that
         a consumer blocked in the server sees it at once.
@@ -28,14 +26,14 @@ class Pulse:
     def __init__(
         self,
         *,
-        lock: NameLock,
+        beat: Callable[[], None],
         watchers: Iterable[Callable[[bool], None]],
         on_lost_name: Callable[[str], None],
         stopping: threading.Event,
         wake: Callable[[], None],
         log: Any,
     ) -> None:
-        self._lock = lock
+        self._ask = beat
         self._watchers = tuple(watchers)
         self._on_lost_name = on_lost_name
         self._stopping = stopping
@@ -67,7 +65,7 @@ class Pulse:
 
     def _beat(self) -> bool:
         try:
-            self._lock.take()
+            self._ask()
         except LinkError:
             return False
         except NameInUse as error:

@@ -61,6 +61,10 @@ class StockLine:
             with self._options.app.broker_link.link():
                 self._options.app.broker_link.client.client_unblock(self._blocked_id)
 
+    def probe(self) -> None:
+        with self._options.app.broker_link.link():
+            self._options.app.broker_link.client.ping()
+
     def disconnect(self) -> None:
         self._blocked_id = None
         if self._connection is not None:

@@ -157,6 +157,10 @@ class StreamsLine:
         if transport is not None:
             transport.interrupt()
 
+    def probe(self) -> None:
+        with self._options.app.broker_link.link():
+            self._options.app.broker_link.client.ping()
+
     def disconnect(self) -> None:
         self._transport = None
         if self._connection is not None:

@@ -60,11 +60,15 @@ def hide_password(url: str) -> str:
 def link_error(url: str, error: BaseException) -> LinkError:
     """Return what `error`, of kombu or redis-py, means: no broker there, or one that says no."""
     import redis
+    from amqp.exceptions import AccessRefused
 
     where = f"broker at {hide_password(url)}"
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, redis.AuthenticationError | redis.exceptions.NoPermissionError):
+        if isinstance(
+            cause,
+            redis.AuthenticationError | redis.exceptions.NoPermissionError | AccessRefused,
+        ):
             return NotAuthorised(f"{where} refuses: {cause}")
         if isinstance(cause, redis.ResponseError):
             return LinkError(f"{where}: {cause}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
 from blimp.tasks.broadcast import BroadcastListener
+from blimp.tasks.carrier import check_tasks, is_on_redis, missing_guarantees
 from blimp.tasks.consumer import Consumer
 from blimp.tasks.executors import LoopExecutor, ThreadExecutor
 from blimp.tasks.hand import Hand
@@ -68,7 +69,9 @@ class Worker:
         self._stopping = threading.Event()
         self._abandoned = threading.Event()
         self._stops: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._lock = NameLock(link=app.broker_link, app=app.name, worker=self.name)
+        self._lock: NameLock | None = None  # else the name is not the key to its messages
+        if is_on_redis(app.transport):
+            self._lock = NameLock(link=app.broker_link, app=app.name, worker=self.name)
         self._hand = Hand(clock=app.clock, prefetch=prefetch, stopping=self._stopping)
         self._listener = BroadcastListener(app=app, worker=self.name, log=self._log)
         self._consumer = Consumer(
@@ -107,10 +110,14 @@ class Worker:
         The first asks for a warm stop: what waits goes back to its queue at once, what runs
         ends. A second one cuts that short. Call it once.
         """
+        check_tasks(self.app)
+        missing = missing_guarantees(self.app)
+        if missing is not None:
+            self._log.warning(missing)
         signals = self._take_signals()
         stopper = threading.Thread(target=self._heed_stops, name="stops", daemon=True)
         pulse = Pulse(
-            lock=self._lock,
+            beat=self._consumer.probe if self._lock is None else self._lock.take,
             watchers=self.app.link_watchers,
             on_lost_name=self._lose_name,
             stopping=self._stopping,
@@ -170,6 +177,8 @@ class Worker:
 
     def _take_name(self) -> None:
         """Wait for the broker, and for the lease of a namesake that may be dead to lapse."""
+        if self._lock is None:
+            return
         delay = ReconnectDelay(chance=random.Random())
         first_refused_s: float | None = None
         while not self._stopping.is_set():
@@ -232,6 +241,8 @@ class Worker:
         self.stop()
 
     def _leave_name(self) -> None:
+        if self._lock is None:
+            return
         try:
             self._lock.leave()
         except LinkError:

@@ -1,0 +1,198 @@
+"""One kombu connection of a worker, used by many threads, one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from blimp.errors import LinkError
+from blimp.tasks.carrier import AMQP, POLL_S, open_connection
+from blimp.tasks.urls import link_error
+
+if TYPE_CHECKING:
+    from blimp.tasks.line import LineOptions
+
+READ_S = 0.05  # for the rest of what has begun to arrive
+
+
+class KombuLink:
+    """Connects and consumes when made. What was lost stays lost: make another.
+
+    Messages are waited for outside the lock, so that whoever acknowledges does not wait for
+    the next message. Raises LinkError where the broker is away. `close` is idempotent.
+    """
+
+    def __init__(
+        self,
+        *,
+        options: LineOptions,
+        lock: threading.RLock,
+        limit: int,
+        on_message: Callable[[KombuLink, Any], None],
+    ) -> None:
+        self._options = options
+        self._lock = lock
+        self._on_message = on_message
+        self._limit = 0
+        self._consumers: list[Any] = []
+        self._socket: Any = None
+        self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell, selectors.EVENT_READ)
+        self.error: Exception | None = None
+        app = options.app
+        self._connection: Any = open_connection(
+            app.broker, transport=app.transport, timeout_s=app.timeout_s, beats=True
+        )
+        transport = self._connection.transport
+        self._errors = (*transport.connection_errors, *transport.channel_errors, OSError)
+        try:
+            self._open(limit)
+        except Exception:
+            self.close()
+            raise
+
+    def _open(self, limit: int) -> None:
+        with self._calling():
+            self._connection.connect()
+            self._is_amqp = self._options.app.transport == AMQP
+            if self._is_amqp:
+                from blimp.tasks.rabbitmq import declare_queue, guard_channel
+
+                for name in self._options.queues:
+                    if not declare_queue(self._connection, name):
+                        self._options.log.warning(
+                            "queue declared otherwise",
+                            queue=name,
+                            missing="priorities and dead letters may be",
+                        )
+                # AMQP's limit for all consumers of a channel is RabbitMQ's shared one, and
+                # back to one per consumer in RabbitMQ 4: kombu knows.
+                transport = self._connection.transport
+                established = self._connection.connection
+                self._is_shared = not transport.qos_semantics_matches_spec(established)
+                self._socket = established.sock
+                self._selector.register(self._socket, selectors.EVENT_READ)
+            self._channel: Any = self._connection.channel()
+            if self._is_amqp:
+                guard_channel(self._channel)
+            self.limit(limit)
+
+    def limit(self, messages: int) -> None:
+        """Have at most so many unacknowledged. Once begun, consumes anew where it must."""
+        if messages == self._limit:
+            return
+        with self._calling():
+            shared = self._is_amqp and self._is_shared
+            self._channel.basic_qos(0, messages, shared)
+            self._limit = messages
+            if not self._consumers:
+                self._consume()
+            elif self._is_amqp and not shared:  # it holds for consumers begun after it
+                before, self._consumers = self._consumers, []
+                self._consume()
+                for consumer in before:
+                    consumer.cancel()
+
+    def _consume(self) -> None:
+        from kombu import Consumer, Queue
+
+        for name in self._options.queues:
+            consumer = Consumer(
+                self._channel,
+                queues=[Queue(name, no_declare=self._is_amqp)],
+                on_message=partial(self._deliver, name),
+                auto_declare=not self._is_amqp,
+            )
+            self._consumers.append(consumer)
+            consumer.consume()
+
+    def _deliver(self, queue: str, message: Any) -> None:
+        message.delivery_info["queue"] = queue  # where it came from; its routing key may differ
+        self._on_message(self, message)
+
+    def read(self) -> bool:
+        """Take in one thing that has arrived; False where nothing has."""
+        with self._calling():
+            if not self._has_arrived():
+                return False
+            try:
+                self._connection.drain_events(timeout=READ_S if self._is_amqp else 0)
+            except TimeoutError:
+                return False
+            return True
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when something may have arrived, on `wake`, or after `timeout_s`."""
+        if self._socket is None:
+            timeout_s = min(timeout_s, POLL_S)
+        self._selector.select(max(0.0, timeout_s))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._bell, 64)
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):  # full, or closed: it is awake
+            os.write(self._rope, b"!")
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call `function`, which uses the connection."""
+        with self._calling():
+            function()
+
+    def beat(self) -> None:
+        """Take in what has arrived, and show the broker that this end lives."""
+        if not self._is_amqp:
+            return
+        while self.read():
+            pass
+        with self._calling():
+            self._connection.heartbeat_check()
+
+    def probe(self) -> None:
+        """Ask the broker, and wait for its answer."""
+        if self._is_amqp:
+            with self._calling():
+                self._channel.basic_qos(0, self._limit, self._is_shared)
+
+    def stop(self) -> None:
+        """Consume no more; what was taken can still be settled."""
+        with self._calling():
+            for consumer in self._consumers:
+                consumer.cancel()
+
+    def close(self) -> None:
+        with self._lock:
+            self.error = self.error or LinkError("closed")
+            if self._bell < 0:
+                return
+            with contextlib.suppress(Exception):  # the link is lost, or the broker is
+                self._connection.release()
+            self._selector.close()
+            os.close(self._bell)
+            os.close(self._rope)
+            self._bell = self._rope = -1
+
+    def _has_arrived(self) -> bool:
+        if self._socket is None:
+            return True  # asking is looking
+        if getattr(self._socket, "pending", lambda: 0)():
+            return True
+        return any(key.fd != self._bell for key, _ in self._selector.select(0))
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Hold the connection; an error of the link ends it."""
+        with self._lock:
+            if self.error is not None:
+                raise LinkError(f"connection lost: {self.error}")
+            try:
+                yield
+            except self._errors as error:
+                self.error = error
+                self.wake()
+                raise link_error(self._options.app.broker, error) from error

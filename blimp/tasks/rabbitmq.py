@@ -1,0 +1,118 @@
+"""What is particular to RabbitMQ: its queues, its confirmations, its heartbeats.
+
+Its priorities grow with urgency, ours fall: see `turn_priority`.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+from amqp.exceptions import NoConsumers, PreconditionFailed
+from kombu import Producer, Queue
+from kombu.pools import ProducerPool
+
+from blimp.tasks.message import EMERGENCY, LOW
+from blimp.tasks.urls import tcp_keepalive
+
+if TYPE_CHECKING:
+    from kombu import Connection
+
+MAX_PRIORITY = LOW - EMERGENCY
+DEAD_LIMIT = 10_000
+
+
+def connection_options(*, timeout_s: float) -> dict[str, Any]:
+    """Return transport options: publications are confirmed, and no call hangs."""
+    settings: dict[int, int] = tcp_keepalive()
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        settings[socket.TCP_USER_TIMEOUT] = int(timeout_s * 1000)
+    return {
+        "confirm_publish": True,
+        "read_timeout": timeout_s,
+        "write_timeout": timeout_s,
+        "socket_settings": settings,
+    }
+
+
+def turn_priority(priority: int) -> int:
+    """Return our priority as RabbitMQ's, and the other way."""
+    return MAX_PRIORITY - min(max(priority, EMERGENCY), LOW)
+
+
+def dead_queue(name: str) -> str:
+    return f"{name}.dead"
+
+
+def declare_queue(connection: Connection, name: str) -> bool:
+    """Declare queue `name`, durable, with priorities and dead letters.
+
+    False where it exists and someone else has declared it otherwise: it is used as it is.
+    """
+    dead = Queue(dead_queue(name), queue_arguments={"x-max-length": DEAD_LIMIT})
+    queue = Queue(
+        name,
+        max_priority=MAX_PRIORITY,
+        queue_arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead.name},
+    )
+    ours = True
+    for each in (dead, queue):
+        # A refusal closes its channel: one for each.
+        with connection.channel() as channel:
+            try:
+                each(channel).queue_declare()
+            except PreconditionFailed:
+                ours = False
+    return ours
+
+
+class ConfirmedProducer(Producer):
+    """Raises for a message that reached no queue; its queue is declared before the first."""
+
+    def _publish(
+        self,
+        body: Any,
+        priority: Any,
+        content_type: Any,
+        content_encoding: Any,
+        headers: Any,
+        properties: Any,
+        routing_key: str,
+        mandatory: bool,
+        *rest: Any,
+    ) -> Any:
+        """Publish once; kombu calls it again on a new connection, and where it was returned."""
+        declared = self.connection.declared_entities  # emptied with each connection
+        if mandatory and routing_key not in declared:
+            declare_queue(self.connection, routing_key)
+            declared.add(routing_key)
+        returned: list[Any] = []
+        self.channel.events["basic_return"] = {lambda *told: returned.append(told)}
+        message = (body, priority, content_type, content_encoding, headers, properties)
+        result = super()._publish(  # type: ignore[no-untyped-call]
+            *message, routing_key, mandatory, *rest
+        )
+        if returned:
+            declared.clear()
+            raise NoConsumers(f"queue {routing_key!r} is not there", (60, 40))
+        return result
+
+
+class ConfirmedPool(ProducerPool):
+    Producer = ConfirmedProducer
+
+
+def guard_channel(channel: Any) -> None:
+    """Keep kombu from unpacking: a small compressed body may be larger than this computer.
+
+    The compression stands as the content encoding then, which is refused with its name.
+    """
+    to_message = channel.message_to_python
+
+    def message_to_python(raw: Any) -> Any:
+        headers = raw.properties.get("application_headers")
+        if isinstance(headers, dict) and headers.get("compression"):
+            raw.properties["content_encoding"] = str(headers.pop("compression"))
+        return to_message(raw)
+
+    channel.message_to_python = message_to_python

@@ -1,0 +1,121 @@
+"""A real RabbitMQ of the tests' own, that ends with them, kill -9 included."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+import pytest
+from kombu import Connection
+
+from blimp.errors import BlimpError
+from blimp.processes import Child
+
+# Debian's command in /usr/sbin changes the user; the one behind it runs as whoever asks.
+SERVERS = ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
+HOW = "on Debian: apt-get install rabbitmq-server (it need not be running)"
+
+
+def find_rabbitmq() -> str:
+    """Return the server's command. Skips the test, or under CI fails it, where there is none."""
+    found = next((path for name in SERVERS if (path := shutil.which(name))), None)
+    if found is not None and shutil.which("epmd"):
+        return found
+    if os.environ.get("CI"):
+        pytest.fail(f"no RabbitMQ here, and CI needs one; {HOW}")
+    pytest.skip(f"NOT RUN: no RabbitMQ here; {HOW}")
+
+
+class RabbitMQ:
+    """One node and the port mapper it needs, as ordinary processes on ports of their own.
+
+    Start it from the main thread: the kernel takes the end of the starting thread for the
+    end of the parent. Raises BlimpError with the node's last words where it does not come up.
+    """
+
+    def __init__(self, *, directory: Path, command: str, start_timeout_s: float = 60.0) -> None:
+        self._directory = directory
+        self._command = command
+        self._start_timeout_s = start_timeout_s
+        self._children: list[Child] = []
+        self.port, distribution_port, mapper_port = free_ports(3)
+        self._mapper_port = str(mapper_port)
+        self._environment = {
+            "HOME": str(directory),  # of the cookie
+            "RABBITMQ_NODENAME": "blimp@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(distribution_port),
+            "RABBITMQ_MNESIA_BASE": str(directory),
+            "RABBITMQ_LOG_BASE": str(directory),
+            "RABBITMQ_LOGS": str(directory / "log"),
+            "RABBITMQ_CONF_ENV_FILE": os.devnull,
+            "RABBITMQ_CONFIG_FILE": str(directory / "none"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+            # Idle schedulers that spin take the processors from the tests.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": self._mapper_port,
+            "RUNNING_UNDER_SYSTEMD": "1",  # the node in the place of its script, not below it
+        }
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+
+    def __enter__(self) -> Self:
+        self._run("epmd", ["epmd", "-address", "127.0.0.1", "-port", self._mapper_port])
+        node = self._run("rabbitmq", [self._command])
+        deadline_s = time.monotonic() + self._start_timeout_s
+        while not self._answers():
+            status = node.exit_status()
+            if status is not None or time.monotonic() > deadline_s:
+                self.__exit__()
+                what = "does not answer" if status is None else f"ended with status {status}"
+                raise BlimpError(f"RabbitMQ {what}: {self._last_words()}")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._children:
+            self._children.pop().end(within_s=10.0)
+
+    def _run(self, name: str, arguments: list[str]) -> Child:
+        child = Child(
+            name=name,
+            arguments=arguments,
+            environment=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._children.append(child)
+        return child
+
+    def _answers(self) -> bool:
+        connection = Connection(self.url, connect_timeout=1.0)
+        try:
+            connection.connect()
+        except (OSError, *connection.connection_errors):
+            return False
+        finally:
+            connection.release()
+        return True
+
+    def _last_words(self) -> str:
+        try:
+            lines = (self._directory / "log").read_text(errors="replace").splitlines()
+        except OSError:
+            return "it left no log"
+        return " / ".join(lines[-5:])
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on just now."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
