@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+GUESTS := .venv-peers
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
@@ -27,13 +28,14 @@ format: $(VENV)/dev.installed ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/dev.installed ## measure the figures this project quotes
+bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this project quotes
+	$(BIN)/python -m benchmarks.queue
 	$(BIN)/python -m benchmarks.lockstep
 	$(BIN)/python -m benchmarks.missions
 	$(BIN)/python -m benchmarks.loop
 
 clean: ## remove the virtual environment and what the tools left
-	rm -rf $(VENV) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(GUESTS) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # CPython 3.11 is the first with tomllib; the message names the cure.
 $(VENV)/bin/python:
@@ -48,3 +50,9 @@ $(VENV)/demo.installed: pyproject.toml | $(VENV)/bin/python
 $(VENV)/dev.installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo,dev]'
 	@touch $@ $(VENV)/demo.installed
+
+# The queue's peers live apart: what they need is none of this project's dependencies.
+$(GUESTS)/installed: benchmarks/queue/peers/requirements.txt | $(VENV)/bin/python
+	$(PYTHON) -m venv $(GUESTS)
+	$(GUESTS)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@

@@ -65,6 +65,7 @@ class TaskApp(Closing):
         self.limit_bytes = limit_bytes
         self.timeout_s = timeout_s
         self.clock: Clock = clock or SystemClock()
+        self.log_level = "info"  # of what a worker writes on standard error
         self.tasks: dict[str, Task] = {}
         self.broadcasts: dict[str, BroadcastHandler] = {}
         self.link_watchers: list[Callable[[bool], None]] = []

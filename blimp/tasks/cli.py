@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from blimp.errors import BlimpError, ConfigError
 from blimp.tasks import inspect
+from blimp.tasks.log import LEVELS
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -54,6 +55,7 @@ def load_app(path: str) -> TaskApp:
 def _worker(app: TaskApp, options: argparse.Namespace) -> int:
     from blimp.tasks.worker import Worker
 
+    app.log_level = options.log_level
     worker = Worker(
         app=app,
         name=options.name,
@@ -86,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument(
         "--grace", type=float, default=10.0, metavar="S", help="how long SIGTERM waits for tasks"
     )
+    worker.add_argument("--log-level", choices=LEVELS, default="info")
     inspect.add_commands(commands)
     return parser
 

@@ -64,7 +64,7 @@ class Worker:
         self.ready = threading.Event()
         self._grace_s = grace_s
         self._on_ready = on_ready
-        self._log = log or stderr_logger(worker=self.name)
+        self._log = log or stderr_logger(level=app.log_level, worker=self.name)
         self._exit_status = 0
         self._stopping = threading.Event()
         self._abandoned = threading.Event()

@@ -29,7 +29,7 @@ def default_middleware(app: TaskApp) -> list[Middleware]:
     from blimp.tasks.middleware.timing import Timing
 
     return [
-        Timing(clock=app.clock),
+        Timing(app=app),
         Once(app=app),
         Age(clock=app.broker_clock),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from blimp.clock import Clock
+    from blimp.tasks.app import TaskApp
     from blimp.tasks.job import Job, Verdict
     from blimp.tasks.middleware import CallNext
 
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 class Timing:
     """Logs every job's end with its duration on this machine's clock."""
 
-    def __init__(self, *, clock: Clock, log: Any = None) -> None:
-        self._clock = clock
+    def __init__(self, *, app: TaskApp, log: Any = None) -> None:
+        self._app = app
+        self._clock = app.clock
         self._log = log
 
     async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
@@ -23,7 +24,7 @@ class Timing:
         if self._log is None:
             from blimp.tasks.log import stderr_logger
 
-            self._log = stderr_logger()
+            self._log = stderr_logger(level=self._app.log_level)
         self._log.info(
             "task",
             task=job.task.name,

@@ -1,0 +1,1 @@
+"""This project's queue beside its peers: the same server, machine and minute for all."""

@@ -1,0 +1,112 @@
+"""The queue beside its peers: `python -m benchmarks.queue [--peers floor,celery,…] [--json]`.
+
+Peers take turns, round by round, on one embedded Valkey over loopback TCP. A table of medians
+is printed, or with --json all that was measured. `make bench` installs the peers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.queue.bench import Bench, Stalled
+from benchmarks.queue.catalogue import BY_DEFAULT, CATALOGUE, FAMILIES, ROOT, Peer
+from benchmarks.queue.report import LEAST_WORK_S, Rounds, summarise, table
+from benchmarks.queue.server import Server
+
+MEASUREMENTS = ("paced", "backlog")
+GUESTS = ROOT / ".venv-peers" / "bin"
+SPARE = 1.25  # so much more than what takes 3 s
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    families = options.peers.split(",")
+    names = options.only.split(",") if options.only else None
+    peers = [
+        one for one in CATALOGUE if one.family in families and (not names or one.name in names)
+    ]
+    if not peers or set(families) - set(FAMILIES):
+        print(f"error: --peers {options.peers}: choose from {','.join(FAMILIES)}", file=sys.stderr)
+        return 2
+    if any(one.guest for one in peers) and not (GUESTS / "python").exists():
+        print(
+            f"error: no peers in {GUESTS.parent}: run  make .venv-peers/installed", file=sys.stderr
+        )
+        return 2
+    measured = {peer.name: Rounds() for peer in peers}
+    with tempfile.TemporaryDirectory() as directory, Server(Path(directory)) as server:
+        bench = Bench(server=server, guests=GUESTS)
+        for number in range(options.rounds):
+            for peer in peers:
+                print(f"round {number + 1} of {options.rounds}: {peer.name}", file=sys.stderr)
+                try:
+                    _measure(bench, peer, measured[peer.name], options)
+                except Stalled as error:
+                    print(f"error: {error}", file=sys.stderr)
+        version = server.version()
+    lines = [summarise(name, rounds) for name, rounds in measured.items()]
+    if options.json:
+        document = {
+            "machine": _machine(version),
+            "rounds": options.rounds,
+            "lines": lines,
+            "measured": {
+                name: {"idle": rounds.idle, "backlogs": rounds.backlogs}
+                for name, rounds in measured.items()
+            },
+        }
+        print(json.dumps(msgspec.to_builtins(document), indent=1))
+    else:
+        print(table(lines))
+    return 0
+
+
+def _measure(bench: Bench, peer: Peer, rounds: Rounds, options: argparse.Namespace) -> None:
+    if "paced" in options.measure:
+        idle, latencies_ms = bench.idle_and_paced(peer, messages=options.paced)
+        rounds.idle.append(idle)
+        rounds.latencies_ms.append(latencies_ms)
+    if "backlog" in options.measure:
+        size = peer.first
+        if rounds.backlogs:
+            fastest = max(one.executed_per_s for one in rounds.backlogs)
+            size = math.ceil(fastest * LEAST_WORK_S * SPARE)
+        rounds.backlogs.append(bench.backlog(peer, messages=size))
+
+
+def _machine(server: str) -> dict[str, Any]:
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(terse=True),
+        "python": platform.python_version(),
+        "server": server,
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.queue", description=__doc__)
+    parser.add_argument(
+        "--peers", default=",".join(BY_DEFAULT), metavar="A,B", help=f"of {', '.join(FAMILIES)}"
+    )
+    parser.add_argument("--only", metavar="NAME,NAME", help="some lines of these peers")
+    parser.add_argument("--json", action="store_true", help="print all figures, in JSON")
+    parser.add_argument("--rounds", type=int, default=4, help="the first sizes the backlogs")
+    parser.add_argument("--paced", type=int, default=200, help="paced messages a round")
+    parser.add_argument(
+        "--measure", default=",".join(MEASUREMENTS), metavar="A,B", help="paced (and idle), backlog"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

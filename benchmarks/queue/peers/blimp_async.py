@@ -1,0 +1,20 @@
+"""This project with an `async def` task; all else as in `blimp`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from benchmarks.queue.tally import QUEUE, URL, ran
+from blimp.tasks import TaskApp
+
+app = TaskApp(QUEUE, broker=os.environ[URL])
+
+
+@app.task(name="bench.ran")
+async def touch(sent_ns: int) -> None:
+    ran(sent_ns)
+
+
+def open_sender() -> Callable[[int], object]:
+    return touch.delay
