@@ -92,7 +92,7 @@ class Consumer:
 
     def probe(self) -> None:
         """Ask the broker whether it is there. Any thread; raises LinkError."""
-        self._line.probe()
+        self.line.probe()
 
     def close(self) -> None:
         """Let go of the messages in hand for good. Idempotent."""

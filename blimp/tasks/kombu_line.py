@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
@@ -19,6 +19,7 @@ from blimp.tasks.carrier import AMQP
 from blimp.tasks.kombu_link import KombuLink
 
 if TYPE_CHECKING:
+    from blimp.tasks.job import Ending
     from blimp.tasks.line import LineOptions
 
 Settle = Callable[[Any], None]  # how a kombu message ends
@@ -42,9 +43,6 @@ class KombuDelivery:
     def ack(self) -> None:
         self._line.settle(self, acknowledge)
 
-    def complete(self, *, key: str, record: bytes, keep_s: int) -> bool:
-        raise NotImplementedError("this transport writes the result first, and acknowledges then")
-
     def reject(self, reason: str) -> None:  # noqa: ARG002  # AMQP has no room for it; it is logged
         self._line.settle(self, reject)
 
@@ -53,6 +51,8 @@ class KombuDelivery:
 
 
 class KombuLine:
+    ends_at_once = False
+
     def __init__(self, options: LineOptions) -> None:
         self._options = options
         self._lock = threading.RLock()
@@ -104,6 +104,9 @@ class KombuLine:
             )
             self._held[delivery.tag] = delivery
             return delivery
+
+    def end(self, endings: Sequence[Ending]) -> list[str]:
+        raise NotImplementedError("this transport writes the result first, and acknowledges then")
 
     def disconnect(self) -> None:
         """End the connection; where the worker stops, keep it for what still runs."""
