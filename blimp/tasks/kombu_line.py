@@ -11,15 +11,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
 from blimp.tasks.carrier import AMQP
 from blimp.tasks.kombu_link import KombuLink
+from blimp.tasks.line import InSteps
 
 if TYPE_CHECKING:
-    from blimp.tasks.job import Ending
     from blimp.tasks.line import LineOptions
 
 Settle = Callable[[Any], None]  # how a kombu message ends
@@ -50,9 +50,7 @@ class KombuDelivery:
         self._line.settle(self, requeue)
 
 
-class KombuLine:
-    ends_at_once = False
-
+class KombuLine(InSteps):
     def __init__(self, options: LineOptions) -> None:
         self._options = options
         self._lock = threading.RLock()
@@ -104,9 +102,6 @@ class KombuLine:
             )
             self._held[delivery.tag] = delivery
             return delivery
-
-    def end(self, endings: Sequence[Ending]) -> list[str]:
-        raise NotImplementedError("this transport writes the result first, and acknowledges then")
 
     def disconnect(self) -> None:
         """End the connection; where the worker stops, keep it for what still runs."""

@@ -63,6 +63,15 @@ class Line(Protocol):
         ...
 
 
+class InSteps:
+    """What a line is whose deliveries end step by step."""
+
+    ends_at_once = False
+
+    def end(self, endings: Sequence[Ending]) -> list[str]:
+        raise NotImplementedError("this transport writes the result first, and acknowledges then")
+
+
 class LineOptions:
     """What every line is made of.
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from blimp.tasks.line import InSteps
 from blimp.tasks.stock import StockDelivery, StockTransport, UnackedKeys, UnackedStore
 from blimp.tasks.urls import kombu_url, transport_options
 
 if TYPE_CHECKING:
-    from blimp.tasks.job import Ending
     from blimp.tasks.line import LineOptions
 
 
-class StockLine:
-    ends_at_once = False
-
+class StockLine(InSteps):
     def __init__(self, options: LineOptions) -> None:
         self._options = options
         self._keys = UnackedKeys(app=options.app.name, worker=options.worker)
@@ -51,9 +49,6 @@ class StockLine:
 
     def delivery(self, message: Any) -> StockDelivery:
         return StockDelivery(message=message, store=self._store)
-
-    def end(self, endings: Sequence[Ending]) -> list[str]:
-        raise NotImplementedError("this transport writes the result first, and acknowledges then")
 
     def wake(self) -> None:
         """Have the server answer the blocked connection now."""
