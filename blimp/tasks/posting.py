@@ -31,7 +31,7 @@ def post(message: TaskMessage, *, keys: Keys) -> Put:
         "priority": max(message.priority, 1),
         "delivery_tag": str(uuid.uuid4()),
     }
-    head, body = wire.pack(
+    parcel = wire.pack(
         {
             "body": build_body(message),
             "content-encoding": CONTENT_ENCODING,
@@ -42,8 +42,8 @@ def post(message: TaskMessage, *, keys: Keys) -> Put:
     )
     return Put(
         queue=keys.queue(message.queue),
-        lane=wire.lane_of(properties),
-        due_ms=wire.due_ms(headers),
-        head=head,
-        body=body,
+        lane=parcel.lane,
+        due_ms=parcel.due_ms,
+        head=parcel.head,
+        body=parcel.body,
     )

@@ -58,8 +58,8 @@ class Look:
     def left_behind(self) -> list[bytes]:
         """Return the keys of messages that are still queued or unacknowledged.
 
-        Streams stay when they are empty, and are left out then; so are dead letters, and the
-        marks of what was acknowledged early.
+        Streams stay when they are empty, and are left out then; so are dead letters, the marks
+        of what was acknowledged early, and what a sender is remembered by.
         """
         kept = (
             b"celery-task-meta-",
@@ -67,6 +67,7 @@ class Look:
             b"blimp:exchange:",
             b"blimp:fanout:",
             b"blimp:ended:",
+            b"blimp:sender:",
         )
         keys = [key for key in self.server.keys("*") if not key.startswith(kept)]
         return sorted(

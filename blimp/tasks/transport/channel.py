@@ -11,6 +11,7 @@ from kombu.transport.virtual.exchange import ExchangeType
 from blimp.tasks.transport import wire
 from blimp.tasks.transport.keys import QueueKeys
 from blimp.tasks.transport.qos import QoS
+from blimp.tasks.transport.stamps import DEFAULT_REMEMBER_S, Stamps
 
 FANOUT = "fanout"
 FANOUT_KEEP = 1000  # messages a fanout exchange keeps for a reader that was cut off
@@ -25,13 +26,22 @@ class Channel(virtual.Channel):
     lazy_ack: acknowledge in batches, before the next read. A crash in between runs a task
         again that had ended; leave it off for early acknowledgement.
     batch: messages taken in one step, at most; a prefetch count lowers it.
+    publish_once_s: how long the server remembers what was published last, so that a publish
+        repeated after a lost answer puts nothing more; 0 for not at all. See stamps.py for
+        the property `once`, by which a caller says what is a repetition.
     """
 
     QoS = QoS
     supports_fanout = True
     body_encoding = "utf-8"  # kombu's word for: leave it as it is
-    from_transport_options = (*virtual.Channel.from_transport_options, "lazy_ack", "batch")
+    from_transport_options = (
+        *virtual.Channel.from_transport_options,
+        "lazy_ack",
+        "batch",
+        "publish_once_s",
+    )
     lazy_ack = False
+    publish_once_s = DEFAULT_REMEMBER_S
     batch = DEFAULT_BATCH
     connection: Any
     _delivery_tags: Any
@@ -42,6 +52,7 @@ class Channel(virtual.Channel):
         self._expires_ms: dict[str, int] = {}
         self._auto_delete: set[str] = set()
         self._no_ack: set[str] = set()
+        self._stamps = Stamps(keys=connection.keys, remember_s=float(self.publish_once_s))
 
     # --- declarations ------------------------------------------------------------------------
 
@@ -124,6 +135,9 @@ class Channel(virtual.Channel):
         if expires_ms:
             self._expires_ms[queue] = int(expires_ms)
             self.keep_alive([queue])
+        ttl_ms = (arguments or {}).get("x-message-ttl")
+        if ttl_ms is not None:
+            self.connection.link.client.set(self._keys(queue).ttl, int(ttl_ms), px=expires_ms)
         if auto_delete:
             self._auto_delete.add(queue)
 
@@ -142,7 +156,7 @@ class Channel(virtual.Channel):
         for queue in mortal:
             keys, expires_ms = self._keys(queue), self._expires_ms[queue]
             pipe.set(keys.alive, "1", px=expires_ms)
-            for key in (*keys.lanes, keys.bell, keys.later, keys.exchanges):
+            for key in (*keys.lanes, keys.bell, keys.later, keys.exchanges, keys.ttl):
                 pipe.pexpire(key, expires_ms)
         pipe.execute()
 
@@ -160,6 +174,7 @@ class Channel(virtual.Channel):
         properties = properties or {}
         properties.setdefault("delivery_info", {})
         properties.setdefault("priority", priority or 0)
+        self._stamps.stamp(properties)
         return {
             "body": body,
             "content-encoding": content_encoding,
@@ -171,19 +186,14 @@ class Channel(virtual.Channel):
     def basic_publish(
         self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any
     ) -> None:
+        stamp = self._stamps.read(message["properties"])
         self._inplace_augment_message(message, exchange, routing_key)
-        lane, due_ms = wire.lane_of(message["properties"]), wire.due_ms(message["headers"])
-        head, body = wire.pack(message)
-        store = self.connection.store
+        parcel, store = wire.pack(message), self.connection.store
         if not exchange:
-            keys = self._keys(routing_key)
-            if due_ms:
-                store.publish([(keys, False)], lane=lane, due_ms=due_ms, head=head, body=body)
-            else:
-                store.put(keys, lane, head, body)
+            store.publish([(self._keys(routing_key), False)], parcel, stamp=stamp)
             return
         if self.typeof(exchange).type == FANOUT:
-            self.connection.broadcast(exchange, head, body)
+            self.connection.broadcast(exchange, parcel.head, parcel.body)
             return
         while True:
             table = self.connection.routes.table(exchange)
@@ -193,13 +203,7 @@ class Channel(virtual.Channel):
                 if queue
             ]
             gone = store.publish(
-                queues,
-                lane=lane,
-                due_ms=due_ms,
-                head=head,
-                body=body,
-                exchange=exchange,
-                version=table.version,
+                queues, parcel, stamp=stamp, exchange=exchange, version=table.version
             )
             if gone is not None:
                 break

@@ -15,7 +15,7 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     lanes: a stream per priority, first served first. bell: a stream that wakes one reader
     where a message came that no lane shows. later: sorted set of what is not due yet.
     dead: stream of dead letters. alive: there while a queue that may expire is in use.
-    exchanges: set of the exchanges that it is bound to.
+    exchanges: set of the exchanges that it is bound to. ttl: how long a message may wait, ms.
     """
 
     name: str
@@ -25,10 +25,11 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     dead: str
     alive: str
     exchanges: str
+    ttl: str
 
     def all(self) -> tuple[str, ...]:
         """Return what goes with the queue. Dead letters stay: somebody has to see them."""
-        return (*self.lanes, self.bell, self.later, self.alive, self.exchanges)
+        return (*self.lanes, self.bell, self.later, self.alive, self.exchanges, self.ttl)
 
 
 class Keys:
@@ -50,6 +51,7 @@ class Keys:
                 dead=f"{base}:dead",
                 alive=f"{base}:alive",
                 exchanges=f"{base}:exchanges",
+                ttl=f"{base}:ttl",
             )
         return found
 
@@ -64,3 +66,11 @@ class Keys:
     def once(self, tag: str) -> str:
         """Set where the delivery `tag`, acknowledged before it ran, has come to its end."""
         return f"{self._prefix}:ended:{tag}"
+
+    def sender(self, name: str) -> str:
+        """Hash: the numbers of what one sender published lately."""
+        return f"{self._prefix}:sender:{name}"
+
+    def published(self, text: str) -> str:
+        """Hash: there while what was published under `text` is remembered."""
+        return f"{self._prefix}:published:{text}"

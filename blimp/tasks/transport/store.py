@@ -11,9 +11,11 @@ import redis
 from blimp.tasks.transport.end import End, arguments
 from blimp.tasks.transport.keys import GROUP, LANES, NOBODY, Keys, QueueKeys
 from blimp.tasks.transport.scripts import Scripts
+from blimp.tasks.transport.stamps import NONE, Stamp
 
 if TYPE_CHECKING:
     from blimp.tasks.transport.link import Link
+    from blimp.tasks.transport.wire import Parcel
 
 DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
 FORGET_AFTER_MS = 3_600_000  # a consumer with nothing in hand that was not heard of
@@ -50,10 +52,13 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
-    """What one take brought. next_due_ms: when the schedule's next is due, in ms from now."""
+    """What one take brought. next_due_ms: when the schedule's next is due, in ms from now.
+    expired: how many were found too old, and are gone.
+    """
 
     deliveries: list[tuple[Claim, list[bytes]]]
     next_due_ms: int | None
+    expired: int
 
 
 class Store:
@@ -85,28 +90,31 @@ class Store:
     # --- into the queues ---------------------------------------------------------------------
 
     def put(self, queue: QueueKeys, lane: int, head: bytes, body: bytes) -> None:
+        """Put one message into a lane now, come what may."""
         self.link.client.xadd(queue.lanes[lane], {"h": head, "b": body})
 
     def publish(
         self,
         queues: Sequence[tuple[QueueKeys, bool]],
+        parcel: Parcel,
         *,
-        lane: int,
-        due_ms: int,
-        head: bytes,
-        body: bytes,
+        stamp: Stamp = NONE,
         exchange: str = "",
         version: str = "",
     ) -> list[QueueKeys] | None:
-        """Put one message into `queues`, each with whether it may have expired.
+        """Put one message into `queues`, each with whether it may have expired, once.
 
         Returns those that had and got nothing; None, with nothing done, where the bindings
         of `exchange` are no longer those of `version`.
         """
-        keys = [self.keys.exchange(exchange)]
+        keys = [self.keys.exchange(exchange), stamp.key]
         for queue, _ in queues:
-            keys += [queue.lanes[lane], queue.later, queue.bell, queue.alive]
-        args = [version, due_ms, lane, head, body, *(int(mortal) for _, mortal in queues)]
+            keys += [queue.lanes[parcel.lane], queue.later, queue.bell, queue.alive]
+        args = [
+            version, parcel.due_ms, parcel.lane, parcel.head, parcel.body,
+            "" if parcel.ttl_ms is None else parcel.ttl_ms, stamp.number, stamp.remember_ms,
+            *(int(mortal) for _, mortal in queues),
+        ]  # fmt: skip
         answer = self._scripts.run("publish", keys, args)
         return None if answer == -1 else [queues[number][0] for number in answer]
 
@@ -130,16 +138,19 @@ class Store:
     def take(self, queues: Sequence[QueueKeys], *, room: int) -> Taken:
         """Deliver up to `room` messages: lane by lane, in a lane the put back and dead first."""
         keys = [
-            key for queue in queues for key in (*queue.lanes, queue.bell, queue.later, queue.dead)
+            key
+            for queue in queues
+            for key in (*queue.lanes, queue.bell, queue.later, queue.dead, queue.ttl)
         ]
         args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._max_dead]
-        now_ms, due_ms, taken = self._scripts.run("take", keys, [*args, LANES])
+        now_ms, due_ms, taken, expired = self._scripts.run("take", keys, [*args, LANES])
         return Taken(
             deliveries=[
                 (self.claim(queues[number], lane, id.decode(), fence), fields)
                 for number, lane, id, fence, fields in taken
             ],
             next_due_ms=None if due_ms < 0 else max(0, due_ms - now_ms),
+            expired=expired,
         )
 
     def claim(self, queue: QueueKeys, lane: int, id: str, fence: int) -> Claim:

@@ -11,11 +11,23 @@ from typing import Any
 import msgspec
 from kombu.utils.json import dumps, loads
 
+from blimp.tasks.transport.stamps import PROPERTY
+
 HEAD, BODY = b"h", b"b"
 TEXT, BYTES = "text", "bytes"
 NORMAL_LANE = 2
 # The lane of each kombu priority, first served first. 0 is what kombu sends for none.
 LANE_OF = (NORMAL_LANE, 0, 0, 1, 1, 1, 2, 2, 2, 3)
+
+
+class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+    """One message to be put. due_ms: 0 for now. ttl_ms: None where it may wait for ever."""
+
+    lane: int
+    due_ms: int
+    ttl_ms: int | None
+    head: bytes
+    body: bytes
 
 
 def lane_of(properties: dict[str, Any]) -> int:
@@ -45,15 +57,34 @@ def due_ms(headers: dict[str, Any]) -> int:
     return int(eta.timestamp() * 1000)
 
 
-def pack(message: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Return head and body of `message`, kombu's payload."""
-    body = message["body"]
+def ttl_ms(properties: dict[str, Any]) -> int | None:
+    """Return how long a message may wait, ms; None for ever, and for what is no number.
+
+    Read from AMQP's `expiration`, a text of milliseconds.
+    """
+    try:
+        return max(0, int(properties["expiration"]))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def pack(message: dict[str, Any]) -> Parcel:
+    """Return `message`, kombu's payload, as it goes to the server."""
+    body, properties = message["body"], message["properties"]
     head = {key: value for key, value in message.items() if key != "body"}
+    if PROPERTY in properties:
+        head["properties"] = {key: properties[key] for key in properties if key != PROPERTY}
     if isinstance(body, str):
         head["kind"], raw = TEXT, body.encode()
     else:
         head["kind"], raw = BYTES, bytes(body)
-    return dumps(head).encode(), raw
+    return Parcel(
+        lane=lane_of(properties),
+        due_ms=due_ms(message["headers"]),
+        ttl_ms=ttl_ms(properties),
+        head=dumps(head).encode(),
+        body=raw,
+    )
 
 
 def unpack(fields: list[bytes]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import Any
 import kombu
 import pytest
 
-from blimp.tasks.transport import Holder
+from blimp.tasks.transport import Counts, Holder
+from blimp.tasks.transport.wire import Parcel
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S
 
@@ -100,6 +101,21 @@ class Basket:
 def queue(name: str) -> kombu.Queue:
     """A queue on the default exchange."""
     return kombu.Queue(name, kombu.Exchange(""), routing_key=name)
+
+
+def send(connection: kombu.Connection, *bodies: Any, to: str = "q", **options: Any) -> None:
+    producer = connection.Producer()
+    for body in bodies:
+        producer.publish(body, routing_key=to, **options)
+
+
+def counts(holder: Holder, name: str = "q") -> Counts:
+    return holder.store.counts(holder.keys.queue(name))
+
+
+def parcel(**options: Any) -> Parcel:
+    """A message as it goes to the server, of which only its way matters."""
+    return Parcel(**{"lane": 2, "due_ms": 0, "ttl_ms": None, "head": b"{}", "body": b""} | options)
 
 
 class Process:

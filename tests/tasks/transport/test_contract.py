@@ -14,17 +14,7 @@ from blimp.tasks.transport import DONE, LOST, SETTLED, Counts, DeadLetters, Hold
 from blimp.tasks.transport.end import End
 from blimp.tasks.transport.link import Link
 from tests.tasks.test_worker import wait_until
-from tests.tasks.transport.conftest import Basket, Connect, queue
-
-
-def counts(holder: Holder, name: str = "q") -> Counts:
-    return holder.store.counts(holder.keys.queue(name))
-
-
-def send(connection: kombu.Connection, *bodies: Any, to: str = "q", **options: Any) -> None:
-    producer = connection.Producer()
-    for body in bodies:
-        producer.publish(body, routing_key=to, **options)
+from tests.tasks.transport.conftest import Basket, Connect, counts, parcel, queue, send
 
 
 @pytest.mark.parametrize("body", [{"a": 1}, "text", "Grüße ☁", b"\x00\xff raw", b""], ids=repr)
@@ -529,7 +519,7 @@ def test_an_older_delivery_of_the_same_holder_is_refused(holder: Holder) -> None
     """The fence is the count too, not the holder alone: its own late thread is a zombie."""
     keys = holder.keys.queue("q")
     holder.store.make_group(keys)
-    holder.store.put(keys, 2, b"{}", b"")
+    holder.store.publish([(keys, False)], parcel())
     ((old, _),) = holder.store.take([keys], room=1).deliveries
     assert holder.store.release([old]) == [DONE]
     ((new, _),) = holder.store.take([keys], room=1).deliveries

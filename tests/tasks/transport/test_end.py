@@ -175,7 +175,7 @@ def test_a_retry_is_one_step(app: TaskApp, server: redis.Redis, ignore_result: b
             heard.append((one["client_type"] == "lua", command))
             if len(_find(heard, "XDEL ", ":lane:")) == 2:
                 break
-    (put,) = (n for n in _find(heard, "XADD ", ":lane:") if heard[n][0])
+    _, put = _find(heard, "XADD ", ":lane:")
     gone, _ = _find(heard, "XDEL ", ":lane:")
     assert put < gone
     assert all(in_script for in_script, _ in heard[put:gone]), "a script of its own came between"

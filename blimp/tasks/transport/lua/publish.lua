@@ -1,21 +1,34 @@
--- Puts one message into every queue it is routed to, now or when it is due, all or none.
--- KEYS[1]  the exchange's bindings
+-- Puts one message into every queue it is routed to, now or when it is due, all or none, and
+-- only once: a repetition of the same publish puts nothing.
+-- KEYS[1]  the exchange's bindings    KEYS[2]  hash of what was published before, "" for none
 -- KEYS     then for each queue: stream of the lane, schedule, bell, sign of life
 -- ARGV[1]  version of the bindings that the sender routed by, "" for none
 -- ARGV[2]  server's ms when it is due, 0 for now    ARGV[3]  lane
--- ARGV[4]  head    ARGV[5]  body    then for each queue 1 where it needs a sign of life, or 0
+-- ARGV[4]  head    ARGV[5]  body    ARGV[6]  its time to live, ms, "" for ever
+-- ARGV[7]  number of this publish in the hash    ARGV[8]  ms to remember it, after the last
+--          then for each queue 1 where it needs a sign of life, or 0
 -- Returns -1 where the bindings have changed since, else the numbers of the queues (from 0)
 -- that have died and got nothing.
+local REMEMBERED = 64 -- of each sender; who repeats one has not sent many others since
+local before, number = KEYS[2], ARGV[7]
 if ARGV[1] ~= '' and (redis.call('HGET', KEYS[1], 'version') or '0') ~= ARGV[1] then
   return -1
 end
+if before ~= '' and redis.call('HEXISTS', before, number) == 1 then
+  return {}
+end
 local gone = {}
-for n = 0, (#KEYS - 1) / 4 - 1 do
-  local lane, later, bell, alive = unpack(KEYS, 4 * n + 2, 4 * n + 5)
-  if ARGV[6 + n] == '1' and redis.call('EXISTS', alive) == 0 then
+for n = 0, (#KEYS - 2) / 4 - 1 do
+  local lane, later, bell, alive = unpack(KEYS, 4 * n + 3, 4 * n + 6)
+  if ARGV[9 + n] == '1' and redis.call('EXISTS', alive) == 0 then
     gone[#gone + 1] = n
   else
-    enqueue(lane, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5])
+    enqueue(lane, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5], ARGV[6])
   end
+end
+if before ~= '' then -- last: what could not be put may be sent again
+  redis.call('HSET', before, number, '')
+  redis.call('HDEL', before, number - REMEMBERED)
+  redis.call('PEXPIRE', before, ARGV[8])
 end
 return gone

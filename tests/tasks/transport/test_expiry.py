@@ -1,0 +1,105 @@
+"""Messages that may only wait for so long, by their own word or by their queue's."""
+
+from typing import Any, cast
+
+import kombu
+import pytest
+import redis
+
+from blimp.tasks.transport import DeadLetters, Holder
+from tests.tasks.transport.conftest import Basket, Connect, counts, parcel, queue, send
+
+OLD = "1-1"  # an entry of 1970
+
+
+def test_an_expired_message_is_a_dead_letter(connect: Connect, holder: Holder) -> None:
+    send(connect(), *range(300), expiration=0)
+    send(connect(), "good", expiration=60)
+    basket = Basket(connect(), queue("q"))
+    assert basket.take_bodies(1) == ["good"]
+    assert basket.connection.transport.counts["expired"] == 300
+    letters = DeadLetters(store=holder.store, queue="q")
+    assert len(letters) == 300
+    (first,) = letters.list(limit=1)
+    assert (first.reason.partition(":")[0], first.deliveries, first.body) == ("expired", 0, "0")
+    assert letters.requeue(first.id)  # somebody wants it all the same
+    assert basket.take_bodies(1) == [0]
+
+
+def test_getting_one_by_one_passes_over_what_expired(connect: Connect) -> None:
+    send(connect(), *range(150), expiration=0)
+    send(connect(), "good")
+    message = queue("q").bind(connect().channel()).get()
+    assert message is not None
+    assert message.payload == "good"
+
+
+def test_a_queue_drops_what_is_older_than_it_allows(connect: Connect, holder: Holder) -> None:
+    strict = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=0.0)
+    strict.bind(connect().channel()).declare()
+    send(connect(), 1, 2)
+    basket = Basket(connect(), queue("q"))
+    assert basket.is_empty()
+    assert counts(holder) == counts(holder, "never used")
+    kind = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=60.0)
+    kind.bind(connect().channel()).declare()
+    send(connect(), 3)
+    assert basket.take_bodies(1) == [3]
+
+
+def test_a_queue_that_expires_itself_keeps_no_dead_letters(
+    connect: Connect, holder: Holder, server: redis.Redis
+) -> None:
+    channel = connect().channel()
+    replies = kombu.Queue("q", kombu.Exchange(""), routing_key="q", expires=60.0)
+    replies.bind(channel).declare()
+    send(connect(), 1, expiration=0)
+    basket = Basket(connect(), replies)
+    assert basket.is_empty()
+    assert counts(holder).dead == counts(holder).ready == 0
+
+
+def test_what_comes_again_is_too_old_as_well(connect: Connect, holder: Holder) -> None:
+    """Its holder died with it, and nobody should do now what was wanted then."""
+    keys = holder.keys.queue("q")
+    holder.store.make_group(keys)
+    holder.link.client.xadd(keys.lanes[2], {"h": "{}", "b": "", "x": "5000"}, id=OLD)
+    holder.link.client.xreadgroup("workers", "dead", {keys.lanes[2]: ">"})
+    holder.link.client.xclaim(keys.lanes[2], "workers", "dead", 0, [OLD], idle=60_000, justid=True)
+    taken = holder.store.take([keys], room=1)
+    assert (taken.deliveries, taken.expired) == ([], 1)
+    (letter,) = DeadLetters(store=holder.store, queue="q").list()
+    assert (letter.deliveries, letter.entry) == (1, OLD)
+    assert counts(holder).in_flight == 0
+
+
+def test_what_is_scheduled_waits_from_when_it_is_due(holder: Holder) -> None:
+    keys, client = holder.keys.queue("q"), cast("Any", holder.link.client)
+    due_ms = client.time()[0] * 1000 + 3_600_000
+    holder.store.publish([(keys, False)], parcel(due_ms=due_ms, ttl_ms=60_000))
+    (member,) = client.zrange(keys.later, 0, -1)
+    client.zadd(keys.later, {member: 1})  # it is due now
+    ((_, fields),) = holder.store.take([keys], room=1).deliveries
+    assert fields == [b"h", b"{}", b"b", b"", b"x", b"60000"]
+
+
+@pytest.mark.parametrize("expiration", ["soon", "", None, "1e3"])
+def test_an_unreadable_expiration_does_not_hide_a_message(
+    connect: Connect, expiration: object
+) -> None:
+    channel = connect().channel()
+    message = channel.prepare_message("1", content_type="application/json")
+    message["properties"]["expiration"] = expiration
+    channel.basic_publish(message, "", "q")
+    assert Basket(connect(), queue("q"), accept=["json"]).take_bodies(1) == [1]
+
+
+def test_a_queue_may_ask_for_priorities_as_on_amqp(connect: Connect) -> None:
+    asked = kombu.Queue("q", kombu.Exchange(""), routing_key="q", max_priority=10, max_length=5)
+    basket = Basket(connect(), asked, prefetch=1)
+    send(connect(), "low", priority=9)
+    send(connect(), "high", priority=3)
+    (message,) = basket.take(1)
+    message.ack()
+    assert message.payload == "high"
+    assert basket.take_bodies(1) == ["low"]
