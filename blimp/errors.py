@@ -21,6 +21,10 @@ BlimpError
     ├── ResultError          a result that cannot be written as JSON
     ├── Expired              older than its time to live before it could begin
     ├── Interrupted          begun, and not known to have ended; not run again
+    ├── SoftTimeLimitExceeded  raised in a task that should end by itself
+    ├── TimeLimitExceeded    a task that did not, and was ended
+    ├── WorkerLost           the process in which a task ran is gone
+    ├── StepFailed           what a worker needs before it begins did not start
     └── TaskFailed           the task raised: what it raised, told to whoever waits
 
 Refusals inside the flight process are values (`Outcome` with a reason), never exceptions.
@@ -117,6 +121,25 @@ class Expired(TaskError):
 
 class Interrupted(TaskError):
     """A task began, was cut off, and must not be run again. `str(error)` says by what."""
+
+
+class SoftTimeLimitExceeded(TaskError):
+    """Raised in a task that has run for its `soft_time_limit`: it may tidy up and end."""
+
+    def __init__(self, reason: str = "it ran longer than its soft time limit") -> None:
+        super().__init__(reason)
+
+
+class TimeLimitExceeded(TaskError):
+    """A task ran longer than its `time_limit` and was ended, or given up."""
+
+
+class WorkerLost(TaskError):
+    """The process in which a task ran ended under it. The text says how."""
+
+
+class StepFailed(TaskError):
+    """A boot step of a worker did not start. The text names it and says why."""
 
 
 class TaskFailed(TaskError):

@@ -24,6 +24,7 @@ from blimp.tasks.task import Task
 from blimp.tasks.urls import check_url
 
 if TYPE_CHECKING:
+    from blimp.tasks.boot import BootStep
     from blimp.tasks.broadcast import BroadcastHandler
     from blimp.tasks.middleware import Middleware
 
@@ -68,6 +69,7 @@ class TaskApp(Closing):
         self.log_level = "info"  # of what a worker writes on standard error
         self.tasks: dict[str, Task] = {}
         self.broadcasts: dict[str, BroadcastHandler] = {}
+        self.boot_steps: list[BootStep] = []
         self.link_watchers: list[Callable[[bool], None]] = []
         self.result_backend = result_backend
         self.results = None if result_backend is None else self._redis(check_url(result_backend))
@@ -228,6 +230,15 @@ class TaskApp(Closing):
         """Register what a worker calls about once a second: did the broker answer just now?"""
         self.link_watchers.append(watcher)
         return watcher
+
+    def boot_step(self, step: BootStep) -> BootStep:
+        """Have a worker start `step` before it consumes, and stop it, in reverse order, after.
+
+        A step has the coroutines `start(worker)` and `stop(worker)`; one that does not start
+        ends the worker.
+        """
+        self.boot_steps.append(step)
+        return step
 
     # --- life ------------------------------------------------------------------------------
 

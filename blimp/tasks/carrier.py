@@ -52,7 +52,7 @@ LACKS = {
     # without a result_backend, where the broker is not a Redis server
     "results": "no results",
     "clock": "ages are judged on this machine's clock",
-    "once": "tasks with idempotent=False are refused",
+    "once": "tasks with idempotent=False or reject_on_worker_lost=True are refused",
 }
 _WITHOUT_STORE = ("results", "clock", "once")
 
@@ -131,11 +131,16 @@ def check_tasks(app: TaskApp) -> None:
     """Raise ConfigError for a task that asks for what its transport cannot do."""
     if app.has_store:
         return
-    names = sorted(task.name for task in app.tasks.values() if not task.options.idempotent)
+    names = sorted(
+        task.name
+        for task in app.tasks.values()
+        if not task.options.idempotent or task.options.reject_on_worker_lost
+    )
     if names:
         raise ConfigError(
-            f"tasks {names}: idempotent=False needs a Redis server to note what has begun: "
-            f"give app {app.name!r} a result_backend, transport {app.transport!r} has none"
+            f"tasks {names}: idempotent=False and reject_on_worker_lost=True need a Redis server "
+            f"to note what has begun: give app {app.name!r} a result_backend, transport "
+            f"{app.transport!r} has none"
         )
 
 

@@ -53,6 +53,7 @@ def load_app(path: str) -> TaskApp:
 
 
 def _worker(app: TaskApp, options: argparse.Namespace) -> int:
+    from blimp.tasks.restart import Launch
     from blimp.tasks.worker import Worker
 
     app.log_level = options.log_level
@@ -60,10 +61,14 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
         app=app,
         name=options.name,
         queues=[queue for queue in options.queues.split(",") if queue],
-        sync_workers=options.sync_workers,
+        loop_workers=options.loop_workers,
         loop_concurrency=options.loop_concurrency,
+        sync_workers=options.sync_workers,
         prefetch=options.prefetch,
+        max_tasks=options.max_tasks,
+        max_memory_mb=options.max_memory_mb,
         grace_s=options.grace,
+        launch=Launch.of_this_process(),
         on_ready=lambda: print("ready", file=sys.stderr, flush=True),
     )
     with app:
@@ -82,9 +87,18 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("-A", "--app", required=True, metavar="MODULE:APP")
     worker.add_argument("--name", help="unique among live workers; default APP@HOST")
     worker.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
-    worker.add_argument("--sync-workers", type=_positive, default=8, metavar="N")
-    worker.add_argument("--loop-concurrency", type=_positive, default=16, metavar="N")
-    worker.add_argument("--prefetch", type=_positive, default=16, metavar="N")
+    for option, default, meaning in (
+        ("--loop-workers", 1, "threads with an asyncio loop, for async def tasks"),
+        ("--loop-concurrency", 16, "async def tasks that one loop runs at once"),
+        ("--sync-workers", 8, "threads for plain tasks"),
+        ("--prefetch", 16, "messages in hand at once"),
+        ("--max-tasks", None, "a process begins anew after so many tasks"),
+        ("--max-memory-mb", None, "... or above so much memory"),
+    ):
+        shown = "none" if default is None else default
+        worker.add_argument(
+            option, type=_positive, default=default, metavar="N", help=f"{meaning}; default {shown}"
+        )
     worker.add_argument(
         "--grace", type=float, default=10.0, metavar="S", help="how long SIGTERM waits for tasks"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Hand:
         with self._changed:
             return list(self._jobs.values())
 
-    def wait_empty(self, timeout_s: float, *, unless: threading.Event) -> None:
-        """Return when nothing is in hand, `unless` is set, or `timeout_s` has passed."""
+    def wait_empty(self, timeout_s: float | None, *, unless: Callable[[], bool]) -> None:
+        """Return when nothing is in hand, or `unless` holds at a nudge, or after `timeout_s`."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._jobs or unless.is_set(), timeout=timeout_s)
+            self._changed.wait_for(lambda: not self._jobs or unless(), timeout=timeout_s)

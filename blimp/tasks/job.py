@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Fault, Record, State
 from blimp.tasks.task import Task
+
+if TYPE_CHECKING:
+    from blimp.tasks.executors.call import Call, InThread
 
 
 class Delivery(Protocol):
@@ -49,12 +51,6 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     dead: str = ""
 
 
-class InThread(Protocol):
-    """Runs a call that may wait for the broker, without holding up whoever awaits it."""
-
-    def __call__(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]: ...
-
-
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a job; written down before its message is acknowledged.
 
@@ -86,6 +82,9 @@ class Job:
     """One message in the worker's hands. `begin` and `withdraw` race; one of them wins.
 
     lost: set when someone else has the message now: what this job ends with counts no more.
+    in_thread: runs a call that may wait for the broker, without holding up whoever awaits it.
+    call: its function's run; both are set by the executor that takes the job.
+    timed_out_s: the hard time limit past which it was ended.
     """
 
     def __init__(self, *, message: TaskMessage, task: Task, delivery: Delivery) -> None:
@@ -97,8 +96,8 @@ class Job:
         self._stage = Stage.WAITING
         self._lock = threading.Lock()
         self.lost = threading.Event()
-        self.cancel: Callable[[], object] = lambda: None  # set by an executor that can
-        self.is_cancellable = False  # only inside the function: its end must be written
+        self.call: Call | None = None
+        self.timed_out_s: float | None = None
 
     @property
     def stage(self) -> Stage:
@@ -108,6 +107,10 @@ class Job:
         """Someone else has the message: have the task end, and its result refused."""
         self.lost.set()
         self.cancel()
+
+    def cancel(self) -> bool:
+        """Have the function end, where it runs; False where that cannot be done."""
+        return self.call is not None and self.call.cancel()
 
     def begin(self) -> bool:
         """Claim the job for running; False when it was withdrawn."""

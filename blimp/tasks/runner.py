@@ -16,26 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import (
-    Interrupted,
-    LinkError,
-    MessageError,
-    Refused,
-    Reject,
-    ResultError,
-    Retry,
-)
-from blimp.tasks.job import Ending, Job, Verdict, failure, fault_of
+from blimp.errors import LinkError, MessageError, ResultError, WorkerLost
+from blimp.tasks.job import Ending, Job, Verdict, failure
+from blimp.tasks.judge import judge, timed_out, worker_lost
+from blimp.tasks.limits import Limits, limit_of
 from blimp.tasks.middleware import chain
-from blimp.tasks.middleware.once import begun_before, mark_begun
+from blimp.tasks.middleware.once import begun_before, clear_begun, is_marked, mark_begun
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.task import TaskContext
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.settler import Settler
-
-RETRY_DELAY_S = 1.0  # for a task that asks for a retry and does not say when
 
 
 class Runner:
@@ -44,6 +36,7 @@ class Runner:
     stopping: a warm stop was asked for; tasks may look at it.
     abandoned: nothing is waited for any more: what is not acknowledged comes again.
     on_done: called with each job that has left the worker's hands.
+    limits: watches the functions that may not run for ever.
     """
 
     def __init__(
@@ -55,9 +48,11 @@ class Runner:
         abandoned: threading.Event,
         on_done: Callable[[Job], None],
         settler: Settler,
+        limits: Limits,
         log: Any,
     ) -> None:
         self._app = app
+        self._limits = limits
         self._worker = worker
         self._stopping = stopping
         self._abandoned = abandoned
@@ -89,6 +84,8 @@ class Runner:
             self._log.warning("result refused", task=job.task.name, id=job.message.id)
             self._on_done(job)
             return  # whoever has the message now says what became of it
+        if verdict.give_back and job.task.options.idempotent and is_marked(job.task.options):
+            self._settler.until_done(clear_begun, self._app, job.message)  # it came to its end
         endings: list[Ending] = []
         self._settler.until_done(lambda: endings.append(self._ending(job, verdict)))
         if endings:
@@ -148,7 +145,7 @@ class Runner:
     async def _call(self, job: Job) -> Verdict:
         assert job.in_thread is not None
         options = job.task.options
-        if not options.idempotent and not await job.in_thread(mark_begun, self._app, job.message):
+        if is_marked(options) and not await job.in_thread(mark_begun, self._app, job.message):
             return begun_before(job)
         if options.track_started:
             await job.in_thread(self._started, job)
@@ -168,44 +165,30 @@ class Runner:
         except MessageError as error:
             return failure(error)
         try:
-            result = job.task.function(*args, **job.message.kwargs)
-            if job.task.is_async:
-                job.is_cancellable = True
-                try:
-                    result = await result
-                finally:
-                    job.is_cancellable = False
+            result = await self._function(job, args)
         except BaseException as error:  # a task may raise SystemExit; the worker goes on
             if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
                 raise  # cut off by the end of the worker: the message comes again
             return self._judge(job, error)
-        return Verdict(state=State.SUCCESS, result=result)
+        return (
+            result if isinstance(result, Verdict) else Verdict(state=State.SUCCESS, result=result)
+        )
+
+    async def _function(self, job: Job, args: tuple[Any, ...]) -> Any:
+        assert job.call is not None
+        limit = limit_of(job)
+        if limit is None:
+            return await job.call.run(args, interruptible=False)
+        with self._limits.watch(job, limit):
+            return await job.call.run(args, interruptible=limit.soft_s is not None)
 
     def _judge(self, job: Job, error: BaseException) -> Verdict:
-        options = job.task.options
-        if isinstance(error, Refused):
-            return failure(error, state=State.REFUSED)
-        if isinstance(error, Interrupted):
-            return failure(error, state=State.INTERRUPTED)
-        if isinstance(error, Reject):
-            reason = "" if error.requeue else str(error) or "rejected by its task"
-            return Verdict(
-                state=State.FAILURE, fault=fault_of(error), give_back=error.requeue, dead=reason
-            )
-        if isinstance(error, Retry):
-            delay_s = error.countdown_s
-            return self._retry(error, RETRY_DELAY_S if delay_s is None else max(0.0, delay_s))
-        trace = "".join(traceback.format_exception(error))
-        tries_left = options.max_retries is None or job.message.retries < options.max_retries
-        if isinstance(error, options.autoretry_for) and tries_left:
-            delay_s = options.backoff.delay_s(job.message.retries, chance=self._chance)
-            return self._retry(error, delay_s, trace=trace)
-        return failure(error, trace=trace)
-
-    def _retry(self, error: BaseException, delay_s: float, *, trace: str | None = None) -> Verdict:
-        return Verdict(
-            state=State.RETRY, fault=fault_of(error), traceback=trace, retry_in_s=delay_s
-        )
+        if job.timed_out_s is not None and isinstance(error, asyncio.CancelledError | WorkerLost):
+            return timed_out(job.timed_out_s, task=job.task)
+        if isinstance(error, WorkerLost):
+            self._log.error("worker lost", task=job.task.name, id=job.message.id, reason=str(error))
+            return worker_lost(error, task=job.task)
+        return judge(error, task=job.task, message=job.message, chance=self._chance)
 
     def _started(self, job: Job) -> None:
         if self._app.results is None:

@@ -6,7 +6,6 @@ threads, on connections of their own.
 
 from __future__ import annotations
 
-import queue
 import random
 import signal
 import socket
@@ -16,18 +15,25 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
+from blimp.tasks.alarms import Alarms
+from blimp.tasks.boot import Boot
 from blimp.tasks.broadcast import BroadcastListener
 from blimp.tasks.carrier import check_tasks, is_on_redis, missing_guarantees
 from blimp.tasks.consumer import Consumer
-from blimp.tasks.executors import LoopExecutor, ThreadExecutor
+from blimp.tasks.executors.crew import Crew, Sizes
 from blimp.tasks.hand import Hand
 from blimp.tasks.job import Job
+from blimp.tasks.judge import timed_out
+from blimp.tasks.limits import Limits
 from blimp.tasks.log import stderr_logger
+from blimp.tasks.middleware.once import clear_begun
 from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
 from blimp.tasks.pulse import Pulse
+from blimp.tasks.restart import Launch, Wear, hold_stop_signals, let_stop_signals_in
 from blimp.tasks.retry import ReconnectDelay
 from blimp.tasks.runner import Runner
 from blimp.tasks.settler import Settler
+from blimp.tasks.stops import Stops
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -38,8 +44,12 @@ class Worker:
 
     name: unique among the app's live workers; the same name, restarted, takes back what a
         killed one had not acknowledged. queues: by default the app's own.
-    sync_workers: threads for plain tasks. loop_concurrency: `async def` tasks at once.
+    sync_workers: threads for plain tasks. loop_workers: threads with an asyncio loop each,
+        running `loop_concurrency` `async def` tasks at once.
     prefetch: messages in hand at once; the rest stay with the broker, for others.
+    max_tasks, max_memory_mb: after so many tasks, or above so much memory, it stops as for
+        a warm stop, waits for what runs, and begins anew.
+    launch: how this process begins anew. Without it `run` returns, with `restart_reason` set.
     grace_s: how long a warm stop waits for what runs.
     on_ready: called once, when it consumes for the first time.
     """
@@ -50,14 +60,19 @@ class Worker:
         app: TaskApp,
         name: str | None = None,
         queues: Sequence[str] = (),
-        sync_workers: int = 8,
+        loop_workers: int = 1,
         loop_concurrency: int = 16,
+        sync_workers: int = 8,
         prefetch: int = 16,
+        max_tasks: int | None = None,
+        max_memory_mb: float | None = None,
         grace_s: float = 10.0,
+        launch: Launch | None = None,
         on_ready: Callable[[], None] = lambda: None,
         log: Any = None,
     ) -> None:
         self.app = app
+        self._launch = launch
         self.name = name or f"{app.name}@{socket.gethostname()}"
         self.queues = tuple(dict.fromkeys(queues)) or (app.queue,)
         self.counts: Counter[str] = Counter()
@@ -66,13 +81,15 @@ class Worker:
         self._on_ready = on_ready
         self._log = log or stderr_logger(level=app.log_level, worker=self.name)
         self._exit_status = 0
-        self._stopping = threading.Event()
-        self._abandoned = threading.Event()
-        self._stops: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._counting = threading.Lock()
+        self._stuck = 0
+        self._wear = Wear(max_tasks=max_tasks, max_memory_mb=max_memory_mb)
+        self._stops = Stops(on_heeded=self._heeded)
         self._lock: NameLock | None = None  # else the name is not the key to its messages
         if is_on_redis(app.transport):
             self._lock = NameLock(link=app.broker_link, app=app.name, worker=self.name)
-        self._hand = Hand(clock=app.clock, prefetch=prefetch, stopping=self._stopping)
+        self._hand = Hand(clock=app.clock, prefetch=prefetch, stopping=self._stops.stopping)
+        self._alarms = Alarms(clock=app.clock, log=self._log)
         self._listener = BroadcastListener(app=app, worker=self.name, log=self._log)
         self._consumer = Consumer(
             app=app,
@@ -81,99 +98,145 @@ class Worker:
             hand=self._hand,
             submit=self._submit,
             on_consuming=self._consuming,
-            stopping=self._stopping,
+            stopping=self._stops.stopping,
             counts=self.counts,
             log=self._log,
         )
         settler = Settler(
             app=app,
             line=self._consumer.line,
-            abandoned=self._abandoned,
+            abandoned=self._stops.abandoned,
             on_done=self._done,
             log=self._log,
         )
-        runner = Runner(
+        self._runner = Runner(
             app=app,
             worker=self.name,
-            stopping=self._stopping,
-            abandoned=self._abandoned,
+            stopping=self._stops.stopping,
+            abandoned=self._stops.abandoned,
             on_done=self._done,
             settler=settler,
+            limits=Limits(alarms=self._alarms, on_stuck=self._give_up),
             log=self._log,
         )
-        self._threads = ThreadExecutor(run=runner.run, size=sync_workers)
-        self._loop = LoopExecutor(run=runner.run, concurrency=loop_concurrency)
+        self._crew = Crew(
+            run=self._runner.run,
+            sizes=Sizes(
+                loop_workers=loop_workers,
+                loop_concurrency=loop_concurrency,
+                sync_workers=sync_workers,
+            ),
+        )
+        self._boot = Boot(
+            steps=app.boot_steps,
+            worker=self,
+            call=self._crew.call,
+            stop_s=grace_s,
+            log=self._log,
+        )
+
+    @property
+    def restart_reason(self) -> str | None:
+        """Why a fresh process should take this one's place; None where none should."""
+        return self._stops.restart_reason
 
     def run(self) -> int:
-        """Consume until stopped; return the exit status. Takes SIGTERM and SIGINT.
+        """Consume until stopped; return the exit status. Takes SIGTERM, SIGINT and SIGQUIT.
 
         The first asks for a warm stop: what waits goes back to its queue at once, what runs
-        ends. A second one cuts that short. Call it once.
+        ends. A second one, or SIGQUIT, cuts that short. Call it once.
+        Raises StepFailed where a boot step does not start.
         """
         check_tasks(self.app)
         missing = missing_guarantees(self.app)
         if missing is not None:
             self._log.warning(missing)
         signals = self._take_signals()
-        stopper = threading.Thread(target=self._heed_stops, name="stops", daemon=True)
         pulse = Pulse(
             beat=self._consumer.probe if self._lock is None else self._lock.take,
             watchers=self.app.link_watchers,
             on_lost_name=self._lose_name,
-            stopping=self._stopping,
+            stopping=self._stops.stopping,
             wake=self._consumer.wake,
             log=self._log,
         )
         try:
-            stopper.start()
+            self._stops.start()
             self._take_name()
             pulse.start()
+            self._boot.start()
             if self.app.broadcasts:
                 self._listener.start()
             self._consumer.run()
             self._finish()
         finally:
-            self._abandoned.set()
-            self._stopping.set()
+            self._stops.close()
             pulse.close()
             self._listener.close()
-            self._threads.close()
-            self._loop.close()
+            self._alarms.close()
+            self._boot.stop()
+            self._crew.close()
             self._consumer.close()
             self._leave_name()
-            self._stops.put(False)
-            stopper.join()
+            begins_anew = self._launch is not None and self.restart_reason is not None
+            if begins_anew:
+                hold_stop_signals()
             for number, handler in signals.items():
                 signal.signal(number, handler)
         self._log.info("stopped", **self.counts)
+        if begins_anew and self._launch is not None:
+            self._launch.again()
         return self._exit_status
 
     def stop(self) -> None:
-        """Ask for a warm stop; a second call cuts it short. Safe from any thread or signal.
+        """Ask for a warm stop; a second call cuts it short. Safe from any thread or signal."""
+        self._stops.warm()
 
-        A signal may find this thread holding an event's lock, so none is touched here.
-        """
-        self._stops.put(True)
+    def stop_cold(self) -> None:
+        """Ask for a stop that waits for nothing: what runs is cut off, and comes again."""
+        self._stops.cold()
 
     # --- one job ---------------------------------------------------------------------------
 
     def _submit(self, job: Job) -> None:
-        (self._loop if job.task.is_async else self._threads).submit(job)
+        self._crew.submit(job)
 
     def _done(self, job: Job) -> None:
-        """Called by executors: the job has left the worker's hands."""
-        self.counts["done"] += 1
+        """Called by executors, in any thread: the job has left the worker's hands."""
+        with self._counting:
+            self.counts["done"] += 1
         self._hand.let_go(job)
+        reason = self._wear.count()
+        if reason is not None and not self._stops.stopping.is_set():
+            self._stops.restart(reason)
+
+    def _give_up(self, job: Job) -> None:
+        """End a job whose function cannot be ended, and have a fresh process take over.
+
+        Not in the thread of the alarms: the broker may be slow.
+        """
+        assert job.timed_out_s is not None
+        self._stuck += 1
+        reason = f"{job.task.name} is stuck past its time limit of {job.timed_out_s:g} s"
+        self._log.error("stuck", task=job.task.name, id=job.message.id, limit_s=job.timed_out_s)
+        self._stops.restart(reason)
+        verdict = timed_out(job.timed_out_s, task=job.task)
+        threading.Thread(
+            target=self._runner.conclude, args=(job, verdict), name="give-up", daemon=True
+        ).start()
 
     # --- beginning -------------------------------------------------------------------------
 
     def _take_signals(self) -> dict[signal.Signals, Any]:
         if threading.current_thread() is not threading.main_thread():
             return {}
-        return {
+        before = {
             number: signal.signal(number, lambda *_: self.stop())
             for number in (signal.SIGTERM, signal.SIGINT)
         }
+        before[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, lambda *_: self.stop_cold())
+        let_stop_signals_in()
+        return before
 
     def _take_name(self) -> None:
         """Wait for the broker, and for the lease of a namesake that may be dead to lapse."""
@@ -181,7 +244,7 @@ class Worker:
             return
         delay = ReconnectDelay(chance=random.Random())
         first_refused_s: float | None = None
-        while not self._stopping.is_set():
+        while not self._stops.stopping.is_set():
             try:
                 self._lock.take()
                 return
@@ -194,7 +257,7 @@ class Worker:
                 patience_s = 1.0 if error.certain else LEASE_MS / 1000.0 + 1.0
                 if now_s - first_refused_s > patience_s:
                     raise
-            self._stopping.wait(delay.next_s())
+            self._stops.stopping.wait(delay.next_s())
 
     def _consuming(self) -> None:
         if self.app.broadcasts and not self._listener.listening.wait(timeout=self.app.timeout_s):
@@ -207,33 +270,45 @@ class Worker:
 
     # --- ending ----------------------------------------------------------------------------
 
-    def _heed_stops(self) -> None:
-        while self._stops.get():
-            if self._stopping.is_set():
-                self._abandoned.set()
-            self._stopping.set()
-            self._hand.nudge()
+    def _heeded(self) -> None:
+        self._boot.cancel()
+        self._hand.nudge()
 
     def _finish(self) -> None:
         """Wait for what runs; then give back what may run again."""
+        if self.restart_reason is not None:
+            self._log.info("restarts", reason=self.restart_reason)
         try:
             self._consumer.give_back_waiting()
         except LinkError as error:
             self._log.warning("not given back", reason=str(error))
-        self._hand.wait_empty(self._grace_s, unless=self._abandoned)
-        self._abandoned.set()
+        if self.restart_reason is not None and not self._stuck:
+            # Nobody is in a hurry: no task is cut off for a process that is merely old.
+            self._hand.wait_empty(
+                None, unless=lambda: self._stuck > 0 or self._stops.asked.is_set()
+            )
+        self._hand.wait_empty(self._grace_s, unless=self._stops.abandoned.is_set)
+        self._stops.abandoned.set()
         for job in self._hand.jobs():
             self._cut_off(job)
+        # What has ended is being written down just now, once: see it through.
+        self._hand.wait_empty(2.0 * self.app.timeout_s, unless=lambda: False)
 
     def _cut_off(self, job: Job) -> None:
         """End a job that would not: its message comes again, now or at the next start."""
+        if not job.finish():
+            return
         self._log.warning("cut off", task=job.task.name, id=job.message.id)
         self.counts["cut_off"] += 1
+        job.cancel()
         try:
-            if job.task.options.idempotent and job.finish():
+            if job.task.options.idempotent:
+                clear_begun(self.app, job.message)
                 job.delivery.give_back()
         except LinkError:
             return  # it stays unacknowledged, and is restored when this name starts again
+        finally:
+            self._hand.let_go(job)
 
     def _lose_name(self, reason: str) -> None:
         self._log.error("name lost", reason=reason)

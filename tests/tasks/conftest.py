@@ -112,12 +112,18 @@ class WorkerProcess:
     """`python -m blimp.tasks worker` as a process to be killed."""
 
     def __init__(
-        self, *, url: str, directory: Path, transport: str, name: str = "w", options: str = ""
+        self,
+        *,
+        url: str,
+        directory: Path,
+        transport: str,
+        app: str = "tests.tasks.killed:app",
+        name: str = "w",
+        options: str = "",
     ) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
-            f"{sys.executable} -m blimp.tasks worker -A tests.tasks.killed:app "
-            f"--name {name} {options}".split(),
+            f"{sys.executable} -m blimp.tasks worker -A {app} --name {name} {options}".split(),
             env=os.environ
             | {
                 "KILLED_BROKER": url,
@@ -130,6 +136,7 @@ class WorkerProcess:
             text=True,
         )
         self.ready = threading.Event()
+        self.starts = 0  # how often it has become ready: a process may begin anew
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -156,6 +163,7 @@ class WorkerProcess:
             for line in stream:
                 self.lines.append(line)
                 if line.strip() == "ready":
+                    self.starts += 1
                     self.ready.set()
 
 

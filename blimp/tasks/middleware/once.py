@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blimp.errors import Interrupted
+from blimp.errors import Interrupted, WorkerLost
 from blimp.tasks.job import Verdict, failure
+from blimp.tasks.judge import worker_lost
 from blimp.tasks.results.record import State
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from blimp.tasks.job import Job
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.middleware import CallNext
+    from blimp.tasks.options import TaskOptions
 
 KEEP_MARKER_S = 86_400
 
@@ -26,7 +28,7 @@ class Once:
     """Looks what an earlier delivery left behind.
 
     A final result: its worker was killed between result and acknowledgement; only the
-    acknowledgement is missing. A marker of a task that is not idempotent: it had begun, see
+    acknowledgement is missing. A marker of a task that may not begin twice: it had begun, see
     `begun_before`. The marker itself is set by the runner, right before the function.
     """
 
@@ -39,7 +41,7 @@ class Once:
             job.previous = await job.in_thread(self._app.results.get, job.message.id)
             if job.previous is not None and job.previous.final:
                 return Verdict(state=job.previous.state, settled=True)
-        if not job.task.options.idempotent and await job.in_thread(self._began, job.message):
+        if is_marked(job.task.options) and await job.in_thread(self._began, job.message):
             return begun_before(job)
         return await call_next(job)
 
@@ -48,14 +50,23 @@ class Once:
             return bool(self._app.broker_link.client.exists(began_key(message)))
 
 
-def begun_before(job: Job) -> Verdict:
-    """Return what becomes of a job that is not idempotent and has begun already.
+def is_marked(options: TaskOptions) -> bool:
+    """Say whether it must be known that a task has begun: it may not begin twice."""
+    return not options.idempotent or options.reject_on_worker_lost
 
-    Delivered again, it was cut off and ends as INTERRUPTED. Delivered for the first time, it
-    is a copy, made by a publisher that lost its answer: the other one's end is to be told.
+
+def begun_before(job: Job) -> Verdict:
+    """Return what becomes of a job that may not begin twice and has begun already.
+
+    Delivered again, it was cut off and ends as INTERRUPTED, or as a dead letter where its
+    task asks for that. Delivered for the first time, it is a copy, made by a publisher that
+    lost its answer: the other one's end is to be told.
     """
     if job.message.delivery == 1:
         return Verdict(state=State.STARTED, settled=True)
+    if job.task.options.reject_on_worker_lost:
+        error = WorkerLost(f"{job.task.name} had begun when its worker was cut off")
+        return worker_lost(error, task=job.task)
     return failure(
         Interrupted(f"{job.task.name} had begun when its worker was cut off; it is not run again"),
         state=State.INTERRUPTED,
@@ -66,3 +77,9 @@ def mark_begun(app: TaskApp, message: TaskMessage) -> bool:
     """Note that `message` begins; False when it had begun before."""
     with app.broker_link.link():
         return bool(app.broker_link.client.set(began_key(message), "1", nx=True, ex=KEEP_MARKER_S))
+
+
+def clear_begun(app: TaskApp, message: TaskMessage) -> None:
+    """Forget that `message` has begun: it came to its end, and is to run again."""
+    with app.broker_link.link():
+        app.broker_link.client.delete(began_key(message))

@@ -1,0 +1,99 @@
+"""Things to be done at a time, by one thread that sleeps until then."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+
+MANY = 64  # so many may lie there cancelled before they are cleared away
+
+
+class Alarm:
+    """One thing to be done. `cancel` is idempotent, and any thread's."""
+
+    __slots__ = ("_alarms", "action", "due_s")
+
+    def __init__(self, *, alarms: Alarms, due_s: float, action: Callable[[], object]) -> None:
+        self._alarms = alarms
+        self.due_s = due_s
+        self.action: Callable[[], object] | None = action
+
+    def cancel(self) -> None:
+        """Not to be done any more; it may just be under way."""
+        self._alarms.cancel(self)
+
+
+class Alarms:
+    """Actions run in one thread, in order of time: they must be short, and may not raise.
+
+    The thread starts with the first alarm, and sleeps while there is none.
+    """
+
+    def __init__(self, *, clock: Clock, log: Any) -> None:
+        self._clock = clock
+        self._log = log
+        self._changed = threading.Condition()
+        self._heap: list[tuple[float, int, Alarm]] = []
+        self._order = itertools.count()
+        self._cancelled = 0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def set(self, after_s: float, action: Callable[[], object]) -> Alarm:
+        alarm = Alarm(alarms=self, due_s=self._clock.now_s() + after_s, action=action)
+        with self._changed:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._serve, name="alarms", daemon=True)
+                self._thread.start()
+            heapq.heappush(self._heap, (alarm.due_s, next(self._order), alarm))
+            if self._heap[0][2] is alarm:
+                self._changed.notify()
+        return alarm
+
+    def cancel(self, alarm: Alarm) -> None:
+        with self._changed:
+            if alarm.action is None:
+                return
+            alarm.action = None
+            self._cancelled += 1
+            if self._cancelled > max(MANY, len(self._heap) // 2):
+                self._heap = [entry for entry in self._heap if entry[2].action is not None]
+                heapq.heapify(self._heap)
+                self._cancelled = 0
+
+    def close(self) -> None:
+        """Do nothing more. Idempotent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=1.0)
+
+    def _serve(self) -> None:
+        while (action := self._next()) is not None:
+            try:
+                action()
+            except Exception:
+                self._log.exception("alarm")
+
+    def _next(self) -> Callable[[], object] | None:
+        """Wait for the next action to be due; None once closed."""
+        with self._changed:
+            while not self._closed:
+                left_s = self._heap[0][0] - self._clock.now_s() if self._heap else None
+                if left_s is None or left_s > 0.0:
+                    self._changed.wait(timeout=left_s)
+                    continue
+                alarm = heapq.heappop(self._heap)[2]
+                if alarm.action is None:
+                    self._cancelled -= 1
+                else:
+                    action, alarm.action = alarm.action, None
+                    return action
+        return None

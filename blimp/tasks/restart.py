@@ -1,0 +1,80 @@
+"""Beginning anew: when a worker should, and how its process becomes a fresh one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import NoReturn, Self
+
+import msgspec
+
+MEGABYTE = 1_000_000
+STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """How this process was started: what `again` starts in its place."""
+
+    command: tuple[str, ...]
+    directory: str
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        return cls(command=(sys.executable, *sys.orig_argv[1:]), directory=os.getcwd())
+
+    def again(self) -> NoReturn:
+        """Become a fresh process of the same command line, with the same pid.
+
+        A stop signal that comes meanwhile waits for it. Nothing may be under way: every
+        thread ends here, and every descriptor that is not inherited is closed.
+        """
+        hold_stop_signals()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.chdir(self.directory)
+        os.execv(self.command[0], self.command)
+
+
+class Wear:
+    """Counts the tasks of one process; says when it has run too many, or grown too large.
+
+    max_tasks, max_memory_mb: None for no limit; memory is what is resident, in 10^6 bytes.
+    """
+
+    def __init__(self, *, max_tasks: int | None, max_memory_mb: float | None) -> None:
+        self._max_tasks = max_tasks
+        self._max_memory_mb = max_memory_mb
+        self._lock = threading.Lock()
+        self._tasks = 0
+
+    def count(self) -> str | None:
+        """Count one task that has ended; return why the process is worn out, or None."""
+        with self._lock:
+            self._tasks += 1
+            tasks = self._tasks
+        if self._max_tasks is not None and tasks >= self._max_tasks:
+            return f"{tasks} tasks were run, the limit is {self._max_tasks}"
+        if self._max_memory_mb is not None:
+            memory_mb = resident_bytes() / MEGABYTE
+            if memory_mb > self._max_memory_mb:
+                return f"{memory_mb:.0f} MB are in use, the limit is {self._max_memory_mb:g}"
+        return None
+
+
+def hold_stop_signals() -> None:
+    """Have stop signals wait, over an exec too, for whoever lets them in."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+
+
+def let_stop_signals_in() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process (proc(5), statm, second field)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES

@@ -1,0 +1,70 @@
+"""Being asked to stop: warm, cold, or to make way for a fresh process."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from enum import Enum, auto
+
+
+class _Request(Enum):
+    WARM = auto()
+    COLD = auto()
+    END = auto()
+
+
+class Stops:
+    """Heeds requests in a thread of its own, since a signal may find its thread in a lock.
+
+    stopping: take no more; what runs may end. abandoned: nothing is waited for any more.
+    asked: somebody wants the worker gone; otherwise it stops to begin anew.
+    on_heeded: called after each request.
+    """
+
+    def __init__(self, *, on_heeded: Callable[[], None]) -> None:
+        self.stopping = threading.Event()
+        self.abandoned = threading.Event()
+        self.asked = threading.Event()
+        self._on_heeded = on_heeded
+        self._restart_reason: str | None = None
+        self._requests: queue.SimpleQueue[_Request | str] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="stops", daemon=True)
+
+    @property
+    def restart_reason(self) -> str | None:
+        """Why the worker stops in order to begin anew; None where it does not."""
+        return None if self.asked.is_set() else self._restart_reason
+
+    def warm(self) -> None:
+        """Ask for a warm stop; a second time, for a cold one. Any thread, any signal."""
+        self._requests.put(_Request.WARM)
+
+    def cold(self) -> None:
+        self._requests.put(_Request.COLD)
+
+    def restart(self, reason: str) -> None:
+        """Ask for a warm stop and a fresh process; whoever asks for a stop has the last word."""
+        self._requests.put(reason)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, where it runs; both events are set from now on."""
+        self.abandoned.set()
+        self.stopping.set()
+        self._requests.put(_Request.END)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _serve(self) -> None:
+        while (request := self._requests.get()) is not _Request.END:
+            if isinstance(request, str):
+                self._restart_reason = self._restart_reason or request
+            else:
+                if request is _Request.COLD or self.asked.is_set():
+                    self.abandoned.set()
+                self.asked.set()
+            self.stopping.set()
+            self._on_heeded()

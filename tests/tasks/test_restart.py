@@ -1,0 +1,127 @@
+"""Beginning anew by exec: same process, same name, nothing lost; and the ways to stop."""
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from blimp.tasks import State, TaskApp
+from tests.tasks.conftest import DEADLINE_S, WorkerProcess
+from tests.tasks.look import Look
+from tests.tasks.test_worker import wait_until
+
+Start = Callable[..., WorkerProcess]
+LABOUR = "tests.tasks.labour:app"
+
+
+@pytest.fixture
+def labour(url: str) -> Iterator[TaskApp]:
+    with TaskApp("labour", broker=url, result_backend=url) as app:
+        yield app
+
+
+def runs(directory: Path, name: str) -> int:
+    try:
+        return len((directory / name).read_text().splitlines())
+    except FileNotFoundError:
+        return 0
+
+
+def test_after_its_most_tasks_it_begins_anew_and_loses_nothing_under_load(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 40 --log-level warning")
+    worker.wait_ready()
+    for number in range(200):
+        labour.send_task("count", (number,), ignore_result=True)
+    wait_until(
+        lambda: all(runs(worker.directory, f"ran-{n}") for n in range(200)), "not all were run"
+    )
+    assert [runs(worker.directory, f"ran-{n}") for n in range(200)] == [1] * 200
+    wait_until(lambda: worker.starts >= 3, "it did not begin anew")
+    assert labour.send_task("pid").get(DEADLINE_S) == worker.process.pid
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
+
+
+def test_too_large_it_begins_anew(labour: TaskApp, url: str, start_worker: Start) -> None:
+    worker = start_worker(url, app=LABOUR, options="--max-memory-mb 150")
+    worker.wait_ready()
+    assert labour.send_task("hoard", (10,)).get(DEADLINE_S) == worker.process.pid
+    assert worker.starts == 1
+    assert labour.send_task("hoard", (150,)).get(DEADLINE_S) == worker.process.pid
+    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    assert labour.send_task("pid").get(DEADLINE_S) == worker.process.pid
+    assert any("MB are in use, the limit is 150" in line for line in worker.lines)
+    assert worker.terminate() == 0
+
+
+def test_old_age_cuts_no_task_off(labour: TaskApp, url: str, start_worker: Start) -> None:
+    """Not even one that takes longer than the grace of a stop."""
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0")
+    worker.wait_ready()
+    held = labour.send_task("hold", task_id="long")
+    wait_until(lambda: runs(worker.directory, "long.began"), "it did not begin")
+    labour.send_task("pid").get(DEADLINE_S)
+    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
+    (worker.directory / "long.go").touch()
+    assert held.get(DEADLINE_S) == 1  # its first delivery
+    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    assert worker.terminate() == 0
+
+
+def test_a_stop_has_the_last_word_over_a_restart(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0.1")
+    worker.wait_ready()
+    labour.send_task("hold", task_id="long")
+    wait_until(lambda: runs(worker.directory, "long.began"), "it did not begin")
+    labour.send_task("pid").get(DEADLINE_S)
+    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
+    assert worker.terminate() == 0
+    assert worker.starts == 1
+    assert look.waiting("labour") == 1
+
+
+@pytest.mark.parametrize("task", ["stuck", "stubborn"])
+def test_a_task_that_cannot_be_ended_ends_in_a_restart_that_loses_nothing(
+    labour: TaskApp, url: str, look: Look, start_worker: Start, task: str
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--sync-workers 2 --loop-concurrency 1")
+    worker.wait_ready()
+    handle = labour.send_task(task)
+    rest = [labour.send_task("pid") for _ in range(30)]
+    record = handle.wait(DEADLINE_S)
+    assert record.state is State.FAILURE
+    assert record.fault is not None
+    assert record.fault.exc_type == "TimeLimitExceeded"
+    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    for one in rest:
+        assert one.get(DEADLINE_S) == worker.process.pid
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
+
+
+def test_stuck_and_not_acknowledged_it_comes_again(
+    labour: TaskApp, url: str, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR)
+    worker.wait_ready()
+    assert labour.send_task("stuck-again").get(DEADLINE_S) >= 2  # it may be taken once too often
+    assert worker.terminate() == 0
+    assert worker.starts == 2
+
+
+def test_sigquit_is_cold_at_once(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--grace 60")
+    worker.wait_ready()
+    labour.send_task("hold", task_id="long")
+    wait_until(lambda: runs(worker.directory, "long.began"), "it did not begin")
+    worker.process.send_signal(signal.SIGQUIT)
+    assert worker.end() == 0
+    assert look.in_hand(app="labour", worker="w") == 0
+    assert look.waiting("labour") == 1
