@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import socket
+import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack, overload
+
+import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, UnknownTask
 from blimp.tasks.broker_clock import BrokerClock
+from blimp.tasks.brokers import Brokers, Strategy
 from blimp.tasks.carrier import STREAMS, choose_transport, is_on_redis
-from blimp.tasks.message import MAX_MESSAGE_BYTES, NORMAL, TaskMessage
+from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.middleware import default_middleware
-from blimp.tasks.options import TaskKeywords, check_priority, options_of
+from blimp.tasks.options import TaskKeywords, options_of
+from blimp.tasks.outage import OnConnectionError, Outage
 from blimp.tasks.publisher import Publisher
 from blimp.tasks.results.handle import ResultHandle
 from blimp.tasks.results.redis import RedisResults
+from blimp.tasks.retry import CONNECTING, ONCE, PUBLISHING, RetryPolicy, policy_of
+from blimp.tasks.sending import Outgoing, SendOptions
+from blimp.tasks.signing import Key, Signer
 from blimp.tasks.task import Task
-from blimp.tasks.urls import check_url
+from blimp.tasks.urls import SCHEMES
 
 if TYPE_CHECKING:
     from blimp.tasks.boot import BootStep
@@ -37,31 +42,43 @@ class TaskApp(Closing):
         @app.task(name="weather.read", autoretry_for=(OSError,))
         def read(station: str) -> float: ...
 
-    broker: `redis://`, `rediss://`, `redis+socket://` or `unix://` URL; `amqp://` or
-        `memory://` for what those can do.
-    result_backend: a Redis URL, or None to keep no results.
+    broker: a URL: `redis://`, `rediss://`, `redis+socket://`, `unix://`, `valkey://`,
+        `valkeys://` or `sentinel://`; `amqp://` or `memory://` for what those can do. Or
+        several, in a list or with `;` between them: where one does not answer the next is
+        used, after `failover_strategy`.
+    result_backend: a Redis URL, or several, or None to keep no results.
     queue: where its tasks go unless told otherwise; the app's name by default.
     limit_bytes: messages and results above it are refused.
     transport: "streams", which loses nothing; or "redis" (kombu's own), "amqp", "memory" or
         any of kombu's as "module:Class": a worker says at its start what is missing then.
+    retry, retry_policy: whether and how a message is sent again whose broker did not answer.
+    connection_retry_policy: how a worker comes back to its broker; `max_retries` ends it.
+    on_connection_error: called with each error, and the seconds until the next attempt.
+    signing_key: messages are signed with it, and others refused; several: the first signs.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        broker: str,
-        result_backend: str | None = None,
+        broker: str | Sequence[str],
+        result_backend: str | Sequence[str] | None = None,
         queue: str | None = None,
         middleware: Iterable[Middleware] | None = None,
         limit_bytes: int = MAX_MESSAGE_BYTES,
         timeout_s: float = 2.0,
         clock: Clock | None = None,
         transport: str | None = None,
+        failover_strategy: str | Strategy = "round-robin",
+        retry: bool = True,
+        retry_policy: RetryPolicy | dict[str, Any] | None = None,
+        connection_retry_policy: RetryPolicy | dict[str, Any] | None = None,
+        on_connection_error: OnConnectionError | None = None,
+        signing_key: Key | Sequence[Key] | None = None,
     ) -> None:
         self.name = name
-        self.transport = choose_transport(transport, broker)
-        self.broker = check_url(broker) if is_on_redis(self.transport) else broker
+        self.brokers = Brokers(broker, strategy=failover_strategy)
+        self.transport = choose_transport(transport, self.brokers.urls)
         self.queue = queue or name
         self.limit_bytes = limit_bytes
         self.timeout_s = timeout_s
@@ -71,22 +88,42 @@ class TaskApp(Closing):
         self.broadcasts: dict[str, BroadcastHandler] = {}
         self.boot_steps: list[BootStep] = []
         self.link_watchers: list[Callable[[bool], None]] = []
+        self.signer = None if signing_key is None else Signer(signing_key)
         self.result_backend = result_backend
-        self.results = None if result_backend is None else self._redis(check_url(result_backend))
+        kept = None if result_backend is None else Brokers(result_backend, schemes=SCHEMES)
+        self._shares = kept is not None and kept.urls == self.brokers.urls
+        kept = self.brokers if self._shares else kept  # they change over together
+        self.results = None if kept is None else self._redis(kept)
         # Its own, not that of `results`: where the broker is the server, both are used at once.
-        server = broker if is_on_redis(self.transport) else result_backend
+        server = self.brokers if is_on_redis(self.transport) else kept
         self._store = None if server is None else self._redis(server)
         self.broker_clock = BrokerClock(link=self._store, clock=self.clock)
-        self.publisher = Publisher(url=broker, timeout_s=timeout_s, transport=self.transport)
+        self.retry_policy = policy_of(retry_policy, PUBLISHING) if retry else ONCE
+        self.connection_retry_policy = policy_of(connection_retry_policy, CONNECTING)
+        self.on_connection_error = on_connection_error
+        self.publisher = Publisher(
+            url=self.brokers,
+            timeout_s=timeout_s,
+            transport=self.transport,
+            limit_bytes=limit_bytes,
+            signer=self.signer,
+            policy=self.retry_policy,
+            clock=self.clock,
+        )
         self.middleware: tuple[Middleware, ...] = tuple(
             default_middleware(self) if middleware is None else middleware
         )
-        self._origin = f"{os.getpid()}@{socket.gethostname()}"
+        self.chance = random.Random()
+
+    @property
+    def broker(self) -> str:
+        """The broker in use: of several, one that answered last."""
+        return self.brokers.current
 
     @property
     def completes_at_once(self) -> bool:
         """Whether a result and its acknowledgement are one step: same server, our transport."""
-        return self.transport == STREAMS and self.result_backend == self.broker
+        return self.transport == STREAMS and self._shares
 
     @property
     def broker_link(self) -> RedisResults:
@@ -145,49 +182,16 @@ class TaskApp(Closing):
         name: str,
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
-        *,
-        countdown: float | None = None,
-        eta: datetime | None = None,
-        expires: float | datetime | None = None,
-        ttl_s: float | None = None,
-        priority: int = NORMAL,
-        queue: str | None = None,
-        task_id: str | None = None,
-        ignore_result: bool = False,
-        headers: dict[str, Any] | None = None,
+        **options: Unpack[SendOptions],
     ) -> ResultHandle:
-        """Send a task by name, whether or not it is registered here.
+        """Send a task by name, whether or not it is registered here; see SendOptions.
 
-        countdown, eta: not to begin before then. expires: not to begin after then (seconds
-        from now, or a time). ttl_s: not to begin when older than this on the broker's
-        clock. priority: 0 (first) to 9 (last). Raises LinkError where the broker is away.
+        Raises LinkError where no broker answers, MessageError where JSON cannot hold the
+        arguments or the message is longer than the limit.
         """
-        now_s = self.broker_clock.now_s()
-        if eta is not None:
-            eta_s: float | None = eta.timestamp()
-        else:
-            eta_s = None if countdown is None else now_s + countdown
-        if isinstance(expires, datetime):
-            expires_s: float | None = expires.timestamp()
-        else:
-            expires_s = None if expires is None else now_s + expires
-        message = TaskMessage(
-            id=task_id or str(uuid.uuid4()),
-            task=name,
-            args=tuple(args),
-            kwargs=dict(kwargs or {}),
-            queue=queue or self.queue,
-            priority=check_priority(priority),
-            eta_s=eta_s,
-            expires_s=expires_s,
-            issued_ms=int(now_s * 1000),
-            ttl_s=ttl_s,
-            ignore_result=ignore_result,
-            origin=self._origin,
-            headers=headers or {},
-        )
-        self.publisher.publish(message)
-        return self.result(message.id)
+        outgoing = Outgoing(name=name, args=args, kwargs=kwargs, options=options, app=self)
+        outgoing.send()
+        return self.result(outgoing.id)
 
     def result(self, id: str) -> ResultHandle:
         return ResultHandle(id=id, results=self.results, clock=self.clock)
@@ -242,9 +246,24 @@ class TaskApp(Closing):
 
     # --- life ------------------------------------------------------------------------------
 
-    def _redis(self, url: str) -> RedisResults:
+    def outage(self, event: str, *, log: Any, ends: bool = False) -> Outage:
+        """Return what one part of a worker needs to wait for its broker.
+
+        ends: it gives up as the policy says; other parts go on.
+        """
+        policy = self.connection_retry_policy
+        return Outage(
+            event=event,
+            clock=self.clock,
+            log=log,
+            policy=policy if ends else msgspec.structs.replace(policy, max_retries=None),
+            brokers=len(self.brokers),
+            on_error=self.on_connection_error if ends else None,
+        )
+
+    def _redis(self, brokers: Brokers) -> RedisResults:
         return RedisResults(
-            url=url, clock=self.clock, limit_bytes=self.limit_bytes, timeout_s=self.timeout_s
+            url=brokers, clock=self.clock, limit_bytes=self.limit_bytes, timeout_s=self.timeout_s
         )
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ stands as a result under that id.
 from __future__ import annotations
 
 import contextlib
-import random
 import threading
 import uuid
 from collections import OrderedDict
@@ -17,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import LinkError, Refused
+from blimp.errors import LinkError, MessageError, Refused
 from blimp.tasks.carrier import AMQP, STOCK, STREAMS, open_connection
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
-from blimp.tasks.retry import ReconnectDelay
 from blimp.tasks.stock import FanoutTransport
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.outage import Outage
 
 REMEMBERED = 256
 DRAIN_S = 1.0
@@ -40,6 +39,7 @@ class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
+    signature: str = ""
 
 
 # Returns what confirms it, None where it could not act yet. Raises Refused with a reason.
@@ -72,16 +72,17 @@ class BroadcastListener:
             self._thread.join(timeout=DRAIN_S * 2)
 
     def _serve(self) -> None:
-        delay = ReconnectDelay(chance=random.Random())
+        outage = self._app.outage("emergency lane lost", log=self._log)
         while not self._closed.is_set():
+            url = self._app.brokers.current
             try:
-                self._listen(delay)
+                self._listen(url, outage)
             except Exception as error:  # whatever it was, deafness is worse
                 self.listening.clear()
-                self._log.warning("emergency lane lost", reason=f"{type(error).__name__}: {error}")
-                self._closed.wait(delay.next_s())
+                self._closed.wait(outage.failed(error))
 
-    def _listen(self, delay: ReconnectDelay) -> None:
+    def _listen(self, url: str, outage: Outage) -> None:
+        """Listen at one broker, until it is lost or another is in use."""
         from kombu import Consumer, Exchange, Queue
 
         fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
@@ -99,7 +100,7 @@ class BroadcastListener:
         if self._app.transport == STREAMS:
             options["on_undecodable"] = lambda _, __, error: self._not_heard(error)
         with open_connection(
-            self._app.broker,
+            url,
             transport=self._app.transport,
             timeout_s=self._app.timeout_s,
             beats=True,
@@ -118,8 +119,8 @@ class BroadcastListener:
                 no_ack=True,
             ):
                 self._drain(connection, self._subscribed)
-                delay.reset()
-                while not self._closed.is_set():
+                outage.over()
+                while not self._closed.is_set() and url == self._app.brokers.current:
                     self._drain(connection, None)
                     if connection.supports_heartbeats:
                         connection.heartbeat_check()
@@ -141,7 +142,8 @@ class BroadcastListener:
             broadcast = _decoder.decode(body)
             if not 0 < len(broadcast.id) <= MAX_NAME_LENGTH:
                 raise msgspec.ValidationError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._check_signature(broadcast)
+        except (msgspec.DecodeError, UnicodeDecodeError, MessageError) as error:
             self._not_heard(error)
             return
         if broadcast.name == WAKE:
@@ -156,6 +158,14 @@ class BroadcastListener:
         if record is None:
             record = self._act(broadcast, handler)
         self._confirm(record)
+
+    def _check_signature(self, broadcast: Broadcast) -> None:
+        if self._app.signer is not None:
+            self._app.signer.check_document(
+                msgspec.structs.asdict(broadcast),
+                broadcast.signature,
+                place=self._app.emergency_exchange,
+            )
 
     def _not_heard(self, error: Exception) -> None:
         self.malformed += 1

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 
 class BrokerClock:
-    """Asks the server (TIME) each time. Thread-safe. Without a server: this machine's clock.
+    """Asks the server (TIME) each time; of several, the one in use. Thread-safe.
 
-    While the server is away it goes on from the last answer on this machine's monotonic
-    clock, so that a message in hand can still be judged.
+    Without a server it is this machine's clock.
+
+    While all are away it goes on from the last answer on this machine's monotonic clock, so
+    that a message in hand can still be judged.
     """
 
     def __init__(self, *, link: RedisResults | None, clock: Clock) -> None:
@@ -35,15 +37,19 @@ class BrokerClock:
         """
         if self._link is None:
             return self._clock.wall_s()
-        try:
-            with self._link.link():
-                seconds, microseconds = self._link.client.time()
-        except LinkError:
-            with self._lock:
-                if self._last is None:
-                    raise
-                ours_s, theirs_s = self._last
-            return theirs_s + (self._clock.now_s() - ours_s)
+        for left in reversed(range(len(self._link.brokers))):
+            try:
+                with self._link.link():
+                    seconds, microseconds = self._link.client.time()
+                break
+            except LinkError:
+                if left:
+                    continue  # the next is in use now
+                with self._lock:
+                    if self._last is None:
+                        raise
+                    ours_s, theirs_s = self._last
+                return theirs_s + (self._clock.now_s() - ours_s)
         now_s = int(seconds) + int(microseconds) / 1e6
         with self._lock:
             self._last = (self._clock.now_s(), now_s)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.errors import ConfigError
+from blimp.tasks.urls import SCHEMES as REDIS_SCHEMES
 from blimp.tasks.urls import hide_password, kombu_url, redis_url, transport_options
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ DEFAULT = STREAMS  # on a Redis server
 POLL_S = 0.05  # how often transports without a socket are looked at
 HEARTBEAT_S = 5
 
-REDIS_SCHEMES = ("redis", "rediss", "redis+socket", "unix")
+_STOCK_SCHEMES = tuple(scheme for scheme in REDIS_SCHEMES if scheme != "sentinel")
 
 
 class Carrier(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,7 @@ CARRIERS = {
     STREAMS: Carrier(title="streams", schemes=REDIS_SCHEMES),
     STOCK: Carrier(
         title="kombu's own",
-        schemes=REDIS_SCHEMES,
+        schemes=_STOCK_SCHEMES,
         lacks=("taking", "name", "leases", "one_step", "eta", "dead", "broadcast"),
     ),
     AMQP: Carrier(
@@ -85,32 +87,36 @@ def carrier_of(transport: str) -> Carrier:
     return CARRIERS.get(transport, _OTHER)
 
 
-def choose_transport(transport: str | None, url: str) -> str:
-    """Return the transport's name; for None what the scheme of `url` asks for.
+def choose_transport(transport: str | None, urls: Sequence[str]) -> str:
+    """Return the transport's name; for None what the scheme of the first URL asks for.
 
     Raises ConfigError for a name that is none, or a URL that is another transport's.
     """
-    scheme = url.partition("://")[0]
-    if transport is None:
-        if scheme in REDIS_SCHEMES:
-            return DEFAULT
-        transport = next((n for n, known in CARRIERS.items() if scheme in known.schemes), None)
-        if transport is None:
-            schemes = tuple(dict.fromkeys(s for c in CARRIERS.values() for s in c.schemes))
-            raise ConfigError(
-                f"broker URL {hide_password(url)!r}: its scheme is none of {schemes}; "
-                "for another, give transport='module:Class'"
-            )
-    name = _ALIASES.get(transport, transport)
+    name = _default(urls[0]) if transport is None else _ALIASES.get(transport, transport)
     if name not in CARRIERS and ":" not in name:
         names = tuple(CARRIERS)
         raise ConfigError(f"transport {transport!r}: must be one of {names}, or 'module:Class'")
     schemes = carrier_of(name).schemes
-    if schemes and scheme not in schemes:
-        raise ConfigError(
-            f"broker URL {hide_password(url)!r}: transport {transport!r} takes {schemes}"
-        )
+    for url in urls:
+        if schemes and url.partition("://")[0] not in schemes:
+            raise ConfigError(
+                f"broker URL {hide_password(url)!r}: transport {name!r} takes {schemes}"
+            )
     return name
+
+
+def _default(url: str) -> str:
+    scheme = url.partition("://")[0]
+    if scheme in REDIS_SCHEMES:
+        return DEFAULT
+    for name, known in CARRIERS.items():
+        if scheme in known.schemes:
+            return name
+    schemes = tuple(dict.fromkeys(s for c in CARRIERS.values() for s in c.schemes))
+    raise ConfigError(
+        f"broker URL {hide_password(url)!r}: its scheme is none of {schemes}; "
+        "for another, give transport='module:Class'"
+    )
 
 
 def is_on_redis(transport: str) -> bool:
@@ -148,6 +154,11 @@ def streams_options(*, timeout_s: float) -> dict[str, Any]:
     return {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
+        # kombu would wait for two seconds, and try again; whoever asks knows better.
+        "max_retries": 0,
+        "interval_start": 0,
+        "interval_step": 0,
+        "interval_max": 0,
     }
 
 

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
@@ -23,6 +23,7 @@ from blimp.tasks.message import NORMAL, TaskMessage
 if TYPE_CHECKING:
     from blimp.tasks.results.record import Record
     from blimp.tasks.results.redis import RedisResults, Watch
+    from blimp.tasks.signing import Key
 
 Stage = Literal["queued", "received", "executing", "done"]
 OnProgress = Callable[[str, float | None], None]
@@ -63,20 +64,23 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 class VehicleClient(Closing):
     """Commands one vehicle. Thread-safe; a context manager; connects on first use.
 
+    broker: a URL, or several as TaskApp takes them. signing_key: commands are signed with it.
     Every method raises LinkError, naming the broker, where none answers in `timeout_s`.
     """
 
     def __init__(
         self,
-        broker: str,
+        broker: str | Sequence[str],
         vehicle: str,
         *,
         source: str = "",
         timeout_s: float = 2.0,
         clock: Clock | None = None,
         transport: str | None = None,
+        signing_key: Key | Sequence[Key] | None = None,
     ) -> None:
         self._transport = transport
+        self._signing_key = signing_key
         self.broker = broker
         self.vehicle = vehicle
         self._source = source or _who()
@@ -109,7 +113,7 @@ class VehicleClient(Closing):
             kwargs=dict(arguments or {}),
             queue=vehicle_queue(self.vehicle),
             priority=priority,
-            issued_ms=int(self._broker_now_s() * 1000),
+            issued_ms=int(self._broker_clock.now_s() * 1000),
             ttl_s=ttl_s,
             origin=self._source,
             headers={"blimp_vehicle": self.vehicle, "blimp_source": self._source},
@@ -177,27 +181,30 @@ class VehicleClient(Closing):
             self._results = None
 
     def _link(self) -> RedisResults:
+        from blimp.tasks.broker_clock import BrokerClock
+        from blimp.tasks.brokers import Brokers
         from blimp.tasks.publisher import Publisher
         from blimp.tasks.results.redis import RedisResults
-        from blimp.tasks.urls import check_url
+        from blimp.tasks.signing import Signer
+        from blimp.tasks.urls import SCHEMES
 
         with self._lock:
             if self._results is None:
-                check_url(self.broker)
+                brokers = Brokers(self.broker, schemes=SCHEMES)
+                signer = None if self._signing_key is None else Signer(self._signing_key)
                 self._publisher = Publisher(
-                    url=self.broker, timeout_s=self._timeout_s, transport=self._transport
+                    url=brokers,
+                    timeout_s=self._timeout_s,
+                    transport=self._transport,
+                    signer=signer,
+                    clock=self.clock,
                 )
                 self._publisher.connect()
                 self._results = RedisResults(
-                    url=self.broker, clock=self.clock, timeout_s=self._timeout_s
+                    url=brokers, clock=self.clock, timeout_s=self._timeout_s
                 )
+                self._broker_clock = BrokerClock(link=self._results, clock=self.clock)
             return self._results
-
-    def _broker_now_s(self) -> float:
-        results = self._link()
-        with results.link():
-            seconds, microseconds = results.client.time()
-        return int(seconds) + int(microseconds) / 1e6
 
 
 class Pending(Closing):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from blimp.tasks.intake import Intake
 from blimp.tasks.job import Job
 from blimp.tasks.line import LineOptions, open_line
-from blimp.tasks.retry import ReconnectDelay
-from blimp.tasks.urls import hide_password
+from blimp.tasks.urls import hide_password, is_lost
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.hand import Hand
+    from blimp.tasks.outage import Outage
 
 DRAIN_S = 1.0  # the longest block for a message; a stop wakes it before
 BATCH = 64
@@ -70,20 +69,16 @@ class Consumer:
 
     def run(self) -> None:
         """Consume until stopping. Returns with nothing in hand but what runs."""
-        delay = ReconnectDelay(chance=random.Random())
+        outage = self._app.outage("broker lost", log=self._log, ends=True)
         while not self._stopping.is_set():
+            url = self._app.brokers.current
             try:
-                self._session(delay)
+                self._session(url, outage)
             except Exception as error:  # any: a worker that stops consuming is worse
-                wait_s = delay.next_s()
                 self._counts["reconnects"] += 1
-                self._log.warning(
-                    "broker lost",
-                    broker=hide_password(self._app.broker),
-                    reason=f"{type(error).__name__}: {error}",
-                    again_in_s=round(wait_s, 3),
-                )
-                self._stopping.wait(wait_s)
+                if is_lost(error):
+                    self._app.brokers.failed(url)
+                self._stopping.wait(outage.failed(error, broker=hide_password(url)))
 
     def wake(self) -> None:
         """Have a wait for messages end now. Any thread; raises LinkError."""
@@ -106,8 +101,8 @@ class Consumer:
                 self._hand.let_go(job)
                 self._counts["given_back"] += 1
 
-    def _session(self, delay: ReconnectDelay) -> None:
-        """Consume on one connection, until it is lost or the worker stops."""
+    def _session(self, url: str, outage: Outage) -> None:
+        """Consume at one broker, until it is lost, another is in use, or the worker stops."""
         try:
             restored, dropped = self.line.connect(held=self._hand.tags())
             if restored:
@@ -118,11 +113,13 @@ class Consumer:
                 self._log.error("unreadable", messages=dropped)
             self._on_consuming()
             while not self._stopping.is_set():
+                if url != self._app.brokers.current:
+                    return  # what is in hand goes on
                 for job in self._hand.due():
                     self._submit(job)
                 if self._hand.wait_for_room(self._hand.patience_s(DRAIN_S)):
                     self._drain()
-                    delay.reset()  # not before: a queue that cannot be read must not spin
+                    outage.over()  # not before: a queue that cannot be read must not spin
             self.give_back_waiting()
         finally:
             self.line.disconnect()

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import MessageError, ResultError, UnknownTask
 from blimp.tasks.job import fault_of
-from blimp.tasks.message import TaskMessage, parse_message, readable_id
+from blimp.tasks.reading import parse_message, readable_id
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.stock import find_headers
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.message import TaskMessage
     from blimp.tasks.task import Task
 
 LOG_LENGTH = 200
@@ -32,7 +33,9 @@ class Intake:
         """Return what kombu's `message` asks for; the reason where it was turned away."""
         try:
             parsed = self._parse(message, queue)
-            return parsed, self._app.get_task(parsed.task)
+            task = self._app.get_task(parsed.task)
+            task.check_arguments(parsed.args, parsed.kwargs)
+            return parsed, task
         except (MessageError, UnknownTask) as error:
             self._turn_away(error, queue=queue, headers=message.headers)
             return str(error)
@@ -54,6 +57,7 @@ class Intake:
                 queue=queue,
                 priority=message.properties.get("priority"),
                 limit_bytes=self._app.limit_bytes,
+                signer=self._app.signer,
             )
         except MessageError:
             raise

@@ -46,8 +46,9 @@ class KombuLink:
         self._selector.register(self._bell, selectors.EVENT_READ)
         self.error: Exception | None = None
         app = options.app
+        self._url = app.broker
         self._connection: Any = open_connection(
-            app.broker, transport=app.transport, timeout_s=app.timeout_s, beats=True
+            self._url, transport=app.transport, timeout_s=app.timeout_s, beats=True
         )
         transport = self._connection.transport
         self._errors = (*transport.connection_errors, *transport.channel_errors, OSError)
@@ -195,4 +196,4 @@ class KombuLink:
             except self._errors as error:
                 self.error = error
                 self.wake()
-                raise link_error(self._options.app.broker, error) from error
+                raise link_error(self._url, error) from None

@@ -8,21 +8,33 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from blimp.tasks.message import CONTENT_ENCODING, CONTENT_TYPE, build_body, build_headers
+from blimp.tasks.message import (
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    MAX_MESSAGE_BYTES,
+    write_message,
+)
 from blimp.tasks.transport import wire
 from blimp.tasks.transport.end import Put
 
 if TYPE_CHECKING:
     from blimp.tasks.message import TaskMessage
+    from blimp.tasks.signing import Signer
     from blimp.tasks.transport.keys import Keys
 
 
-def post(message: TaskMessage, *, keys: Keys) -> Put:
+def post(
+    message: TaskMessage,
+    *,
+    keys: Keys,
+    signer: Signer | None = None,
+    limit_bytes: int = MAX_MESSAGE_BYTES,
+) -> Put:
     """Return `message` as the publisher would have put it into its queue.
 
-    Raises MessageError where JSON cannot hold its arguments.
+    Raises MessageError where JSON cannot hold its arguments, or it is longer than the limit.
     """
-    headers = build_headers(message)
+    headers, body = write_message(message, signer=signer, limit_bytes=limit_bytes)
     # 0 is what kombu sends for none; 1 is the first lane as well.
     properties = {
         "correlation_id": message.id,
@@ -33,7 +45,7 @@ def post(message: TaskMessage, *, keys: Keys) -> Put:
     }
     parcel = wire.pack(
         {
-            "body": build_body(message),
+            "body": body,
             "content-encoding": CONTENT_ENCODING,
             "content-type": CONTENT_TYPE,
             "headers": headers,

@@ -3,65 +3,136 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from blimp.clock import Clock, SystemClock
+from blimp.errors import LinkError, MessageError
+from blimp.tasks.brokers import Brokers
 from blimp.tasks.carrier import AMQP, STREAMS, choose_transport, open_connection
 from blimp.tasks.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
+    MAX_MESSAGE_BYTES,
     TaskMessage,
-    build_body,
-    build_headers,
     to_json,
+    write_message,
 )
+from blimp.tasks.retry import PUBLISHING, RetryPolicy
 from blimp.tasks.urls import link_error
 
 if TYPE_CHECKING:
     from kombu.pools import ProducerPool
 
+    from blimp.tasks.signing import Signer
+
 MAX_CONNECTIONS = 8
 
 
 class Publisher:
-    """A pool of kombu producers, connected on first use. Close is idempotent.
+    """Pools of kombu producers, connected on first use. Close is idempotent.
 
-    A message is sent again once where its connection was found dead: an answer that was
-    lost then leaves two of it, which is why a command's id decides, not its message.
+    url: of the broker, or the brokers: one that does not answer is left for the next.
+    policy: how often a message is sent again whose broker did not answer. Streams know it
+        again, and put nothing more; elsewhere, and at another broker, a header has the worker
+        look whether it is done already.
     """
 
-    def __init__(self, *, url: str, timeout_s: float = 2.0, transport: str | None = None) -> None:
-        self._url = url
-        self._transport = choose_transport(transport, url)
+    def __init__(
+        self,
+        *,
+        url: str | Brokers,
+        timeout_s: float = 2.0,
+        transport: str | None = None,
+        limit_bytes: int = MAX_MESSAGE_BYTES,
+        signer: Signer | None = None,
+        policy: RetryPolicy = PUBLISHING,
+        clock: Clock | None = None,
+    ) -> None:
+        self.brokers = url if isinstance(url, Brokers) else Brokers(url)
+        self._transport = choose_transport(transport, self.brokers.urls)
         self._timeout_s = timeout_s
+        self._limit_bytes = limit_bytes
+        self.signer = signer
+        self._policy = policy
+        self._clock = clock or SystemClock()
+        self._chance = random.Random()
         self._lock = threading.Lock()
-        self._pool: ProducerPool | None = None
+        self._own = threading.local()
+        self._pools: dict[str, ProducerPool] = {}
 
     def connect(self) -> None:
         """Have a connection ready, so that the first message need not wait for one."""
-        with self._errors(), self._producers().acquire(block=True, timeout=self._timeout_s):
-            pass
+        self._retry(self._connect, self._policy)
 
-    def publish(self, message: TaskMessage) -> None:
-        """Queue `message`. Raises LinkError where the broker is away, MessageError for NaN."""
-        self._send(
-            build_body(message),
-            headers=build_headers(message),
-            exchange="",
-            routing_key=message.queue,
-            priority=self._lane(message.priority),
-            correlation_id=message.id,
-            delivery_mode=2,
-            mandatory=self._transport == AMQP,  # what reaches no queue is an error
-        )
+    def publish(self, message: TaskMessage, *, policy: RetryPolicy | None = None) -> None:
+        """Queue `message`. Raises LinkError where no broker answers.
+
+        Raises MessageError where JSON cannot hold it, or it is longer than the limit.
+        """
+        options: dict[str, Any] = {
+            "exchange": "",
+            "routing_key": message.queue,
+            "priority": self._lane(message.priority),
+            "correlation_id": message.id,
+            **self._stamp(),
+            "delivery_mode": 2,
+            "mandatory": self._transport == AMQP,  # what reaches no queue is an error
+        }
+        headers, body = write_message(message, signer=self.signer, limit_bytes=self._limit_bytes)
+
+        def send() -> None:
+            try:
+                self._send(body, headers=headers, **options)
+            except LinkError:
+                headers["blimp_again"] = True  # the answer may be lost, not the message
+                raise
+
+        self._retry(send, policy)
 
     def broadcast(self, exchange: str, document: dict[str, Any]) -> None:
         """Send `document` to whoever listens on the fanout `exchange` at this moment."""
         from kombu import Exchange
 
+        if self.signer is not None:
+            signature = self.signer.sign_document(document, place=exchange)
+            document = document | {"signature": signature}
+        body = to_json(document)
+        if len(body) > self._limit_bytes:
+            raise MessageError(f"broadcast of {len(body)} bytes: the limit is {self._limit_bytes}")
         fanout = Exchange(exchange, type="fanout", durable=False)
-        self._send(to_json(document), exchange=fanout, routing_key="", declare=[fanout])
+        self._retry(
+            lambda: self._send(body, exchange=fanout, routing_key="", declare=[fanout]), None
+        )
+
+    def _retry(self, function: Callable[[], None], policy: RetryPolicy | None) -> None:
+        policy = policy or self._policy
+        if policy.timeout_s is None:
+            policy = msgspec.structs.replace(policy, timeout_s=self._timeout_s)
+        policy.call(function, clock=self._clock, chance=self._chance, brokers=len(self.brokers))
+
+    def _stamp(self) -> dict[str, Any]:
+        """Return the property by which streams tell a repeated publish from another."""
+        properties: dict[str, Any] = {}
+        if self._transport == STREAMS:
+            from blimp.tasks.transport.keys import Keys
+            from blimp.tasks.transport.stamps import DEFAULT_REMEMBER_S, Stamps
+
+            stamps = getattr(self._own, "stamps", None)
+            if stamps is None:  # each thread's: the server remembers a sender's latest
+                stamps = Stamps(keys=Keys(), remember_s=DEFAULT_REMEMBER_S)
+                self._own.stamps = stamps
+            stamps.stamp(properties)
+        return properties
+
+    def _connect(self) -> None:
+        url = self.brokers.current
+        with self._errors(url), self._producers(url).acquire(block=True, timeout=self._timeout_s):
+            pass
 
     def _lane(self, priority: int) -> int:
         """Return what the transport takes for `priority`."""
@@ -73,13 +144,15 @@ class Publisher:
         return max(priority, 1 if self._transport == STREAMS else 0)
 
     def _send(self, body: bytes, **options: Any) -> None:
-        pool = self._producers()
-        with self._errors(), pool.acquire(block=True, timeout=self._timeout_s) as producer:
+        url = self.brokers.current
+        pool = self._producers(url)
+        with self._errors(url), pool.acquire(block=True, timeout=self._timeout_s) as producer:
             producer.publish(
                 body,
                 content_type=CONTENT_TYPE,
                 content_encoding=CONTENT_ENCODING,
-                retry=True,
+                # kombu's own retry replaces a connection that has died; ours does that itself.
+                retry=self._transport != STREAMS,
                 retry_policy={
                     "max_retries": 1,
                     "interval_start": 0.0,
@@ -91,7 +164,7 @@ class Publisher:
             )
 
     @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, url: str) -> Iterator[None]:
         """Turn what kombu and its drivers raise for a lost or full broker into LinkError."""
         from amqp.exceptions import AMQPError, MessageNacked
         from kombu.exceptions import KombuError, OperationalError
@@ -107,28 +180,30 @@ class Publisher:
             MessageNacked,
             OSError,
         ) as error:
-            raise link_error(self._url, error) from error
+            self.brokers.failed(url)
+            raise link_error(url, error) from None
 
-    def _producers(self) -> ProducerPool:
+    def _producers(self, url: str) -> ProducerPool:
         from kombu.pools import ProducerPool
 
         with self._lock:
-            if self._pool is None:
+            if url not in self._pools:
                 connection = open_connection(
-                    self._url, transport=self._transport, timeout_s=self._timeout_s
+                    url, transport=self._transport, timeout_s=self._timeout_s
                 )
                 kind: Any = ProducerPool
                 if self._transport == AMQP:
                     from blimp.tasks.rabbitmq import ConfirmedPool
 
                     kind = ConfirmedPool
-                self._pool = kind(
+                self._pools[url] = kind(
                     connections=connection.Pool(limit=MAX_CONNECTIONS), limit=MAX_CONNECTIONS
                 )
-            return self._pool
+            return self._pools[url]
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.connections.force_close_all()
-            self._pool.force_close_all()
-            self._pool = None
+        with self._lock:
+            while self._pools:
+                pool = self._pools.popitem()[1]
+                pool.connections.force_close_all()
+                pool.force_close_all()

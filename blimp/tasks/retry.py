@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+
+from blimp.errors import ConfigError, LinkError
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+
+T = TypeVar("T")
 
 _MAX_DOUBLINGS = 60  # 2 ** 60 seconds is past any cap; more would only overflow
 
@@ -27,19 +37,96 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         return chance.uniform(0.0, longest_s) if self.full_jitter else longest_s
 
 
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a broker that does not answer is tried again. The names are Celery's.
+
+    max_retries: after the first time; None: for ever. interval_start, interval_step,
+    interval_max: seconds before the second time, what each further wait is longer, and the
+    longest. jitter: the share of a wait that is drawn. timeout_s: no further try after it.
+    """
+
+    max_retries: int | None = 3
+    interval_start: float = 0.0
+    interval_step: float = 0.2
+    interval_max: float = 0.2
+    jitter: float = 0.5
+    timeout_s: float | None = None
+
+    def wait_s(self, attempt: int, *, chance: random.Random) -> float:
+        """Return the seconds to wait after failed attempt number `attempt`, from 0."""
+        whole_s = min(self.interval_max, self.interval_start + attempt * self.interval_step)
+        return whole_s * chance.uniform(1.0 - self.jitter, 1.0)
+
+    def call(
+        self,
+        function: Callable[[], T],
+        *,
+        clock: Clock,
+        chance: random.Random,
+        brokers: int = 1,
+    ) -> T:
+        """Call `function` until it raises no LinkError; raise the last one.
+
+        brokers: so many are tried one after the other without a wait.
+        """
+        began_s = clock.now_s()
+        for attempt in itertools.count():
+            try:
+                return function()
+            except LinkError:
+                now_s = clock.now_s()
+                late = self.timeout_s is not None and now_s - began_s >= self.timeout_s
+                if late or (self.max_retries is not None and attempt >= self.max_retries):
+                    raise
+                if (attempt + 1) % brokers == 0:
+                    clock.sleep_until(now_s + self.wait_s(attempt // brokers, chance=chance))
+        raise AssertionError("unreachable")
+
+
+ONCE = RetryPolicy(max_retries=0)
+PUBLISHING = RetryPolicy()
+CONNECTING = RetryPolicy(
+    max_retries=None, interval_start=0.05, interval_step=0.15, interval_max=1.0
+)
+
+
+def policy_of(given: RetryPolicy | dict[str, Any] | None, default: RetryPolicy) -> RetryPolicy:
+    """Return `default` with what is `given`. Raises ConfigError naming what is wrong."""
+    if given is None or isinstance(given, RetryPolicy):
+        return given or default
+    known = RetryPolicy.__struct_fields__
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"retry policy: {name!r} is none of {known}")
+        is_number = isinstance(value, int | float) and value >= 0
+        if not is_number and not (value is None and name in ("max_retries", "timeout_s")):
+            raise ConfigError(f"retry policy: {name} is {value!r}, must be a number from 0")
+    return msgspec.structs.replace(default, **given)
+
+
 class ReconnectDelay:
     """Bounded, jittered waits between attempts to reach a broker that is away."""
 
-    def __init__(self, *, chance: random.Random, first_s: float = 0.05, cap_s: float = 1.0) -> None:
-        self._backoff = Backoff(first_s=first_s, cap_s=cap_s, full_jitter=False)
+    def __init__(
+        self, *, chance: random.Random, policy: RetryPolicy = CONNECTING, brokers: int = 1
+    ) -> None:
+        self._policy = policy
         self._chance = chance
-        self._attempt = 0
+        self._brokers = brokers
+        self.attempt = 0
 
     def next_s(self) -> float:
-        """Return the next wait: between half and the whole of a doubling, capped interval."""
-        whole_s = self._backoff.delay_s(self._attempt, chance=self._chance)
-        self._attempt += 1
-        return whole_s * self._chance.uniform(0.5, 1.0)
+        """Return the next wait; none between one broker and the next of a round."""
+        self.attempt += 1
+        if self.attempt % self._brokers:
+            return 0.0
+        return self._policy.wait_s(self.attempt // self._brokers - 1, chance=self._chance)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it was tried as often as the policy allows."""
+        most = self._policy.max_retries
+        return most is not None and self.attempt >= most
 
     def reset(self) -> None:
-        self._attempt = 0
+        self.attempt = 0

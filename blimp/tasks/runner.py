@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import LinkError, MessageError, ResultError, WorkerLost
+from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.tasks.job import Ending, Job, Verdict, failure
 from blimp.tasks.judge import judge, timed_out, worker_lost
 from blimp.tasks.limits import Limits, limit_of
@@ -160,10 +160,6 @@ class Runner:
                 previous=job.previous,
             )
             args = (context, *args)
-        try:
-            job.task.check_arguments(args, job.message.kwargs)
-        except MessageError as error:
-            return failure(error)
         try:
             result = await self._function(job, args)
         except BaseException as error:  # a task may raise SystemExit; the worker goes on

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.tasks.retry import ReconnectDelay
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -41,7 +39,7 @@ class Settler:
         self._abandoned = abandoned
         self._on_done = on_done
         self._log = log
-        self._chance = random.Random()
+        self._outage = app.outage("broker away", log=log)
 
     def settle(self, ending: Ending) -> None:
         """Write `ending`, and let its job go. Raises nothing."""
@@ -55,14 +53,13 @@ class Settler:
 
     def until_done(self, function: Callable[..., Any], *args: Any) -> None:
         """Call until the broker takes it, or the worker is abandoned and it comes again."""
-        delay = ReconnectDelay(chance=self._chance)
         while not self._abandoned.is_set():
             try:
                 function(*args)
+                self._outage.over()
                 return
             except LinkError as error:
-                self._log.warning("broker away", reason=str(error))
-                self._abandoned.wait(delay.next_s())
+                self._abandoned.wait(self._outage.failed(error))
 
     def _steps(self, ending: Ending) -> Iterator[Callable[[], Any]]:
         """Yield what is to be done, in order; each is repeated alone until the broker took it."""

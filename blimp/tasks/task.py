@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
 
 from blimp.errors import LinkError, MaxRetriesExceeded, MessageError, Retry
 from blimp.tasks.options import TaskOptions
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.results.handle import ResultHandle
+    from blimp.tasks.sending import SendOptions
 
 
 class Task:
@@ -39,10 +40,13 @@ class Task:
         return self.function(*args, **kwargs)
 
     def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Raise MessageError where the function cannot be called with these."""
+        """Raise MessageError where the function cannot be called with these.
+
+        A bound task's context is not among them.
+        """
         if self._signature is not None:
             try:
-                self._signature.bind(*args, **kwargs)
+                self._signature.bind(*([None] if self.options.bind else []), *args, **kwargs)
             except TypeError as error:
                 raise MessageError(f"arguments of {self.name!r}: {error}") from None
 
@@ -53,31 +57,18 @@ class Task:
         self,
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
-        *,
-        countdown: float | None = None,
-        eta: datetime | None = None,
-        expires: float | datetime | None = None,
-        ttl_s: float | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        task_id: str | None = None,
-        headers: dict[str, Any] | None = None,
+        **options: Unpack[SendOptions],
     ) -> ResultHandle:
-        """Send the task to a worker; see `TaskApp.send_task`."""
-        return self.app.send_task(
-            self.name,
-            args,
-            kwargs,
-            countdown=countdown,
-            eta=eta,
-            expires=expires,
-            ttl_s=self.options.ttl_s if ttl_s is None else ttl_s,
-            priority=self.options.priority if priority is None else priority,
-            queue=queue or self.options.queue,
-            task_id=task_id,
-            ignore_result=self.options.ignore_result,
-            headers=headers,
-        )
+        """Send the task to a worker; see SendOptions. What is not said is as the task says."""
+        own = self.options
+        defaults = {
+            "ttl_s": own.ttl_s,
+            "priority": own.priority,
+            "queue": own.queue,
+            "ignore_result": own.ignore_result,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return self.app.send_task(self.name, args, kwargs, **cast("SendOptions", defaults | given))
 
 
 class TaskContext:

@@ -1,31 +1,43 @@
 """Broker and result URLs: kombu's and redis-py's spelling of the same server.
 
 kombu writes a Unix socket as `redis+socket:///path?virtual_host=0`, redis-py as
-`unix:///path?db=0`; `redis://` and `rediss://` are the same in both.
+`unix:///path?db=0`; `redis://` and `rediss://` are the same in both. `valkey://` and
+`valkeys://` are other words for them. A sentinel's URL names the master in its query:
+`sentinel://host:26379,host2:26379/0?master_name=flight`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
 
 if TYPE_CHECKING:
     from redis import Redis
 
-SCHEMES = ("redis", "rediss", "redis+socket", "unix")
+SCHEMES = ("redis", "rediss", "redis+socket", "unix", "valkey", "valkeys", "sentinel")
+SENTINEL_PORT = 26379
 
 
 def check_url(url: str) -> str:
     """Return `url` when this package can use it. Raises ConfigError naming what it can."""
+    return check_address(url, schemes=SCHEMES)
+
+
+def check_address(url: str, *, schemes: Collection[str] | None = None) -> str:
+    """Return `url` when its parts can be told apart. Raises ConfigError saying why not."""
     scheme, separator, _ = url.partition("://")
-    if not separator or scheme not in SCHEMES:
-        raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {SCHEMES}")
+    if schemes is not None and (not separator or scheme not in schemes):
+        raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {schemes}")
     try:
-        _ = urlsplit(url).port  # judged where it is read
+        parts = urlsplit(url)
+        if parts.scheme != "sentinel":  # which may have several addresses
+            _ = parts.port  # judged where it is read
     except ValueError as error:
         raise ConfigError(f"broker URL {hide_password(url)!r}: {error}") from None
     return url
@@ -33,6 +45,7 @@ def check_url(url: str) -> str:
 
 def kombu_url(url: str) -> str:
     """Return `url` as kombu reads it."""
+    url = _without_valkey(url)
     if not url.startswith("unix://"):
         return url
     parts = urlsplit(url)
@@ -41,7 +54,8 @@ def kombu_url(url: str) -> str:
 
 
 def redis_url(url: str) -> str:
-    """Return `url` as redis-py reads it."""
+    """Return `url` as redis-py reads it; a sentinel's is left to `open_sentinel`."""
+    url = _without_valkey(url)
     if not url.startswith("redis+socket://"):
         return url
     parts = urlsplit(url.removeprefix("redis+"))
@@ -49,6 +63,10 @@ def redis_url(url: str) -> str:
     options["db"] = options.pop("virtual_host", "0").lstrip("/") or "0"
     user, at, _ = parts.netloc.rpartition("@")
     return f"unix://{user}{at}{parts.path}?{urlencode(options)}"
+
+
+def _without_valkey(url: str) -> str:
+    return re.sub(r"^valkey(s?)://", r"redis\1://", url)
 
 
 def hide_password(url: str) -> str:
@@ -76,6 +94,33 @@ def link_error(url: str, error: BaseException) -> LinkError:
     return LinkError(f"no {where}: {error}")
 
 
+def is_lost(error: BaseException) -> bool:
+    """Say whether `error`, or a cause of it, means that a broker is away or not the master."""
+    import redis
+
+    away = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, LinkError | OSError | redis.RedisError):
+            return isinstance(cause, (*away, LinkError))
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+@contextlib.contextmanager
+def link_errors(url: str, on_lost: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Turn errors of redis-py into LinkError; tell `on_lost` where the server is away."""
+    import redis
+
+    try:
+        yield
+    except (redis.RedisError, OSError) as error:
+        if on_lost is not None and is_lost(error):
+            on_lost(url)
+        # What redis-py and its causes have to say is in the text.
+        raise link_error(url, error) from None
+
+
 def tcp_keepalive() -> dict[int, int]:
     """Return socket options under which a peer that vanished is noticed in about 10 s."""
     names = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
@@ -99,9 +144,53 @@ def open_redis(url: str, *, timeout_s: float, client_name: str | None = None) ->
         "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
         "client_name": client_name,
     }
-    if not redis_url(url).startswith("unix://"):
+    plain = redis_url(url)
+    if not plain.startswith("unix://"):
         options |= {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
-    client: Redis = redis.Redis.from_url(redis_url(url), **options)
+    if plain.startswith("sentinel://"):
+        return open_sentinel(plain, options=options)
+    client: Redis = redis.Redis.from_url(plain, **options)
+    return client
+
+
+def open_sentinel(
+    url: str,
+    *,
+    options: dict[str, Any],
+    master: str | None = None,
+    sentinel_options: dict[str, Any] | None = None,
+) -> Redis:
+    """Return a client of whichever server the sentinels at `url` call the master.
+
+    options: of redis-py, for the master; its timeouts hold for the sentinels too.
+    Raises ConfigError where nothing names the master.
+    """
+    import redis
+    from redis.sentinel import Sentinel
+
+    parts = urlsplit(url)
+    master = master or dict(parse_qsl(parts.query)).get("master_name")
+    if not master:
+        raise ConfigError(
+            f"broker URL {hide_password(url)!r}: a sentinel needs `master_name`, in the "
+            "URL's query or the transport options"
+        )
+    secret, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = secret.partition(":")
+    nodes = []
+    for host in hosts.split(","):
+        name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
+        nodes.append((name or "localhost", int(port or SENTINEL_PORT)))
+    timeouts = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout")}
+    sentinel = Sentinel(
+        nodes,
+        sentinel_kwargs=timeouts | (sentinel_options or {}),
+        **options,
+        username=unquote(user) or None,
+        password=unquote(password) or None,
+        db=int(parts.path.strip("/") or 0),
+    )
+    client: Redis = sentinel.master_for(master, redis.Redis)
     return client
 
 

@@ -6,7 +6,6 @@ threads, on connections of their own.
 
 from __future__ import annotations
 
-import random
 import signal
 import socket
 import threading
@@ -30,13 +29,14 @@ from blimp.tasks.middleware.once import clear_begun
 from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
 from blimp.tasks.pulse import Pulse
 from blimp.tasks.restart import Launch, Wear, hold_stop_signals, let_stop_signals_in
-from blimp.tasks.retry import ReconnectDelay
 from blimp.tasks.runner import Runner
 from blimp.tasks.settler import Settler
 from blimp.tasks.stops import Stops
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+
+NAME_WAIT_S = 0.2
 
 
 class Worker:
@@ -242,14 +242,15 @@ class Worker:
         """Wait for the broker, and for the lease of a namesake that may be dead to lapse."""
         if self._lock is None:
             return
-        delay = ReconnectDelay(chance=random.Random())
+        outage = self.app.outage("no broker", log=self._log, ends=True)
         first_refused_s: float | None = None
         while not self._stops.stopping.is_set():
             try:
                 self._lock.take()
+                outage.over()
                 return
             except LinkError as error:
-                self._log.warning("no broker", reason=str(error))
+                self._stops.stopping.wait(outage.failed(error))
             except NameInUse as error:
                 now_s = self.app.clock.now_s()
                 first_refused_s = first_refused_s or now_s
@@ -257,7 +258,7 @@ class Worker:
                 patience_s = 1.0 if error.certain else LEASE_MS / 1000.0 + 1.0
                 if now_s - first_refused_s > patience_s:
                     raise
-            self._stops.stopping.wait(delay.next_s())
+                self._stops.stopping.wait(NAME_WAIT_S)
 
     def _consuming(self) -> None:
         if self.app.broadcasts and not self._listener.listening.wait(timeout=self.app.timeout_s):

@@ -9,13 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blimp.errors import MessageError
-from blimp.tasks.message import (
-    TaskMessage,
-    build_body,
-    build_headers,
-    parse_message,
-    readable_id,
-)
+from blimp.tasks.message import TaskMessage, build_body, build_headers
+from blimp.tasks.reading import parse_message, readable_id
 from tests.tasks.golden import CELERY_BODY, CELERY_HEADERS, CELERY_MESSAGE
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.tasks.retry import Backoff, ReconnectDelay
+from blimp.tasks.retry import Backoff, ReconnectDelay, RetryPolicy
 
 
 def test_doubles_up_to_its_cap() -> None:
@@ -32,7 +32,8 @@ def test_full_jitter_fills_its_range() -> None:
 
 
 def test_reconnecting_waits_grow_stay_bounded_and_start_again() -> None:
-    delay = ReconnectDelay(chance=random.Random(3), first_s=0.1, cap_s=1.0)
+    policy = RetryPolicy(max_retries=None, interval_start=0.1, interval_step=0.3, interval_max=1.0)
+    delay = ReconnectDelay(chance=random.Random(3), policy=policy)
     waits = [delay.next_s() for _ in range(50)]
     assert 0.05 <= waits[0] <= 0.1
     assert all(0.5 <= wait <= 1.0 for wait in waits[5:])

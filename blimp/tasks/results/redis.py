@@ -6,13 +6,14 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blimp.closing import Closing
 from blimp.errors import ResultError
+from blimp.tasks.brokers import Brokers
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.results.record import Record, State, decode, encode
-from blimp.tasks.urls import link_error, open_redis
+from blimp.tasks.urls import link_errors, open_redis
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -33,33 +34,39 @@ def result_key(id: str) -> str:
 class RedisResults:
     """Reads, writes and waits for records. Thread-safe; connects on first use.
 
+    url: of the server, or the brokers: it is then the server in use.
     Every method raises LinkError where the server does not answer within `timeout_s`.
     """
 
     def __init__(
         self,
         *,
-        url: str,
+        url: str | Brokers,
         clock: Clock,
         keep_s: int = KEEP_S,
         limit_bytes: int = MAX_MESSAGE_BYTES,
         timeout_s: float = 2.0,
     ) -> None:
-        self._url = url
+        self.brokers = url if isinstance(url, Brokers) else Brokers(url)
         self._clock = clock
         self.keep_s = keep_s
         self._limit_bytes = limit_bytes
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._client: Redis | None = None
+        self._clients: dict[str, Redis] = {}
 
     @property
     def client(self) -> Redis:
+        """Of the server in use now."""
+        return self.client_of(self.brokers.current)
+
+    def client_of(self, url: str) -> Redis:
         with self._lock:
-            if self._client is None:
-                self._client = open_redis(self._url, timeout_s=self._timeout_s)
-                self._store = self._client.register_script(_STORE)
-            return self._client
+            client = self._clients.get(url)
+            if client is None:
+                client = self._clients[url] = open_redis(url, timeout_s=self._timeout_s)
+                self._store = client.register_script(_STORE)
+            return client
 
     def store(self, record: Record) -> bool:
         """Write and publish `record`; False when a final one stands already.
@@ -99,19 +106,18 @@ class RedisResults:
         return Watch(results=self, id=id, clock=self._clock)
 
     @contextlib.contextmanager
-    def link(self) -> Iterator[None]:
-        """Turn redis-py's errors of connection into LinkError."""
-        import redis
+    def link(self, url: str | None = None) -> Iterator[None]:
+        """Turn redis-py's errors into LinkError; have another broker in use if this is lost.
 
-        try:
+        url: of the broker that is asked, by default the one in use.
+        """
+        with link_errors(url or self.brokers.current, self.brokers.failed):
             yield
-        except (redis.RedisError, OSError) as error:
-            raise link_error(self._url, error) from error
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        with self._lock:
+            while self._clients:
+                self._clients.popitem()[1].close()
 
 
 class Watch(Closing):
@@ -121,9 +127,9 @@ class Watch(Closing):
         self._results = results
         self._id = id
         self._clock = clock
-        with results.link():
-            self._pubsub = results.client.pubsub(ignore_subscribe_messages=True)
-            self._pubsub.subscribe(result_key(id))
+        self._url = ""
+        self._pubsub: Any = None
+        self._subscribe()
         self._asked_s: float | None = None
         self._newest = b""
         self._closed = False
@@ -136,6 +142,8 @@ class Watch(Closing):
         """
         deadline_s = self._clock.now_s() + timeout_s
         while not self._closed:
+            if self._url != self._results.brokers.current:
+                self._subscribe()
             now_s = self._clock.now_s()
             if self._asked_s is None or now_s - self._asked_s >= POLL_S:
                 stored = self._results.read(self._id)
@@ -143,7 +151,7 @@ class Watch(Closing):
                 if stored is not None and stored != self._newest:
                     return self._take(stored)
             left_s = min(deadline_s, self._asked_s + POLL_S) - now_s
-            with self._results.link():
+            with self._results.link(self._url):
                 heard = self._pubsub.get_message(timeout=max(0.0, left_s))
             if heard is not None and heard["type"] == "message":
                 with contextlib.suppress(ResultError):
@@ -151,6 +159,15 @@ class Watch(Closing):
             elif self._clock.now_s() >= deadline_s:
                 break
         return None
+
+    def _subscribe(self) -> None:
+        if self._pubsub is not None:
+            self._pubsub.close()
+        self._url = self._results.brokers.current
+        with self._results.link(self._url):
+            client = self._results.client_of(self._url)
+            self._pubsub = client.pubsub(ignore_subscribe_messages=True)
+            self._pubsub.subscribe(result_key(self._id))
 
     def _take(self, data: bytes) -> Record:
         self._newest = data

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from blimp.errors import ConfigError
-from blimp.tasks.urls import hide_password, redis_url, tcp_keepalive
+from blimp.tasks.urls import hide_password, open_sentinel, redis_url, tcp_keepalive
 
 MINIMUM_REDIS, MINIMUM_VALKEY = (7, 0), (8, 0)
 DEFAULT_TIMEOUT_S = 2.0
-SENTINEL_PORT = 26379
 SCHEMES = ("redis", "rediss", "redis+socket", "socket", "unix", "valkey", "valkeys", "sentinel")
 
 
@@ -102,37 +100,12 @@ class Link:
 
     def _open_sentinel(self, options: dict[str, Any]) -> redis.Redis:
         """Open `sentinel://[user:password@]host[:port][,host[:port]…]/[database]?master_name=M`."""
-        from redis.sentinel import Sentinel
-
-        parts = urlsplit(self.url)
-        query = dict(parse_qsl(parts.query))
-        master = options.get("master_name") or query.get("master_name")
-        if not master:
-            raise ConfigError(
-                f"broker URL {hide_password(self.url)!r}: a sentinel needs `master_name`, in the "
-                "URL's query or the transport options"
-            )
-        secret, _, hosts = parts.netloc.rpartition("@")
-        user, _, password = secret.partition(":")
-        nodes = []
-        for host in hosts.split(","):
-            name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
-            nodes.append((name or "localhost", int(port or SENTINEL_PORT)))
-        sentinel = Sentinel(
-            nodes,
-            sentinel_kwargs={
-                "socket_timeout": self.timeout_s,
-                "socket_connect_timeout": self._options["socket_connect_timeout"],
-                **(options.get("sentinel_kwargs") or {}),
-            },
-            **self._options,
-            **_keepalive(),
-            username=unquote(user) or None,
-            password=unquote(password) or None,
-            db=int(parts.path.strip("/") or 0),
+        return open_sentinel(
+            self.url,
+            options=self._options | _keepalive(),
+            master=options.get("master_name"),
+            sentinel_options=options.get("sentinel_kwargs"),
         )
-        client: redis.Redis = sentinel.master_for(str(master), redis.Redis)
-        return client
 
 
 def _keepalive() -> dict[str, Any]:

@@ -1,0 +1,82 @@
+"""What is held at one broker of several, and what it could not be told yet.
+
+A task may end when its broker is away and another in use. Its worker must not wait: the end
+is owed, and told by a thread of its own when the broker answers again. Until then the message
+stays there unacknowledged, and a worker that dies meanwhile leaves it to be run again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, TypeVar
+
+from blimp.errors import LinkError
+from blimp.tasks.retry import ReconnectDelay, RetryPolicy
+from blimp.tasks.urls import link_errors
+
+if TYPE_CHECKING:
+    from blimp.tasks.brokers import Brokers
+    from blimp.tasks.transport.holder import Holder
+
+T = TypeVar("T")
+
+PAYING = RetryPolicy(max_retries=None, interval_start=0.2, interval_step=0.4, interval_max=5.0)
+
+
+class Held:
+    """The holder at one broker. Thread-safe; close is idempotent."""
+
+    def __init__(self, *, url: str, holder: Holder, brokers: Brokers) -> None:
+        self.url = url
+        self.holder = holder
+        self._brokers = brokers
+        self._owed: dict[tuple[str, ...], Callable[[], object]] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def tell(self, tags: Collection[str], step: Callable[[], T], *, otherwise: T) -> T:
+        """Do `step`, which ends the deliveries `tags`; where another broker is in use, later.
+
+        Returns `otherwise` then. Raises LinkError where there is no other.
+        """
+        try:
+            with link_errors(self.url, self._brokers.failed):
+                return step()
+        except LinkError:
+            if self.url == self._brokers.current:
+                raise
+        with self._lock:
+            self._owed[tuple(tags)] = step
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._pay, name="owed", daemon=True)
+                self._thread.start()
+        return otherwise
+
+    def tags(self) -> set[str]:
+        """Return the deliveries whose ends are owed: they are not to be put back."""
+        with self._lock:
+            return {tag for tags in self._owed for tag in tags}
+
+    def _pay(self) -> None:
+        delay = ReconnectDelay(chance=random.Random(), policy=PAYING)
+        while not self._closed.wait(delay.next_s()):
+            with self._lock:
+                if not self._owed:
+                    self._thread = None
+                    return
+                tags, step = next(iter(self._owed.items()))
+            try:
+                with link_errors(self.url):
+                    step()
+            except LinkError:
+                continue
+            delay.reset()
+            with self._lock:
+                self._owed.pop(tags, None)
+
+    def close(self) -> None:
+        self._closed.set()
+        self.holder.close()

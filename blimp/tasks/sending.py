@@ -1,0 +1,101 @@
+"""Sending a task: what a caller may say of it, and how it becomes a message."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from blimp.tasks.message import NORMAL, TaskMessage
+from blimp.tasks.options import check_priority
+from blimp.tasks.retry import ONCE, RetryPolicy, policy_of
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+
+
+class SendOptions(TypedDict, total=False):
+    """How one message is sent.
+
+    countdown, eta: not to begin before then. expires: not to begin after then (seconds from
+    now, or a time). ttl_s: not to begin when older than this on the broker's clock.
+    priority: 0 (first) to 9 (last). retry, retry_policy: for this message alone.
+    """
+
+    countdown: float | None
+    eta: datetime | None
+    expires: float | datetime | None
+    ttl_s: float | None
+    priority: int
+    queue: str | None
+    task_id: str | None
+    ignore_result: bool
+    headers: dict[str, Any] | None
+    retry: bool
+    retry_policy: RetryPolicy | dict[str, Any] | None
+
+
+class Outgoing:
+    """One message on its way. Tried again, it is the same one, with the time of the first."""
+
+    def __init__(
+        self,
+        *,
+        app: TaskApp,
+        name: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None,
+        options: SendOptions,
+    ) -> None:
+        self.id = options.get("task_id") or str(uuid.uuid4())
+        self._app = app
+        self._name = name
+        self._args = tuple(args)
+        self._kwargs = dict(kwargs or {})
+        self._options = options
+        self._priority = check_priority(options.get("priority", NORMAL))
+        self._policy = policy_of(options.get("retry_policy"), app.retry_policy)
+        if not options.get("retry", True):
+            self._policy = ONCE
+
+    def send(self) -> None:
+        """Raises LinkError, MessageError."""
+        now_s = self._policy.call(
+            self._app.broker_clock.now_s, clock=self._app.clock, chance=self._app.chance
+        )
+        self._app.publisher.publish(self._message(now_s), policy=self._policy)
+
+    def _message(self, now_s: float) -> TaskMessage:
+        options = self._options
+        countdown, eta = options.get("countdown"), options.get("eta")
+        if eta is not None:
+            eta_s: float | None = eta.timestamp()
+        else:
+            eta_s = None if countdown is None else now_s + countdown
+        expires = options.get("expires")
+        if isinstance(expires, datetime):
+            expires_s: float | None = expires.timestamp()
+        else:
+            expires_s = None if expires is None else now_s + expires
+        return TaskMessage(
+            id=self.id,
+            task=self._name,
+            args=self._args,
+            kwargs=self._kwargs,
+            queue=options.get("queue") or self._app.queue,
+            priority=self._priority,
+            eta_s=eta_s,
+            expires_s=expires_s,
+            issued_ms=int(now_s * 1000),
+            ttl_s=options.get("ttl_s"),
+            ignore_result=options.get("ignore_result", False),
+            origin=_origin(),
+            headers=options.get("headers") or {},
+        )
+
+
+def _origin() -> str:
+    return f"{os.getpid()}@{socket.gethostname()}"
