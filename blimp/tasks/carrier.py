@@ -167,7 +167,7 @@ def open_connection(
 ) -> Connection:
     """Return a kombu connection, not connected yet; no call on a dead link hangs on it.
 
-    beats: heartbeats, where the transport has them; whoever asks for them has to send them.
+    beats: the broker ends it where it hears nothing for twice HEARTBEAT_S, on AMQP.
     """
     import kombu
 

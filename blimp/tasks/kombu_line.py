@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Settle = Callable[[Any], None]  # how a kombu message ends
 Key = tuple[str, int]  # task id and try
 
-BEAT_S = 1.0
 REMEMBERED = 4096
 
 
@@ -60,8 +59,6 @@ class KombuLine(InSteps):
         self._ended: OrderedDict[Key, Settle] = OrderedDict()
         self._numbers = 0
         self._is_woken = False
-        self._closed = threading.Event()
-        self._beats = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     # --- the consuming thread's ---------------------------------------------------------------
 
@@ -76,8 +73,6 @@ class KombuLine(InSteps):
                 limit=self._limit(),
                 on_message=self._arrive,
             )
-        if self._options.app.transport == AMQP and not self._beats.is_alive():
-            self._beats.start()
         return 0, 0
 
     def drain(self, timeout_s: float) -> None:
@@ -139,14 +134,14 @@ class KombuLine(InSteps):
             link.wake()
 
     def probe(self) -> None:
-        self._linked().probe()
+        link = self._linked()
+        link.probe()
+        if self._arrived:
+            link.wake()
 
     def close(self) -> None:
-        self._closed.set()
         with self._lock:
             self._drop_link()
-        if self._beats.is_alive():
-            self._beats.join()
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -191,19 +186,6 @@ class KombuLine(InSteps):
         if self._link is not None:
             self._link.close()
             self._link = None
-
-    def _beat(self) -> None:
-        while not self._closed.wait(BEAT_S):
-            with self._lock:
-                link = self._link
-                if link is None or link.error is not None:
-                    continue
-                try:
-                    link.beat()
-                except LinkError:
-                    continue  # it wakes whoever drains, and is told there
-                if self._arrived:
-                    link.wake()
 
 
 def key_of(message: Any) -> Key | None:

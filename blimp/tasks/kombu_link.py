@@ -38,7 +38,9 @@ class KombuLink:
         self._options = options
         self._lock = lock
         self._on_message = on_message
-        self._limit = 0
+        self._limit = self._quota = 0
+        self._is_amqp = options.app.transport == AMQP
+        self._is_shared = False
         self._consumers: list[Any] = []
         self._socket: Any = None
         self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -61,7 +63,6 @@ class KombuLink:
     def _open(self, limit: int) -> None:
         with self._calling():
             self._connection.connect()
-            self._is_amqp = self._options.app.transport == AMQP
             if self._is_amqp:
                 from blimp.tasks.rabbitmq import declare_queue, guard_channel
 
@@ -85,16 +86,17 @@ class KombuLink:
             self.limit(limit)
 
     def limit(self, messages: int) -> None:
-        """Have at most so many unacknowledged. Once begun, consumes anew where it must."""
+        """Have at most so many unacknowledged. The first time, begin to consume."""
         if messages == self._limit:
             return
         with self._calling():
-            shared = self._is_amqp and self._is_shared
-            self._channel.basic_qos(0, messages, shared)
-            self._limit = messages
-            if not self._consumers:
-                self._consume()
-            elif self._is_amqp and not shared:  # it holds for consumers begun after it
+            self._limit = self._quota = messages
+            alone = self._is_amqp and not self._is_shared
+            if alone:
+                # It is a new consumer's own, and what waits was taken by those before it.
+                self._quota -= self._options.waiting()
+            self._channel.basic_qos(0, self._quota, self._is_shared)
+            if alone or not self._consumers:
                 before, self._consumers = self._consumers, []
                 self._consume()
                 for consumer in before:
@@ -145,20 +147,14 @@ class KombuLink:
         with self._calling():
             function()
 
-    def beat(self) -> None:
-        """Take in what has arrived, and show the broker that this end lives."""
-        if not self._is_amqp:
-            return
-        while self.read():
-            pass
-        with self._calling():
-            self._connection.heartbeat_check()
-
     def probe(self) -> None:
-        """Ask the broker, and wait for its answer."""
+        """Ask the broker, and wait for its answer; messages may come before it.
+
+        Heartbeats are only for the broker's sake: this is heard as one.
+        """
         if self._is_amqp:
             with self._calling():
-                self._channel.basic_qos(0, self._limit, self._is_shared)
+                self._channel.basic_qos(0, self._quota, self._is_shared)
 
     def stop(self) -> None:
         """Consume no more; what was taken can still be settled."""

@@ -51,7 +51,7 @@ class Line(Protocol):
         ...
 
     def probe(self) -> None:
-        """Ask the broker whether it is there. Any thread; raises LinkError."""
+        """Ask the broker whether it is there. Any thread, every second; raises LinkError."""
         ...
 
     def disconnect(self) -> None:

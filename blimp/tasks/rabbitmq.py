@@ -6,17 +6,14 @@ Its priorities grow with urgency, ours fall: see `turn_priority`.
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from amqp.exceptions import NoConsumers, PreconditionFailed
+from amqp.exceptions import NoConsumers, PreconditionFailed, RecoverableConnectionError
 from kombu import Producer, Queue
 from kombu.pools import ProducerPool
 
 from blimp.tasks.message import EMERGENCY, LOW
 from blimp.tasks.urls import tcp_keepalive
-
-if TYPE_CHECKING:
-    from kombu import Connection
 
 MAX_PRIORITY = LOW - EMERGENCY
 DEAD_LIMIT = 10_000
@@ -44,7 +41,7 @@ def dead_queue(name: str) -> str:
     return f"{name}.dead"
 
 
-def declare_queue(connection: Connection, name: str) -> bool:
+def declare_queue(connection: Any, name: str) -> bool:
     """Declare queue `name`, durable, with priorities and dead letters.
 
     False where it exists and someone else has declared it otherwise: it is used as it is.
@@ -82,9 +79,12 @@ class ConfirmedProducer(Producer):
         *rest: Any,
     ) -> Any:
         """Publish once; kombu calls it again on a new connection, and where it was returned."""
+        established = self.channel.connection
+        if established is None:  # lost since; kombu then makes another and calls again
+            raise RecoverableConnectionError("connection closed")
         declared = self.connection.declared_entities  # emptied with each connection
         if mandatory and routing_key not in declared:
-            declare_queue(self.connection, routing_key)
+            declare_queue(established, routing_key)
             declared.add(routing_key)
         returned: list[Any] = []
         self.channel.events["basic_return"] = {lambda *told: returned.append(told)}

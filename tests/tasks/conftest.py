@@ -120,6 +120,7 @@ class WorkerProcess:
         app: str = "tests.tasks.killed:app",
         name: str = "w",
         options: str = "",
+        results: str | None = None,
     ) -> None:
         self.directory = directory
         self.process = subprocess.Popen(
@@ -127,6 +128,7 @@ class WorkerProcess:
             env=os.environ
             | {
                 "KILLED_BROKER": url,
+                "KILLED_RESULTS": results or url,
                 "KILLED_DIRECTORY": str(directory),
                 "KILLED_TRANSPORT": transport,
             },

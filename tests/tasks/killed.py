@@ -7,10 +7,11 @@ from pathlib import Path
 from blimp.tasks import TaskApp, TaskContext
 
 BROKER = os.environ.get("KILLED_BROKER", "redis+socket:///nowhere?virtual_host=0")
+RESULTS = os.environ.get("KILLED_RESULTS", BROKER)
 TRANSPORT = os.environ.get("KILLED_TRANSPORT", "redis")
 DIRECTORY = Path(os.environ.get("KILLED_DIRECTORY", "."))
 
-app = TaskApp("killed", broker=BROKER, result_backend=BROKER, transport=TRANSPORT)
+app = TaskApp("killed", broker=BROKER, result_backend=RESULTS, transport=TRANSPORT)
 
 
 def run(context: TaskContext) -> dict[str, int]:
