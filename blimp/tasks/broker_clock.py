@@ -37,19 +37,14 @@ class BrokerClock:
         """
         if self._link is None:
             return self._clock.wall_s()
-        for left in reversed(range(len(self._link.brokers))):
-            try:
-                with self._link.link():
-                    seconds, microseconds = self._link.client.time()
-                break
-            except LinkError:
-                if left:
-                    continue  # the next is in use now
-                with self._lock:
-                    if self._last is None:
-                        raise
-                    ours_s, theirs_s = self._last
-                return theirs_s + (self._clock.now_s() - ours_s)
+        try:
+            seconds, microseconds = self._link.ask(lambda client: client.time())
+        except LinkError:
+            with self._lock:
+                if self._last is None:
+                    raise
+                ours_s, theirs_s = self._last
+            return theirs_s + (self._clock.now_s() - ours_s)
         now_s = int(seconds) + int(microseconds) / 1e6
         with self._lock:
             self._last = (self._clock.now_s(), now_s)

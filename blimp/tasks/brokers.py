@@ -81,7 +81,7 @@ class Brokers:
 
 def split_urls(urls: str | Sequence[str]) -> tuple[str, ...]:
     """Return each URL of a list, or of a text with `;` before the next scheme."""
-    parts = re.split(r";(?=[a-z+]+://)", urls) if isinstance(urls, str) else urls
+    parts = re.split(r";\s*(?=[a-z+]+://)", urls) if isinstance(urls, str) else urls
     found = tuple(dict.fromkeys(part.strip(" ;") for part in parts))
     if not found:
         raise ConfigError("broker: must name at least one URL")

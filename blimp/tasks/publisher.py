@@ -131,8 +131,9 @@ class Publisher:
 
     def _connect(self) -> None:
         url = self.brokers.current
-        with self._errors(url), self._producers(url).acquire(block=True, timeout=self._timeout_s):
-            pass
+        pool = self._producers(url)
+        with self._errors(url), pool.acquire(block=True, timeout=self._timeout_s) as producer:
+            producer.connection.ensure_connection(max_retries=0, timeout=self._timeout_s)
 
     def _lane(self, priority: int) -> int:
         """Return what the transport takes for `priority`."""

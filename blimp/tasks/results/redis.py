@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from blimp.closing import Closing
-from blimp.errors import ResultError
+from blimp.errors import LinkError, ResultError
 from blimp.tasks.brokers import Brokers
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.results.record import Record, State, decode, encode
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.clock import Clock
+
+T = TypeVar("T")
 
 KEY_PREFIX = "celery-task-meta-"
 KEEP_S = 86_400
@@ -77,10 +79,13 @@ class RedisResults:
 
     def write(self, id: str, data: bytes) -> bool:
         """Write and publish what `encode` returned; False when a final record stands already."""
-        with self.link():
-            client = self.client
-            written = self._store(keys=[result_key(id)], args=[data, self.keep_s], client=client)
-        return bool(written)
+        return bool(
+            self.ask(
+                lambda client: self._store(
+                    keys=[result_key(id)], args=[data, self.keep_s], client=client
+                )
+            )
+        )
 
     def encode(self, record: Record) -> bytes:
         """Return `record` as it is stored. Raises ResultError where JSON cannot hold it."""
@@ -93,17 +98,30 @@ class RedisResults:
 
     def read(self, id: str) -> bytes | None:
         """Return the record of task `id` as it is stored, None where nothing is."""
-        with self.link():
-            data = self.client.get(result_key(id))
+        data: Any = self.ask(lambda client: client.get(result_key(id)))
         return data.encode() if isinstance(data, str) else data
 
     def forget(self, id: str) -> None:
-        with self.link():
-            self.client.delete(result_key(id))
+        self.ask(lambda client: client.delete(result_key(id)))
 
     def watch(self, id: str) -> Watch:
         """Return a subscription to task `id`, in force when this returns."""
         return Watch(results=self, id=id, clock=self._clock)
+
+    def ask(self, function: Callable[[Redis], T]) -> T:
+        """Call `function` with a client; of several brokers, until one answers.
+
+        It may be called more than once. Raises LinkError where none answers.
+        """
+        for left in reversed(range(len(self.brokers))):
+            url = self.brokers.current
+            try:
+                with self.link(url):
+                    return function(self.client_of(url))
+            except LinkError:
+                if not left or url == self.brokers.current:
+                    raise
+        raise AssertionError("unreachable")
 
     @contextlib.contextmanager
     def link(self, url: str | None = None) -> Iterator[None]:
