@@ -21,7 +21,6 @@ from blimp.tasks.carrier import AMQP, STOCK, STREAMS, open_connection
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
-from blimp.tasks.stock import FanoutTransport
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -107,6 +106,8 @@ class BroadcastListener:
             **options,
         ) as connection:
             if stock:
+                from blimp.tasks.stock import FanoutTransport  # megabytes, where it is not used
+
                 connection.transport_cls = FanoutTransport
             connection.connect()
             channel = connection.channel()

@@ -10,7 +10,6 @@ from blimp.errors import MessageError, ResultError, UnknownTask
 from blimp.tasks.job import fault_of
 from blimp.tasks.reading import parse_message, readable_id
 from blimp.tasks.results.record import Record, State
-from blimp.tasks.stock import find_headers
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -42,6 +41,8 @@ class Intake:
 
     def turn_away_raw(self, raw: bytes, queue: str, error: Exception) -> None:
         """Drop a message that could not even be opened; no broker has a record of it."""
+        from blimp.tasks.stock import find_headers  # megabytes, and hardly ever needed
+
         headers = find_headers(raw)
         if headers is None:
             self._counts["without_id"] += 1
