@@ -190,6 +190,8 @@ def open_connection(
             heartbeat=HEARTBEAT_S if beats else 0,
             transport_options=connection_options(timeout_s=timeout_s) | options,
         )
+    if url.endswith("://"):
+        url += "localhost"  # which kombu would take, and warn
     named = {"transport": transport} if ":" in transport else {}
     options = {"polling_interval": POLL_S} | options
     return kombu.Connection(url, connect_timeout=timeout_s, transport_options=options, **named)

@@ -147,7 +147,7 @@ class KombuLine(InSteps):
 
     def _arrive(self, link: KombuLink, message: Any) -> None:
         """Take in one delivery, in whichever thread reads: `drain` hands it on."""
-        if message.delivery_info.get("redelivered"):
+        if message.delivery_info.get("redelivered") or message.headers.get("redelivered"):
             key = key_of(message)
             end = None if key is None else self._ended.get(key)
             if end is not None:
@@ -203,4 +203,5 @@ def reject(message: Any) -> None:
 
 
 def requeue(message: Any) -> None:
+    message.headers["redelivered"] = True  # RabbitMQ says so itself; kombu's own do not
     message.requeue()

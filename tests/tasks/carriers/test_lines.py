@@ -22,6 +22,8 @@ from tests.tasks.test_worker import wait_until
         ("redis", "redis://h/0", "redis"),
         ("streams", "rediss://h/0", "streams"),
         ("blimp.tasks.transport:Transport", "redis://h/0", "streams"),
+        (None, "valkey://h", "streams"),
+        (None, "sentinel://h:26379/0?master_name=m", "streams"),
         (None, "amqp://h", "amqp"),
         (None, "amqps://h", "amqp"),
         (None, "pyamqp://h", "amqp"),
@@ -33,7 +35,7 @@ from tests.tasks.test_worker import wait_until
 def test_the_transport_is_chosen_by_name_or_url(
     transport: str | None, url: str, chosen: str
 ) -> None:
-    assert choose_transport(transport, url) == chosen
+    assert choose_transport(transport, [url]) == chosen
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_a_worker_says_it_once(name: str) -> None:
 def test_a_task_that_may_not_run_twice_needs_a_store(name: str) -> None:
     with TaskApp(name, broker="memory://") as app:
         app.task(name="once", idempotent=False)(lambda: 1)
-        with pytest.raises(ConfigError, match=r"\['once'\].*needs a Redis server.*result_backend"):
+        with pytest.raises(ConfigError, match=r"\['once'\].*need a Redis server.*result_backend"):
             Worker(app=app, log=Silence()).run()
         with pytest.raises(ConfigError, match="no Redis server"):
             _ = app.broker_link
@@ -140,6 +142,26 @@ def test_memory_runs_within_one_process(
     assert tries == [0, 1, 2]
 
 
+def test_a_task_that_will_not_end_is_cut_off_and_put_back(name: str) -> None:
+    fences: list[int] = []
+    go = threading.Event()
+    with TaskApp(name, broker="memory://") as app:
+
+        @app.task(name="long", bind=True)
+        def long(context: TaskContext) -> None:
+            fences.append(context.fence)
+            go.wait(DEADLINE_S)
+
+        log = Silence()
+        with working(app, grace_s=0.01, log=log):
+            app.send_task("long")
+            wait_until(lambda: fences == [1], "not begun")
+        assert log.events("cut off")
+        go.set()
+        with working(app, name="next"):
+            wait_until(lambda: fences == [1, 2], "not run again")
+
+
 def test_memory_hears_broadcasts_and_puts_back_at_a_warm_stop(name: str) -> None:
     heard: list[Any] = []
     busy, go = threading.Event(), threading.Event()
@@ -168,6 +190,7 @@ def test_memory_hears_broadcasts_and_puts_back_at_a_warm_stop(name: str) -> None
             worker.stop()
             wait_until(lambda: worker.counts["given_back"] == 1, "not given back")
             go.set()
+            wait_until(lambda: worker.counts["done"] == 1, "not ended")
         assert not ran.is_set()
         with working(app, name="next"):
             assert ran.wait(DEADLINE_S)
