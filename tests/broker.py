@@ -2,6 +2,7 @@
 
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -21,16 +22,23 @@ class EmbeddedBroker:
     """One server process. Use as a context manager; `start()` waits until it answers.
 
     directory: where socket, log and append-only file live; made with mode 0700.
+    options: of the server's configuration, past those it is always given.
     Start it from the main thread: the kernel takes the end of the starting thread for the
     end of the parent. Raises BlimpError with the server's last words where it does not come up.
     """
 
     def __init__(
-        self, *, directory: Path, binary: Path | None = None, start_timeout_s: float = 10.0
+        self,
+        *,
+        directory: Path,
+        binary: Path | None = None,
+        start_timeout_s: float = 10.0,
+        options: Mapping[str, str] | None = None,
     ) -> None:
         self._directory = directory
         self._binary = binary
         self._start_timeout_s = start_timeout_s
+        self._options = dict(options or {})
         self._child: Child | None = None
 
     @property
@@ -55,6 +63,8 @@ class EmbeddedBroker:
         arguments = server_arguments(
             binary=self._binary or find_server_binary(), directory=self._directory
         )
+        for name, value in self._options.items():
+            arguments += [f"--{name}", value]
         self._child = Child(
             name="broker",
             arguments=arguments,

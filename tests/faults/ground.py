@@ -165,11 +165,11 @@ class Ground:
 
 
 @contextlib.contextmanager
-def proving_ground() -> Iterator[Ground]:
+def proving_ground(**server_options: str) -> Iterator[Ground]:
     """Start a server and a motor; leave nothing behind."""
     directory = Path(tempfile.mkdtemp(prefix="blimp-"))
     try:
-        with EmbeddedBroker(directory=directory / "b") as broker:
+        with EmbeddedBroker(directory=directory / "b", options=server_options) as broker:
             ground = Ground(directory=directory, broker=broker)
             try:
                 yield ground

@@ -65,6 +65,13 @@ class ServerSide:
         streams = sum(int(self.client.xlen(key)) for key in (*keys.lanes, keys.dead))
         return streams + int(self.client.zcard(keys.later))
 
+    def dead_ids(self) -> list[str]:
+        """Return the task id of each dead letter, "?" where it has none."""
+        return [
+            str(json.loads(fields[b"h"]).get("headers", {}).get("id", "?"))
+            for _, fields in self.client.xrange(self._keys.dead)
+        ]
+
     def strange_keys(self) -> list[str]:
         """Return the keys that are not documented to stay; lanes stay when they are empty."""
         return sorted(
@@ -72,6 +79,7 @@ class ServerSide:
             for key in (raw.decode() for raw in self.client.scan_iter(count=1000))
             if not key.startswith(KEPT)
             and not key.endswith(KEPT_ENDS)
+            and key != self._keys.dead  # counted as messages
             and not (key in self._keys.lanes and self.client.xlen(key) == 0)
         )
 

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from blimp.tasks import TaskApp, TaskContext
+from blimp.tasks import Reject, TaskApp, TaskContext
 from tests.faults.motor import MotorLink, What
 
 APP = "faults"
@@ -77,7 +77,8 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
         bind=True,
         autoretry_for=(Stumbled,),
         max_retries=STUMBLES,
-        retry_backoff=0.05,
+        retry_backoff=0.02,
+        retry_jitter=False,
     )
     def stumble(context: TaskContext) -> int:
         with body(context):
@@ -101,6 +102,28 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
     def fail(context: TaskContext) -> None:
         with body(context):
             raise ValueError("it always does")
+
+    @app.task(name="told", bind=True, track_started=True)
+    def told(context: TaskContext) -> None:
+        with body(context):
+            context.progress(0.5)
+
+    @app.task(name="reject", bind=True)
+    def reject(context: TaskContext) -> None:
+        with body(context):
+            raise Reject("not by this one")
+
+    @app.task(name="put_back", bind=True)
+    def put_back(context: TaskContext) -> None:
+        """Back into its queue the first time."""
+        with body(context):
+            if context.fence == 1:
+                raise Reject("once more", requeue=True)
+
+    @app.task(name="parent", bind=True)
+    def parent(context: TaskContext, child_id: str) -> None:
+        with body(context):
+            app.send_task("turn", task_id=child_id)
 
     return app
 

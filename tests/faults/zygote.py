@@ -1,0 +1,139 @@
+"""A process that has imported everything and forks a worker when it is told to: in milliseconds.
+
+It has one thread, so that what it forks is whole. Each line of its input is a JSON object of
+options for `become_worker`; it answers with the number of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import redis.connection  # noqa: F401  what is imported here no worker need import
+from kombu.transport import virtual  # noqa: F401
+
+import blimp.tasks.broadcast
+import blimp.tasks.streams_line
+import blimp.tasks.transport
+from blimp.processes import Child
+from blimp.tasks import Worker
+from blimp.tasks.transport import holder
+from tests.faults import tasks
+from tests.faults.motor import MotorLink
+
+PR_SET_PDEATHSIG = 1
+
+
+def become_worker(
+    *, broker: str, motor: str, name: str, log: str, lease_s: float, options: dict[str, Any]
+) -> int:
+    """Work until stopped; return the exit status."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log_file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for number, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log_file), (2, log_file)):
+        os.dup2(target, number)
+    holder.DEFAULT_LEASE_S = lease_s
+    tasks.motor = MotorLink(motor)
+    timeout_s = options.pop("timeout_s", 2.0)
+    with tasks.make_app(broker, timeout_s=timeout_s) as app:
+        return Worker(app=app, name=name, **options).run()
+
+
+class Zygote:
+    """The parent's end of it. A context manager; what it forked dies with it.
+
+    Start it from the main thread.
+    """
+
+    def __init__(self) -> None:
+        self._child = Child(
+            name="zygote",
+            arguments=[sys.executable, "-m", "tests.faults.zygote"],
+            death_signal=signal.SIGKILL,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def fork(self, *, broker: str, motor: Path, name: str, log: Path, **options: Any) -> Forked:
+        """Have a worker of that name; `options` are Worker's, and `lease_s`."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        lease_s = options.pop("lease_s", holder.DEFAULT_LEASE_S)
+        wish = {"broker": broker, "motor": str(motor), "name": name, "log": str(log)}
+        line = json.dumps(wish | {"lease_s": lease_s, "options": options})
+        self._child.stdin.write(line.encode() + b"\n")
+        self._child.stdin.flush()
+        return Forked(int(self._child.stdout.readline()))
+
+    def close(self) -> None:
+        self._child.end(within_s=0.0)
+
+    def __enter__(self) -> Zygote:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Forked:
+    """A worker that a zygote forked, watched by a pidfd."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._pidfd = os.pidfd_open(pid)
+
+    def send(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, number)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Say whether it has ended by then."""
+        import select
+
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000.0))
+
+    def kill(self) -> None:
+        """End it with SIGKILL, and return when it is gone."""
+        self.send(signal.SIGKILL)
+        if not self.wait(10.0):
+            raise TimeoutError(f"process {self.pid} outlived SIGKILL")
+
+    def close(self) -> None:
+        """Kill it, and give up its descriptor. Idempotent."""
+        if self._pidfd >= 0:
+            self.kill()
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+def main() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries what ends
+    for line in sys.stdin:
+        wish = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            status = 70
+            try:
+                status = become_worker(**wish)
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        print(pid, flush=True)
+
+
+if __name__ == "__main__":
+    main()
