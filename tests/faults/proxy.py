@@ -82,6 +82,11 @@ class Proxy:
                 self._drop(pair)
             self.commands, self._counts, self.fault = [], Counter(), fault
 
+    def settle(self) -> None:
+        """Return when no command or reply is under way through the proxy's own hands."""
+        with self._lock:
+            return
+
     def cut(self) -> None:
         """Close every connection, as a server does that ends."""
         with self._lock:

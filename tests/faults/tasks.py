@@ -12,7 +12,8 @@ import os
 import time
 from collections.abc import Iterator
 
-from blimp.tasks import Reject, TaskApp, TaskContext
+from blimp.errors import Reject
+from blimp.tasks import TaskApp, TaskContext
 from tests.faults.motor import MotorLink, What
 
 APP = "faults"

@@ -19,9 +19,6 @@ from typing import Any
 import redis.connection  # noqa: F401  what is imported here no worker need import
 from kombu.transport import virtual  # noqa: F401
 
-import blimp.tasks.broadcast
-import blimp.tasks.streams_line
-import blimp.tasks.transport
 from blimp.processes import Child
 from blimp.tasks import Worker
 from blimp.tasks.transport import holder

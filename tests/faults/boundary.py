@@ -1,0 +1,321 @@
+"""Every command boundary of a workload, one run each: `python -m tests.faults.boundary`.
+
+A worker does one of everything (workload.py) through a proxy that knows each command. Run by
+run it is killed before the n-th command reaches the server, or after its reply was made and
+before it is delivered; then it is started again, and the workload must end: nothing lost,
+nothing moved twice, nothing left. With `--target server` the server is killed there instead,
+which writes its file before it answers, is started on it again, and the worker lives on.
+
+The commands are numbered by a run without a fault. A number stands for the k-th command of
+one kind, so that threads that pass one another do not change what it means.
+`--at 137 --side before` plays one run again; `--list` shows the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+import redis
+
+from tests.faults.ground import Ground, proving_ground, until
+from tests.faults.motor import Heard
+from tests.faults.proxy import Command, Proxy
+from tests.faults.server_side import Finals, ServerSide
+from tests.faults.tasks import APP, make_app
+from tests.faults.workload import LEASE_S, Workload, describe
+from tests.faults.zygote import Forked, Zygote
+
+Side = Literal["before", "after"]
+Target = Literal["worker", "server"]
+SIDES: tuple[Side, ...] = ("before", "after")
+TARGETS: tuple[Target, ...] = ("worker", "server")
+DONE_S = 15.0  # a run takes a second at most
+OPTIONS = {"sync_workers": 1, "loop_concurrency": 1, "prefetch": 4}
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One boundary: a command of the numbered list, and the side of it."""
+
+    number: int  # from 1
+    command: Command
+    side: Side
+    target: Target
+
+    def __str__(self) -> str:
+        return f"{self.target} killed {self.side} {self.number} ({self.command})"
+
+    @property
+    def replay(self) -> str:
+        return (
+            f"python -m tests.faults.boundary --target {self.target} "
+            f"--at {self.number} --side {self.side}"
+        )
+
+
+class Shot:
+    """Kills once, at its point; then it is spent."""
+
+    def __init__(self, *, command: Command, side: Side, kill: Callable[[], None]) -> None:
+        self._command = command
+        self._side = side
+        self._kill = kill
+        self.fired = threading.Event()
+
+    def before(self, command: Command) -> bool:
+        return not (self._side == "before" and self._fires(command))
+
+    def after(self, command: Command) -> bool:
+        return not (self._side == "after" and self._fires(command))
+
+    def _fires(self, command: Command) -> bool:
+        if command != self._command or self.fired.is_set():
+            return False
+        self._kill()
+        self.fired.set()
+        return True
+
+
+class Range:
+    """Where the runs take place: one server, one proxy, one motor for all of them."""
+
+    def __init__(self, ground: Ground, zygote: Zygote) -> None:
+        self.ground = ground
+        self.door = ground.directory / "p"
+        self.proxy = Proxy(path=self.door, upstream=ground.directory / "b" / "broker.sock")
+        self.app = make_app(ground.url)
+        self.side = ServerSide(ground.url, queue=APP)
+        self._zygote = zygote
+        self._finals: Finals | None = None
+        self._count = 0
+        self._workers: list[Forked] = []
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+        self.proxy.close()
+        if self._finals is not None:
+            self._finals.close()
+        self.side.close()
+        self.app.close()
+
+    def number(self) -> list[Command]:
+        """Return the commands of a run in which nothing happens."""
+        self._new_run(None).play()  # the first one meets a server that knows no script
+        complaints = self._new_run(None).play()
+        if complaints:
+            raise RuntimeError(f"without a fault: {complaints}")
+        return list(self.proxy.commands)
+
+    def run(self, point: Point) -> list[str]:
+        """Return what must not be and is."""
+        return self._new_run(point).play()
+
+    def _new_run(self, point: Point | None) -> Run:
+        for worker in self._workers:
+            worker.close()
+        self._workers.clear()
+        self.proxy.restart()
+        self.side.client.flushall()
+        self._count += 1
+        return Run(self, point, name=str(self._count))
+
+    def finals(self) -> Counter[str]:
+        """Return the count of what is published; its subscription is one server's life."""
+        if self._finals is None:
+            self._finals = Finals(self.ground.url)
+        return self._finals.count
+
+    def fork(self) -> Forked:
+        worker = self._zygote.fork(
+            broker=f"redis+socket://{self.door}?virtual_host=0",
+            motor=self.ground.socket,
+            name="w",
+            log=self.ground.directory / "w.log",
+            lease_s=LEASE_S,
+            **OPTIONS,
+        )
+        self._workers.append(worker)
+        return worker
+
+    @property
+    def log(self) -> str:
+        """What the workers of the last runs said."""
+        text = (self.ground.directory / "w.log").read_text()
+        return "\n".join(text.splitlines()[-40:])
+
+
+class Run:
+    """One workload with at most one kill."""
+
+    def __init__(self, runs: Range, point: Point | None, *, name: str) -> None:
+        self._runs = runs
+        self._point = point
+        self._server_dies = point is not None and point.target == "server"
+        self._journal = runs.ground.journal
+        self._journal.read()
+        self._seen = len(self._journal.heard)
+        self._work = Workload(app=runs.app, side=runs.side, run=name)
+        self._finals = Counter[str]() if self._server_dies else runs.finals()
+        self._worker: Forked | None = None
+        self._shot: Shot | None = None
+
+    def play(self) -> list[str]:
+        """Return what must not be and is."""
+        self._work.send()
+        if self._point is not None:
+            kill = self._kill_server if self._server_dies else self._kill_worker
+            self._shot = Shot(command=self._point.command, side=self._point.side, kill=kill)
+        self._runs.proxy.restart(self._shot)
+        self._worker = self._runs.fork()
+        complaints = []
+        try:
+            until(self._work_to_the_end(), "not done", within_s=DONE_S)
+        except TimeoutError as error:
+            complaints.append(str(error))
+        if self._shot is not None and not self._shot.fired.is_set():
+            complaints.append("never reached")
+        if not self._server_dies:
+            with contextlib.suppress(TimeoutError):
+                until(self._is_published, "no publications", within_s=2.0)
+        # The tasks in both executors, and one whose end was decided and not yet written.
+        may_run_twice = 0 if self._point is None else 1 if self._server_dies else 3
+        complaints += self._work.complaints(self._heard(), self._finals, runs_twice=may_run_twice)
+        return [*complaints, describe(self._heard())] if complaints else []
+
+    def _work_to_the_end(self) -> Callable[[], bool]:
+        """Return what says whether all is over; it starts again what was killed.
+
+        Where nothing was killed by the time that the work is done the worker is stopped, for
+        its end has boundaries too.
+        """
+        worker, recovered, stopping = self._worker, False, False
+        assert worker is not None
+
+        def is_over() -> bool:
+            nonlocal recovered, stopping
+            if not recovered and self._has_fired():
+                self._recover()
+                recovered = True
+            done = self._is_done()
+            if recovered:
+                return done
+            if done and not stopping:
+                worker.send(signal.SIGTERM)
+                stopping = True
+            if stopping and worker.wait(0.0):
+                self._runs.proxy.settle()  # it may be dying of the shot
+                return not self._has_fired()
+            return False
+
+        return is_over
+
+    def _has_fired(self) -> bool:
+        return self._shot is not None and self._shot.fired.is_set()
+
+    def _is_done(self) -> bool:
+        try:
+            return self._work.is_done(self._heard())
+        except (redis.RedisError, OSError):
+            return False  # the server is dead
+
+    def _is_published(self) -> bool:
+        return all(self._finals[id] for name, id in self._work.ids.items() if name != "silent")
+
+    def _heard(self) -> Sequence[Heard]:
+        self._journal.read()
+        return self._journal.heard[self._seen :]
+
+    def _recover(self) -> None:
+        if self._server_dies:
+            self._runs.ground.broker.start()
+        else:
+            self._runs.fork()
+
+    def _kill_server(self) -> None:
+        broker = self._runs.ground.broker
+        os.kill(broker.pid, signal.SIGKILL)
+        until(lambda: broker.poll() is not None, "the server outlived SIGKILL")
+
+    def _kill_worker(self) -> None:
+        until(lambda: self._worker is not None, "there is no worker")
+        assert self._worker is not None
+        self._worker.kill()
+
+
+@contextlib.contextmanager
+def range_of_runs() -> Iterator[Range]:
+    with proving_ground(appendfsync="always") as ground, Zygote() as zygote:
+        runs = Range(ground, zygote)
+        try:
+            yield runs
+        finally:
+            runs.close()
+
+
+def points(
+    commands: Sequence[Command], *, targets: Sequence[Target], sides: Sequence[Side] = SIDES
+) -> list[Point]:
+    return [
+        Point(number=number, command=command, side=side, target=target)
+        for target in targets
+        for number, command in enumerate(commands, start=1)
+        for side in sides
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.faults.boundary",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--at", type=int, help="this number only")
+    parser.add_argument("--side", choices=SIDES)
+    parser.add_argument("--target", choices=TARGETS)
+    parser.add_argument("--list", action="store_true", help="show the numbers and end")
+    parser.add_argument("--verbose", action="store_true", help="the workers' own words too")
+    options = parser.parse_args()
+    with range_of_runs() as runs:
+        commands = runs.number()
+        if options.list:
+            print("\n".join(f"{n} {command}" for n, command in enumerate(commands, start=1)))
+            return 0
+        chosen = [
+            point
+            for point in points(
+                commands,
+                targets=(options.target,) if options.target else TARGETS,
+                sides=(options.side,) if options.side else SIDES,
+            )
+            if options.at in (None, point.number)
+        ]
+        failed = 0
+        began_s = time.monotonic()
+        for count, point in enumerate(chosen, start=1):
+            complaints = runs.run(point)
+            if complaints:
+                failed += 1
+                print(f"{point}: {'; '.join(complaints)}\n  again: {point.replay}", flush=True)
+            if options.verbose:
+                print(runs.log)
+            if count % 50 == 0:
+                print(f"{count - failed} of {count} …", file=sys.stderr, flush=True)
+        took_s = time.monotonic() - began_s
+    columns = shutil.get_terminal_size().columns
+    print(f"{len(chosen) - failed} of {len(chosen)} boundaries hold ({took_s:.0f} s)"[:columns])
+    return int(bool(failed) or not chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
