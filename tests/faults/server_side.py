@@ -16,12 +16,13 @@ from blimp.tasks.transport.keys import GROUP, Keys
 from blimp.tasks.urls import open_redis
 
 # Documented to stay (docs/faults.md): results and markers until they lapse, what an exchange
-# and a queue are made of, and the lease of a name until it lapses.
+# and a queue are made of, a name's lease and what a sender sent last until they lapse.
 KEPT = (
     KEY_PREFIX,
     "blimp-began-",
     "blimp:exchange:",
     "blimp:fanout:",
+    "blimp:sender:",
     "blimp.worker.",
     "_kombu.",
 )
