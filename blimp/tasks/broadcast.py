@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, MessageError, Refused
-from blimp.tasks.carrier import AMQP, STOCK, STREAMS, open_connection
+from blimp.tasks.carrier import AMQP, STOCK, STREAMS, connect, open_connection
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
@@ -109,7 +109,7 @@ class BroadcastListener:
                 from blimp.tasks.stock import FanoutTransport  # megabytes, where it is not used
 
                 connection.transport_cls = FanoutTransport
-            connection.connect()
+            connect(connection)
             channel = connection.channel()
             if stock:
                 channel.on_unheard = self._not_heard

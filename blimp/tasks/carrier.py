@@ -195,3 +195,8 @@ def open_connection(
     named = {"transport": transport} if ":" in transport else {}
     options = {"polling_interval": POLL_S} | options
     return kombu.Connection(url, connect_timeout=timeout_s, transport_options=options, **named)
+
+
+def connect(connection: Connection) -> None:
+    """Connect, or raise at once: `Connection.connect` waits for two seconds and tries again."""
+    connection.ensure_connection(max_retries=0)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.tasks.carrier import AMQP, POLL_S, open_connection
+from blimp.tasks.carrier import AMQP, POLL_S, connect, open_connection
 from blimp.tasks.urls import link_error
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class KombuLink:
 
     def _open(self, limit: int) -> None:
         with self._calling():
-            self._connection.connect()
+            connect(self._connection)
             if self._is_amqp:
                 from blimp.tasks.rabbitmq import declare_queue, guard_channel
 

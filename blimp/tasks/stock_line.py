@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from blimp.tasks.carrier import connect
 from blimp.tasks.line import InSteps
 from blimp.tasks.stock import StockDelivery, StockTransport, UnackedKeys, UnackedStore
 from blimp.tasks.urls import kombu_url, transport_options
@@ -29,7 +30,7 @@ class StockLine(InSteps):
         options = transport_options(timeout_s=app.timeout_s) | self._keys.transport_options()
         self._connection = kombu.Connection(kombu_url(app.broker), transport_options=options)
         self._connection.transport_cls = StockTransport
-        self._connection.connect()
+        connect(self._connection)
         channel = self._connection.channel()
         channel.on_poison = self._options.on_unreadable
         channel.limit_bytes = app.limit_bytes

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.tasks.carrier import open_connection, streams_options
+from blimp.tasks.carrier import connect, open_connection, streams_options
 from blimp.tasks.owed import Held
 from blimp.tasks.posting import post
 from blimp.tasks.results.redis import result_key
@@ -76,7 +76,7 @@ class StreamsLine:
         self._connection = open_connection(
             here.url, transport=app.transport, timeout_s=app.timeout_s, holder=here.holder
         )
-        self._connection.connect()
+        connect(self._connection)
         channel = self._connection.channel()
         channel.room = lambda: min(channel.batch, self._options.room())
         here.holder.leases.keep({*held, *here.tags()})

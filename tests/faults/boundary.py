@@ -127,6 +127,9 @@ class Range:
         self._workers.clear()
         self.proxy.restart()
         self.side.client.flushall()
+        if point is not None and point.target == "server" and self._finals is not None:
+            self._finals.close()
+            self._finals = None
         self._count += 1
         return Run(self, point, name=str(self._count))
 

@@ -113,7 +113,10 @@ class Proxy:
                 with self._lock:
                     if key.fileobj is self._door:
                         self._accept()
-                    elif (pair := self._pairs.get(key.fileobj)) is not None:  # type: ignore[arg-type]
+                        continue
+                    assert isinstance(key.fileobj, socket.socket)
+                    pair = self._pairs.get(key.fileobj)
+                    if pair is not None:
                         try:
                             self._pass_on(pair, upwards=key.fileobj is pair.client)
                         except OSError:

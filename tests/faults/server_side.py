@@ -89,7 +89,7 @@ class ServerSide:
 
 
 class Finals:
-    """Counts, as they are published, the final records of each task. Close is idempotent."""
+    """Counts, as they are published, the final records of each task, for one server's life."""
 
     def __init__(self, url: str) -> None:
         self.count: Counter[str] = Counter()
@@ -103,7 +103,10 @@ class Finals:
 
     def _listen(self) -> None:
         while not self._closed.is_set():
-            heard = self._pubsub.get_message(timeout=0.2)
+            try:
+                heard = self._pubsub.get_message(timeout=0.2)
+            except (redis.RedisError, OSError):
+                return  # its server has ended, and the count with it
             if heard is not None:
                 record = decode(heard["data"])
                 self.count[record.id] += record.final
