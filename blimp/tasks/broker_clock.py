@@ -5,14 +5,22 @@ A Pi has no battery-backed clock, and a laptop's may be wrong; both can ask the 
 
 from __future__ import annotations
 
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from blimp.errors import LinkError
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.tasks.results.redis import RedisResults
+
+
+RECENT_S = 1.0
+
+
+class _Answer(NamedTuple):
+    ours_s: float  # monotonic, when it came
+    theirs_s: float
+    url: str
 
 
 class BrokerClock:
@@ -27,8 +35,20 @@ class BrokerClock:
     def __init__(self, *, link: RedisResults | None, clock: Clock) -> None:
         self._link = link
         self._clock = clock
-        self._lock = threading.Lock()
-        self._last: tuple[float, float] | None = None  # our monotonic, the broker's
+        self._last: _Answer | None = None
+
+    def recent_s(self) -> float:
+        """Return the same without asking a broker that answered within the last second.
+
+        For senders: where this machine slept in between it is early, never late, so what is
+        sent expires too soon rather than too late.
+        """
+        last = self._last
+        if last is not None and self._link is not None and last.url == self._link.brokers.current:
+            passed_s = self._clock.now_s() - last.ours_s
+            if passed_s < RECENT_S:
+                return last.theirs_s + passed_s
+        return self.now_s()
 
     def now_s(self) -> float:
         """Return seconds since the epoch on the broker's clock.
@@ -40,12 +60,10 @@ class BrokerClock:
         try:
             seconds, microseconds = self._link.ask(lambda client: client.time())
         except LinkError:
-            with self._lock:
-                if self._last is None:
-                    raise
-                ours_s, theirs_s = self._last
-            return theirs_s + (self._clock.now_s() - ours_s)
+            last = self._last
+            if last is None:
+                raise
+            return last.theirs_s + (self._clock.now_s() - last.ours_s)
         now_s = int(seconds) + int(microseconds) / 1e6
-        with self._lock:
-            self._last = (self._clock.now_s(), now_s)
+        self._last = _Answer(self._clock.now_s(), now_s, self._link.brokers.current)
         return now_s

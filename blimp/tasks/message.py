@@ -17,7 +17,9 @@ Source: docs.celeryq.dev, "Message Protocol", version 2; Celery 5.7 `app/amqp.py
 
 from __future__ import annotations
 
+import reprlib
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -67,8 +69,12 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def build_headers(message: TaskMessage) -> dict[str, Any]:
-    """Return the headers of `message`, the extra ones in `message.headers` included."""
+def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, Any]:
+    """Return the headers of `message`, the extra ones in `message.headers` included.
+
+    is_large: its arguments are too long to be written out before they are cut.
+    """
+    text_of = _shortener().repr if is_large else repr
     extra = {key: value for key, value in message.headers.items() if key.startswith("blimp_")}
     headers: dict[str, Any] = extra | {
         "lang": "py",
@@ -83,8 +89,8 @@ def build_headers(message: TaskMessage) -> dict[str, Any]:
         "timelimit": list(message.timelimit),
         "root_id": message.root_id or message.id,
         "parent_id": message.parent_id,
-        "argsrepr": repr(message.args)[:MAX_REPR_LENGTH],
-        "kwargsrepr": repr(message.kwargs)[:MAX_REPR_LENGTH],
+        "argsrepr": text_of(message.args)[:MAX_REPR_LENGTH],
+        "kwargsrepr": text_of(message.kwargs)[:MAX_REPR_LENGTH],
         "origin": message.origin,
         "ignore_result": bool(message.ignore_result),
         "replaced_task_nesting": 0,
@@ -98,6 +104,14 @@ def build_headers(message: TaskMessage) -> dict[str, Any]:
     if message.delivery > 1:
         headers["blimp_delivery"] = message.delivery - 1
     return headers
+
+
+@cache
+def _shortener() -> reprlib.Repr:
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = MAX_REPR_LENGTH
+    short.maxlist = short.maxtuple = short.maxdict = 64
+    return short
 
 
 def build_body(message: TaskMessage) -> bytes:
@@ -119,7 +133,7 @@ def write_message(
     Raises MessageError where JSON cannot hold them, or they are longer than the limit.
     """
     body = build_body(message)
-    headers = build_headers(message)
+    headers = build_headers(message, is_large=len(body) > 4 * MAX_REPR_LENGTH)
     try:
         size = len(body) + (len(to_json(headers)) if message.headers else 0)
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,12 +1,12 @@
 """A task message as an entry of a stream, made without a connection.
 
-For what is sent in the step that ends another task: no kombu producer takes part in that.
+No kombu producer takes part in it: some are sent in the step that ends another task.
 """
 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blimp.tasks.message import (
     CONTENT_ENCODING,
@@ -35,15 +35,26 @@ def post(
     Raises MessageError where JSON cannot hold its arguments, or it is longer than the limit.
     """
     headers, body = write_message(message, signer=signer, limit_bytes=limit_bytes)
-    # 0 is what kombu sends for none; 1 is the first lane as well.
+    parcel = pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
+    return Put(
+        queue=keys.queue(message.queue),
+        lane=parcel.lane,
+        due_ms=parcel.due_ms,
+        head=parcel.head,
+        body=parcel.body,
+    )
+
+
+def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int) -> wire.Parcel:
+    """Return what `write_message` returned as a kombu producer would have sent it."""
     properties = {
-        "correlation_id": message.id,
+        "correlation_id": headers["id"],
         "delivery_mode": 2,
-        "delivery_info": {"exchange": "", "routing_key": message.queue},
-        "priority": max(message.priority, 1),
+        "delivery_info": {"exchange": "", "routing_key": queue},
+        "priority": max(priority, 1),  # 0 is what kombu sends for none; 1 is the first lane too
         "delivery_tag": str(uuid.uuid4()),
     }
-    parcel = wire.pack(
+    return wire.pack(
         {
             "body": body,
             "content-encoding": CONTENT_ENCODING,
@@ -51,11 +62,4 @@ def post(
             "headers": headers,
             "properties": properties,
         }
-    )
-    return Put(
-        queue=keys.queue(message.queue),
-        lane=parcel.lane,
-        due_ms=parcel.due_ms,
-        head=parcel.head,
-        body=parcel.body,
     )

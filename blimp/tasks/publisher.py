@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from kombu.pools import ProducerPool
 
     from blimp.tasks.signing import Signer
+    from blimp.tasks.streams_sender import StreamsSender
+    from blimp.tasks.transport.stamps import Stamp, Stamps
 
 MAX_CONNECTIONS = 8
 
 
 class Publisher:
-    """Pools of kombu producers, connected on first use. Close is idempotent.
+    """Connected on first use. Close is idempotent.
 
     url: of the broker, or the brokers: one that does not answer is left for the next.
     policy: how often a message is sent again whose broker did not answer. Streams know it
@@ -64,6 +66,7 @@ class Publisher:
         self._lock = threading.Lock()
         self._own = threading.local()
         self._pools: dict[str, ProducerPool] = {}
+        self._senders: dict[str, StreamsSender] = {}
 
     def connect(self) -> None:
         """Have a connection ready, so that the first message need not wait for one."""
@@ -74,20 +77,24 @@ class Publisher:
 
         Raises MessageError where JSON cannot hold it, or it is longer than the limit.
         """
-        options: dict[str, Any] = {
-            "exchange": "",
-            "routing_key": message.queue,
-            "priority": self._lane(message.priority),
-            "correlation_id": message.id,
-            **self._stamp(),
-            "delivery_mode": 2,
-            "mandatory": self._transport == AMQP,  # what reaches no queue is an error
-        }
         headers, body = write_message(message, signer=self.signer, limit_bytes=self._limit_bytes)
+        stamp = self._stamp()
 
         def send() -> None:
             try:
-                self._send(body, headers=headers, **options)
+                if stamp is None:
+                    self._send(
+                        body,
+                        headers=headers,
+                        exchange="",
+                        routing_key=message.queue,
+                        priority=self._lane(message.priority),
+                        correlation_id=message.id,
+                        delivery_mode=2,
+                        mandatory=self._transport == AMQP,  # what reaches no queue is an error
+                    )
+                else:
+                    self._put(message, body, headers, stamp)
             except LinkError:
                 headers["blimp_again"] = True  # the answer may be lost, not the message
                 raise
@@ -115,22 +122,24 @@ class Publisher:
             policy = msgspec.structs.replace(policy, timeout_s=self._timeout_s)
         policy.call(function, clock=self._clock, chance=self._chance, brokers=len(self.brokers))
 
-    def _stamp(self) -> dict[str, Any]:
-        """Return the property by which streams tell a repeated publish from another."""
-        properties: dict[str, Any] = {}
-        if self._transport == STREAMS:
+    def _stamp(self) -> Stamp | None:
+        """Return by what streams tell a repeated publish from another; None elsewhere."""
+        if self._transport != STREAMS:
+            return None
+        stamps: Stamps | None = getattr(self._own, "stamps", None)
+        if stamps is None:  # each thread's: the server remembers a sender's latest
             from blimp.tasks.transport.keys import Keys
             from blimp.tasks.transport.stamps import DEFAULT_REMEMBER_S, Stamps
 
-            stamps = getattr(self._own, "stamps", None)
-            if stamps is None:  # each thread's: the server remembers a sender's latest
-                stamps = Stamps(keys=Keys(), remember_s=DEFAULT_REMEMBER_S)
-                self._own.stamps = stamps
-            stamps.stamp(properties)
-        return properties
+            stamps = self._own.stamps = Stamps(keys=Keys(), remember_s=DEFAULT_REMEMBER_S)
+        return stamps.next()
 
     def _connect(self) -> None:
         url = self.brokers.current
+        if self._transport == STREAMS:
+            with self._errors(url):
+                self._sender(url).connect()
+            return
         pool = self._producers(url)
         with self._errors(url), pool.acquire(block=True, timeout=self._timeout_s) as producer:
             producer.connection.ensure_connection(max_retries=0, timeout=self._timeout_s)
@@ -143,6 +152,30 @@ class Publisher:
             return turn_priority(priority)
         # 0 is what kombu sends for none: streams take 1 for the first lane as well.
         return max(priority, 1 if self._transport == STREAMS else 0)
+
+    def _put(
+        self, message: TaskMessage, body: bytes, headers: dict[str, Any], stamp: Stamp
+    ) -> None:
+        url = self.brokers.current
+        with self._errors(url):
+            self._sender(url).send(
+                body,
+                headers=headers,
+                queue=message.queue,
+                priority=message.priority,
+                stamp=stamp,
+            )
+
+    def _sender(self, url: str) -> StreamsSender:
+        sender = self._senders.get(url)
+        if sender is None:
+            from blimp.tasks.streams_sender import StreamsSender
+
+            with self._lock:
+                sender = self._senders.setdefault(
+                    url, StreamsSender(url, timeout_s=self._timeout_s)
+                )
+        return sender
 
     def _send(self, body: bytes, **options: Any) -> None:
         url = self.brokers.current
@@ -208,3 +241,5 @@ class Publisher:
                 pool = self._pools.popitem()[1]
                 pool.connections.force_close_all()
                 pool.force_close_all()
+            while self._senders:
+                self._senders.popitem()[1].close()

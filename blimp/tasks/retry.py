@@ -67,7 +67,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     ) -> T:
         """Call `function` until it raises no LinkError; raise the last one.
 
-        brokers: so many are tried one after the other without a wait.
+        brokers: so many are tried one after the other without a wait, however long they take.
         """
         began_s = clock.now_s()
         for attempt in itertools.count():
@@ -76,7 +76,9 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             except LinkError:
                 now_s = clock.now_s()
                 late = self.timeout_s is not None and now_s - began_s >= self.timeout_s
-                if late or (self.max_retries is not None and attempt >= self.max_retries):
+                if (late and attempt + 1 >= brokers) or (
+                    self.max_retries is not None and attempt >= self.max_retries
+                ):
                     raise
                 if (attempt + 1) % brokers == 0:
                     clock.sleep_until(now_s + self.wait_s(attempt // brokers, chance=chance))

@@ -7,6 +7,7 @@ import socket
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from blimp.tasks.message import NORMAL, TaskMessage
@@ -64,7 +65,7 @@ class Outgoing:
     def send(self) -> None:
         """Raises LinkError, MessageError."""
         now_s = self._policy.call(
-            self._app.broker_clock.now_s, clock=self._app.clock, chance=self._app.chance
+            self._app.broker_clock.recent_s, clock=self._app.clock, chance=self._app.chance
         )
         self._app.publisher.publish(self._message(now_s), policy=self._policy)
 
@@ -92,10 +93,11 @@ class Outgoing:
             issued_ms=int(now_s * 1000),
             ttl_s=options.get("ttl_s"),
             ignore_result=options.get("ignore_result", False),
-            origin=_origin(),
+            origin=_origin(os.getpid()),
             headers=options.get("headers") or {},
         )
 
 
-def _origin() -> str:
-    return f"{os.getpid()}@{socket.gethostname()}"
+@cache
+def _origin(process: int) -> str:
+    return f"{process}@{socket.gethostname()}"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blimp.errors import MessageError
-from blimp.tasks.message import TaskMessage, build_body, build_headers
+from blimp.tasks.message import TaskMessage, build_body, build_headers, write_message
 from blimp.tasks.reading import parse_message, readable_id
 from tests.tasks.golden import CELERY_BODY, CELERY_HEADERS, CELERY_MESSAGE
 
@@ -82,6 +82,17 @@ def test_kombus_own_redelivery_counts_as_one() -> None:
 def test_argument_representations_are_cut() -> None:
     headers = build_headers(TaskMessage(id="a", task="t", args=("x" * 5000,)))
     assert len(headers["argsrepr"]) == 1024
+
+
+def test_large_arguments_are_not_written_out_to_be_cut() -> None:
+    class Loud(dict[str, int]):
+        def __repr__(self) -> str:
+            raise AssertionError("written out whole")
+
+    rows = [{"n": n} for n in range(2000)] + [Loud(n=1)]
+    headers, _ = write_message(TaskMessage(id="a", task="t", args=(rows,)), signer=None)
+    assert headers["argsrepr"].startswith("([{'n': 0}, {'n': 1}")
+    assert len(headers["argsrepr"]) <= 1024
 
 
 @pytest.mark.parametrize(

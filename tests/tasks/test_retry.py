@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blimp.clock import ManualClock
+from blimp.errors import LinkError
 from blimp.tasks.retry import Backoff, ReconnectDelay, RetryPolicy
 
 
@@ -40,3 +42,19 @@ def test_reconnecting_waits_grow_stay_bounded_and_start_again() -> None:
     assert len(set(waits)) > 40
     delay.reset()
     assert delay.next_s() <= 0.1
+
+
+@pytest.mark.parametrize(("brokers", "tries"), [(1, 1), (3, 3)])
+def test_each_broker_is_tried_though_the_first_takes_all_the_time(brokers: int, tries: int) -> None:
+    clock, asked = ManualClock(), 0
+
+    def stand_still() -> None:
+        nonlocal asked
+        asked += 1
+        clock.advance(2.0)
+        raise LinkError("no answer")
+
+    policy = RetryPolicy(max_retries=8, timeout_s=2.0)
+    with pytest.raises(LinkError):
+        policy.call(stand_still, clock=clock, chance=random.Random(1), brokers=brokers)
+    assert asked == tries

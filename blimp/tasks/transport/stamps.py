@@ -45,11 +45,14 @@ class Stamps:
 
     def stamp(self, properties: dict[str, Any]) -> None:
         """Have a stamp in `properties`, unless it has one or nothing is to be remembered."""
-        if self._remember_ms <= 0 or PROPERTY in properties:
-            return
+        if self._remember_ms > 0 and PROPERTY not in properties:
+            properties[PROPERTY] = self.next()
+
+    def next(self) -> Stamp:
+        """Return the stamp of one more publish."""
         if self._process != os.getpid():
             self._key, self._process = self._keys.sender(uuid.uuid4().hex), os.getpid()
-        properties[PROPERTY] = Stamp(self._key, next(self._numbers), self._remember_ms)
+        return Stamp(self._key, next(self._numbers), self._remember_ms)
 
     def read(self, properties: dict[str, Any]) -> Stamp:
         """Return the stamp in `properties`. Raises ValueError for an `once` that is no text."""

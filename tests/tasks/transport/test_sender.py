@@ -1,0 +1,66 @@
+"""What the sender puts into a stream is what a kombu producer would have put there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from blimp.tasks.message import TaskMessage, write_message
+from blimp.tasks.streams_sender import StreamsSender
+from blimp.tasks.transport import Holder, wire
+from blimp.tasks.transport.keys import LANES
+from blimp.tasks.transport.stamps import Stamp
+from tests.tasks.transport.conftest import Connect
+
+
+def all_put(holder: Holder) -> list[tuple[int, Any]]:
+    """Return lane and kombu payload of all that was put into queue `q`."""
+    keys, client = holder.keys.queue("q"), holder.link.client
+    found: list[tuple[int, Any]] = []
+    for lane in range(LANES):
+        entries: Any = client.xrange(keys.lanes[lane])
+        for _, fields in entries:
+            found.append((lane, wire.unpack([part for pair in fields.items() for part in pair])))
+    members: Any = client.zrange(keys.later, 0, -1)
+    for member in members:
+        lane, fields = msgspec.msgpack.decode(member)
+        found.append((lane, wire.unpack([part.encode() for part in fields])))
+    for _, payload in found:
+        del payload["properties"]["delivery_tag"]  # another each time
+    return found
+
+
+@pytest.mark.parametrize("priority", [0, 1, 3, 6, 9])
+@pytest.mark.parametrize("eta_s", [None, 4_102_444_800.0], ids=["now", "later"])
+def test_entries_are_those_of_a_producer(
+    streams: str, connect: Connect, holder: Holder, priority: int, eta_s: float | None
+) -> None:
+    message = TaskMessage(id="a", task="t", args=(1, "é"), queue="q", eta_s=eta_s)
+    headers, body = write_message(message, signer=None)
+    connect().Producer().publish(
+        body,
+        routing_key="q",
+        headers=headers,
+        content_type="application/json",
+        content_encoding="utf-8",
+        priority=max(1, priority),
+        correlation_id="a",
+        delivery_mode=2,
+    )
+    sender = StreamsSender(streams, timeout_s=2.0)
+    sender.send(body, headers=headers, queue="q", priority=priority, stamp=Stamp())
+    sender.close()
+    first, second = all_put(holder)
+    assert first == second
+
+
+def test_the_same_stamp_puts_nothing_more(streams: str, holder: Holder) -> None:
+    headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
+    sender = StreamsSender(streams, timeout_s=2.0)
+    for number in (1, 1, 2):
+        stamp = Stamp("blimp.test-sender", number, 10_000)
+        sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+    sender.close()
+    assert len(all_put(holder)) == 2
