@@ -95,7 +95,8 @@ class Job:
         self.in_thread: InThread | None = None
         self._stage = Stage.WAITING
         self._lock = threading.Lock()
-        self.lost = threading.Event()
+        self._lost: threading.Event | None = None  # made when somebody looks: it costs
+        self.is_lost = False
         self.call: Call | None = None
         self.timed_out_s: float | None = None
 
@@ -103,9 +104,21 @@ class Job:
     def stage(self) -> Stage:
         return self._stage
 
+    @property
+    def lost(self) -> threading.Event:
+        with self._lock:
+            if self._lost is None:
+                self._lost = threading.Event()
+                if self.is_lost:
+                    self._lost.set()
+            return self._lost
+
     def lose(self) -> None:
         """Someone else has the message: have the task end, and its result refused."""
-        self.lost.set()
+        with self._lock:
+            self.is_lost = True
+            if self._lost is not None:
+                self._lost.set()
         self.cancel()
 
     def cancel(self) -> bool:

@@ -68,26 +68,38 @@ class Runner:
             return
         assert job.in_thread is not None
         if not job.task.options.acks_late:
-            await job.in_thread(self._settler.until_done, job.delivery.ack)
+            acked = await job.in_thread(self._settler.until_done, job.delivery.ack)
+            if not acked or job.is_lost:  # it is to run once at most: not here, then
+                if job.finish():
+                    self._on_done(job)
+                return
         try:
             verdict = await self._chain(job)
         except Exception as error:  # fails closed: the function was not run, or its end is lost
             self._log.exception("middleware", task=job.task.name, id=job.message.id)
             verdict = failure(error, trace=traceback.format_exc())
-        await job.in_thread(self.conclude, job, verdict)
+        if verdict.retry_in_s is None and not verdict.give_back:
+            self.conclude(job, verdict)
+        else:  # the broker is asked something first
+            await job.in_thread(self.conclude, job, verdict)
 
     def conclude(self, job: Job, verdict: Verdict) -> None:
         """Have the verdict written and the message acknowledged, and let the job go."""
         if not job.finish():
             return  # given back meanwhile, in a stop that would not wait
-        if job.lost.is_set():
+        if job.is_lost:
             self._log.warning("result refused", task=job.task.name, id=job.message.id)
             self._on_done(job)
             return  # whoever has the message now says what became of it
         if verdict.give_back and job.task.options.idempotent and is_marked(job.task.options):
             self._settler.until_done(clear_begun, self._app, job.message)  # it came to its end
         endings: list[Ending] = []
-        self._settler.until_done(lambda: endings.append(self._ending(job, verdict)))
+        try:
+            self._settler.until_done(lambda: endings.append(self._ending(job, verdict)))
+        except Exception as error:
+            self._log.exception("settle", task=job.task.name, id=job.message.id)
+            reason = f"its end cannot be written: {error}"
+            endings.append(Ending(job=job, acks=job.task.options.acks_late, dead=reason))
         if endings:
             self._settler.settle(endings[0])
         else:
@@ -96,16 +108,19 @@ class Runner:
     def _ending(self, job: Job, verdict: Verdict) -> Ending:
         """Return what the broker is to be told. Raises LinkError where it must be asked first."""
         late = job.task.options.acks_late
-        again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
         if verdict.give_back:
+            again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
             return Ending(job=job, give_back=late, next=() if late else (again,), acks=late)
         following = verdict.next
         if verdict.retry_in_s is not None:
             eta_s = self._app.broker_clock.now_s() + verdict.retry_in_s
-            following = (
-                msgspec.structs.replace(again, retries=again.retries + 1, eta_s=eta_s),
-                *following,
+            again = msgspec.structs.replace(
+                job.message,
+                delivery=job.message.delivery + 1,
+                retries=job.message.retries + 1,
+                eta_s=eta_s,
             )
+            following = (again, *following)
         return Ending(
             job=job,
             record=b"" if verdict.settled else self._encode(job, verdict),
@@ -120,7 +135,9 @@ class Runner:
             return b""
         try:
             return self._app.results.encode(self._record(job, verdict))
-        except ResultError as error:
+        except Exception as error:  # a result may be of a class whose own methods raise
+            if not isinstance(error, ResultError):
+                error = ResultError(f"{job.task.name} returned what cannot be written: {error!r}")
             self._log.error("result", task=job.task.name, id=job.message.id, reason=str(error))
             return self._app.results.encode(self._record(job, failure(error)))
 

@@ -1,9 +1,15 @@
-"""Ending jobs with the broker: in one step where the line can, else in the order that is safe."""
+"""Ending jobs with the broker: many at a time, by one thread, so that no executor waits for it.
+
+Endings that come while one writing is under way go together in the next. Nothing is waited for
+in order to gather more: where the broker is quicker than the tasks, each is written at once.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +20,18 @@ if TYPE_CHECKING:
     from blimp.tasks.job import Ending, Job
     from blimp.tasks.line import Line
 
+MOST_AT_ONCE = 256
+
 
 class Settler:
     """Writes endings, each until the broker took it or the worker is abandoned.
 
-    The order where it takes several steps: the result is stored and what follows is queued
-    before the message is acknowledged. A worker killed in between leaves a message that comes
-    again, finds its result, and is only acknowledged.
+    Where the line can, all of an ending is one step. Otherwise the result is stored and what
+    follows is queued before the message is acknowledged: a worker killed in between leaves a
+    message that comes again, finds its result, and is only acknowledged.
 
-    on_done: called with each job that has left the worker's hands.
+    on_done: called with each job that has left the worker's hands, in the settler's thread.
+    Close is idempotent; what waits then is written once more, or comes again.
     """
 
     def __init__(
@@ -40,29 +49,67 @@ class Settler:
         self._on_done = on_done
         self._log = log
         self._outage = app.outage("broker away", log=log)
+        self._endings: queue.SimpleQueue[Ending | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name="settler", daemon=True)
+        self._thread.start()
 
     def settle(self, ending: Ending) -> None:
-        """Write `ending`, and let its job go. Raises nothing."""
-        try:
-            for step in self._steps(ending):
-                self.until_done(step)
-        except Exception:
-            self._log.exception("settle", **_about(ending.job))
-        finally:
-            self._on_done(ending.job)
+        """Have `ending` written, and its job let go then. Any thread; does not wait."""
+        self._endings.put(ending)
 
-    def until_done(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call until the broker takes it, or the worker is abandoned and it comes again."""
-        while not self._abandoned.is_set():
+    def until_done(self, function: Callable[..., Any], *args: Any) -> bool:
+        """Call until the broker takes it; False where the worker was abandoned before."""
+        while True:
             try:
                 function(*args)
                 self._outage.over()
-                return
+                return True
             except LinkError as error:
-                self._abandoned.wait(self._outage.failed(error))
+                if self._abandoned.wait(self._outage.failed(error)):
+                    return False
+
+    def close(self) -> None:
+        """End the thread, once what waits is written or the worker is abandoned."""
+        if not self._closed:
+            self._closed = True
+            self._endings.put(None)
+            self._thread.join(timeout=2.0 * self._app.timeout_s)
+
+    def _serve(self) -> None:
+        most = MOST_AT_ONCE if self._line.ends_at_once else 1
+        while (first := self._endings.get()) is not None:
+            batch = [first]
+            while len(batch) < most and not self._endings.empty():
+                one = self._endings.get()
+                if one is None:
+                    self._endings.put(None)
+                    break
+                batch.append(one)
+            self._write(batch)
+            for ending in batch:
+                self._on_done(ending.job)
+
+    def _write(self, batch: Sequence[Ending]) -> None:
+        """Write `batch`; one that cannot be is a dead letter, and spoils no other."""
+        try:
+            for ending in batch:
+                for step in self._steps(ending):
+                    self.until_done(step)
+            if self._line.ends_at_once:
+                self.until_done(self._end, [one for one in batch if not one.give_back])
+        except Exception as error:
+            if len(batch) > 1:
+                for ending in batch:
+                    self._write([ending])
+                return
+            job = batch[0].job
+            self._log.exception("settle", **_about(job))
+            with contextlib.suppress(Exception):
+                self.until_done(job.delivery.reject, f"its end cannot be written: {error}")
 
     def _steps(self, ending: Ending) -> Iterator[Callable[[], Any]]:
-        """Yield what is to be done, in order; each is repeated alone until the broker took it."""
+        """Yield what is done before the one step, or instead of it; each is repeated alone."""
         delivery = ending.job.delivery
         if ending.give_back:
             yield delivery.give_back
@@ -71,7 +118,6 @@ class Settler:
         if ending.record and not (at_once and self._app.completes_at_once):
             yield partial(self._store, ending)
         if at_once:
-            yield partial(self._end, ending)
             return
         for message in ending.next:
             yield partial(self._app.publisher.publish, message)
@@ -80,10 +126,12 @@ class Settler:
         elif ending.acks:
             yield delivery.ack
 
-    def _end(self, ending: Ending) -> None:
-        (refused,) = self._line.end([ending])
-        if refused:
-            self._log.warning("result refused", **_about(ending.job), reason=refused)
+    def _end(self, endings: Sequence[Ending]) -> None:
+        if not endings:
+            return
+        for ending, refused in zip(endings, self._line.end(endings), strict=True):
+            if refused:
+                self._log.warning("result refused", **_about(ending.job), reason=refused)
 
     def _store(self, ending: Ending) -> None:
         assert self._app.results is not None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.tasks.carrier import connect, open_connection, streams_options
+from blimp.tasks.carrier import streams_options
 from blimp.tasks.owed import Held
 from blimp.tasks.posting import post
 from blimp.tasks.results.redis import result_key
+from blimp.tasks.streams_message import open_message
 from blimp.tasks.transport.end import End
 from blimp.tasks.transport.holder import Holder
-from blimp.tasks.transport.store import LOST
+from blimp.tasks.transport.store import LOST, Claim
+from blimp.tasks.transport.taker import Taker
+from blimp.tasks.transport.wire import HEAD
 from blimp.tasks.urls import redis_url
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
 PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
+MOST_AT_ONCE = 256
 
 
 class StreamsDelivery:
@@ -32,30 +35,25 @@ class StreamsDelivery:
     of it, and whoever has the message now ends it.
     """
 
-    def __init__(self, *, message: Any, held: Held) -> None:
-        self.tag: str = message.delivery_tag
-        self.queue: str = message.delivery_info["queue"]
-        self._qos = message.channel.qos
-        self.held = held
+    __slots__ = ("claim", "held", "queue", "tag")
 
-    def forget(self) -> None:
-        """Count it as settled, wherever that happened."""
-        self._qos.forget(self.tag)
+    def __init__(self, *, claim: Claim, held: Held) -> None:
+        self.claim = claim
+        self.tag = claim.tag
+        self.queue = claim.queue.name
+        self.held = held
 
     def ack(self) -> None:
         leases = self.held.holder.leases
         self.held.tell([self.tag], lambda: leases.ack(self.tag), otherwise=0)
-        self.forget()
 
     def give_back(self) -> None:
         leases = self.held.holder.leases
         self.held.tell([self.tag], lambda: leases.release([self.tag]), otherwise=0)
-        self.forget()
 
     def reject(self, reason: str) -> None:
         leases = self.held.holder.leases
         self.held.tell([self.tag], lambda: leases.bury(self.tag, reason), otherwise=0)
-        self.forget()
 
 
 class StreamsLine:
@@ -65,29 +63,13 @@ class StreamsLine:
         self._options = options
         self._here: Held | None = None
         self._held: dict[str, Held] = {}  # by the broker's URL
-        self._connection: Any = None
-        self._transport: Any = None
+        self._taker: Taker | None = None
 
     def connect(self, *, held: Collection[str]) -> tuple[int, int]:
-        import kombu
-
-        app = self._options.app
-        here = self._here = self._at(app.broker)
-        self._connection = open_connection(
-            here.url, transport=app.transport, timeout_s=app.timeout_s, holder=here.holder
-        )
-        connect(self._connection)
-        channel = self._connection.channel()
-        channel.room = lambda: min(channel.batch, self._options.room())
+        here = self._here = self._at(self._options.app.broker)
         here.holder.leases.keep({*held, *here.tags()})
-        kombu.Consumer(
-            channel,
-            queues=[kombu.Queue(name, no_declare=True) for name in self._options.queues],
-            on_message=self._take,
-            auto_declare=False,
-        ).consume()
-        self._transport = self._connection.transport
-        return self._transport.counts["taken_back"], 0
+        self._taker = Taker(holder=here.holder, queues=self._options.queues)
+        return self._taker.begin(), 0
 
     def _at(self, url: str) -> Held:
         """Return what is held at the broker `url`, kept for as long as the worker lives."""
@@ -99,28 +81,35 @@ class StreamsLine:
                 | {
                     "consumer": f"{app.name}.{self._options.worker}",
                     "on_lease_lost": self._options.on_lost,
-                    "on_undecodable": self._options.on_unreadable,
                 },
             )
             self._held[url] = Held(url=url, holder=holder, brokers=app.brokers)
         return self._held[url]
 
-    def _take(self, message: Any) -> None:
-        """Have the fence in the header, where other transports carry it."""
-        count = message.properties["delivery_count"]
-        if count > 1:
-            before = message.headers.get("blimp_delivery")
-            message.headers["blimp_delivery"] = (
-                (before if isinstance(before, int) else 0) + count - 1
-            )
-        self._options.on_message(message)
-
     def drain(self, timeout_s: float) -> None:
-        self._connection.drain_events(timeout=timeout_s)
+        """Deliver what there is, up to the room; where there is nothing, wait for some."""
+        assert self._taker is not None
+        room = min(MOST_AT_ONCE, self._options.room())
+        taken = self._taker.take(room=room, timeout_s=timeout_s)
+        if not taken:
+            raise TimeoutError
+        for claim, fields in taken:
+            try:
+                message = open_message(claim, fields)
+            except ValueError as error:
+                self._bury(claim, fields, error)
+            else:
+                self._options.on_message(message)
+
+    def _bury(self, claim: Claim, fields: list[bytes], error: ValueError) -> None:
+        assert self._here is not None
+        self._here.holder.leases.bury(claim.tag, f"undecodable: {error}")
+        head = dict(zip(fields[::2], fields[1::2], strict=False)).get(HEAD, b"")
+        self._options.on_unreadable(head, claim.queue.name, error)
 
     def delivery(self, message: Any) -> StreamsDelivery:
         assert self._here is not None
-        return StreamsDelivery(message=message, held=self._here)
+        return StreamsDelivery(claim=message.claim, held=self._here)
 
     def end(self, endings: Sequence[Ending]) -> list[str]:
         places: dict[str, list[int]] = {}
@@ -184,24 +173,21 @@ class StreamsLine:
             reason = f"its end cannot be written: {answer}"
             if ending.acks:
                 delivery.reject(reason)
-        delivery.forget()
         return reason
 
     def wake(self) -> None:
-        transport = self._transport
-        if transport is not None:
-            transport.interrupt()
+        taker = self._taker
+        if taker is not None:
+            taker.interrupt()
 
     def probe(self) -> None:
         with self._options.app.broker_link.link():
             self._options.app.broker_link.client.ping()
 
     def disconnect(self) -> None:
-        self._transport = None
-        if self._connection is not None:
-            with contextlib.suppress(Exception):  # the link is lost, or the broker is
-                self._connection.release()
-            self._connection = None
+        taker, self._taker = self._taker, None
+        if taker is not None:
+            taker.close()
 
     def close(self) -> None:
         self.disconnect()

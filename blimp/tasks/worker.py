@@ -102,7 +102,7 @@ class Worker:
             counts=self.counts,
             log=self._log,
         )
-        settler = Settler(
+        self._settler = Settler(
             app=app,
             line=self._consumer.line,
             abandoned=self._stops.abandoned,
@@ -115,7 +115,7 @@ class Worker:
             stopping=self._stops.stopping,
             abandoned=self._stops.abandoned,
             on_done=self._done,
-            settler=settler,
+            settler=self._settler,
             limits=Limits(alarms=self._alarms, on_stuck=self._give_up),
             log=self._log,
         )
@@ -176,6 +176,7 @@ class Worker:
             self._alarms.close()
             self._boot.stop()
             self._crew.close()
+            self._settler.close()
             self._consumer.close()
             self._leave_name()
             begins_anew = self._launch is not None and self.restart_reason is not None

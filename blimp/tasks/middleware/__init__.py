@@ -19,7 +19,7 @@ CallNext = Callable[["Job"], Awaitable["Verdict"]]
 
 
 class Middleware(Protocol):
-    async def __call__(self, job: Job, call_next: CallNext) -> Verdict: ...
+    def __call__(self, job: Job, call_next: CallNext, /) -> Awaitable[Verdict]: ...
 
 
 def default_middleware(app: TaskApp) -> list[Middleware]:
@@ -43,7 +43,7 @@ def chain(middleware: tuple[Middleware, ...], last: CallNext) -> CallNext:
 
 
 def _wrap(layer: Middleware, call_next: CallNext) -> CallNext:
-    async def call(job: Job) -> Verdict:
-        return await layer(job, call_next)
+    def call(job: Job) -> Awaitable[Verdict]:
+        return layer(job, call_next)
 
     return call

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from blimp.tasks.log import stderr_logger
+from blimp.tasks.results.record import State
+
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.job import Job, Verdict
@@ -11,7 +14,10 @@ if TYPE_CHECKING:
 
 
 class Timing:
-    """Logs every job's end with its duration on this machine's clock."""
+    """Logs how every job ended, with its duration on this machine's clock.
+
+    A success is told at level debug only: a line for each costs more than a short task does.
+    """
 
     def __init__(self, *, app: TaskApp, log: Any = None) -> None:
         self._app = app
@@ -21,11 +27,13 @@ class Timing:
     async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
         began_s = self._clock.now_s()
         verdict = await call_next(job)
+        is_plain = verdict.state is State.SUCCESS
+        if is_plain and self._app.log_level != "debug":
+            return verdict
         if self._log is None:
-            from blimp.tasks.log import stderr_logger
-
             self._log = stderr_logger(level=self._app.log_level)
-        self._log.info(
+        tell = self._log.debug if is_plain else self._log.info
+        tell(
             "task",
             task=job.task.name,
             id=job.message.id,

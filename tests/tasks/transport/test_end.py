@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import redis
 
-from blimp.errors import Reject
+from blimp.errors import Reject, TaskFailed
 from blimp.tasks import State, TaskApp, TaskContext
 from blimp.tasks.job import Job, Verdict
 from blimp.tasks.message import EMERGENCY, TaskMessage
@@ -18,6 +18,7 @@ from blimp.tasks.posting import post
 from blimp.tasks.transport import DONE, LOST, SETTLED, DeadLetters, Holder
 from blimp.tasks.transport.end import End, Put
 from blimp.tasks.transport.store import Claim
+from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.look import Look
 from tests.tasks.test_worker import wait_until
@@ -237,3 +238,119 @@ def test_a_rejected_message_is_a_dead_letter(app: TaskApp, holder: Holder) -> No
     assert handle.state is State.FAILURE
     (letter,) = DeadLetters(store=holder.store, queue="tests").list()
     assert letter.reason == "not for me"
+
+
+# --- the settler ------------------------------------------------------------------------------
+
+
+def test_ends_that_come_while_one_is_written_go_together(
+    app: TaskApp, server: redis.Redis, look: Look
+) -> None:
+    """The server stands still under the first; the others' executors are free meanwhile."""
+    ran: list[int] = []
+    first = threading.Event()
+
+    @app.task(name="count", ignore_result=True)
+    def count(number: int) -> None:
+        if number == 0:
+            first.wait(DEADLINE_S)
+        ran.append(number)
+
+    with working(app, sync_workers=1, prefetch=16) as worker:
+        for number in range(10):
+            app.send_task("count", (number,), ignore_result=True)
+        wait_until(lambda: look.in_hand() == 10, "not taken")
+        calls = _calls(server)
+        server.client_pause(int(DEADLINE_S * 1000), all=False)
+        first.set()
+        wait_until(lambda: len(ran) == 10, "an executor waits for the broker")
+        assert worker.counts["done"] == 0
+        server.client_unpause()
+        wait_until(lambda: worker.counts["done"] == 10, "not settled")
+        assert ran == list(range(10))
+    assert look.left_behind() == []
+    assert _calls(server) - calls < 30, "each was written alone"
+
+
+def _calls(server: Any) -> int:
+    return int(server.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+
+def test_an_early_acknowledgement_that_is_refused_runs_nothing(
+    app: TaskApp, holder: Holder, look: Look
+) -> None:
+    ran: list[int] = []
+    busy = threading.Event()
+
+    @app.task(name="first", ignore_result=True)
+    def first() -> None:
+        wait_until(lambda: look.in_hand() == 2, "the second is not taken")
+        steal(holder)
+        busy.set()
+
+    app.task(name="once", acks_late=False, ignore_result=True)(lambda: ran.append(1))
+    with working(app, sync_workers=1) as worker:
+        app.send_task("first")
+        app.send_task("once")
+        assert busy.wait(DEADLINE_S)
+        wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
+        assert worker.counts["leases_lost"] == 2
+    assert ran == []
+
+
+class Odd(dict[str, int]):
+    """What JSON can hold, but for its own methods."""
+
+    def items(self) -> Any:
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize("result", [{1, 2}, float("nan"), b"x", Odd(a=1)])
+def test_what_cannot_be_written_fails_and_is_acknowledged(
+    app: TaskApp, look: Look, result: object
+) -> None:
+    app.task(name="odd")(lambda: result)
+    with working(app) as worker:
+        handle = app.send_task("odd")
+        with pytest.raises(TaskFailed, match=r"odd returned what (JSON )?cannot"):
+            handle.get(DEADLINE_S)
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+    assert look.left_behind() == []
+
+
+def test_a_result_that_the_server_refuses_makes_a_dead_letter_and_holds_up_nobody(
+    app: TaskApp, server: redis.Redis, holder: Holder
+) -> None:
+    app.task(name="add")(lambda: 3)
+    server.rpush("celery-task-meta-bad", "somebody else's list")
+    with working(app) as worker:
+        app.send_task("add", task_id="bad")
+        assert app.send_task("add").get(DEADLINE_S) == 3
+        wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
+    (letter,) = DeadLetters(store=holder.store, queue="tests").list()
+    assert letter.reason.startswith("its end cannot be written: WRONGTYPE")
+
+
+def test_ends_are_written_after_an_outage(own_broker: EmbeddedBroker, transport: str) -> None:
+    """The server is away while ten end; all are written when it is back, none is run again."""
+    began: list[int] = []
+    ran: list[int] = []
+    go = threading.Event()
+    with TaskApp("tests", broker=own_broker.url, result_backend=own_broker.url) as app:
+
+        @app.task(name="count")
+        def count(number: int) -> int:
+            began.append(number)
+            go.wait(DEADLINE_S)
+            ran.append(number)
+            return number
+
+        handles = [app.send_task("count", (number,)) for number in range(10)]
+        with working(app, sync_workers=10):
+            wait_until(lambda: len(began) == 10, "not begun")
+            own_broker.stop()
+            go.set()
+            wait_until(lambda: len(ran) == 10, "an executor waits for the broker")
+            own_broker.start()
+            assert [handle.get(DEADLINE_S) for handle in handles] == list(range(10))
+    assert sorted(ran) == list(range(10))

@@ -1,0 +1,129 @@
+"""Taking messages for one consumer of some queues, past kombu's channels and callbacks."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from blimp.tasks.transport.keys import LANES, QueueKeys
+from blimp.tasks.transport.leases import ERRORS
+from blimp.tasks.transport.reader import Entry, Reader
+
+if TYPE_CHECKING:
+    from blimp.tasks.transport.holder import Holder
+    from blimp.tasks.transport.store import Claim
+
+SWEEPS_PER_LEASE = 3  # while idle: looks for the dead and the due this often
+
+Delivered = tuple["Claim", list[bytes]]  # and the fields of its entry
+
+
+class Taker:
+    """Takes in batches, and blocks only where there is nothing. One thread's, but for `wake`.
+
+    Everything it returns is held, and its lease renewed. Raises redis-py's errors and
+    OSError; close and make another then.
+    """
+
+    def __init__(self, *, holder: Holder, queues: Sequence[str]) -> None:
+        self._holder = holder
+        self._queues = [holder.keys.queue(name) for name in queues]
+        self._reader = Reader(holder.link)
+        self._asked_s = 0.0
+        self._block_s = 0.0
+        self._interrupted = False
+
+    def begin(self) -> int:
+        """Take back what this name left in the queues; return how much that was.
+
+        Raises ConfigError where the server is too old.
+        """
+        self._holder.link.check_version()
+        for queue in self._queues:
+            self._holder.store.make_group(queue)
+        back = self._holder.store.take_back(self._queues, known=self._holder.leases.claims())
+        self._holder.store.leave(self._queues, leaving=False)
+        return back
+
+    def take(self, *, room: int, timeout_s: float) -> list[Delivered]:
+        """Return up to about `room` messages, lane by lane; none after `timeout_s` or `interrupt`.
+
+        Where it had to wait it returns one of a lane at most: call again.
+        """
+        question = self._reader.messages
+        if not question.asked:
+            self._asked_s, self._block_s = time.monotonic(), 0.0
+            taken = self._holder.store.take(self._queues, room=room)
+            while taken.expired and not taken.deliveries:  # more of them may hide what is good
+                taken = self._holder.store.take(self._queues, room=room)
+            if taken.deliveries or timeout_s <= 0.0:
+                return self._hold(taken.deliveries)
+            block_ms = self._holder.lease_s * 1000.0 / SWEEPS_PER_LEASE
+            if taken.next_due_ms is not None:
+                # The next one due is waited for, its server's milliseconds rounded up.
+                block_ms = min(block_ms, taken.next_due_ms + 1)
+            self._block_s = block_ms / 1000.0
+            self._reader.ask_messages(
+                self._queues, consumer=self._holder.consumer, block_ms=int(block_ms)
+            )
+        if self._interrupted:
+            self._interrupted = False
+            return []
+        return self._read() if question in self._reader.wait(timeout_s) else []
+
+    def interrupt(self) -> None:
+        """Have a `take` that waits return now. Any thread."""
+        self._interrupted = True
+        self._reader.wake()
+
+    def close(self) -> None:
+        """Put back what an open question brings, and let the connection go. Idempotent."""
+        question = self._reader.messages
+        with contextlib.suppress(*ERRORS, ValueError):
+            if question.asked:
+                about: Any = question.about
+                unseen = self._claims(question.withdraw(), about)
+                self._holder.leases.hold([claim for claim, _ in unseen])
+                self._holder.leases.release([claim.tag for claim, _ in unseen], seen=False)
+        self._reader.close()
+
+    def _read(self) -> list[Delivered]:
+        question = self._reader.messages
+        about: Any = question.about
+        try:
+            entries = question.answer()
+        except redis.ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+            for queue in self._queues:  # the server was emptied, or the queue deleted
+                self._holder.store.make_group(queue)
+            return []
+        return self._hold(self._claims(entries, about))
+
+    def _claims(
+        self, entries: Sequence[Entry], about: dict[str, tuple[QueueKeys, int]]
+    ) -> list[Delivered]:
+        found: list[Delivered] = []
+        for stream, id, fields in entries:
+            queue, lane = about[stream]
+            if lane < LANES:  # else the bell: it only wakes
+                found.append((self._holder.store.claim(queue, lane, id, 1), fields))
+        found.sort(key=lambda one: one[0].lane)
+        return found
+
+    def _hold(self, deliveries: list[Delivered]) -> list[Delivered]:
+        """Renew from now on; return those that are still ours."""
+        if not deliveries:
+            return deliveries
+        leases = self._holder.leases
+        leases.hold([claim for claim, _ in deliveries])
+        late_s = time.monotonic() - self._asked_s - self._block_s
+        if late_s > self._holder.lease_s / SWEEPS_PER_LEASE:
+            # The answer lay here unread, unrenewed: some may be another's by now.
+            leases.renew([claim for claim, _ in deliveries])
+            return [one for one in deliveries if one[0].tag in leases]
+        return deliveries
