@@ -102,6 +102,7 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
         raise ConfigError(f"task options {sorted(unknown)}: there are none of these names")
     plain["autoretry_for"] = tuple(keywords.get("autoretry_for", ()))
     check_priority(keywords.get("priority", NORMAL))
+    _check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
     return TaskOptions(**plain, backoff=backoff)  # type: ignore[arg-type]
 
 
@@ -110,3 +111,11 @@ def check_priority(priority: int) -> int:
     if not EMERGENCY <= priority <= LOW:
         raise ConfigError(f"priority {priority}: must be from {EMERGENCY} (first) to {LOW} (last)")
     return priority
+
+
+def _check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
+    for name, limit_s in (("soft_time_limit", soft_s), ("time_limit", hard_s)):
+        if limit_s is not None and not limit_s > 0.0:
+            raise ConfigError(f"{name} {limit_s:g}: must be above 0 seconds")
+    if soft_s is not None and hard_s is not None and soft_s >= hard_s:
+        raise ConfigError(f"soft_time_limit {soft_s:g}: must be below time_limit, {hard_s:g}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
 
-from blimp.errors import LinkError, MaxRetriesExceeded, MessageError, Retry
+from blimp.errors import ConfigError, LinkError, MaxRetriesExceeded, MessageError, Retry
 from blimp.tasks.options import TaskOptions
 from blimp.tasks.results.record import Record, State
 
@@ -30,6 +30,10 @@ class Task:
         self.function = function
         self.options = options
         self.is_async = inspect.iscoroutinefunction(function)
+        if self.is_async and options.cpu_bound:
+            raise ConfigError(
+                f"task {name!r} is cpu_bound and async: a process of its own runs plain functions"
+            )
         self.__doc__ = function.__doc__
         try:
             self._signature: inspect.Signature | None = inspect.signature(function)
@@ -115,7 +119,7 @@ class TaskContext:
         """Return how old the message is on the broker's clock, None where it does not say."""
         if self.message.issued_ms is None:
             return None
-        return self.task.app.broker_clock.now_s() - self.message.issued_ms / 1000.0
+        return self._broker_now_s() - self.message.issued_ms / 1000.0
 
     def progress(self, fraction: float, **details: Any) -> bool:
         """Publish how far the task is, 0 to 1. Lossy: False where the broker is away."""
@@ -153,5 +157,8 @@ class TaskContext:
                 raise exc
             raise MaxRetriesExceeded(f"{self.task.name}: tried again {limit} times, its limit")
         if eta is not None:
-            countdown = eta.timestamp() - self.task.app.broker_clock.now_s()
+            countdown = eta.timestamp() - self._broker_now_s()
         raise Retry(repr(exc) if exc else "", countdown_s=countdown) from exc
+
+    def _broker_now_s(self) -> float:
+        return self.task.app.broker_clock.now_s()

@@ -6,6 +6,7 @@ threads, on connections of their own.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import threading
@@ -19,13 +20,15 @@ from blimp.tasks.boot import Boot
 from blimp.tasks.broadcast import BroadcastListener
 from blimp.tasks.carrier import check_tasks, is_on_redis, missing_guarantees
 from blimp.tasks.consumer import Consumer
+from blimp.tasks.executors import Place, place_of
 from blimp.tasks.executors.crew import Crew, Sizes
+from blimp.tasks.executors.origin import locate_all
 from blimp.tasks.hand import Hand
 from blimp.tasks.job import Job
 from blimp.tasks.judge import timed_out
 from blimp.tasks.limits import Limits
 from blimp.tasks.log import stderr_logger
-from blimp.tasks.middleware.once import clear_begun
+from blimp.tasks.middleware.once import clear_begun, is_marked
 from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
 from blimp.tasks.pulse import Pulse
 from blimp.tasks.restart import Launch, Wear, hold_stop_signals, let_stop_signals_in
@@ -46,9 +49,13 @@ class Worker:
         killed one had not acknowledged. queues: by default the app's own.
     sync_workers: threads for plain tasks. loop_workers: threads with an asyncio loop each,
         running `loop_concurrency` `async def` tasks at once.
+    process_workers: child processes for cpu_bound tasks; by default one for each core but
+        one. They start with the first such task.
+    app_path: where a child finds the app, "module:attribute"; by default where its tasks are.
     prefetch: messages in hand at once; the rest stay with the broker, for others.
     max_tasks, max_memory_mb: after so many tasks, or above so much memory, it stops as for
-        a warm stop, waits for what runs, and begins anew.
+        a warm stop, waits for what runs, and begins anew. A child is replaced at the same
+        limits, and what it runs does not count for the worker.
     launch: how this process begins anew. Without it `run` returns, with `restart_reason` set.
     grace_s: how long a warm stop waits for what runs.
     on_ready: called once, when it consumes for the first time.
@@ -63,10 +70,12 @@ class Worker:
         loop_workers: int = 1,
         loop_concurrency: int = 16,
         sync_workers: int = 8,
+        process_workers: int | None = None,
         prefetch: int = 16,
         max_tasks: int | None = None,
         max_memory_mb: float | None = None,
         grace_s: float = 10.0,
+        app_path: str | None = None,
         launch: Launch | None = None,
         on_ready: Callable[[], None] = lambda: None,
         log: Any = None,
@@ -125,7 +134,12 @@ class Worker:
                 loop_workers=loop_workers,
                 loop_concurrency=loop_concurrency,
                 sync_workers=sync_workers,
+                process_workers=process_workers or max(1, (os.cpu_count() or 1) - 1),
             ),
+            origins=locate_all(app, app_path=app_path),
+            max_tasks=max_tasks,
+            max_memory_mb=max_memory_mb,
+            log=self._log,
         )
         self._boot = Boot(
             steps=app.boot_steps,
@@ -207,6 +221,8 @@ class Worker:
         with self._counting:
             self.counts["done"] += 1
         self._hand.let_go(job)
+        if place_of(job.task) is Place.PROCESS:
+            return
         reason = self._wear.count()
         if reason is not None and not self._stops.stopping.is_set():
             self._stops.restart(reason)
@@ -274,6 +290,7 @@ class Worker:
 
     def _heeded(self) -> None:
         self._boot.cancel()
+        self._crew.tell_stopping()
         self._hand.nudge()
 
     def _finish(self) -> None:
@@ -305,7 +322,8 @@ class Worker:
         job.cancel()
         try:
             if job.task.options.idempotent:
-                clear_begun(self.app, job.message)
+                if is_marked(job.task.options):
+                    clear_begun(self.app, job.message)
                 job.delivery.give_back()
         except LinkError:
             return  # it stays unacknowledged, and is restored when this name starts again

@@ -122,7 +122,7 @@ def test_both_limits_soft_first(app: TaskApp) -> None:
 def test_the_messages_own_limit_comes_first(
     app: TaskApp, look: Look, timelimit: list[float | None]
 ) -> None:
-    @app.task(name="long", time_limit=LONG_S, soft_time_limit=LONG_S)
+    @app.task(name="long", time_limit=LONG_S, soft_time_limit=LONG_S / 2.0)
     async def long() -> None:
         await asyncio.sleep(LONG_S)
 

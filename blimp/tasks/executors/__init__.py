@@ -27,7 +27,7 @@ def place_of(task: Task) -> Place:
     """Return where the function of `task` is to run."""
     if task.is_async:
         return Place.LOOP
-    return Place.THREAD
+    return Place.PROCESS if task.options.cpu_bound else Place.THREAD
 
 
 class Executor(Protocol):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import threading
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -13,37 +14,90 @@ from blimp.tasks.executors.loops import LoopExecutor
 from blimp.tasks.executors.threads import ThreadExecutor
 
 if TYPE_CHECKING:
-    from blimp.tasks.executors import Executor, Run
+    from blimp.tasks.executors import Run
+    from blimp.tasks.executors.processes import ProcessExecutor
     from blimp.tasks.job import Job
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """How many of each: loops and what each runs at once, threads, processes."""
 
-    loop_workers: int = 1
-    loop_concurrency: int = 16
-    sync_workers: int = 8
+    loop_workers: int
+    loop_concurrency: int
+    sync_workers: int
+    process_workers: int
 
 
 class Crew:
     """Gives each job to the executor its task needs. Fed by the consumer's thread."""
 
-    def __init__(self, *, run: Run, sizes: Sizes) -> None:
+    def __init__(
+        self,
+        *,
+        run: Run,
+        sizes: Sizes,
+        origins: Mapping[str, str],
+        max_tasks: int | None,
+        max_memory_mb: float | None,
+        log: Any,
+    ) -> None:
+        self._run = run
+        self._sizes = sizes
+        self._origins = origins
+        self._max_tasks = max_tasks
+        self._max_memory_mb = max_memory_mb
+        self._log = log
         self._loops = LoopExecutor(
             run=run, workers=sizes.loop_workers, concurrency=sizes.loop_concurrency
         )
-        self._executors: dict[Place, Executor] = {
-            Place.LOOP: self._loops,
-            Place.THREAD: ThreadExecutor(run=run, size=sizes.sync_workers),
-        }
+        self._threads = ThreadExecutor(run=run, size=sizes.sync_workers)
+        self._processes: ProcessExecutor | None = None
+        self._lock = threading.Lock()
+        self._stopping = False
 
     def submit(self, job: Job) -> None:
-        self._executors[place_of(job.task)].submit(job)
+        place = place_of(job.task)
+        if place is Place.LOOP:
+            self._loops.submit(job)
+        elif place is Place.THREAD:
+            self._threads.submit(job)
+        else:
+            self._begin_processes().submit(job)
 
     def call(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run `coroutine` in the first loop."""
         return self._loops.call(coroutine)
 
+    def tell_stopping(self) -> None:
+        """Tell tasks in other processes that the worker is about to stop. Any thread."""
+        with self._lock:
+            self._stopping = True
+            processes = self._processes
+        if processes is not None:
+            processes.tell_stopping()
+
     def close(self) -> None:
-        for executor in self._executors.values():
-            executor.close()
+        self._loops.close()
+        self._threads.close()
+        if self._processes is not None:
+            self._processes.close()
+
+    def _begin_processes(self) -> ProcessExecutor:
+        """Return the pool, begun with the first job for it: most workers need none."""
+        if self._processes is None:
+            from blimp.tasks.executors.processes import ProcessExecutor
+
+            processes = ProcessExecutor(
+                run=self._run,
+                size=self._sizes.process_workers,
+                origins=self._origins,
+                max_tasks=self._max_tasks,
+                max_memory_mb=self._max_memory_mb,
+                log=self._log,
+            )
+            with self._lock:
+                self._processes = processes
+                stopping = self._stopping
+            if stopping:
+                processes.tell_stopping()
+        return self._processes
