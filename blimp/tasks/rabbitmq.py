@@ -6,9 +6,17 @@ Its priorities grow with urgency, ours fall: see `turn_priority`.
 from __future__ import annotations
 
 import socket
+import struct
+from collections.abc import Callable
 from typing import Any
 
-from amqp.exceptions import NoConsumers, PreconditionFailed, RecoverableConnectionError
+from amqp.exceptions import (
+    FrameSyntaxError,
+    NoConsumers,
+    PreconditionFailed,
+    RecoverableConnectionError,
+)
+from amqp.method_framing import frame_handler
 from kombu import Producer, Queue
 from kombu.pools import ProducerPool
 
@@ -17,6 +25,7 @@ from blimp.tasks.urls import tcp_keepalive
 
 MAX_PRIORITY = LOW - EMERGENCY
 DEAD_LIMIT = 10_000
+CONTENT_HEADER, PROPERTIES_AT, NO_PROPERTIES = 2, 12, b"\0\0"  # AMQP 0-9-1, 4.2.6.1
 
 
 def connection_options(*, timeout_s: float) -> dict[str, Any]:
@@ -29,7 +38,28 @@ def connection_options(*, timeout_s: float) -> dict[str, Any]:
         "read_timeout": timeout_s,
         "write_timeout": timeout_s,
         "socket_settings": settings,
+        "frame_handler": forgiving_frames,
     }
+
+
+def forgiving_frames(connection: Any, callback: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Return py-amqp's frame handler, for which no properties are an error of the connection.
+
+    It could not be taken, would be delivered again, and end every connection. It comes without
+    its properties instead, and is turned away for having none.
+    """
+    on_frame = frame_handler(connection, callback)
+
+    def on_any_frame(frame: tuple[int, int, bytes]) -> Any:
+        try:
+            return on_frame(frame)
+        except (UnicodeDecodeError, FrameSyntaxError, struct.error):
+            kind, channel, payload = frame
+            if kind != CONTENT_HEADER:
+                raise
+            return on_frame((kind, channel, payload[:PROPERTIES_AT] + NO_PROPERTIES))
+
+    return on_any_frame
 
 
 def turn_priority(priority: int) -> int:

@@ -172,6 +172,25 @@ def test_what_cannot_be_run_is_a_dead_letter_and_its_sender_told(
     assert not log.events("broker lost")
 
 
+class NotText(str):
+    def encode(self, *_: Any) -> bytes:
+        return b"\xff\xfe"
+
+
+@pytest.mark.parametrize("name", ["content_type", "correlation_id", "type"])
+def test_properties_that_are_no_text_do_not_end_the_connection(
+    app: TaskApp, depths: Depths, name: str
+) -> None:
+    app.task(name="good")(lambda: 1)
+    with working(app) as worker:
+        assert app.send_task("good").get(DEADLINE_S) == 1
+        publish_raw(depths, app.queue, body=b"[[], {}, {}]", **{name: NotText("x")})
+        wait_until(lambda: depths.ready(f"{app.queue}.dead") == 1, "no dead letter")
+        assert app.send_task("good").get(DEADLINE_S) == 1
+        assert worker.counts["reconnects"] == 0
+        assert worker.counts["unreadable"] == 1
+
+
 def publish_raw(depths: Depths, queue: str, **properties: Any) -> None:
     properties.pop("headers", None)
     message = amqp.Message(**properties)
