@@ -20,13 +20,16 @@ HOW = "on Debian: apt-get install rabbitmq-server (it need not be running)"
 
 
 def find_rabbitmq() -> str:
-    """Return the server's command. Skips the test, or under CI fails it, where there is none."""
+    """Return the server's command. For the head of a test module.
+
+    Where there is none the module is skipped, and says how to get one; under CI it fails.
+    """
     found = next((path for name in SERVERS if (path := shutil.which(name))), None)
     if found is not None and shutil.which("epmd"):
         return found
     if os.environ.get("CI"):
-        pytest.fail(f"no RabbitMQ here, and CI needs one; {HOW}")
-    pytest.skip(f"NOT RUN: no RabbitMQ here; {HOW}")
+        pytest.fail(f"no RabbitMQ here, and CI needs one; {HOW}", pytrace=False)
+    pytest.skip(f"NOT RUN: no RabbitMQ here; {HOW}", allow_module_level=True)
 
 
 class RabbitMQ:

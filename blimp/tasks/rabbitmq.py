@@ -43,10 +43,10 @@ def connection_options(*, timeout_s: float) -> dict[str, Any]:
 
 
 def forgiving_frames(connection: Any, callback: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return py-amqp's frame handler, for which no properties are an error of the connection.
+    """Return py-amqp's frame handler, made to take a message whatever its properties are.
 
-    It could not be taken, would be delivered again, and end every connection. It comes without
-    its properties instead, and is turned away for having none.
+    One that cannot be read would be delivered again, and end every connection. It comes without
+    properties instead, and is turned away for that.
     """
     on_frame = frame_handler(connection, callback)
 

@@ -17,7 +17,7 @@ from tests.tcp_link import TcpLink
 
 @pytest.fixture(scope="session")
 def rabbit() -> Iterator[RabbitMQ]:
-    """Skips where there is none, and under CI fails: see tests/rabbitmq.py."""
+    """A node for the session: only for modules that begin with `find_rabbitmq()`."""
     command = find_rabbitmq()
     directory = Path(tempfile.mkdtemp(prefix="blimp-rabbit-"))
     try:

@@ -12,10 +12,12 @@ from blimp.errors import LinkError, NotAuthorised, Reject, TaskFailed
 from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.broadcast import Broadcast
 from blimp.tasks.message import EMERGENCY, HIGH, LOW, NORMAL
-from tests.rabbitmq import RabbitMQ
+from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.test_worker import wait_until
+
+find_rabbitmq()
 
 HOUR_S = 3600.0
 

@@ -11,13 +11,15 @@ import pytest
 from blimp.errors import LinkError
 from blimp.tasks import State, TaskApp, TaskContext
 from tests.broker import EmbeddedBroker
-from tests.rabbitmq import RabbitMQ
+from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working
 from tests.tasks.test_kill import begin, marks
 from tests.tasks.test_outage import send_when_back
 from tests.tasks.test_worker import wait_until
 from tests.tcp_link import TcpLink
+
+find_rabbitmq()
 
 Start = Callable[..., WorkerProcess]
 
@@ -209,3 +211,37 @@ def test_a_killed_workers_task_goes_to_another(
     assert marks(tmp_path, "t3")[1] - died_s < 3.0
     (tmp_path / "t3.go").touch()
     assert killed.result("t3").get(DEADLINE_S) == {"pid": second.process.pid, "fence": 2}
+
+
+def test_of_two_brokers_the_other_is_taken_when_one_is_lost(
+    rabbit: RabbitMQ, broker_server: EmbeddedBroker, link: TcpLink, name: str, depths: Depths
+) -> None:
+    """At the start, and in mid-flight."""
+    far = rabbit.url.replace(f":{rabbit.port}", f":{link.port}")
+    busy, go = threading.Event(), threading.Event()
+    runs: list[int] = []
+    with TaskApp(
+        name,
+        broker=["amqp://guest:guest@127.0.0.1:1//", far, rabbit.url],
+        result_backend=broker_server.url,
+        timeout_s=0.5,
+    ) as app:
+
+        @app.task(name="long", bind=True)
+        def long(context: TaskContext) -> str:
+            runs.append(context.fence)
+            busy.set()
+            go.wait(DEADLINE_S)
+            return "ended"
+
+        app.task(name="quick")(lambda: 1)
+        with working(app):
+            handle = long.delay()
+            assert busy.wait(DEADLINE_S)
+            link.cut()
+            send_when_back(lambda: app.send_task("quick", task_id=f"after-{name}"))
+            assert app.result(f"after-{name}").get(DEADLINE_S) == 1
+            go.set()
+            assert handle.get(DEADLINE_S) == "ended"
+    assert runs == [1]
+    assert depths.ready(name) == 0
