@@ -85,6 +85,8 @@ class Job:
     in_thread: runs a call that may wait for the broker, without holding up whoever awaits it.
     call: its function's run; both are set by the executor that takes the job.
     timed_out_s: the hard time limit past which it was ended.
+    mark: what tells, of a task that may not begin twice, that this delivery has begun.
+    is_called: its function was called: what fails from there on is not begun anew.
     """
 
     def __init__(self, *, message: TaskMessage, task: Task, delivery: Delivery) -> None:
@@ -99,6 +101,8 @@ class Job:
         self.is_lost = False
         self.call: Call | None = None
         self.timed_out_s: float | None = None
+        self.mark = b""
+        self.is_called = False
 
     @property
     def stage(self) -> Stage:

@@ -74,7 +74,7 @@ class Runner:
                     self._on_done(job)
                 return
         try:
-            verdict = await self._chain(job)
+            verdict = await self._through_chain(job)
         except Exception as error:  # fails closed: the function was not run, or its end is lost
             self._log.exception("middleware", task=job.task.name, id=job.message.id)
             verdict = failure(error, trace=traceback.format_exc())
@@ -82,6 +82,19 @@ class Runner:
             self.conclude(job, verdict)
         else:  # the broker is asked something first
             await job.in_thread(self.conclude, job, verdict)
+
+    async def _through_chain(self, job: Job) -> Verdict:
+        """Pass the middleware; anew where the broker was away before the function was called."""
+        assert job.in_thread is not None
+        while True:
+            try:
+                return await self._chain(job)
+            except LinkError as error:
+                if job.is_called:
+                    raise
+                if job.lost.is_set() or self._abandoned.is_set():
+                    return Verdict(state=State.PENDING, give_back=True)
+                await job.in_thread(self._settler.wait_out, error)
 
     def conclude(self, job: Job, verdict: Verdict) -> None:
         """Have the verdict written and the message acknowledged, and let the job go."""
@@ -162,7 +175,7 @@ class Runner:
     async def _call(self, job: Job) -> Verdict:
         assert job.in_thread is not None
         options = job.task.options
-        if is_marked(options) and not await job.in_thread(mark_begun, self._app, job.message):
+        if is_marked(options) and not await job.in_thread(mark_begun, self._app, job):
             return begun_before(job)
         if options.track_started:
             await job.in_thread(self._started, job)
@@ -189,6 +202,7 @@ class Runner:
 
     async def _function(self, job: Job, args: tuple[Any, ...]) -> Any:
         assert job.call is not None
+        job.is_called = True
         limit = limit_of(job)
         if limit is None:
             return await job.call.run(args, interruptible=False)

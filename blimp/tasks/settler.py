@@ -66,8 +66,12 @@ class Settler:
                 self._outage.over()
                 return True
             except LinkError as error:
-                if self._abandoned.wait(self._outage.failed(error)):
+                if self.wait_out(error):
                     return False
+
+    def wait_out(self, error: LinkError) -> bool:
+        """Wait before the broker is asked again; True where the worker is abandoned."""
+        return self._abandoned.wait(self._outage.failed(error))
 
     def close(self) -> None:
         """End the thread, once what waits is written or the worker is abandoned."""

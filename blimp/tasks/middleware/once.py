@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from blimp.errors import Interrupted, WorkerLost
@@ -41,13 +42,14 @@ class Once:
             job.previous = await job.in_thread(self._app.results.get, job.message.id)
             if job.previous is not None and job.previous.final:
                 return Verdict(state=job.previous.state, settled=True)
-        if is_marked(job.task.options) and await job.in_thread(self._began, job.message):
+        if is_marked(job.task.options) and await job.in_thread(self._began, job):
             return begun_before(job)
         return await call_next(job)
 
-    def _began(self, message: TaskMessage) -> bool:
+    def _began(self, job: Job) -> bool:
         with self._app.broker_link.link():
-            return bool(self._app.broker_link.client.exists(began_key(message)))
+            mark = self._app.broker_link.client.get(began_key(job.message))
+        return mark is not None and mark != job.mark
 
 
 def is_marked(options: TaskOptions) -> bool:
@@ -73,10 +75,18 @@ def begun_before(job: Job) -> Verdict:
     )
 
 
-def mark_begun(app: TaskApp, message: TaskMessage) -> bool:
-    """Note that `message` begins; False when it had begun before."""
+def mark_begun(app: TaskApp, job: Job) -> bool:
+    """Note that `job` begins; False when another delivery of its message has begun before.
+
+    Asked again, because an answer was lost, it knows its own mark.
+    """
+    job.mark = job.mark or uuid.uuid4().bytes
+    key = began_key(job.message)
     with app.broker_link.link():
-        return bool(app.broker_link.client.set(began_key(message), "1", nx=True, ex=KEEP_MARKER_S))
+        client = app.broker_link.client
+        if client.set(key, job.mark, nx=True, ex=KEEP_MARKER_S):
+            return True
+        return bool(client.get(key) == job.mark)
 
 
 def clear_begun(app: TaskApp, message: TaskMessage) -> None:
