@@ -5,16 +5,26 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
+
+from blimp.tasks.executors import Place, place_of
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.tasks.job import Job
+    from blimp.tasks.task import Task
 
 
 class Hand:
     """The jobs in hand. Those that wait for their time do not count against `prefetch`.
+
+    prefetch: how many of one executor's jobs; which executors the tasks need is said by
+        `expect`. Where there are several, a full one must not keep the others from their
+        messages, and whose the next message is, nobody knows before it is taken. So up to
+        `prefetch` more than a full executor's share may be taken, and lie here until it has
+        room. After that nothing is taken: one queue has one order, and what is put back
+        would be the first to come again.
 
     The consuming thread takes; any thread may let go.
     """
@@ -25,23 +35,36 @@ class Hand:
         self._stopping = stopping
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}  # by delivery tag
+        self._counted: dict[str, Place] = {}  # of those that do not wait for their time
+        self._busy: dict[Place, int] = {}
         self._waiting: list[tuple[float, int, Job]] = []  # a heap; the consuming thread's
         self._order = itertools.count()
+
+    def expect(self, tasks: Iterable[Task]) -> None:
+        """Say which tasks may come."""
+        with self._changed:
+            for task in tasks:
+                self._busy.setdefault(place_of(task), 0)
 
     def take(self, job: Job, *, wait_s: float) -> bool:
         """Hold `job`; say whether it may run now. Otherwise `due` returns it in `wait_s`."""
         with self._changed:
             self._jobs[job.delivery.tag] = job
-        if wait_s <= 0.0:
-            return True
+            if wait_s <= 0.0:
+                self._count(job)
+                return True
         heapq.heappush(self._waiting, (self._clock.now_s() + wait_s, next(self._order), job))
         return False
 
     def due(self) -> list[Job]:
         """Return the jobs whose time has come, in that order, once."""
-        ready = []
+        ready: list[Job] = []
         while self._waiting and self._waiting[0][0] <= self._clock.now_s():
-            ready.append(heapq.heappop(self._waiting)[2])
+            job = heapq.heappop(self._waiting)[2]
+            with self._changed:
+                if job.delivery.tag in self._jobs:  # not lost meanwhile
+                    self._count(job)
+                    ready.append(job)
         return ready
 
     def patience_s(self, longest_s: float) -> float:
@@ -58,15 +81,21 @@ class Hand:
         """Return how many may be taken; none where the worker stops."""
         if self._stopping.is_set():
             return 0
-        return max(0, self._prefetch - (len(self._jobs) - len(self._waiting)))
+        with self._changed:
+            shares = [self._prefetch - busy for busy in self._busy.values()] or [self._prefetch]
+        most = max(shares)
+        if len(shares) > 1:
+            most = min(most, self._prefetch + sum(share for share in shares if share < 0))
+        return max(0, most)
 
     def limit(self) -> int:
         """Return how many may be in hand at once, those that wait for their time included."""
-        return self._prefetch + len(self._waiting)
+        return self._prefetch * min(2, max(1, len(self._busy))) + self.waiting()
 
     def waiting(self) -> int:
         """Return how many wait for their time."""
-        return len(self._waiting)
+        with self._changed:
+            return len(self._jobs) - len(self._counted)
 
     def wait_for_room(self, timeout_s: float) -> bool:
         with self._changed:
@@ -78,6 +107,9 @@ class Hand:
         """The job is settled, or the broker's again."""
         with self._changed:
             self._jobs.pop(job.delivery.tag, None)
+            place = self._counted.pop(job.delivery.tag, None)
+            if place is not None:
+                self._busy[place] -= 1
             self._changed.notify_all()
 
     def lose(self, tag: str) -> None:
@@ -108,3 +140,8 @@ class Hand:
         """Return when nothing is in hand, or `unless` holds at a nudge, or after `timeout_s`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._jobs or unless(), timeout=timeout_s)
+
+    def _count(self, job: Job) -> None:
+        place = place_of(job.task)
+        self._counted[job.delivery.tag] = place
+        self._busy[place] = self._busy.get(place, 0) + 1

@@ -52,7 +52,8 @@ class Worker:
     process_workers: child processes for cpu_bound tasks; by default one for each core but
         one. They start with the first such task.
     app_path: where a child finds the app, "module:attribute"; by default where its tasks are.
-    prefetch: messages in hand at once; the rest stay with the broker, for others.
+    prefetch: messages in hand at once for each kind of executor that its tasks need; the
+        rest stay with the broker, for others.
     max_tasks, max_memory_mb: after so many tasks, or above so much memory, it stops as for
         a warm stop, waits for what runs, and begins anew. A child is replaced at the same
         limits, and what it runs does not count for the worker.
@@ -165,6 +166,7 @@ class Worker:
         missing = missing_guarantees(self.app)
         if missing is not None:
             self._log.warning(missing)
+        self._hand.expect(self.app.tasks.values())
         signals = self._take_signals()
         pulse = Pulse(
             beat=self._consumer.probe if self._lock is None else self._lock.take,

@@ -207,3 +207,9 @@ def cpu_prints() -> list[str]:
     print("noise", flush=True)
     os.write(1, b"more noise\n")
     return [sys.stdin.read()]
+
+
+@app.task(name="async.pid")
+async def async_pid() -> int:
+    await asyncio.sleep(0)
+    return os.getpid()

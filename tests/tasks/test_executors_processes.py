@@ -286,3 +286,23 @@ def test_limits_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
         app.task(name="a", **options)(lambda: None)  # type: ignore[call-overload]
+
+
+def test_a_full_pool_of_processes_does_not_keep_other_tasks_from_running(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    held = [labour.send_task("cpu.grip", task_id=f"held-{n}") for n in range(10)]
+    others = [labour.send_task(name) for name in ("async.pid", "pid") * 5]
+    options = "--process-workers 1 --prefetch 8"
+    worker = start_worker(url, app=LABOUR, options=options)
+    worker.wait_ready()
+    for other in others:
+        assert other.get(DEADLINE_S) == worker.process.pid
+    more = [labour.send_task("cpu.grip", task_id=f"more-{n}") for n in range(20)]
+    wait_until(lambda: look.in_hand(app="labour", worker="w") == 16, "it does not hold back")
+    for handle in (*held, *more):
+        (worker.directory / f"{handle.id}.go").touch()
+    for handle in (*held, *more):
+        assert handle.get(DEADLINE_S) == 1
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
