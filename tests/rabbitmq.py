@@ -60,6 +60,7 @@ class RabbitMQ:
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
             # Idle schedulers that spin take the processors from the tests.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none",
+            "ERL_CRASH_DUMP": str(directory / "crash"),  # else where the tests were started
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": self._mapper_port,
             "RUNNING_UNDER_SYSTEMD": "1",  # the node in the place of its script, not below it
