@@ -20,6 +20,8 @@ BlimpError
     ├── Reject               a task asks for its message to be dropped or put back
     ├── ResultError          a result that cannot be written as JSON
     ├── Expired              older than its time to live before it could begin
+    ├── Revoked              called back before it began, or ended while it ran
+    ├── Superseded           a newer message with the same key has taken its place
     ├── Interrupted          begun, and not known to have ended; not run again
     ├── SoftTimeLimitExceeded  raised in a task that should end by itself
     ├── TimeLimitExceeded    a task that did not, and was ended
@@ -117,6 +119,14 @@ class ResultError(TaskError):
 
 class Expired(TaskError):
     """A message was older than its time to live, or past its `expires`, before it began."""
+
+
+class Revoked(TaskError):
+    """A task was revoked. `str(error)` says whether it had begun."""
+
+
+class Superseded(TaskError):
+    """A newer message with the same key took its place. `str(error)` names it."""
 
 
 class Interrupted(TaskError):

@@ -23,6 +23,7 @@ from blimp.tasks.publisher import Publisher
 from blimp.tasks.results.handle import ResultHandle
 from blimp.tasks.results.redis import RedisResults
 from blimp.tasks.retry import CONNECTING, ONCE, PUBLISHING, RetryPolicy, policy_of
+from blimp.tasks.revocation import BROADCAST, Revocations
 from blimp.tasks.sending import Outgoing, SendOptions
 from blimp.tasks.signing import Key, Signer
 from blimp.tasks.task import Task
@@ -98,6 +99,7 @@ class TaskApp(Closing):
         server = self.brokers if is_on_redis(self.transport) else kept
         self._store = None if server is None else self._redis(server)
         self.broker_clock = BrokerClock(link=self._store, clock=self.clock)
+        self.revocations = Revocations(link=self._store, app=name)
         self.retry_policy = policy_of(retry_policy, PUBLISHING) if retry else ONCE
         self.connection_retry_policy = policy_of(connection_retry_policy, CONNECTING)
         self.on_connection_error = on_connection_error
@@ -194,7 +196,17 @@ class TaskApp(Closing):
         return self.result(outgoing.id)
 
     def result(self, id: str) -> ResultHandle:
-        return ResultHandle(id=id, results=self.results, clock=self.clock)
+        return ResultHandle(id=id, results=self.results, clock=self.clock, revoke=self.revoke)
+
+    def revoke(self, id: str, *, terminate: bool = False) -> None:
+        """Call task `id` back, sent or not: it ends as REVOKED where it has not begun.
+
+        terminate: end it also where it runs: a coroutine is cancelled, a process killed; in a
+        plain function SoftTimeLimitExceeded is raised, and `TaskContext.revoked` is set.
+        Kept for a day. Raises LinkError.
+        """
+        self.revocations.keep(id, terminate=terminate, now_s=self.broker_clock.now_s())
+        self.broadcast(BROADCAST, {"id": id, "terminate": terminate})
 
     # --- emergency broadcast and link ------------------------------------------------------
 

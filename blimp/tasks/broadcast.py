@@ -21,6 +21,7 @@ from blimp.tasks.carrier import AMQP, STOCK, STREAMS, connect, open_connection
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
+from blimp.tasks.revocation import BROADCAST as REVOKE
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -48,11 +49,17 @@ _decoder = msgspec.json.Decoder(Broadcast)
 
 
 class BroadcastListener:
-    """Listens on its own thread until closed; reconnects for ever. Close is idempotent."""
+    """Listens on its own thread until closed; reconnects for ever. Close is idempotent.
 
-    def __init__(self, *, app: TaskApp, worker: str, log: Any) -> None:
+    on_revoke: called with the id of a revoked task, and whether it is to be ended.
+    """
+
+    def __init__(
+        self, *, app: TaskApp, worker: str, on_revoke: Callable[[str, bool], None], log: Any
+    ) -> None:
         self._app = app
         self._worker = worker
+        self._on_revoke = on_revoke
         self._log = log
         self._confirmed: OrderedDict[str, Record] = OrderedDict()
         self._closed = threading.Event()
@@ -149,6 +156,9 @@ class BroadcastListener:
             return
         if broadcast.name == WAKE:
             return
+        if broadcast.name == REVOKE:
+            self._hear_revocation(broadcast)
+            return
         handler = self._app.broadcasts.get(broadcast.name)
         if handler is None:
             self.malformed += 1
@@ -159,6 +169,13 @@ class BroadcastListener:
         if record is None:
             record = self._act(broadcast, handler)
         self._confirm(record)
+
+    def _hear_revocation(self, broadcast: Broadcast) -> None:
+        id = broadcast.payload.get("id")
+        if not isinstance(id, str):
+            self._not_heard(MessageError("payload: must name the id of a task"))
+            return
+        self._on_revoke(id, broadcast.payload.get("terminate") is True)
 
     def _check_signature(self, broadcast: Broadcast) -> None:
         if self._app.signer is not None:

@@ -87,11 +87,12 @@ def carrier_of(transport: str) -> Carrier:
     return CARRIERS.get(transport, _OTHER)
 
 
-def choose_transport(transport: str | None, urls: Sequence[str]) -> str:
+def choose_transport(transport: str | None, urls: str | Sequence[str]) -> str:
     """Return the transport's name; for None what the scheme of the first URL asks for.
 
     Raises ConfigError for a name that is none, or a URL that is another transport's.
     """
+    urls = (urls,) if isinstance(urls, str) else urls
     name = _default(urls[0]) if transport is None else _ALIASES.get(transport, transport)
     if name not in CARRIERS and ":" not in name:
         names = tuple(CARRIERS)

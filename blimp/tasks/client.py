@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 Stage = Literal["queued", "received", "executing", "done"]
 OnProgress = Callable[[str, float | None], None]
-ReplyState = Literal["SUCCESS", "FAILURE", "REFUSED", "EXPIRED", "INTERRUPTED", "TIMEOUT"]
+ReplyState = Literal[
+    "SUCCESS", "FAILURE", "REFUSED", "EXPIRED", "SUPERSEDED", "INTERRUPTED", "TIMEOUT"
+]
 
 TASK_PREFIX = "blimp."
 DEFAULT_TTL_S = 5.0
@@ -329,6 +331,7 @@ def reply_of(record: Record, *, task: str, latency_ms: float | None) -> Reply:
         "EXPIRED": "EXPIRED",
         "INTERRUPTED": "INTERRUPTED",
         "REVOKED": "EXPIRED",  # a Celery worker's word for it
+        "SUPERSEDED": "SUPERSEDED",
     }
     return Reply(
         id=record.id,

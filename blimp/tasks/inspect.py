@@ -28,6 +28,11 @@ def add_commands(commands: Any) -> None:
     dead.set_defaults(run=handle_dead)
     dead.add_argument("verb", choices=("list", "show", "requeue", "drop"))
     dead.add_argument("id", nargs="*", help="of the letters; for requeue and drop also: all")
+    revoke = commands.add_parser("revoke", help="call tasks back: they do not begin any more")
+    revoke.set_defaults(run=revoke_tasks)
+    revoke.add_argument("-A", "--app", required=True, metavar="MODULE:APP")
+    revoke.add_argument("id", nargs="+", help="of the tasks, sent or not")
+    revoke.add_argument("--terminate", action="store_true", help="end them where they run")
     for command in (queues, dead):
         command.add_argument("-A", "--app", required=True, metavar="MODULE:APP")
         command.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
@@ -47,6 +52,13 @@ def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
         age_s = counts.pop("oldest_age_s")
         text = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in counts.items())
         print(f"{name}: {text}" + ("" if age_s is None else f", the oldest {age_s:.1f} s old"))
+    return 0
+
+
+def revoke_tasks(app: TaskApp, options: argparse.Namespace) -> int:
+    with app:
+        for id in options.id:
+            app.revoke(id, terminate=options.terminate)
     return 0
 
 

@@ -84,6 +84,7 @@ class Job:
     lost: set when someone else has the message now: what this job ends with counts no more.
     in_thread: runs a call that may wait for the broker, without holding up whoever awaits it.
     call: its function's run; both are set by the executor that takes the job.
+    revoked: set when it is to end because it was called back.
     timed_out_s: the hard time limit past which it was ended.
     mark: what tells, of a task that may not begin twice, that this delivery has begun.
     is_called: its function was called: what fails from there on is not begun anew.
@@ -98,7 +99,9 @@ class Job:
         self._stage = Stage.WAITING
         self._lock = threading.Lock()
         self._lost: threading.Event | None = None  # made when somebody looks: it costs
+        self._revoked: threading.Event | None = None
         self.is_lost = False
+        self.is_revoked = False
         self.call: Call | None = None
         self.timed_out_s: float | None = None
         self.mark = b""
@@ -116,6 +119,24 @@ class Job:
                 if self.is_lost:
                     self._lost.set()
             return self._lost
+
+    @property
+    def revoked(self) -> threading.Event:
+        with self._lock:
+            if self._revoked is None:
+                self._revoked = threading.Event()
+                if self.is_revoked:
+                    self._revoked.set()
+            return self._revoked
+
+    def revoke(self) -> None:
+        """Have the task end, as REVOKED: cancelled, killed, or else interrupted."""
+        with self._lock:
+            self.is_revoked = True
+            if self._revoked is not None:
+                self._revoked.set()
+        if not self.cancel() and self.call is not None:
+            self.call.interrupt()
 
     def lose(self) -> None:
         """Someone else has the message: have the task end, and its result refused."""

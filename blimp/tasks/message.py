@@ -8,6 +8,8 @@ blimp_ttl_s       the age past which it must not begin any more
 blimp_delivery    how often it was delivered before this time: the fence
 blimp_vehicle     the vehicle it is meant for
 blimp_source      who sent it, for people
+blimp_coalesce    its key: a newer message with the same supersedes it
+blimp_number      its place among the messages of its queue that coalesce
 blimp_version     the version of these headers; absent in the first
 blimp_again       sent a second time: the answer to the first was lost
 blimp_signature   see signing.py
@@ -59,6 +61,8 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     expires_s: float | None = None
     issued_ms: int | None = None
     ttl_s: float | None = None
+    coalesce: str | None = None
+    coalesce_number: int | None = None
     delivery: int = 1
     ignore_result: bool | None = None
     root_id: str | None = None
@@ -101,6 +105,9 @@ def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, 
         headers["blimp_issued_ms"] = message.issued_ms
     if message.ttl_s is not None:
         headers["blimp_ttl_s"] = message.ttl_s
+    if message.coalesce is not None:
+        headers["blimp_coalesce"] = message.coalesce
+        headers["blimp_number"] = message.coalesce_number
     if message.delivery > 1:
         headers["blimp_delivery"] = message.delivery - 1
     return headers

@@ -62,6 +62,8 @@ def parse_message(
         raise MessageError("header 'blimp_ttl_s' needs 'blimp_issued_ms' beside it")
     if ttl_s is not None and ttl_s <= 0.0:
         raise MessageError(f"header 'blimp_ttl_s' is {ttl_s!r}: it must be above 0")
+    coalesce = _optional_text(headers, "blimp_coalesce")
+    number = _count(headers, "blimp_number", most=2**53) if coalesce else None
     before = int(_number(headers, "blimp_delivery") or 0)
     if headers.get("redelivered") and before < 1:
         before = 1  # given back by kombu itself, which keeps no count
@@ -77,6 +79,8 @@ def parse_message(
         expires_s=_from_iso(headers, "expires"),
         issued_ms=None if issued_ms is None else int(issued_ms),
         ttl_s=ttl_s,
+        coalesce=coalesce,
+        coalesce_number=number,
         delivery=before + 1,
         ignore_result=_flag(headers, "ignore_result"),
         root_id=_optional_text(headers, "root_id"),
@@ -148,12 +152,15 @@ def _number(headers: Mapping[str, Any], name: str) -> float | None:
     return value
 
 
-def _count(headers: Mapping[str, Any], name: str) -> int:
+def _count(headers: Mapping[str, Any], name: str, *, most: int = 2**31) -> int:
     value = headers.get(name)
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise MessageError(f"header {name!r} is {value!r:.80}, must be an integer from 0 to 2^31")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < most:
+        raise MessageError(
+            f"header {name!r} is {value!r:.80}, "
+            f"must be an integer from 0 to 2^{most.bit_length() - 1}"
+        )
     return value
 
 

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, ResultError, WorkerLost
+from blimp.tasks.executors import Place, place_of
 from blimp.tasks.job import Ending, Job, Verdict, failure
 from blimp.tasks.judge import judge, timed_out, worker_lost
 from blimp.tasks.limits import Limits, limit_of
 from blimp.tasks.middleware import chain
 from blimp.tasks.middleware.once import begun_before, clear_begun, is_marked, mark_begun
+from blimp.tasks.middleware.revoked import revoked
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.task import TaskContext
 
@@ -118,6 +120,11 @@ class Runner:
         else:
             self._on_done(job)
 
+    def refuse(self, job: Job, verdict: Verdict) -> None:
+        """End a job that waits, unless it begins just now."""
+        if job.begin():
+            self.conclude(job, verdict)
+
     def _ending(self, job: Job, verdict: Verdict) -> Ending:
         """Return what the broker is to be told. Raises LinkError where it must be asked first."""
         late = job.task.options.acks_late
@@ -187,6 +194,7 @@ class Runner:
                 worker=self._worker,
                 stopping=self._stopping,
                 lost=job.lost,
+                revoked=job.revoked,
                 previous=job.previous,
             )
             args = (context, *args)
@@ -204,12 +212,16 @@ class Runner:
         assert job.call is not None
         job.is_called = True
         limit = limit_of(job)
+        # What can be cancelled needs no interruption to be revoked.
+        revocable = place_of(job.task) is Place.THREAD
         if limit is None:
-            return await job.call.run(args, interruptible=False)
+            return await job.call.run(args, interruptible=revocable)
         with self._limits.watch(job, limit):
-            return await job.call.run(args, interruptible=limit.soft_s is not None)
+            return await job.call.run(args, interruptible=revocable or limit.soft_s is not None)
 
     def _judge(self, job: Job, error: BaseException) -> Verdict:
+        if job.is_revoked:
+            return revoked("while it ran")
         if job.timed_out_s is not None and isinstance(error, asyncio.CancelledError | WorkerLost):
             return timed_out(job.timed_out_s, task=job.task)
         if isinstance(error, WorkerLost):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypedDict
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+import msgspec
+
+from blimp.tasks.coalescing import Coalescing
 from blimp.tasks.message import NORMAL, TaskMessage
 from blimp.tasks.options import check_priority
 from blimp.tasks.retry import ONCE, RetryPolicy, policy_of
@@ -18,12 +21,16 @@ if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
 
 
+T = TypeVar("T")
+
+
 class SendOptions(TypedDict, total=False):
     """How one message is sent.
 
     countdown, eta: not to begin before then. expires: not to begin after then (seconds from
     now, or a time). ttl_s: not to begin when older than this on the broker's clock.
-    priority: 0 (first) to 9 (last). retry, retry_policy: for this message alone.
+    priority: 0 (first) to 9 (last). coalesce: of the waiting messages with this key only the
+    newest runs. retry, retry_policy: for this message alone.
     """
 
     countdown: float | None
@@ -33,6 +40,7 @@ class SendOptions(TypedDict, total=False):
     priority: int
     queue: str | None
     task_id: str | None
+    coalesce: str | None
     ignore_result: bool
     headers: dict[str, Any] | None
     retry: bool
@@ -64,10 +72,19 @@ class Outgoing:
 
     def send(self) -> None:
         """Raises LinkError, MessageError."""
-        now_s = self._policy.call(
-            self._app.broker_clock.recent_s, clock=self._app.clock, chance=self._app.chance
-        )
-        self._app.publisher.publish(self._message(now_s), policy=self._policy)
+        now_s = self._call(self._app.broker_clock.recent_s)
+        message = self._message(now_s)
+        if message.coalesce is None:
+            self._app.publisher.publish(message, policy=self._policy)
+            return
+        coalescing = Coalescing(link=self._app.broker_link)
+        number = self._call(partial(coalescing.number, message.queue, message.coalesce))
+        message = msgspec.structs.replace(message, coalesce_number=number)
+        self._app.publisher.publish(message, policy=self._policy)
+        coalescing.remember(message)
+
+    def _call(self, function: Callable[[], T]) -> T:
+        return self._policy.call(function, clock=self._app.clock, chance=self._app.chance)
 
     def _message(self, now_s: float) -> TaskMessage:
         options = self._options
@@ -92,6 +109,7 @@ class Outgoing:
             expires_s=expires_s,
             issued_ms=int(now_s * 1000),
             ttl_s=options.get("ttl_s"),
+            coalesce=options.get("coalesce"),
             ignore_result=options.get("ignore_result", False),
             origin=_origin(os.getpid()),
             headers=options.get("headers") or {},

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
 
 from blimp.errors import ConfigError, LinkError, MaxRetriesExceeded, MessageError, Retry
+from blimp.tasks.coalescing import coalescing_key
 from blimp.tasks.options import TaskOptions
 from blimp.tasks.results.record import Record, State
 
@@ -54,6 +55,15 @@ class Task:
             except TypeError as error:
                 raise MessageError(f"arguments of {self.name!r}: {error}") from None
 
+    def named_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name, defaults included. Raises MessageError."""
+        self.check_arguments(args, kwargs)
+        if self._signature is None:
+            return dict(kwargs)
+        bound = self._signature.bind(*([None] if self.options.bind else []), *args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
     def delay(self, *args: Any, **kwargs: Any) -> ResultHandle:
         return self.apply_async(args, kwargs)
 
@@ -70,6 +80,7 @@ class Task:
             "priority": own.priority,
             "queue": own.queue,
             "ignore_result": own.ignore_result,
+            "coalesce": coalescing_key(self, args, kwargs or {}),
         }
         given = {name: value for name, value in options.items() if value is not None}
         return self.app.send_task(self.name, args, kwargs, **cast("SendOptions", defaults | given))
@@ -81,6 +92,7 @@ class TaskContext:
     stopping: set when the worker is asked to stop; a long task may end early on it.
     lost: set when the lease was lost: someone else runs the task now, and what this run ends
         with is refused. An `async def` task is cancelled; a plain one must look.
+    revoked: set when the task was revoked while it runs, and is to end.
     began_before: an earlier delivery of this message had begun to run.
     previous: what was stored for the task when this delivery began.
     """
@@ -93,6 +105,7 @@ class TaskContext:
         worker: str,
         stopping: threading.Event,
         lost: threading.Event,
+        revoked: threading.Event,
         previous: Record | None,
     ) -> None:
         self.task = task
@@ -100,6 +113,7 @@ class TaskContext:
         self.worker = worker
         self.stopping = stopping
         self.lost = lost
+        self.revoked = revoked
         self.previous = previous
 
     @property

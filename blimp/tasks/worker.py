@@ -18,7 +18,7 @@ from blimp.errors import LinkError
 from blimp.tasks.alarms import Alarms
 from blimp.tasks.boot import Boot
 from blimp.tasks.broadcast import BroadcastListener
-from blimp.tasks.carrier import check_tasks, is_on_redis, missing_guarantees
+from blimp.tasks.carrier import AMQP, STOCK, STREAMS, check_tasks, is_on_redis, missing_guarantees
 from blimp.tasks.consumer import Consumer
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.executors.crew import Crew, Sizes
@@ -32,6 +32,7 @@ from blimp.tasks.middleware.once import clear_begun, is_marked
 from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
 from blimp.tasks.pulse import Pulse
 from blimp.tasks.restart import Launch, Wear, hold_stop_signals, let_stop_signals_in
+from blimp.tasks.revoking import Revoking
 from blimp.tasks.runner import Runner
 from blimp.tasks.settler import Settler
 from blimp.tasks.stops import Stops
@@ -100,7 +101,6 @@ class Worker:
             self._lock = NameLock(link=app.broker_link, app=app.name, worker=self.name)
         self._hand = Hand(clock=app.clock, prefetch=prefetch, stopping=self._stops.stopping)
         self._alarms = Alarms(clock=app.clock, log=self._log)
-        self._listener = BroadcastListener(app=app, worker=self.name, log=self._log)
         self._consumer = Consumer(
             app=app,
             worker=self.name,
@@ -128,6 +128,10 @@ class Worker:
             settler=self._settler,
             limits=Limits(alarms=self._alarms, on_stuck=self._give_up),
             log=self._log,
+        )
+        self._revoking = Revoking(app=app, hand=self._hand, runner=self._runner, log=self._log)
+        self._listener = BroadcastListener(
+            app=app, worker=self.name, on_revoke=self._revoking.hear, log=self._log
         )
         self._crew = Crew(
             run=self._runner.run,
@@ -170,7 +174,7 @@ class Worker:
         signals = self._take_signals()
         pulse = Pulse(
             beat=self._consumer.probe if self._lock is None else self._lock.take,
-            watchers=self.app.link_watchers,
+            watchers=(*self.app.link_watchers, self._revoking.refresh),
             on_lost_name=self._lose_name,
             stopping=self._stops.stopping,
             wake=self._consumer.wake,
@@ -181,7 +185,7 @@ class Worker:
             self._take_name()
             pulse.start()
             self._boot.start()
-            if self.app.broadcasts:
+            if self.app.broadcasts or self.app.transport in (STREAMS, STOCK, AMQP):
                 self._listener.start()
             self._consumer.run()
             self._finish()
@@ -283,6 +287,7 @@ class Worker:
         if self.app.broadcasts and not self._listener.listening.wait(timeout=self.app.timeout_s):
             # Commands are taken all the same: a ship that can be flown can also be landed.
             self._log.error("emergency lane not open yet")
+        self._revoking.load()
         self._log.info("consuming", queues=",".join(self.queues), tasks=len(self.app.tasks))
         if not self.ready.is_set():
             self.ready.set()

@@ -59,7 +59,8 @@ class Look:
         """Return the keys of messages that are still queued or unacknowledged.
 
         Streams stay when they are empty, and are left out then; so are dead letters, the marks
-        of what was acknowledged early, and what a sender is remembered by.
+        of what was acknowledged early, and what senders, revocations and newest commands are
+        remembered by.
         """
         kept = (
             b"celery-task-meta-",
@@ -68,6 +69,8 @@ class Look:
             b"blimp:fanout:",
             b"blimp:ended:",
             b"blimp:sender:",
+            b"blimp:revoked:",
+            b"blimp:coalesce:",
         )
         keys = [key for key in self.server.keys("*") if not key.startswith(kept)]
         return sorted(

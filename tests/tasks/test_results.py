@@ -13,6 +13,8 @@ from blimp.errors import (
     LinkError,
     Refused,
     ResultError,
+    Revoked,
+    Superseded,
     TaskError,
     TaskFailed,
 )
@@ -191,7 +193,8 @@ def test_waiting_ends_after_its_timeout(app: TaskApp, results: RedisResults) -> 
         (State.EXPIRED, Expired),
         (State.INTERRUPTED, Interrupted),
         (State.FAILURE, TaskFailed),
-        (State.REVOKED, TaskFailed),
+        (State.REVOKED, Revoked),
+        (State.SUPERSEDED, Superseded),
     ],
 )
 def test_get_raises_what_became_of_it(

@@ -38,7 +38,8 @@ class Once:
 
     async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
         assert job.in_thread is not None
-        if job.message.delivery > 1 and self._app.results is not None:
+        again = job.message.delivery > 1 or "blimp_again" in job.message.headers
+        if again and self._app.results is not None:
             job.previous = await job.in_thread(self._app.results.get, job.message.id)
             if job.previous is not None and job.previous.final:
                 return Verdict(state=job.previous.state, settled=True)

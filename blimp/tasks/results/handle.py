@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from blimp.errors import Expired, Interrupted, Refused, TaskError, TaskFailed
+from blimp.errors import (
+    Expired,
+    Interrupted,
+    Refused,
+    Revoked,
+    Superseded,
+    TaskError,
+    TaskFailed,
+)
 from blimp.tasks.results.record import Record, State
 
 if TYPE_CHECKING:
@@ -15,10 +24,18 @@ if TYPE_CHECKING:
 class ResultHandle:
     """One task that was sent. Asking it raises TaskError where the app keeps no results."""
 
-    def __init__(self, *, id: str, results: RedisResults | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        id: str,
+        results: RedisResults | None,
+        clock: Clock,
+        revoke: Callable[..., None] | None = None,
+    ) -> None:
         self.id = id
         self._results = results
         self._clock = clock
+        self._revoke = revoke
 
     @property
     def record(self) -> Record:
@@ -52,13 +69,20 @@ class ResultHandle:
     def get(self, timeout: float) -> Any:
         """Return what the task returned, once it has.
 
-        Raises what became of it otherwise: Refused, Expired, Interrupted or TaskFailed;
+        Raises what became of it otherwise: Refused, Expired, Revoked, Superseded, Interrupted
+        or TaskFailed;
         TimeoutError after `timeout` seconds, and LinkError where the broker is lost.
         """
         record = self.wait(timeout)
         if record.state is State.SUCCESS:
             return record.result
         raise error_of(record)
+
+    def revoke(self, *, terminate: bool = False) -> None:
+        """Call the task back; see `TaskApp.revoke`."""
+        if self._revoke is None:
+            raise TaskError("this handle cannot revoke: take one of a TaskApp")
+        self._revoke(self.id, terminate=terminate)
 
     def forget(self) -> None:
         self._store().forget(self.id)
@@ -75,6 +99,8 @@ def error_of(record: Record) -> TaskError:
         State.REFUSED: Refused,
         State.EXPIRED: Expired,
         State.INTERRUPTED: Interrupted,
+        State.REVOKED: Revoked,
+        State.SUPERSEDED: Superseded,
     }
     if record.state in kinds:
         return kinds[record.state](record.reason)

@@ -26,7 +26,8 @@ class State(StrEnum):
     REFUSED = "REFUSED"  # the ship said no; the reason is the result
     EXPIRED = "EXPIRED"  # too old before it could begin
     INTERRUPTED = "INTERRUPTED"  # begun, cut off, and not run again
-    REVOKED = "REVOKED"
+    REVOKED = "REVOKED"  # called back
+    SUPERSEDED = "SUPERSEDED"  # a newer message with the same key came before it began
 
 
 FINAL = frozenset(
@@ -37,6 +38,7 @@ FINAL = frozenset(
         State.EXPIRED,
         State.INTERRUPTED,
         State.REVOKED,
+        State.SUPERSEDED,
     }
 )
 
@@ -44,6 +46,7 @@ _CELERY_STATUS = {
     State.REFUSED: "FAILURE",
     State.INTERRUPTED: "FAILURE",
     State.EXPIRED: "REVOKED",
+    State.SUPERSEDED: "REVOKED",
 }
 
 

@@ -1,0 +1,30 @@
+"""Revoked: what was called back does not begin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blimp.errors import Revoked
+from blimp.tasks.job import failure
+from blimp.tasks.results.record import State
+
+if TYPE_CHECKING:
+    from blimp.tasks.job import Job, Verdict
+    from blimp.tasks.middleware import CallNext
+    from blimp.tasks.revocation import Revocations
+
+
+class NotRevoked:
+    """Looks into what this worker knows; it asks nobody."""
+
+    def __init__(self, *, revocations: Revocations) -> None:
+        self._revocations = revocations
+
+    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+        if job.message.id in self._revocations:
+            return revoked("before it began")
+        return await call_next(job)
+
+
+def revoked(when: str) -> Verdict:
+    return failure(Revoked(f"revoked {when}"), state=State.REVOKED)

@@ -1,0 +1,228 @@
+"""Revoked tasks: waiting, scheduled, in hand, running, not sent yet."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from blimp.clock import SystemClock
+from blimp.errors import MessageError, Revoked, SoftTimeLimitExceeded, TaskError
+from blimp.tasks import TaskApp, TaskContext
+from blimp.tasks.cli import main
+from blimp.tasks.results.handle import ResultHandle
+from blimp.tasks.results.record import State
+from blimp.tasks.revocation import KEEP_S, Revocations
+from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.look import Look
+from tests.tasks.test_worker import wait_until
+
+
+@pytest.fixture
+def ran(app: TaskApp) -> list[str]:
+    seen: list[str] = []
+    app.task(name="note")(seen.append)
+    return seen
+
+
+def test_what_waits_does_not_run_and_says_so(app: TaskApp, ran: list[str], look: Look) -> None:
+    waiting = app.send_task("note", ("a",))
+    waiting.revoke()
+    app.revoke("not sent yet")
+    with working(app):
+        assert waiting.wait(DEADLINE_S).state is State.REVOKED
+        late = app.send_task("note", ("b",), task_id="not sent yet")
+        with pytest.raises(Revoked, match="revoked before it began"):
+            late.get(DEADLINE_S)
+        assert app.send_task("note", ("c",)).wait(DEADLINE_S).state is State.SUCCESS
+    assert ran == ["c"]
+    assert look.left_behind() == []
+
+
+def test_what_is_scheduled_does_not_run(app: TaskApp, ran: list[str]) -> None:
+    with working(app):
+        later = app.send_task("note", ("a",), countdown=0.4)
+        later.revoke()
+        assert later.wait(DEADLINE_S).state is State.REVOKED
+    assert ran == []
+
+
+def test_what_is_in_hand_ends_at_once_though_its_thread_is_busy(
+    app: TaskApp, ran: list[str], look: Look
+) -> None:
+    go, began = threading.Event(), threading.Event()
+
+    @app.task(name="busy")
+    def busy() -> None:
+        began.set()
+        assert go.wait(DEADLINE_S)
+
+    with working(app, sync_workers=1) as worker:
+        first = busy.delay()
+        assert began.wait(DEADLINE_S)
+        waiting = app.send_task("note", ("a",))
+        wait_until(lambda: worker.counts["received"] == 2, "it was not taken")
+        waiting.revoke()
+        assert waiting.wait(DEADLINE_S).state is State.REVOKED
+        assert not first.ready()
+        go.set()
+        first.get(DEADLINE_S)
+    assert ran == []
+    assert look.left_behind() == []
+
+
+def test_a_worker_that_starts_later_knows_it(
+    url: str, app: TaskApp, ran: list[str], look: Look
+) -> None:
+    with TaskApp("tests", broker=url, result_backend=url) as sender:
+        handle = sender.send_task("note", ("a",))
+        sender.revoke(handle.id)
+    with working(app):
+        assert app.result(handle.id).wait(DEADLINE_S).state is State.REVOKED
+    assert ran == []
+
+
+def test_a_missed_broadcast_is_made_up_for(
+    app: TaskApp, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blimp.tasks.revoking.REFRESH_BEATS", 1)
+    with working(app):
+        other = Revocations(link=app.broker_link, app="tests")
+        other.keep("x", terminate=False, now_s=app.broker_clock.now_s())
+        wait_until(lambda: "x" in app.revocations, "the worker never looked")
+        assert app.send_task("note", ("a",), task_id="x").wait(DEADLINE_S).state is State.REVOKED
+    assert ran == []
+
+
+def test_without_terminate_what_runs_runs_on(app: TaskApp) -> None:
+    go, began = threading.Event(), threading.Event()
+
+    @app.task(name="busy")
+    def busy() -> str:
+        began.set()
+        assert go.wait(DEADLINE_S)
+        return "done"
+
+    with working(app):
+        handle = busy.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke()
+        wait_until(lambda: handle.id in app.revocations, "not heard")
+        go.set()
+        assert handle.get(DEADLINE_S) == "done"
+
+
+def test_terminate_cancels_a_coroutine(app: TaskApp, look: Look) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    @app.task(name="long")
+    async def long() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(DEADLINE_S)
+        finally:
+            ended.set()
+
+    with working(app):
+        handle = long.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke(terminate=True)
+        with pytest.raises(Revoked, match="revoked while it ran"):
+            handle.get(DEADLINE_S)
+        assert ended.is_set()
+    assert look.left_behind() == []
+
+
+def test_terminate_interrupts_a_plain_function(app: TaskApp, look: Look) -> None:
+    began = threading.Event()
+    seen: list[bool] = []
+
+    @app.task(name="long", bind=True)
+    def long(context: TaskContext) -> None:
+        try:
+            began.set()
+            while True:
+                context.stopping.wait(0.01)
+        except SoftTimeLimitExceeded:
+            seen.append(context.revoked.is_set())
+            raise
+
+    with working(app):
+        handle = long.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke(terminate=True)
+        assert handle.wait(DEADLINE_S).state is State.REVOKED
+    assert seen == [True]
+    assert look.left_behind() == []
+
+
+def test_what_ends_well_though_it_was_to_end_is_a_success(app: TaskApp) -> None:
+    began = threading.Event()
+
+    @app.task(name="long", bind=True)
+    def long(context: TaskContext) -> str:
+        try:
+            began.set()
+            while True:
+                context.stopping.wait(0.01)
+        except SoftTimeLimitExceeded:
+            return "tidied up"
+
+    with working(app):
+        handle = long.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke(terminate=True)
+        assert handle.get(DEADLINE_S) == "tidied up"
+
+
+def test_a_retry_of_a_revoked_task_does_not_run(app: TaskApp) -> None:
+    tries: list[int] = []
+    go = threading.Event()
+
+    @app.task(name="again", autoretry_for=(OSError,), retry_backoff=False)
+    def again() -> None:
+        tries.append(1)
+        assert go.wait(DEADLINE_S)
+        raise OSError
+
+    with working(app):
+        handle = again.delay()
+        wait_until(lambda: tries, "it did not begin")
+        handle.revoke()
+        wait_until(lambda: handle.id in app.revocations, "not heard")
+        go.set()
+        assert handle.wait(DEADLINE_S).state is State.REVOKED
+    assert tries == [1]
+
+
+def test_what_is_kept_ends_by_itself(app: TaskApp) -> None:
+    now_s = app.broker_clock.now_s()
+    app.revocations.keep("old", terminate=False, now_s=now_s - KEEP_S - 1.0)
+    app.revocations.keep("new", terminate=True, now_s=now_s)
+    fresh = Revocations(link=app.broker_link, app="tests")
+    assert fresh.load(now_s=now_s) == {"new": True}
+    assert fresh.load(now_s=now_s) == {}
+    assert "old" not in fresh
+
+
+@pytest.mark.parametrize("id", ["", "x" * 256, "a\nb"])
+def test_what_is_no_id_is_refused(app: TaskApp, id: str) -> None:
+    with pytest.raises(MessageError, match="printable letters"):
+        app.revoke(id)
+
+
+def test_a_handle_of_nobody_cannot_revoke() -> None:
+    with pytest.raises(TaskError, match="take one of a TaskApp"):
+        ResultHandle(id="a", results=None, clock=SystemClock()).revoke()
+
+
+def test_the_command_line_revokes(
+    app: TaskApp, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "revoking.py").write_text(
+        "from blimp.tasks import TaskApp\n"
+        f"app = TaskApp('tests', broker={url!r}, result_backend={url!r})\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["revoke", "-A", "revoking:app", "one", "two", "--terminate"]) == 0
+    assert app.revocations.load(now_s=app.broker_clock.now_s()) == {"one": True, "two": True}
