@@ -304,5 +304,15 @@ def test_a_full_pool_of_processes_does_not_keep_other_tasks_from_running(
         (worker.directory / f"{handle.id}.go").touch()
     for handle in (*held, *more):
         assert handle.get(DEADLINE_S) == 1
+
+
+def test_a_revoked_task_is_ended_with_its_child(
+    labour: TaskApp, worker: WorkerProcess, look: Look
+) -> None:
+    handle = labour.send_task("cpu.grip", task_id="a")
+    wait_until(lambda: runs(worker.directory, "a.began"), "it did not begin")
+    handle.revoke(terminate=True)
+    assert handle.wait(DEADLINE_S).state is State.REVOKED
+    assert labour.send_task("cpu.pid").get(DEADLINE_S)
     assert worker.terminate() == 0
     assert look.left_behind() == []

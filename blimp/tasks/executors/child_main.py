@@ -157,6 +157,7 @@ class ChildContext(TaskContext):
             worker=begin.worker,
             stopping=stopping,
             lost=threading.Event(),  # a child that loses its lease is killed
+            revoked=threading.Event(),  # so is a revoked one
             previous=begin.previous,
         )
         self._begin = begin
