@@ -14,8 +14,6 @@ from blimp.tasks.transport.qos import QoS
 from blimp.tasks.transport.stamps import DEFAULT_REMEMBER_S, Stamps
 
 FANOUT = "fanout"
-FANOUT_KEEP = 1000  # messages a fanout exchange keeps for a reader that was cut off
-FANOUT_KEEP_MS = 3_600_000
 DEFAULT_BATCH = 32
 
 
@@ -250,14 +248,22 @@ class Channel(virtual.Channel):
 
     def room(self) -> int:
         """Return how many messages may be taken for this channel now."""
+        if not self.qos.can_consume():
+            return 0
+        if "can_consume" in vars(self.qos):
+            return 1  # Celery's worker_disable_prefetch asks for each
         estimate = self.qos.can_consume_max_estimate()
         return self.batch if estimate is None else min(self.batch, estimate)
+
+    def rotate(self) -> None:
+        """Have another queue be first next time."""
+        self._active_queues.append(self._active_queues.pop(0))
 
     def drain_events(self, timeout: float | None = None, callback: Any = None) -> None:
         raise NotImplementedError("the transport drains all its channels together")
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
-        payload = self.connection.get_one(self, queue)
+        payload = self.connection.get_one(queue)
         if payload is None:
             raise Empty
         found: dict[str, Any] = payload

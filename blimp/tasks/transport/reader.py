@@ -11,7 +11,7 @@ import math
 import os
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -32,8 +32,9 @@ class Question:
     wait and the link's timeout: a half-open socket, or a server that stands still.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, on_close: Callable[[int], None]) -> None:
         self._link = link
+        self._on_close = on_close
         self._connection: Any = None
         self._client_id = 0
         self._late_s = 0.0
@@ -85,17 +86,23 @@ class Question:
 
     def close(self) -> None:
         if self._connection is not None:
+            if self._connection._sock is not None:
+                self._on_close(self._connection._sock.fileno())
             with contextlib.suppress(Exception):  # it may be half gone; nothing is in it
                 self._link.give_up(self._connection)
         self._connection, self.asked = None, False
 
 
 class Reader:
-    """Both questions and the pipe. One thread's, but for `wake`. Close is idempotent."""
+    """Both questions and the pipe. One thread's, but for `wake`. Close is idempotent.
+
+    on_close: called with the number of a socket that is about to be closed.
+    """
 
     def __init__(self, link: Link) -> None:
-        self.messages = Question(link)
-        self.fanout = Question(link)
+        self.on_close: Callable[[int], None] = lambda _: None
+        self.messages = Question(link, lambda number: self.on_close(number))
+        self.fanout = Question(link, lambda number: self.on_close(number))
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_in, False)
         os.set_blocking(self._wake_out, False)
@@ -132,16 +139,34 @@ class Reader:
             poll.register(number, select.POLLIN)
         patience_s = min((timeout_s, *(one.patience_s() for one in asked)))
         ready = poll.poll(math.ceil(max(0.0, patience_s) * 1000.0))
-        if not ready and any(one.patience_s() < 0.0 for one in asked):
+        if not ready and self.is_overdue():
             raise redis.TimeoutError("the broker does not answer a blocking read in time")
         answered = []
         for number, _ in ready:
             if number == self._wake_out:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(self._wake_out, 1024)
+                self.drain_wakes()
             else:
                 answered.append(by_number[number])
         return answered
+
+    def is_overdue(self) -> bool:
+        """Say whether an answer is still out after the server was told to give it."""
+        late = [one for one in (self.messages, self.fanout) if one.asked and one.patience_s() < 0.0]
+        if not late:
+            return False
+        poll = select.poll()
+        for one in late:
+            poll.register(one.socket().fileno(), select.POLLIN)
+        return len(poll.poll(0)) < len(late)  # it may lie here, and nobody has looked
+
+    @property
+    def wake_number(self) -> int:
+        """The descriptor that becomes readable when somebody wakes."""
+        return self._wake_out
+
+    def drain_wakes(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_out, 1024)
 
     def wake(self) -> None:
         """End a `wait` now. Any thread, and signal handlers."""

@@ -135,15 +135,18 @@ class Store:
                 if not str(error).startswith("BUSYGROUP"):
                     raise
 
-    def take(self, queues: Sequence[QueueKeys], *, room: int) -> Taken:
-        """Deliver up to `room` messages: lane by lane, in a lane the put back and dead first."""
+    def take(self, queues: Sequence[QueueKeys], *, room: int, early_ms: int = 0) -> Taken:
+        """Deliver up to `room` messages: lane by lane, in a lane the put back and dead first.
+
+        early_ms: how long before it is due a scheduled one may be taken.
+        """
         keys = [
             key
             for queue in queues
             for key in (*queue.lanes, queue.bell, queue.later, queue.dead, queue.ttl)
         ]
         args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._max_dead]
-        now_ms, due_ms, taken, expired = self._scripts.run("take", keys, [*args, LANES])
+        now_ms, due_ms, taken, expired = self._scripts.run("take", keys, [*args, LANES, early_ms])
         return Taken(
             deliveries=[
                 (self.claim(queues[number], lane, id.decode(), fence), fields)

@@ -98,7 +98,7 @@ def test_a_requeued_message_wakes_another_consumer(connect: Connect) -> None:
     waiter = threading.Thread(target=wait)
     waiter.start()
     transport = second.connection.transport
-    wait_until(lambda: transport._reader and transport._reader.messages.asked, "not blocked")
+    wait_until(lambda: transport._pump.reader.messages.asked, "not blocked")
     put_back_s = time.monotonic()
     message.requeue()
     waiter.join()

@@ -6,6 +6,7 @@
 -- KEYS     for each queue: one stream per lane, bell, schedule, dead letters, time to live
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  room    ARGV[4]  lease, ms
 -- ARGV[5]  most deliveries    ARGV[6]  most dead letters to keep    ARGV[7]  number of lanes
+-- ARGV[8]  ms before it is due that a message may leave the schedule
 -- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired}; a
 -- delivery is {number of its queue, lane, entry id, fence, fields}.
 -- What the consumer itself holds is never taken here, however idle: a holder that was
@@ -17,7 +18,7 @@ local stride = lanes + 4
 local queues = #KEYS / stride
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local next_due_ms = -1
+local due_ms, next_due_ms = now_ms + tonumber(ARGV[8]), -1
 local taken, expired = {}, 0
 local ttl_ms = {} -- of each queue, false for ever
 
@@ -73,15 +74,16 @@ for queue = 0, queues - 1 do
       redis.call('XDEL', bell, ring[1])
     end
   end
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', now_ms, 'LIMIT', 0, SWEEP)) do
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', later, '-inf', due_ms, 'LIMIT', 0, SWEEP)) do
     local message = cmsgpack.unpack(member)
     redis.call('XADD', KEYS[base + message[1] + 1], '*', unpack(message[2]))
     redis.call('ZREM', later, member)
   end
   ttl_ms[queue] = tonumber(redis.call('GET', KEYS[base + stride]))
   local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
-  if first[2] and (next_due_ms < 0 or tonumber(first[2]) < next_due_ms) then
-    next_due_ms = tonumber(first[2])
+  if first[2] then
+    local then_ms = math.max(0, tonumber(first[2]) - ARGV[8])
+    next_due_ms = next_due_ms < 0 and then_ms or math.min(next_due_ms, then_ms)
   end
 end
 
