@@ -13,12 +13,14 @@ from kombu.transport import virtual
 from blimp.tasks.transport import fanout
 from blimp.tasks.transport.channel import Channel
 from blimp.tasks.transport.event_loop import EventLoop
+from blimp.tasks.transport.failover import keep_transport
 from blimp.tasks.transport.holder import Holder
 from blimp.tasks.transport.inbox import logger
 from blimp.tasks.transport.leases import ERRORS
 from blimp.tasks.transport.link import client_url
 from blimp.tasks.transport.pump import Pump
 from blimp.tasks.transport.routes import Routes
+from blimp.tasks.urls import hide_password
 
 DEFAULT_ETA_LEAD_S = 60.0
 FULL_WAIT_S = 5.0  # prefetch is full and nobody broadcasts: a settlement wakes it before
@@ -29,9 +31,11 @@ class Transport(virtual.Transport):
 
         kombu.Connection("redis://localhost/0", transport="blimp.tasks.transport:Transport")
 
-    URLs: redis, rediss, valkey, valkeys, unix (or socket) and sentinel. kombu takes the part
-    before a `+` for a transport of its own, so write `unix:///path?db=0`, not `redis+socket`;
-    for the same reason it cannot switch to a second URL of a list with this transport.
+    URLs: redis, rediss, valkey, valkeys, unix and sentinel; several of them, divided by `;`,
+    for a connection that goes on with the next one. kombu takes what is before a `+` in the
+    first of them for a transport of its own, so write `unix:///path?db=0` there, not
+    `redis+socket`. Who calls a connection's `switch` before it was ever used leaves this
+    transport; call `connect` first.
     Options are those of Holder, Link and Channel, and one for programs that run in kombu's
     event loop, which is Celery's worker:
     eta_lead_s: how long before it is due they are given a scheduled message. They keep it until
@@ -64,6 +68,7 @@ class Transport(virtual.Transport):
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
+        keep_transport(client)
         options = client.transport_options
         self._given: Holder | None = options.get("holder")
         self._holder = self._given or Holder(
@@ -81,6 +86,9 @@ class Transport(virtual.Transport):
 
     def driver_version(self) -> str:
         return str(redis.__version__)
+
+    def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:
+        return uri if include_password else hide_password(uri)
 
     # --- connection --------------------------------------------------------------------------
 
