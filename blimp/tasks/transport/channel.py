@@ -288,6 +288,15 @@ class Channel(virtual.Channel):
     def _purge(self, queue: str) -> int:
         return int(self.connection.store.purge(self._keys(queue)))
 
+    def after_fork(self) -> None:
+        """What the parent consumes is not this child's to cancel, restore or delete."""
+        self._consumers.clear()
+        self._tag_to_queue.clear()
+        self._active_queues.clear()
+        self._auto_delete.clear()
+        self.qos._delivered.clear()
+        self.qos._dirty.clear()
+
     def close(self) -> None:
         transport = self.connection
         super().close()

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from blimp.tasks.transport.fork import begin_anew_after_fork
 from blimp.tasks.transport.keys import Keys
 from blimp.tasks.transport.leases import Leases
 from blimp.tasks.transport.link import Link
@@ -56,6 +57,13 @@ class Holder:
         self.leases = Leases(
             store=self.store, lease_s=self.lease_s, on_lost=lambda tag: self.on_lease_lost(tag)
         )
+        begin_anew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """A child is another consumer: what its parent holds is its parent's."""
+        self.link.after_fork()
+        self.leases.forget()
+        self.consumer = self.store.consumer = f"{self.consumer}.{os.getpid()}"
 
     def close(self) -> None:
         """Stop renewing; what is still held goes to others when its lease ends."""

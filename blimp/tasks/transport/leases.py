@@ -41,10 +41,14 @@ class Leases:
         self._store = store
         self._period_s = lease_s / RENEWALS_PER_LEASE
         self._on_lost = on_lost
+        self._closed = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Hold nothing, and tell nobody: for a forked child, which has no thread of this."""
         self._held: dict[str, Claim] = {}
         self._changed = threading.Condition()
         self._idle = True
-        self._closed = False
         self._thread: threading.Thread | None = None
         self._later: deque[str] = deque()
         self._gathering = threading.Lock()

@@ -77,6 +77,10 @@ class Link:
                 f"or Redis >= {MINIMUM_REDIS[0]}.{MINIMUM_REDIS[1]}"
             )
 
+    def after_fork(self) -> None:
+        """Let go of the parent's connections: closed here, they stay open there."""
+        self.client.connection_pool.reset()
+
     def close(self) -> None:
         self.client.close()
         self.client.connection_pool.disconnect()

@@ -14,6 +14,7 @@ from blimp.tasks.transport import fanout
 from blimp.tasks.transport.channel import Channel
 from blimp.tasks.transport.event_loop import EventLoop
 from blimp.tasks.transport.failover import keep_transport
+from blimp.tasks.transport.fork import begin_anew_after_fork
 from blimp.tasks.transport.holder import Holder
 from blimp.tasks.transport.inbox import logger
 from blimp.tasks.transport.leases import ERRORS
@@ -83,6 +84,7 @@ class Transport(virtual.Transport):
         self._pump: Pump | None = None
         self._event_loop: EventLoop | None = None
         self._interrupted = False
+        begin_anew_after_fork(self)
 
     def driver_version(self) -> str:
         return str(redis.__version__)
@@ -130,6 +132,16 @@ class Transport(virtual.Transport):
                 if queues:
                     self.store.leave(queues, leaving=True)
             self._holder.close()
+
+    def after_fork(self) -> None:
+        self._event_loop = None  # its poller is the parent's
+        if self._pump is not None:
+            self._pump.reader.on_close = lambda _: None
+            self._pump.reader.close()
+            self._pump = None
+        self._callbacks.clear()
+        for channel in self.channels:
+            channel.after_fork()
 
     def wake(self) -> None:
         """Have a waiting `drain_events` or event loop look again. Any thread."""
