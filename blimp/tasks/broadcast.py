@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, MessageError, Refused
-from blimp.tasks.carrier import AMQP, STOCK, STREAMS, connect, open_connection
+from blimp.tasks.carrier import AMQP, STOCK, STREAMS, connect, longest_wait_s, open_connection
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from blimp.tasks.outage import Outage
 
 REMEMBERED = 256
-DRAIN_S = 1.0
+CLOSE_S = 2.0
 LOG_LENGTH = 200
 WAKE = "blimp.wake"  # heard by all, and nobody's: it only ends a listener's wait
 
@@ -75,7 +75,7 @@ class BroadcastListener:
         if self._thread.is_alive():
             with contextlib.suppress(LinkError):  # it wakes by itself, only later
                 self._app.broadcast(WAKE)
-            self._thread.join(timeout=DRAIN_S * 2)
+            self._thread.join(timeout=CLOSE_S)
 
     def _serve(self) -> None:
         outage = self._app.outage("emergency lane lost", log=self._log)
@@ -140,7 +140,7 @@ class BroadcastListener:
     def _drain(self, connection: Any, after_first: Callable[[], None] | None) -> None:
         """Hear for a while. The first call subscribes on its way in and returns at once."""
         with contextlib.suppress(TimeoutError):
-            connection.drain_events(timeout=0.001 if after_first else DRAIN_S)
+            connection.drain_events(timeout=0.001 if after_first else longest_wait_s(self._app))
         if after_first is not None:
             after_first()
 

@@ -125,6 +125,14 @@ def is_on_redis(transport: str) -> bool:
     return transport in (STREAMS, STOCK)
 
 
+def longest_wait_s(app: TaskApp) -> float:
+    """Return how long a consumer may block for messages, if nothing wakes it before.
+
+    Longest where nothing else is to be looked at: no other broker, and no heartbeats.
+    """
+    return 5.0 if app.transport == STREAMS and len(app.brokers) == 1 else 1.0
+
+
 def missing_guarantees(app: TaskApp) -> str | None:
     """Return the line that a worker says at its start; None where nothing is missing."""
     carrier = carrier_of(app.transport)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from blimp.tasks.carrier import longest_wait_s
 from blimp.tasks.intake import Intake
 from blimp.tasks.job import Job
 from blimp.tasks.line import LineOptions, open_line
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from blimp.tasks.hand import Hand
     from blimp.tasks.outage import Outage
 
-DRAIN_S = 1.0  # the longest block for a message; a stop wakes it before
 BATCH = 64
 
 
@@ -50,6 +50,7 @@ class Consumer:
         self._stopping = stopping
         self._counts = counts
         self._log = log
+        self._longest_s = longest_wait_s(app)  # a stop wakes it before
         self._intake = Intake(app=app, worker=worker, counts=counts, log=log)
         self.line = open_line(
             LineOptions(
@@ -117,7 +118,7 @@ class Consumer:
                     return  # what is in hand goes on
                 for job in self._hand.due():
                     self._submit(job)
-                if self._hand.wait_for_room(self._hand.patience_s(DRAIN_S)):
+                if self._hand.wait_for_room(self._hand.patience_s(self._longest_s)):
                     self._drain()
                     outage.over()  # not before: a queue that cannot be read must not spin
             self.give_back_waiting()
@@ -132,7 +133,7 @@ class Consumer:
 
     def _drain(self) -> None:
         """Block for one message, then take what else has come without blocking."""
-        timeout_s = self._hand.patience_s(DRAIN_S)
+        timeout_s = self._hand.patience_s(self._longest_s)
         with contextlib.suppress(TimeoutError):
             for _ in range(BATCH):
                 self.line.drain(timeout_s)

@@ -11,6 +11,7 @@ from blimp.errors import LinkError
 from blimp.tasks.name_lock import NameInUse
 
 PERIOD_S = 1.0
+QUIET_PERIOD_S = 1.5  # nobody watches; a name's lease is three times as long
 WAKE_S = 0.05
 
 
@@ -39,6 +40,7 @@ class Pulse:
         self._stopping = stopping
         self._wake = wake
         self._log = log
+        self._period_s = PERIOD_S if self._watchers else QUIET_PERIOD_S
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="pulse", daemon=True)
 
@@ -58,7 +60,7 @@ class Pulse:
                     watcher(alive)
                 except Exception:
                     self._log.exception("link watcher")
-            if self._stopping.wait(PERIOD_S):
+            if self._stopping.wait(self._period_s):
                 with contextlib.suppress(LinkError):
                     self._wake()
                 self._closed.wait(WAKE_S)
