@@ -6,7 +6,7 @@ GUESTS := .venv-peers
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test flights check format bench clean
+.PHONY: help demo test flights check format bench faults clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/' | expand -t 18
@@ -33,6 +33,11 @@ bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this pro
 	$(BIN)/python -m benchmarks.lockstep
 	$(BIN)/python -m benchmarks.missions
 	$(BIN)/python -m benchmarks.loop
+
+faults: $(VENV)/dev.installed ## kill at every command boundary, then 200 kills under load
+	$(BIN)/python -m tests.faults.boundary
+	$(BIN)/python -m tests.faults.boundary --crowd --target worker
+	$(BIN)/python -m benchmarks.kill --kills 200
 
 clean: ## remove the virtual environment and what the tools left
 	rm -rf $(VENV) $(GUESTS) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
