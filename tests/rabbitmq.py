@@ -16,7 +16,7 @@ from blimp.processes import Child
 
 # Debian's command in /usr/sbin changes the user; the one behind it runs as whoever asks.
 SERVERS = ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
-HOW = "on Debian: apt-get install rabbitmq-server (it need not be running)"
+HOW = "on Debian: apt-get install rabbitmq-server openssl (it need not be running)"
 
 
 def find_rabbitmq() -> str:
@@ -25,7 +25,7 @@ def find_rabbitmq() -> str:
     Where there is none the module is skipped, and says how to get one; under CI it fails.
     """
     found = next((path for name in SERVERS if (path := shutil.which(name))), None)
-    if found is not None and shutil.which("epmd"):
+    if found is not None and shutil.which("epmd") and shutil.which("openssl"):
         return found
     if os.environ.get("CI"):
         pytest.fail(f"no RabbitMQ here, and CI needs one; {HOW}", pytrace=False)
@@ -44,7 +44,8 @@ class RabbitMQ:
         self._command = command
         self._start_timeout_s = start_timeout_s
         self._children: list[Child] = []
-        self.port, distribution_port, mapper_port = free_ports(3)
+        self.port, self.tls_port, distribution_port, mapper_port = free_ports(4)
+        self.certificate = directory / "certificate.pem"
         self._mapper_port = str(mapper_port)
         self._environment = {
             "HOME": str(directory),  # of the cookie
@@ -56,7 +57,7 @@ class RabbitMQ:
             "RABBITMQ_LOG_BASE": str(directory),
             "RABBITMQ_LOGS": str(directory / "log"),
             "RABBITMQ_CONF_ENV_FILE": os.devnull,
-            "RABBITMQ_CONFIG_FILE": str(directory / "none"),
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
             # Idle schedulers that spin take the processors from the tests.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none",
@@ -70,7 +71,12 @@ class RabbitMQ:
     def url(self) -> str:
         return f"amqp://guest:guest@127.0.0.1:{self.port}//"
 
+    @property
+    def tls_url(self) -> str:
+        return f"amqps://guest:guest@localhost:{self.tls_port}//"
+
     def __enter__(self) -> Self:
+        self._configure_tls()
         self._run("epmd", ["epmd", "-address", "127.0.0.1", "-port", self._mapper_port])
         node = self._run("rabbitmq", [self._command])
         deadline_s = time.monotonic() + self._start_timeout_s
@@ -86,6 +92,20 @@ class RabbitMQ:
     def __exit__(self, *_: object) -> None:
         while self._children:
             self._children.pop().end(within_s=10.0)
+
+    def _configure_tls(self) -> None:
+        key = self._directory / "key.pem"
+        subprocess.run(
+            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost "
+            f"-addext subjectAltName=DNS:localhost -keyout {key} -out {self.certificate}".split(),
+            check=True,
+            capture_output=True,
+        )
+        (self._directory / "rabbitmq.conf").write_text(
+            f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}\n"
+            f"ssl_options.certfile = {self.certificate}\n"
+            f"ssl_options.keyfile = {key}\n"
+        )
 
     def _run(self, name: str, arguments: list[str]) -> Child:
         child = Child(

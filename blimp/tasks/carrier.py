@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError
+from blimp.tasks.amqp_url import part_tls
 from blimp.tasks.urls import SCHEMES as REDIS_SCHEMES
 from blimp.tasks.urls import hide_password, kombu_url, redis_url, transport_options
 
@@ -103,6 +104,8 @@ def choose_transport(transport: str | None, urls: str | Sequence[str]) -> str:
             raise ConfigError(
                 f"broker URL {hide_password(url)!r}: transport {name!r} takes {schemes}"
             )
+        if name == AMQP:
+            part_tls(url)  # refuses what it does not know
     return name
 
 
@@ -193,8 +196,11 @@ def open_connection(
     if transport == AMQP:
         from blimp.tasks.rabbitmq import connection_options
 
+        plain, tls = part_tls(url)
         return kombu.Connection(
-            url,
+            plain,
+            transport="pyamqp",  # and not librabbitmq, which kombu takes where it is installed
+            ssl=tls or False,
             connect_timeout=timeout_s,
             heartbeat=HEARTBEAT_S if beats else 0,
             transport_options=connection_options(timeout_s=timeout_s) | options,

@@ -12,6 +12,7 @@ from blimp.errors import LinkError, NotAuthorised, Reject, TaskFailed
 from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.broadcast import Broadcast
 from blimp.tasks.message import EMERGENCY, HIGH, LOW, NORMAL
+from tests.broker import EmbeddedBroker
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
 from tests.tasks.conftest import DEADLINE_S, Silence, working
@@ -286,6 +287,47 @@ def test_a_wrong_password_is_not_authorised_and_is_not_printed(rabbit: RabbitMQ,
     with TaskApp(name, broker=wrong) as app, pytest.raises(NotAuthorised) as caught:
         app.send_task("good")
     assert "secret" not in str(caught.value)
+
+
+def test_over_tls_where_the_certificate_is_known(
+    rabbit: RabbitMQ, broker_server: EmbeddedBroker, name: str
+) -> None:
+    url = f"{rabbit.tls_url}?ssl_ca_certs={rabbit.certificate}"
+    heard: list[str] = []
+    with TaskApp(name, broker=url, result_backend=broker_server.url) as app:
+        app.task(name="echo")(lambda text: text)
+
+        @app.on_broadcast("estop")
+        def estop(broadcast: Broadcast) -> dict[str, Any]:
+            heard.append(broadcast.id)
+            return {}
+
+        with working(app) as worker:
+            texts = [str(number) * 5_000 for number in range(20)]  # more than a TLS record
+            handles = [app.send_task("echo", (text,)) for text in texts]
+            assert [handle.get(DEADLINE_S) for handle in handles] == texts
+            app.broadcast("estop", id="b1").wait(DEADLINE_S)
+            assert worker.counts["reconnects"] == 0
+    assert heard == ["b1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [("", "certificate verify failed"), ("?ssl_ca_certs=/nowhere", "No such file")],
+)
+def test_a_certificate_that_is_not_known_is_not_trusted(
+    rabbit: RabbitMQ, name: str, options: str, reason: str
+) -> None:
+    with (
+        TaskApp(name, broker=rabbit.tls_url + options, timeout_s=0.5) as app,
+        pytest.raises(LinkError, match=reason),
+    ):
+        app.send_task("echo")
+
+
+def test_a_certificate_is_not_asked_for_where_that_is_said(rabbit: RabbitMQ, name: str) -> None:
+    with TaskApp(name, broker=f"{rabbit.tls_url}?ssl_cert_reqs=none") as app:
+        app.send_task("echo")
 
 
 def test_a_broker_that_is_not_there_is_no_link(rabbit: RabbitMQ, name: str) -> None:

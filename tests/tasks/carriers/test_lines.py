@@ -45,6 +45,8 @@ def test_the_transport_is_chosen_by_name_or_url(
         (None, "nonsense", "its scheme is none of"),
         ("amqp", "redis://:secret@h/0", "transport 'amqp' takes .*amqps"),
         ("streams", "amqp://me:secret@h", "transport 'streams' takes .*rediss"),
+        (None, "amqps://h?ssl_cert_reqs=perhaps", "option ssl_cert_reqs=perhaps is unknown"),
+        (None, "amqps://me:secret@h?verify=no", "option verify=no is unknown"),
         ("carrier-pigeon", "redis://h", "must be one of .*streams.*or 'module:Class'"),
     ],
 )
