@@ -39,6 +39,7 @@ from blimp.tasks.urls import check_url
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
+WORKER_MEMORY_MB = 200.0  # five times what it needs: above it, it leaks, and begins anew
 ORPHAN_GRACE_S = 2.0  # how long a world outlives its supervisor, for the ship to let go
 
 
@@ -197,6 +198,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     """Run the task worker: commands to the mailbox, snapshots to the ground."""
     from blimp.downlink import Downlink
     from blimp.tasks.flight import build_flight_app
+    from blimp.tasks.restart import Launch
     from blimp.tasks.worker import Worker
 
     vehicle = vehicle_name(options.vehicle, where="--vehicle")
@@ -215,7 +217,13 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
             downlink.when_flowing(partial(notify.tell, notify.READY, address=supervisor))
 
         app = build_flight_app(vehicle=vehicle, broker=broker, mailbox=mailbox, clock=clock)
-        worker = Worker(app=app, name=vehicle, on_ready=ready)
+        worker = Worker(
+            app=app,
+            name=vehicle,
+            max_memory_mb=WORKER_MEMORY_MB,
+            launch=Launch.of_this_process(),
+            on_ready=ready,
+        )
         on_stop(worker.stop)
         status = worker.run()
     if status:

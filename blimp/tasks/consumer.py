@@ -49,6 +49,7 @@ class Consumer:
         self._on_consuming = on_consuming
         self._stopping = stopping
         self._counts = counts
+        self._counting = threading.Lock()  # any thread may find a lease lost
         self._log = log
         self._longest_s = longest_wait_s(app)  # a stop wakes it before
         self._intake = Intake(app=app, worker=worker, counts=counts, log=log)
@@ -127,7 +128,8 @@ class Consumer:
 
     def _lose(self, tag: str) -> None:
         """Someone else has this delivery: its lease ended while this process stood still."""
-        self._counts["leases_lost"] += 1
+        with self._counting:
+            self._counts["leases_lost"] += 1
         self._log.warning("lease lost", delivery=tag)
         self._hand.lose(tag)
 

@@ -102,7 +102,7 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
         raise ConfigError(f"task options {sorted(unknown)}: there are none of these names")
     plain["autoretry_for"] = tuple(keywords.get("autoretry_for", ()))
     check_priority(keywords.get("priority", NORMAL))
-    _check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
+    check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
     return TaskOptions(**plain, backoff=backoff)  # type: ignore[arg-type]
 
 
@@ -113,7 +113,8 @@ def check_priority(priority: int) -> int:
     return priority
 
 
-def _check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
+def check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
+    """Raise ConfigError for time limits that cannot be, naming the limit."""
     for name, limit_s in (("soft_time_limit", soft_s), ("time_limit", hard_s)):
         if limit_s is not None and not limit_s > 0.0:
             raise ConfigError(f"{name} {limit_s:g}: must be above 0 seconds")

@@ -178,7 +178,11 @@ def _timelimit(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:
     if not isinstance(value, list | tuple) or len(value) != 2:
         raise MessageError(f"header 'timelimit' is {_kind(value)}, must be [hard, soft]")
     pair = {"hard": value[0], "soft": value[1]}
-    return (_number(pair, "hard"), _number(pair, "soft"))
+    hard_s, soft_s = _number(pair, "hard"), _number(pair, "soft")
+    for limit_s in (hard_s, soft_s):
+        if limit_s is not None and limit_s < 0.0:
+            raise MessageError(f"header 'timelimit' is {value!r:.80}, must be 0 or more seconds")
+    return (hard_s, soft_s)
 
 
 def _from_iso(headers: Mapping[str, Any], name: str) -> float | None:

@@ -30,10 +30,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     def again(self) -> NoReturn:
         """Become a fresh process of the same command line, with the same pid.
 
-        A stop signal that comes meanwhile waits for it. Nothing may be under way: every
-        thread ends here, and every descriptor that is not inherited is closed.
+        A stop signal that comes meanwhile waits until it is let in. Nothing may be under way:
+        every thread ends here, and every descriptor that is not inherited is closed.
         """
-        hold_stop_signals()
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         sys.stdout.flush()
         sys.stderr.flush()
         os.chdir(self.directory)
@@ -66,12 +66,8 @@ class Wear:
         return None
 
 
-def hold_stop_signals() -> None:
-    """Have stop signals wait, over an exec too, for whoever lets them in."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-
-
 def let_stop_signals_in() -> None:
+    """Have those come that waited while this process began anew."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from blimp.tasks.coalescing import Coalescing
 from blimp.tasks.message import NORMAL, TaskMessage
-from blimp.tasks.options import check_priority
+from blimp.tasks.options import check_limits, check_priority
 from blimp.tasks.retry import ONCE, RetryPolicy, policy_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class SendOptions(TypedDict, total=False):
     countdown, eta: not to begin before then. expires: not to begin after then (seconds from
     now, or a time). ttl_s: not to begin when older than this on the broker's clock.
     priority: 0 (first) to 9 (last). coalesce: of the waiting messages with this key only the
-    newest runs. retry, retry_policy: for this message alone.
+    newest runs. soft_time_limit, time_limit: in seconds, instead of the task's own.
+    retry, retry_policy: for this message alone.
     """
 
     countdown: float | None
@@ -41,6 +42,8 @@ class SendOptions(TypedDict, total=False):
     queue: str | None
     task_id: str | None
     coalesce: str | None
+    soft_time_limit: float | None
+    time_limit: float | None
     ignore_result: bool
     headers: dict[str, Any] | None
     retry: bool
@@ -66,6 +69,7 @@ class Outgoing:
         self._kwargs = dict(kwargs or {})
         self._options = options
         self._priority = check_priority(options.get("priority", NORMAL))
+        check_limits(soft_s=options.get("soft_time_limit"), hard_s=options.get("time_limit"))
         self._policy = policy_of(options.get("retry_policy"), app.retry_policy)
         if not options.get("retry", True):
             self._policy = ONCE
@@ -108,6 +112,7 @@ class Outgoing:
             eta_s=eta_s,
             expires_s=expires_s,
             issued_ms=int(now_s * 1000),
+            timelimit=(options.get("time_limit"), options.get("soft_time_limit")),
             ttl_s=options.get("ttl_s"),
             coalesce=options.get("coalesce"),
             ignore_result=options.get("ignore_result", False),

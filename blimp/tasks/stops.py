@@ -27,6 +27,7 @@ class Stops:
         self.abandoned = threading.Event()
         self.asked = threading.Event()
         self._on_heeded = on_heeded
+        self._was_asked = False  # known at once, also when the thread has ended
         self._restart_reason: str | None = None
         self._requests: queue.SimpleQueue[_Request | str] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="stops", daemon=True)
@@ -34,13 +35,15 @@ class Stops:
     @property
     def restart_reason(self) -> str | None:
         """Why the worker stops in order to begin anew; None where it does not."""
-        return None if self.asked.is_set() else self._restart_reason
+        return None if self._was_asked else self._restart_reason
 
     def warm(self) -> None:
         """Ask for a warm stop; a second time, for a cold one. Any thread, any signal."""
+        self._was_asked = True
         self._requests.put(_Request.WARM)
 
     def cold(self) -> None:
+        self._was_asked = True
         self._requests.put(_Request.COLD)
 
     def restart(self, reason: str) -> None:
@@ -51,7 +54,7 @@ class Stops:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, where it runs; both events are set from now on."""
+        """Heed what was asked so far, and end the thread. Both events are set from now on."""
         self.abandoned.set()
         self.stopping.set()
         self._requests.put(_Request.END)

@@ -31,7 +31,7 @@ from blimp.tasks.log import stderr_logger
 from blimp.tasks.middleware.once import clear_begun, is_marked
 from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
 from blimp.tasks.pulse import Pulse
-from blimp.tasks.restart import Launch, Wear, hold_stop_signals, let_stop_signals_in
+from blimp.tasks.restart import Launch, Wear, let_stop_signals_in
 from blimp.tasks.revoking import Revoking
 from blimp.tasks.runner import Runner
 from blimp.tasks.settler import Settler
@@ -199,13 +199,11 @@ class Worker:
             self._settler.close()
             self._consumer.close()
             self._leave_name()
-            begins_anew = self._launch is not None and self.restart_reason is not None
-            if begins_anew:
-                hold_stop_signals()
             for number, handler in signals.items():
                 signal.signal(number, handler)
         self._log.info("stopped", **self.counts)
-        if begins_anew and self._launch is not None:
+        # Asked only now: until its handlers were put back, a signal had the last word.
+        if self._launch is not None and self.restart_reason is not None:
             self._launch.again()
         return self._exit_status
 
@@ -322,8 +320,10 @@ class Worker:
 
     def _cut_off(self, job: Job) -> None:
         """End a job that would not: its message comes again, now or at the next start."""
+        if job.withdraw():  # it could not be given back: the broker is away
+            self._hand.let_go(job)
         if not job.finish():
-            return
+            return  # its end is being written
         self._log.warning("cut off", task=job.task.name, id=job.message.id)
         self.counts["cut_off"] += 1
         job.cancel()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blimp.errors import Reject, SoftTimeLimitExceeded, TaskFailed
+from blimp.errors import ConfigError, Reject, SoftTimeLimitExceeded, TaskFailed
 from blimp.tasks import State, TaskApp, TaskContext
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.golden import envelope
@@ -129,6 +129,20 @@ def test_the_messages_own_limit_comes_first(
     look.push("tests", envelope(task="long", id="one", args=[], timelimit=timelimit))
     with working(app), pytest.raises(TaskFailed, match="TimeLimitExceeded"):
         app.result("one").get(DEADLINE_S)
+
+
+def test_a_sender_may_set_the_limits(app: TaskApp) -> None:
+    @app.task(name="long")
+    async def long() -> None:
+        await asyncio.sleep(LONG_S)
+
+    with working(app):
+        with pytest.raises(TaskFailed, match="SoftTimeLimitExceeded"):
+            long.apply_async(soft_time_limit=LIMIT_S, time_limit=LONG_S).get(DEADLINE_S)
+        with pytest.raises(TaskFailed, match=r"time limit of 0\.1 s"):
+            long.apply_async(time_limit=LIMIT_S).get(DEADLINE_S)
+    with pytest.raises(ConfigError, match="time_limit 0: must be above 0 seconds"):
+        long.apply_async(time_limit=0.0)
 
 
 def test_within_its_limits_nothing_strikes(app: TaskApp) -> None:

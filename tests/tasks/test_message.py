@@ -113,6 +113,7 @@ def test_large_arguments_are_not_written_out_to_be_cut() -> None:
         ("eta", 12, "header 'eta' is 12, must be an ISO 8601 time"),
         ("expires", [], "header 'expires' is [], must be an ISO 8601 time"),
         ("timelimit", 3, "header 'timelimit' is int, must be [hard, soft]"),
+        ("timelimit", [1, -1], "header 'timelimit' is [1, -1], must be 0 or more seconds"),
         ("timelimit", [1], "header 'timelimit' is list, must be [hard, soft]"),
         ("timelimit", ["a", None], "header 'hard' is str, must be a finite number"),
         ("ignore_result", 1, "header 'ignore_result' is int, must be true or false"),

@@ -125,3 +125,38 @@ def test_sigquit_is_cold_at_once(
     assert worker.end() == 0
     assert look.in_hand(app="labour", worker="w") == 0
     assert look.waiting("labour") == 1
+
+
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
+def test_it_does_not_begin_anew_while_a_child_is_at_work(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    options = "--process-workers 1 --max-tasks 2 --grace 0"
+    worker = start_worker(url, app=LABOUR, options=options)
+    worker.wait_ready()
+    held = labour.send_task("cpu.grip", task_id="held")
+    wait_until(lambda: runs(worker.directory, "held.began"), "it did not begin")
+    for _ in range(2):
+        labour.send_task("pid").get(DEADLINE_S)
+    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
+    (worker.directory / "held.go").touch()
+    assert held.get(DEADLINE_S) == 1
+    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    assert labour.send_task("cpu.pid").get(DEADLINE_S)[1] == worker.process.pid
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
+
+
+@pytest.mark.parametrize("word", ["", "restarts", "stopped"])
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
+def test_a_stop_that_comes_while_it_begins_anew_is_not_lost(
+    labour: TaskApp, url: str, look: Look, start_worker: Start, word: str
+) -> None:
+    """Whenever it comes: before, within or after the exec."""
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 1")
+    worker.wait_ready()
+    labour.send_task("pid").get(DEADLINE_S)
+    wait_until(lambda: any(word in line for line in worker.lines), "it is not told")
+    # Right at the exec no handler stands, and the signal ends the process by itself.
+    assert worker.terminate() in (0, -signal.SIGTERM)
+    assert look.left_behind() == []
