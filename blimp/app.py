@@ -23,7 +23,13 @@ from blimp.airframe import Airframe
 from blimp.broker import answers, find_server_binary, server_arguments, socket_path, socket_url
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.config import broker_url_from_environment, notify_address, registry_dir, vehicle_name
+from blimp.config import (
+    broker_url_from_environment,
+    notify_address,
+    registry_dir,
+    signing_keys_from_environment,
+    vehicle_name,
+)
 from blimp.control.build import build_flight_loop
 from blimp.control.loop import FlightLoop, Inbox
 from blimp.control.runner import run
@@ -216,7 +222,13 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
         def ready() -> None:
             downlink.when_flowing(partial(notify.tell, notify.READY, address=supervisor))
 
-        app = build_flight_app(vehicle=vehicle, broker=broker, mailbox=mailbox, clock=clock)
+        app = build_flight_app(
+            vehicle=vehicle,
+            broker=broker,
+            mailbox=mailbox,
+            clock=clock,
+            signing_key=signing_keys_from_environment(),
+        )
         worker = Worker(
             app=app,
             name=vehicle,

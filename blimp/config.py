@@ -1,11 +1,12 @@
 """What the environment says, read here and nowhere else.
 
-| variable           | meaning                                                    |
-|--------------------|------------------------------------------------------------|
-| `BLIMP_BROKER_URL` | the broker, where the command line names none              |
-| `BLIMP_VEHICLE`    | the ship, where the command line names none                |
-| `XDG_RUNTIME_DIR`  | parent of the run registry; `/tmp` where it is not set     |
-| `NOTIFY_SOCKET`    | where systemd, or `blimp up`, hears that a process is ready |
+| variable            | meaning                                                              |
+|---------------------|----------------------------------------------------------------------|
+| `BLIMP_BROKER_URL`  | the broker, where the command line names none                        |
+| `BLIMP_VEHICLE`     | the ship, where the command line names none                          |
+| `BLIMP_SIGNING_KEY` | commands are signed with it, and others refused; several with spaces |
+| `XDG_RUNTIME_DIR`   | parent of the run registry; `/tmp` where it is not set               |
+| `NOTIFY_SOCKET`     | where systemd, or `blimp up`, hears that a process is ready          |
 """
 
 import os
@@ -47,6 +48,14 @@ def broker_url_from_environment(environment: Mapping[str, str] | None = None) ->
     """Return `BLIMP_BROKER_URL`, or None where it is unset or empty."""
     env = os.environ if environment is None else environment
     return env.get("BLIMP_BROKER_URL") or None
+
+
+def signing_keys_from_environment(
+    environment: Mapping[str, str] | None = None,
+) -> tuple[str, ...] | None:
+    """Return the keys of `BLIMP_SIGNING_KEY`, the one that signs first; None without any."""
+    env = os.environ if environment is None else environment
+    return tuple(env.get("BLIMP_SIGNING_KEY", "").split()) or None
 
 
 def registry_dir(environment: Mapping[str, str] | None = None) -> Path:

@@ -23,7 +23,11 @@ import msgspec
 
 from blimp import airframe as airframes
 from blimp.clock import Clock, SystemClock
-from blimp.config import broker_url_from_environment, registry_dir
+from blimp.config import (
+    broker_url_from_environment,
+    registry_dir,
+    signing_keys_from_environment,
+)
 from blimp.errors import BlimpError, LinkError
 from blimp.paths import RuntimePaths
 from blimp.processes import Child
@@ -306,10 +310,11 @@ def _fly(
     say: Say,
 ) -> _Flight:
     observer = Observer(world=world, mission=mission)
+    keys = signing_keys_from_environment()
     with (
         TelemetryReader(broker, vehicle) as telemetry,
-        VehicleClient(broker, vehicle) as pilot,
-        VehicleClient(broker, vehicle) as beacon,
+        VehicleClient(broker, vehicle, signing_key=keys) as pilot,
+        VehicleClient(broker, vehicle, signing_key=keys) as beacon,
         LinkCheck(client=beacon, clock=clock) as link,
         observer,
         _view(mission, vehicle=vehicle, telemetry=telemetry, clock=clock, live=live) as show,

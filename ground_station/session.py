@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.clock import Clock
-from blimp.config import GroundConfig
+from blimp.config import GroundConfig, signing_keys_from_environment
 from blimp.errors import BlimpError
 from ground_station.discover import Ship, find_ship
 from ground_station.report import Outcome, ProgressLine, Report
@@ -69,7 +69,11 @@ class Session:
     def client(self) -> Iterator["VehicleClient"]:
         from blimp.tasks.client import VehicleClient
 
-        with VehicleClient(broker=self.ship.broker, vehicle=self.ship.vehicle) as client:
+        with VehicleClient(
+            broker=self.ship.broker,
+            vehicle=self.ship.vehicle,
+            signing_key=signing_keys_from_environment(),
+        ) as client:
             yield client
 
     @contextmanager

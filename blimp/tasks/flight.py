@@ -7,7 +7,7 @@ remembers outcomes by id, so a task that comes twice moves nothing twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -22,6 +22,7 @@ from blimp.types import Command, Outcome, OutcomeState, Snapshot
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
+    from blimp.tasks.signing import Key
 
 ASK_S = 0.25  # how long one call waits before the same command is sent again
 SILENCE_S = 5.0  # how long the flight process may be silent where no time to live says
@@ -78,7 +79,12 @@ FLIGHT_TASKS = (
 
 
 def build_flight_app(
-    *, vehicle: str, broker: str, mailbox: Mailbox, clock: Clock | None = None
+    *,
+    vehicle: str,
+    broker: str,
+    mailbox: Mailbox,
+    clock: Clock | None = None,
+    signing_key: Key | Sequence[Key] | None = None,
 ) -> TaskApp:
     """Return the app with the tasks of `vehicle`, named `blimp.<command>`.
 
@@ -86,7 +92,14 @@ def build_flight_app(
     of at least 8 threads: a command that is superseded takes a moment to end.
     """
     name = vehicle_queue(vehicle)
-    app = TaskApp(name, broker=broker, result_backend=broker, queue=name, clock=clock)
+    app = TaskApp(
+        name,
+        broker=broker,
+        result_backend=broker,
+        queue=name,
+        clock=clock,
+        signing_key=signing_key,
+    )
     for row in FLIGHT_TASKS:
         app.task(
             name=f"blimp.{row.command}",

@@ -115,6 +115,7 @@ def _holder(app: TaskApp) -> Iterator[Holder]:
 
     if app.transport != STREAMS:
         raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs {STREAMS!r}")
+    app.broker_link.ask(lambda client: client.ping())  # of several, one that answers
     holder = Holder(url=redis_url(app.broker), options=streams_options(timeout_s=app.timeout_s))
     try:
         with app.broker_link.link():

@@ -19,6 +19,7 @@ from blimp.errors import (
 )
 from blimp.tasks.job import Verdict, failure, fault_of
 from blimp.tasks.results.record import State
+from blimp.tasks.retry import is_given_up
 
 if TYPE_CHECKING:
     from blimp.tasks.message import TaskMessage
@@ -46,7 +47,7 @@ def judge(
         return _retry(error, RETRY_DELAY_S if delay_s is None else max(0.0, delay_s))
     trace = "".join(traceback.format_exception(error))
     tries_left = options.max_retries is None or message.retries < options.max_retries
-    if isinstance(error, options.autoretry_for) and tries_left:
+    if isinstance(error, options.autoretry_for) and tries_left and not is_given_up(error):
         delay_s = options.backoff.delay_s(message.retries, chance=chance)
         return _retry(error, delay_s, trace=trace)
     is_timeout = isinstance(error, SoftTimeLimitExceeded | TimeLimitExceeded)

@@ -106,6 +106,15 @@ def policy_of(given: RetryPolicy | dict[str, Any] | None, default: RetryPolicy) 
     return msgspec.structs.replace(default, **given)
 
 
+def give_up(error: BaseException) -> None:
+    """Mark what a task raises after its last try: it is not tried again by itself either."""
+    error.__dict__["_blimp_given_up"] = True
+
+
+def is_given_up(error: BaseException) -> bool:
+    return "_blimp_given_up" in error.__dict__
+
+
 class ReconnectDelay:
     """Bounded, jittered waits between attempts to reach a broker that is away."""
 

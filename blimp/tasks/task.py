@@ -12,6 +12,7 @@ from blimp.errors import ConfigError, LinkError, MaxRetriesExceeded, MessageErro
 from blimp.tasks.coalescing import coalescing_key
 from blimp.tasks.options import TaskOptions
 from blimp.tasks.results.record import Record, State
+from blimp.tasks.retry import give_up
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -126,6 +127,16 @@ class TaskContext:
         return self.message.delivery
 
     @property
+    def redelivered(self) -> bool:
+        """Whether it came again without having asked for it: put back, or its worker died."""
+        return self.deliveries > 1
+
+    @property
+    def deliveries(self) -> int:
+        """How often it was delivered, this time included, retries not counted."""
+        return max(1, self.message.delivery - self.message.retries)
+
+    @property
     def began_before(self) -> bool:
         return self.previous is not None and self.previous.state is not State.PENDING
 
@@ -167,9 +178,11 @@ class TaskContext:
         """
         limit = self.task.options.max_retries if max_retries is None else max_retries
         if limit is not None and self.message.retries >= limit:
-            if exc is not None:
-                raise exc
-            raise MaxRetriesExceeded(f"{self.task.name}: tried again {limit} times, its limit")
+            error = exc or MaxRetriesExceeded(
+                f"{self.task.name}: tried again {limit} times, its limit"
+            )
+            give_up(error)
+            raise error
         if eta is not None:
             countdown = eta.timestamp() - self._broker_now_s()
         raise Retry(repr(exc) if exc else "", countdown_s=countdown) from exc

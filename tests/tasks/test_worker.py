@@ -805,3 +805,54 @@ def test_a_stop_leaves_no_thread_behind(app: TaskApp) -> None:
     with working(app):
         app.broadcast("stop").get(DEADLINE_S)
     wait_until(lambda: set(threading.enumerate()) <= before, "threads are left behind")
+
+
+# --- rows of the fault-tolerance document -------------------------------------------------------
+
+
+@pytest.mark.parametrize("exc", [None, OSError("why")])
+def test_a_retry_of_its_own_limit_is_not_tried_again_by_itself(
+    app: TaskApp, exc: Exception | None
+) -> None:
+    tries: list[int] = []
+
+    @app.task(
+        name="again", bind=True, autoretry_for=(Exception,), max_retries=5, retry_backoff=False
+    )
+    def again(context: TaskContext) -> None:
+        tries.append(1)
+        context.retry(exc, countdown=0.0, max_retries=1)
+
+    with working(app), pytest.raises(TaskFailed, match=r"MaxRetriesExceeded|OSError: why"):
+        again.delay().get(DEADLINE_S)
+    assert len(tries) == 2
+
+
+def test_a_retry_at_a_time(app: TaskApp) -> None:
+    times: list[float] = []
+
+    @app.task(name="again", bind=True)
+    def again(context: TaskContext) -> None:
+        times.append(time.monotonic())
+        if len(times) == 1:
+            context.retry(eta=datetime.now(UTC) + timedelta(seconds=0.3))
+
+    with working(app):
+        again.delay().get(DEADLINE_S)
+    assert 0.25 < times[1] - times[0] < 5.0
+
+
+def test_a_task_sees_how_often_it_was_delivered(app: TaskApp) -> None:
+    seen: list[tuple[bool, int, int]] = []
+
+    @app.task(name="look", bind=True)
+    def look(context: TaskContext) -> None:
+        seen.append((context.redelivered, context.deliveries, context.message.retries))
+        if len(seen) == 1:
+            raise Reject("not now", requeue=True)
+        if len(seen) == 2:
+            context.retry(countdown=0.0)
+
+    with working(app):
+        look.delay().get(DEADLINE_S)
+    assert seen == [(False, 1, 0), (True, 2, 0), (True, 2, 1)]
