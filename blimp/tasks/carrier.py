@@ -29,35 +29,12 @@ _STOCK_SCHEMES = tuple(scheme for scheme in REDIS_SCHEMES if scheme != "sentinel
 
 
 class Carrier(msgspec.Struct, frozen=True, kw_only=True):
-    """One transport: what it is, the URLs it takes, and which of LACKS hold for it."""
+    """One transport: what it is, the URLs it takes, and what it lacks: see guarantees.py."""
 
     title: str
     schemes: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
 
-
-# The guarantees that not every transport gives, in the words of the start-up line.
-LACKS = {
-    "taking": "a message is lost if the worker is killed, or the link lost, while it is taken",
-    "memory": "messages end with this process, and no other sees them",
-    "untested": "what it keeps of a killed worker's messages is its own affair",
-    "name": "what a killed worker held waits until its name starts again",
-    "leases": "no leases: a task that runs through an outage may be run elsewhere as well",
-    "fence": "deliveries are not counted, only the first told from the others: a message that "
-    "kills its worker comes again for ever",
-    "names": "two live workers of one name are not refused",
-    "one_step": "result and acknowledgement are two steps",
-    "eta": "tasks with an ETA wait in a worker's memory",
-    "priorities": "no priorities",
-    "dead": "no dead letters: what is given up is dropped",
-    "dead_queue": "dead letters stand in QUEUE.dead, which `dead` does not show",
-    "broadcast": "a broadcast during an outage is not heard",
-    # without a result_backend, where the broker is not a Redis server
-    "results": "no results",
-    "clock": "ages are judged on this machine's clock",
-    "once": "tasks with idempotent=False or reject_on_worker_lost=True are refused",
-}
-_WITHOUT_STORE = ("results", "clock", "once")
 
 CARRIERS = {
     STREAMS: Carrier(title="streams", schemes=REDIS_SCHEMES),
@@ -134,32 +111,6 @@ def longest_wait_s(app: TaskApp) -> float:
     Longest where nothing else is to be looked at: no other broker, and no heartbeats.
     """
     return 5.0 if app.transport == STREAMS and len(app.brokers) == 1 else 1.0
-
-
-def missing_guarantees(app: TaskApp) -> str | None:
-    """Return the line that a worker says at its start; None where nothing is missing."""
-    carrier = carrier_of(app.transport)
-    lacks = carrier.lacks + (() if app.has_store else _WITHOUT_STORE)
-    if not lacks:
-        return None
-    return f'transport "{app.transport}" ({carrier.title}): ' + "; ".join(LACKS[k] for k in lacks)
-
-
-def check_tasks(app: TaskApp) -> None:
-    """Raise ConfigError for a task that asks for what its transport cannot do."""
-    if app.has_store:
-        return
-    names = sorted(
-        task.name
-        for task in app.tasks.values()
-        if not task.options.idempotent or task.options.reject_on_worker_lost
-    )
-    if names:
-        raise ConfigError(
-            f"tasks {names}: idempotent=False and reject_on_worker_lost=True need a Redis server "
-            f"to note what has begun: give app {app.name!r} a result_backend, transport "
-            f"{app.transport!r} has none"
-        )
 
 
 def streams_options(*, timeout_s: float) -> dict[str, Any]:

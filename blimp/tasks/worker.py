@@ -18,11 +18,12 @@ from blimp.errors import LinkError
 from blimp.tasks.alarms import Alarms
 from blimp.tasks.boot import Boot
 from blimp.tasks.broadcast import BroadcastListener
-from blimp.tasks.carrier import AMQP, STOCK, STREAMS, check_tasks, is_on_redis, missing_guarantees
+from blimp.tasks.carrier import AMQP, STOCK, STREAMS, is_on_redis
 from blimp.tasks.consumer import Consumer
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.executors.crew import Crew, Sizes
 from blimp.tasks.executors.origin import locate_all
+from blimp.tasks.guarantees import check_tasks, missing_guarantees
 from blimp.tasks.hand import Hand
 from blimp.tasks.job import Job
 from blimp.tasks.judge import timed_out

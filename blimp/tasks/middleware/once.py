@@ -92,7 +92,7 @@ def mark_begun(app: TaskApp, job: Job) -> bool:
 
 def clear_begun(app: TaskApp, message: TaskMessage) -> None:
     """Forget that `message` has begun: it came to its end, and is to run again."""
-    if not app.has_store:  # then nothing is marked, see carrier.check_tasks
+    if not app.has_store:  # then nothing is marked, see guarantees.check_tasks
         return
     with app.broker_link.link():
         app.broker_link.client.delete(began_key(message))

@@ -8,7 +8,8 @@ import pytest
 from blimp.errors import ConfigError
 from blimp.tasks import TaskApp, TaskContext, Worker
 from blimp.tasks.broadcast import Broadcast
-from blimp.tasks.carrier import CARRIERS, LACKS, choose_transport, missing_guarantees
+from blimp.tasks.carrier import CARRIERS, choose_transport
+from blimp.tasks.guarantees import LACKS, missing_guarantees
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.test_worker import wait_until
@@ -84,7 +85,7 @@ def test_streams_have_nothing_to_say() -> None:
         assert missing_guarantees(app) is None
 
 
-def test_every_lack_has_its_words_and_is_some_transports() -> None:
+def test_every_lack_has_its_words() -> None:
     named = {lack for carrier in CARRIERS.values() for lack in carrier.lacks}
     assert named <= set(LACKS)
 
@@ -100,9 +101,12 @@ def test_a_worker_says_it_once(name: str) -> None:
 
 def test_a_task_that_may_not_run_twice_needs_a_store(name: str) -> None:
     with TaskApp(name, broker="memory://") as app:
+        app.task(name="plain")(lambda: 1)
         app.task(name="once", idempotent=False)(lambda: 1)
-        with pytest.raises(ConfigError, match=r"\['once'\].*need a Redis server.*result_backend"):
+        app.task(name="newest", coalesce=True)(lambda: 1)
+        with pytest.raises(ConfigError, match=r"needs a Redis server.*result_backend") as caught:
             Worker(app=app, log=Silence()).run()
+        assert "'once' for idempotent=False, 'newest' for coalesce;" in str(caught.value)
         with pytest.raises(ConfigError, match="no Redis server"):
             _ = app.broker_link
 
