@@ -6,19 +6,18 @@ from queue import Empty
 from typing import Any
 
 from kombu.transport import virtual
-from kombu.transport.virtual.exchange import ExchangeType
 
 from blimp.tasks.transport import wire
-from blimp.tasks.transport.keys import QueueKeys
+from blimp.tasks.transport.declarations import FANOUT, Declarations
 from blimp.tasks.transport.qos import QoS
 from blimp.tasks.transport.stamps import DEFAULT_REMEMBER_S, Stamps
+from blimp.tasks.transport.store import StaleBindings
 
-FANOUT = "fanout"
 DEFAULT_BATCH = 32
 
 
-class Channel(virtual.Channel):
-    """Declares, routes, publishes and settles; its transport reads.
+class Channel(Declarations, virtual.Channel):
+    """Publishes, routes and settles; its transport reads.
 
     Options, from `transport_options`:
     lazy_ack: acknowledge in batches, before the next read. A crash in between runs a task
@@ -47,116 +46,8 @@ class Channel(virtual.Channel):
     def __init__(self, connection: Any, **kwargs: Any) -> None:
         super().__init__(connection, **kwargs)
         self.body_encoding = "utf-8"
-        self._expires_ms: dict[str, int] = {}
-        self._auto_delete: set[str] = set()
         self._no_ack: set[str] = set()
         self._stamps = Stamps(keys=connection.keys, remember_s=float(self.publish_once_s))
-
-    # --- declarations ------------------------------------------------------------------------
-
-    def exchange_declare(
-        self, exchange: str | None = None, type: str = "direct", *args: Any, **kwargs: Any
-    ) -> None:
-        super().exchange_declare(exchange, type, *args, **kwargs)
-        if not kwargs.get("passive"):
-            self.connection.routes.declare(exchange or f"amq.{type or 'direct'}", type or "direct")
-
-    def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
-        if if_unused and self.get_table(exchange):
-            return
-        self.connection.routes.delete(exchange)
-        self.state.exchanges.pop(exchange, None)
-
-    def queue_bind(
-        self,
-        queue: str,
-        exchange: str | None = None,
-        routing_key: str = "",
-        arguments: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        exchange = exchange or "amq.direct"
-        kind = self.typeof(exchange)
-        if kind.type == FANOUT:
-            self.connection.listen(queue, exchange)
-            return
-        row = kind.prepare_bind(queue, exchange, routing_key, arguments)
-        self.connection.routes.bind(exchange, row, mortal=queue in self._expires_ms)
-
-    def queue_unbind(
-        self,
-        queue: str,
-        exchange: str | None = None,
-        routing_key: str = "",
-        arguments: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        exchange = exchange or "amq.direct"
-        kind = self.typeof(exchange)
-        if kind.type == FANOUT:
-            self.connection.stop_listening(queue, exchange)
-            return
-        row = kind.prepare_bind(queue, exchange, routing_key, arguments)
-        self.connection.routes.unbind(exchange, row)
-
-    def queue_delete(
-        self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
-    ) -> None:
-        """Delete `queue`, its bindings and what waits or is held in it. Dead letters stay."""
-        if if_empty and self._size(queue):
-            return
-        if if_unused and queue in self.connection._callbacks:
-            return
-        self.connection.stop_listening(queue)
-        self.connection.routes.unbind_queue(queue)
-        self.connection.link.client.delete(*self._keys(queue).all())
-
-    def get_table(self, exchange: str) -> list[tuple[str, str | None, str]]:
-        return list(self.connection.routes.table(exchange).rows)
-
-    def typeof(self, exchange: str, default: str = "direct") -> ExchangeType:
-        declared = self.state.exchanges.get(exchange)
-        kind = declared["type"] if declared else self.connection.routes.table(exchange).type
-        return self.exchange_types[kind or default]
-
-    def list_bindings(self) -> list[tuple[str, str, str]]:
-        return [
-            (queue, exchange, key)
-            for exchange in self.state.exchanges
-            for key, _, queue in self.get_table(exchange)
-        ]
-
-    def _new_queue(
-        self, queue: str, auto_delete: bool = False, arguments: Any = None, **kwargs: Any
-    ) -> None:
-        expires_ms = (arguments or {}).get("x-expires")
-        if expires_ms:
-            self._expires_ms[queue] = int(expires_ms)
-            self.keep_alive([queue])
-        ttl_ms = (arguments or {}).get("x-message-ttl")
-        if ttl_ms is not None:
-            self.connection.link.client.set(self._keys(queue).ttl, int(ttl_ms), px=expires_ms)
-        if auto_delete:
-            self._auto_delete.add(queue)
-
-    def prepare_queue_arguments(self, arguments: Any, **kwargs: Any) -> Any:
-        """Return kombu's queue options as AMQP arguments: `expires` becomes `x-expires`, ms."""
-        from kombu.transport.base import to_rabbitmq_queue_arguments
-
-        return to_rabbitmq_queue_arguments(arguments or {}, **kwargs)
-
-    def keep_alive(self, queues: list[str]) -> None:
-        """Show that the queues among `queues` that may expire are in use."""
-        mortal = [queue for queue in queues if queue in self._expires_ms]
-        if not mortal:
-            return
-        pipe = self.connection.link.client.pipeline(transaction=False)
-        for queue in mortal:
-            keys, expires_ms = self._keys(queue), self._expires_ms[queue]
-            pipe.set(keys.alive, "1", px=expires_ms)
-            for key in (*keys.lanes, keys.bell, keys.later, keys.exchanges, keys.ttl):
-                pipe.pexpire(key, expires_ms)
-        pipe.execute()
 
     # --- publishing --------------------------------------------------------------------------
 
@@ -200,12 +91,13 @@ class Channel(virtual.Channel):
                 for queue in self._lookup(exchange, routing_key)
                 if queue
             ]
-            gone = store.publish(
-                queues, parcel, stamp=stamp, exchange=exchange, version=table.version
-            )
-            if gone is not None:
+            try:
+                gone = store.publish(
+                    queues, parcel, stamp=stamp, exchange=exchange, version=table.version
+                )
                 break
-            self.connection.routes.forget(exchange)
+            except StaleBindings as stale:
+                self.connection.routes.learn(exchange, stale.fields)
         names = {keys.name for keys in gone}
         for row in table.rows:
             if row[2] in names:
@@ -220,6 +112,7 @@ class Channel(virtual.Channel):
         if no_ack:
             self._no_ack.add(queue)
         self.connection.begin(self, queue)
+        self._alive_s.pop(queue, None)  # it has streams now, to expire with it
 
     def basic_cancel(self, consumer_tag: str) -> None:
         queue = self._tag_to_queue.get(consumer_tag)
@@ -275,19 +168,6 @@ class Channel(virtual.Channel):
             self.connection.leases.ack(message.delivery_tag)
         return message
 
-    # --- whole queues ------------------------------------------------------------------------
-
-    def _size(self, queue: str) -> int:
-        counts = self.connection.store.counts(self._keys(queue))
-        return int(counts.ready)
-
-    def _has_queue(self, queue: str, **kwargs: Any) -> bool:
-        keys = self._keys(queue)
-        return bool(self.connection.link.client.exists(*keys.all()))
-
-    def _purge(self, queue: str) -> int:
-        return int(self.connection.store.purge(self._keys(queue)))
-
     def after_fork(self) -> None:
         """What the parent consumes is not this child's to cancel, restore or delete."""
         self._consumers.clear()
@@ -302,7 +182,3 @@ class Channel(virtual.Channel):
         super().close()
         if transport is not None:
             transport.closed(self)
-
-    def _keys(self, queue: str) -> QueueKeys:
-        keys: QueueKeys = self.connection.keys.queue(queue)
-        return keys

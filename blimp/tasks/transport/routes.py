@@ -36,6 +36,7 @@ class Routes:
         self._keys = keys
         self._store = store
         self._tables: dict[str, Table] = {}
+        self._declared: set[tuple[str, str]] = set()
 
     def table(self, exchange: str) -> Table:
         """Return the copy of `exchange`; read it where there is none."""
@@ -47,7 +48,9 @@ class Routes:
         self._tables.pop(exchange, None)
 
     def declare(self, exchange: str, type: str) -> None:
-        self._change(exchange, "type", type)
+        if (exchange, type) not in self._declared:
+            self._change(exchange, "type", type)
+            self._declared.add((exchange, type))
 
     def bind(self, exchange: str, row: Row, *, mortal: bool) -> None:
         self._change(exchange, "add", _binding(row, mortal=mortal), queue=row[2])
@@ -56,20 +59,22 @@ class Routes:
         for mortal in (False, True):
             self._change(exchange, "remove", _binding(row, mortal=mortal), queue=row[2])
 
-    def unbind_queue(self, queue: str) -> None:
-        """Remove every binding of `queue`."""
-        members: Any = self._link.client.smembers(self._keys.queue(queue).exchanges)
-        for exchange in (member.decode() for member in members):
-            for row in self._read(exchange).rows:
-                if row[2] == queue:
-                    self.unbind(exchange, row)
+    def delete_queue(self, queue: str) -> None:
+        """Delete `queue` with every binding of it."""
+        for exchange in self._store.delete(self._keys.queue(queue)):
+            self.forget(exchange)
 
     def delete(self, exchange: str) -> None:
         self._link.client.delete(self._keys.exchange(exchange), self._keys.fanout(exchange))
         self.forget(exchange)
+        self._declared = {one for one in self._declared if one[0] != exchange}
 
     def _read(self, exchange: str) -> Table:
         fields: Any = self._link.client.hgetall(self._keys.exchange(exchange))
+        return self.learn(exchange, fields)
+
+    def learn(self, exchange: str, fields: dict[bytes, bytes]) -> Table:
+        """Make a copy of `exchange` from its hash on the server."""
         bindings = [json.loads(name[1:]) for name in fields if name[:1] == b"b"]
         type = fields.get(b"type")
         table = self._tables[exchange] = Table(

@@ -7,14 +7,16 @@ from importlib.resources import files
 from typing import Any
 
 NAMES = (
-    "ack", "bind", "broadcast", "bury", "complete", "counts", "leave", "publish", "purge",
-    "release", "renew", "requeue_dead", "take", "take_back",
+    "ack", "begin", "bind", "broadcast", "bury", "complete", "counts", "delete", "leave",
+    "publish", "purge", "release", "renew", "requeue_dead", "take",
 )  # fmt: skip
 # What is put before a script; its functions are local to it.
 _SHARED = {
     "ack": ("held",),
+    "begin": ("forget",),
     "bury": ("held",),
     "complete": ("held", "enqueue"),
+    "leave": ("forget",),
     "publish": ("enqueue",),
     "release": ("held",),
     "renew": ("held",),

@@ -61,6 +61,14 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     expired: int
 
 
+class StaleBindings(Exception):
+    """fields: the bindings as they are now."""
+
+    def __init__(self, fields: dict[bytes, bytes]) -> None:
+        super().__init__("the bindings have changed")
+        self.fields = fields
+
+
 class Store:
     """The scripts with their keys and arguments. Thread-safe. Raises redis-py's errors.
 
@@ -101,11 +109,11 @@ class Store:
         stamp: Stamp = NONE,
         exchange: str = "",
         version: str = "",
-    ) -> list[QueueKeys] | None:
+    ) -> list[QueueKeys]:
         """Put one message into `queues`, each with whether it may have expired, once.
 
-        Returns those that had and got nothing; None, with nothing done, where the bindings
-        of `exchange` are no longer those of `version`.
+        Returns those that had and got nothing. Raises StaleBindings, with nothing done, where
+        the bindings of `exchange` are no longer those of `version`.
         """
         keys = [self.keys.exchange(exchange), stamp.key]
         for queue, _ in queues:
@@ -115,8 +123,10 @@ class Store:
             "" if parcel.ttl_ms is None else parcel.ttl_ms, stamp.number, stamp.remember_ms,
             *(int(mortal) for _, mortal in queues),
         ]  # fmt: skip
-        answer = self._scripts.run("publish", keys, args)
-        return None if answer == -1 else [queues[number][0] for number in answer]
+        is_current, answer = self._scripts.run("publish", keys, args)
+        if not is_current:
+            raise StaleBindings(dict(zip(answer[::2], answer[1::2], strict=True)))
+        return [queues[number][0] for number in answer]
 
     def broadcast(
         self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int
@@ -160,11 +170,16 @@ class Store:
         tag = f"{queue.name}/{lane}/{id}/{fence}"
         return Claim(tag=tag, queue=queue, lane=lane, id=id, fence=fence)
 
-    def take_back(self, queues: Sequence[QueueKeys], *, known: Iterable[Claim]) -> int:
-        """Put back what this consumer's name has pending and is not in `known`."""
+    def begin(self, queues: Sequence[QueueKeys], *, known: Iterable[Claim]) -> int:
+        """Be ready to take from `queues`; return how many messages were put back.
+
+        Those are what this consumer's name has pending and is not in `known`.
+        """
         keys = [key for queue in queues for key in (*queue.lanes, queue.bell)]
-        args = [GROUP, self.consumer, NOBODY, LANES, *(f"{one.stream} {one.id}" for one in known)]
-        return int(self._scripts.run("take_back", keys, args))
+        args = [GROUP, self.consumer, NOBODY, LANES, FORGET_AFTER_MS]
+        return int(
+            self._scripts.run("begin", keys, [*args, *(f"{one.stream} {one.id}" for one in known)])
+        )
 
     # --- the end of deliveries ---------------------------------------------------------------
 
@@ -233,13 +248,18 @@ class Store:
     def requeue_dead(self, queue: QueueKeys, id: str) -> bool:
         return bool(self._scripts.run("requeue_dead", [queue.dead, *queue.lanes], [id]))
 
+    def delete(self, queue: QueueKeys) -> list[str]:
+        """Delete a queue and its bindings; return the exchanges that had some."""
+        keys = [queue.exchanges, *(key for key in queue.all() if key != queue.exchanges)]
+        changed = self._scripts.run("delete", keys, [queue.name, self.keys.exchange("")])
+        return [exchange.decode() for exchange in changed]
+
     def change_binding(self, exchange: str, verb: str, what: str, *, queue: str) -> bool:
         """Add or remove a binding, or set the type; say whether that changed anything."""
         keys = [self.keys.exchange(exchange), self.keys.queue(queue).exchanges]
         return bool(self._scripts.run("bind", keys, [verb, what, exchange]))
 
-    def leave(self, queues: Sequence[QueueKeys], *, leaving: bool) -> None:
-        """Forget idle consumers, and this one where it is `leaving`, if they hold nothing."""
+    def leave(self, queues: Sequence[QueueKeys]) -> None:
+        """Forget this consumer and those long silent, where they hold nothing."""
         streams = [stream for queue in queues for stream in (*queue.lanes, queue.bell)]
-        args = [GROUP, self.consumer if leaving else "", FORGET_AFTER_MS]
-        self._scripts.run("leave", streams, args)
+        self._scripts.run("leave", streams, [GROUP, self.consumer, FORGET_AFTER_MS])

@@ -43,11 +43,7 @@ class Taker:
         Raises ConfigError where the server is too old.
         """
         self._holder.link.check_version()
-        for queue in self._queues:
-            self._holder.store.make_group(queue)
-        back = self._holder.store.take_back(self._queues, known=self._holder.leases.claims())
-        self._holder.store.leave(self._queues, leaving=False)
-        return back
+        return self._holder.store.begin(self._queues, known=self._holder.leases.claims())
 
     def take(self, *, room: int, timeout_s: float) -> list[Delivered]:
         """Return up to about `room` messages, lane by lane; none after `timeout_s` or `interrupt`.

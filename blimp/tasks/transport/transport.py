@@ -130,7 +130,7 @@ class Transport(virtual.Transport):
             with contextlib.suppress(*errors):
                 self.leases.flush()
                 if queues:
-                    self.store.leave(queues, leaving=True)
+                    self.store.leave(queues)
             self._holder.close()
 
     def after_fork(self) -> None:
@@ -162,12 +162,10 @@ class Transport(virtual.Transport):
         if queue in self._listeners:
             return
         keys = self.keys.queue(queue)
-        self.store.make_group(keys)
-        back = self.store.take_back([keys], known=self.leases.claims())
+        back = self.store.begin([keys], known=self.leases.claims())
         if back:
             self.counts["taken_back"] += back
             logger.info("%s: took back %d unacknowledged message(s)", queue, back)
-        self.store.leave([keys], leaving=False)
         self._pumping().withdraw()  # it asks for the other queues only
 
     def end(self, channel: Any, queue: str) -> None:

@@ -13,9 +13,14 @@ from typing import Any
 import kombu
 
 
+def say(line: str) -> None:
+    """Print a line in one piece: two threads say what happens here."""
+    sys.stdout.write(line + "\n")
+
+
 def main() -> None:
     url, name, queue, mode = sys.argv[1:]
-    options = {"consumer": name, "on_lease_lost": lambda tag: print(f"lost {tag}")}
+    options = {"consumer": name, "on_lease_lost": lambda tag: say(f"lost {tag}")}
     connection = kombu.Connection(
         url, transport="blimp.tasks.transport:Transport", transport_options=options
     )
@@ -30,16 +35,16 @@ def main() -> None:
             transport.link.client.hincrby("done", message.body, 1)
             message.ack()
             return
-        print(f"took {message.decode()} {fence} {time.monotonic()}")
+        say(f"took {message.decode()} {fence} {time.monotonic()}")
         if mode == "one":
             while sys.stdin.readline().strip() != "ack":
                 pass
-            print(f"ack {transport.leases.ack(message.delivery_tag)}")
+            say(f"ack {transport.leases.ack(message.delivery_tag)}")
 
     kombu.Consumer(
         channel, [kombu.Queue(queue, kombu.Exchange(""), routing_key=queue)], on_message=take
     ).consume()
-    print("ready")
+    say("ready")
     while True:
         with contextlib.suppress(TimeoutError):
             connection.drain_events(timeout=1.0)

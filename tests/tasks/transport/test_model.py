@@ -191,7 +191,7 @@ class Queue(RuleBasedStateMachine):
             self.any.store.claim(self.keys, int(lane), id, 1)
             for lane, id in (key.split() for key in known)
         ]
-        back = self.holders[name].store.take_back([self.keys], known=claims)
+        back = self.holders[name].store.begin([self.keys], known=claims)
         assert back == len(held) - len(known)
         for key, one in held:
             if key not in known:

@@ -7,15 +7,15 @@
 -- ARGV[4]  head    ARGV[5]  body    ARGV[6]  its time to live, ms, "" for ever
 -- ARGV[7]  number of this publish in the hash    ARGV[8]  ms to remember it, after the last
 --          then for each queue 1 where it needs a sign of life, or 0
--- Returns -1 where the bindings have changed since, else the numbers of the queues (from 0)
--- that have died and got nothing.
+-- Returns {1, the numbers of the queues (from 0) that have died and got nothing}, or {0, the
+-- bindings} where those have changed since, and nothing was done.
 local REMEMBERED = 64 -- of each sender; who repeats one has not sent many others since
 local before, number = KEYS[2], ARGV[7]
 if ARGV[1] ~= '' and (redis.call('HGET', KEYS[1], 'version') or '0') ~= ARGV[1] then
-  return -1
+  return { 0, redis.call('HGETALL', KEYS[1]) }
 end
 if before ~= '' and redis.call('HEXISTS', before, number) == 1 then
-  return {}
+  return { 1, {} }
 end
 local gone = {}
 for n = 0, (#KEYS - 2) / 4 - 1 do
@@ -24,6 +24,12 @@ for n = 0, (#KEYS - 2) / 4 - 1 do
     gone[#gone + 1] = n
   else
     enqueue(lane, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5], ARGV[6])
+    if ARGV[9 + n] == '1' then
+      local left_ms = redis.call('PTTL', alive) -- what is new expires with its queue
+      for _, key in ipairs({ lane, later, bell }) do
+        redis.call('PEXPIRE', key, left_ms)
+      end
+    end
   end
 end
 if before ~= '' then -- last: what could not be put may be sent again
@@ -31,4 +37,4 @@ if before ~= '' then -- last: what could not be put may be sent again
   redis.call('HDEL', before, number - REMEMBERED)
   redis.call('PEXPIRE', before, ARGV[8])
 end
-return gone
+return { 1, gone }
