@@ -29,6 +29,8 @@ import msgspec
 from blimp.errors import MessageError
 
 if TYPE_CHECKING:
+    import json
+
     from blimp.tasks.signing import Signer
 
 MAX_MESSAGE_BYTES = 1_000_000
@@ -159,9 +161,14 @@ def to_json(value: Any) -> bytes:
 
     msgspec would write NaN as null and turn dates, bytes and sets into something else.
     """
+    return _encoder().encode(value).encode()
+
+
+@cache
+def _encoder() -> json.JSONEncoder:
     import json
 
-    return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False)
 
 
 def _to_iso(moment_s: float | None) -> str | None:

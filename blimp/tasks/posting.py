@@ -5,7 +5,6 @@ No kombu producer takes part in it: some are sent in the step that ends another 
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from blimp.tasks.message import (
@@ -52,14 +51,13 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
         "delivery_mode": 2,
         "delivery_info": {"exchange": "", "routing_key": queue},
         "priority": max(priority, 1),  # 0 is what kombu sends for none; 1 is the first lane too
-        "delivery_tag": str(uuid.uuid4()),
+        "delivery_tag": headers["id"],  # a producer's own; whoever takes it gives it another
     }
-    return wire.pack(
-        {
-            "body": body,
-            "content-encoding": CONTENT_ENCODING,
-            "content-type": CONTENT_TYPE,
-            "headers": headers,
-            "properties": properties,
-        }
-    )
+    message = {
+        "body": body,
+        "content-encoding": CONTENT_ENCODING,
+        "content-type": CONTENT_TYPE,
+        "headers": headers,
+        "properties": properties,
+    }
+    return wire.pack(message)

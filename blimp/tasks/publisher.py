@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from blimp.clock import Clock, SystemClock
 from blimp.errors import LinkError, MessageError
 from blimp.tasks.brokers import Brokers
@@ -23,7 +21,7 @@ from blimp.tasks.message import (
     write_message,
 )
 from blimp.tasks.retry import PUBLISHING, RetryPolicy
-from blimp.tasks.urls import link_error
+from blimp.tasks.urls import link_error, link_errors
 
 if TYPE_CHECKING:
     from kombu.pools import ProducerPool
@@ -117,10 +115,13 @@ class Publisher:
         )
 
     def _retry(self, function: Callable[[], None], policy: RetryPolicy | None) -> None:
-        policy = policy or self._policy
-        if policy.timeout_s is None:
-            policy = msgspec.structs.replace(policy, timeout_s=self._timeout_s)
-        policy.call(function, clock=self._clock, chance=self._chance, brokers=len(self.brokers))
+        (policy or self._policy).call(
+            function,
+            clock=self._clock,
+            chance=self._chance,
+            brokers=len(self.brokers),
+            timeout_s=self._timeout_s,
+        )
 
     def _stamp(self) -> Stamp | None:
         """Return by what streams tell a repeated publish from another; None elsewhere."""
@@ -137,7 +138,7 @@ class Publisher:
     def _connect(self) -> None:
         url = self.brokers.current
         if self._transport == STREAMS:
-            with self._errors(url):
+            with link_errors(url, self.brokers.failed):
                 self._sender(url).connect()
             return
         pool = self._producers(url)
@@ -157,7 +158,7 @@ class Publisher:
         self, message: TaskMessage, body: bytes, headers: dict[str, Any], stamp: Stamp
     ) -> None:
         url = self.brokers.current
-        with self._errors(url):
+        with link_errors(url, self.brokers.failed):
             self._sender(url).send(
                 body,
                 headers=headers,

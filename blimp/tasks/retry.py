@@ -64,18 +64,23 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         clock: Clock,
         chance: random.Random,
         brokers: int = 1,
+        timeout_s: float | None = None,
     ) -> T:
         """Call `function` until it raises no LinkError; raise the last one.
+
+        timeout_s: where the policy has none.
 
         brokers: so many are tried one after the other without a wait, however long they take.
         """
         began_s = clock.now_s()
+        if self.timeout_s is not None:
+            timeout_s = self.timeout_s
         for attempt in itertools.count():
             try:
                 return function()
             except LinkError:
                 now_s = clock.now_s()
-                late = self.timeout_s is not None and now_s - began_s >= self.timeout_s
+                late = timeout_s is not None and now_s - began_s >= timeout_s
                 if (late and attempt + 1 >= brokers) or (
                     self.max_retries is not None and attempt >= self.max_retries
                 ):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PROPERTY = "once"
 DEFAULT_REMEMBER_S = 600.0
+REMEMBERED = 64  # of each sender, as in publish.lua
 
 
 class Stamp(msgspec.Struct, frozen=True):

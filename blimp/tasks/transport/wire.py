@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from kombu.utils.json import dumps, loads
+from kombu.utils.json import JSONEncoder, loads
 
 from blimp.tasks.transport.stamps import PROPERTY
 
 HEAD, BODY = b"h", b"b"
 TEXT, BYTES = "text", "bytes"
 NORMAL_LANE = 2
+_encoder = JSONEncoder()  # kombu's `dumps` makes one for each message
 # The lane of each kombu priority, first served first. 0 is what kombu sends for none.
 LANE_OF = (NORMAL_LANE, 0, 0, 1, 1, 1, 2, 2, 2, 3)
 
@@ -82,7 +83,7 @@ def pack(message: dict[str, Any]) -> Parcel:
         lane=lane_of(properties),
         due_ms=due_ms(message["headers"]),
         ttl_ms=ttl_ms(properties),
-        head=dumps(head).encode(),
+        head=_encoder.encode(head).encode(),
         body=raw,
     )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any
 
 import msgspec
 import pytest
+import redis
 
 from blimp.tasks.message import TaskMessage, write_message
 from blimp.tasks.streams_sender import StreamsSender
@@ -64,3 +67,56 @@ def test_the_same_stamp_puts_nothing_more(streams: str, holder: Holder) -> None:
         sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
     sender.close()
     assert len(all_put(holder)) == 2
+
+
+def test_a_server_that_forgot_its_scripts_and_connections_is_no_error(
+    streams: str, holder: Holder
+) -> None:
+    headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
+    sender, client = StreamsSender(streams, timeout_s=2.0), holder.link.client
+    client.script_flush()
+    for number in range(3):
+        stamp = Stamp("blimp.test-sender", number, 10_000)
+        sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+        if number == 0:
+            client.script_flush()
+        else:
+            client.client_kill_filter(_type="normal", skipme=True)
+    sender.close()
+    assert len(all_put(holder)) == 3
+
+
+def test_what_could_not_be_put_is_not_taken_for_put(streams: str, holder: Holder) -> None:
+    headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
+    sender, client = StreamsSender(streams, timeout_s=2.0), holder.link.client
+    lane = holder.keys.queue("q").lanes[2]
+    stamp = Stamp("blimp.test-sender", 1, 10_000)
+    client.set(lane, "no stream")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+    client.delete(lane)
+    sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+    sender.close()
+    assert len(all_put(holder)) == 1
+
+
+def test_a_forked_child_sends_on_a_connection_of_its_own(streams: str, holder: Holder) -> None:
+    headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
+    sender = StreamsSender(streams, timeout_s=2.0)
+
+    def send(number: int) -> None:
+        stamp = Stamp("blimp.test-sender", number, 10_000)
+        sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+
+    send(1)
+    number = os.fork()
+    if number == 0:
+        status = 1
+        with contextlib.suppress(BaseException):
+            send(2)
+            status = 0
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) == 0
+    send(3)
+    sender.close()
+    assert len(all_put(holder)) == 3
