@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blimp.tasks.line import LineOptions
 
 READ_S = 0.05  # for the rest of what has begun to arrive
+MOST = 65_535  # AMQP has 16 bits for a limit
 
 
 class KombuLink:
@@ -95,6 +96,8 @@ class KombuLink:
             if alone:
                 # It is a new consumer's own, and what waits was taken by those before it.
                 self._quota -= self._options.waiting()
+            if self._is_amqp and self._quota > MOST:
+                self._quota = 0  # none; to hold back here would starve what need not wait
             self._channel.basic_qos(0, self._quota, self._is_shared)
             if alone or not self._consumers:
                 before, self._consumers = self._consumers, []

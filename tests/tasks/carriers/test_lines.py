@@ -99,6 +99,20 @@ def test_a_worker_says_it_once(name: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(("transport", "lines"), [("redis", 1), ("streams", 0)])
+def test_a_worker_on_redis_says_it_for_the_stock_transport_only(
+    name: str, broker_server: EmbeddedBroker, transport: str, lines: int
+) -> None:
+    log = Silence()
+    with (
+        TaskApp(name, broker=broker_server.url, transport=transport) as app,
+        working(app, log=log),
+    ):
+        pass
+    told = [event for level, event, _ in log.lines if level == "warning"]
+    assert told == [missing_guarantees(app)] * lines
+
+
 def test_a_task_that_may_not_run_twice_needs_a_store(name: str) -> None:
     with TaskApp(name, broker="memory://") as app:
         app.task(name="plain")(lambda: 1)
