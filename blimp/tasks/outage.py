@@ -68,6 +68,8 @@ class Outage:
 
     def over(self) -> None:
         """It works again, or still."""
+        if self._began_s is None:
+            return  # asked with every message: nothing is to be locked for it
         with self._lock:
             self._delay.reset()
             self._reasons.clear()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMES = ("redis", "rediss", "redis+socket", "unix", "valkey", "valkeys", "sentinel")
 SENTINEL_PORT = 26379
+MAX_REASON_LENGTH = 300
 
 
 def check_url(url: str) -> str:
@@ -91,7 +92,8 @@ def link_error(url: str, error: BaseException) -> LinkError:
         if isinstance(cause, redis.ResponseError):
             return LinkError(f"{where}: {cause}")
         cause = cause.__cause__ or cause.__context__
-    return LinkError(f"no {where}: {error}")
+    reason, _, _ = str(error).partition(" : <redis.")  # the whole of a sentinel's client
+    return LinkError(f"no {where}: {reason:.{MAX_REASON_LENGTH}}")
 
 
 def is_lost(error: BaseException) -> bool:
@@ -181,7 +183,9 @@ def open_sentinel(
     for host in hosts.split(","):
         name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
         nodes.append((name or "localhost", int(port or SENTINEL_PORT)))
-    timeouts = {name: options[name] for name in ("socket_timeout", "socket_connect_timeout")}
+    # Its own default tries ten times, ever more slowly.
+    own = ("socket_timeout", "socket_connect_timeout", "retry")
+    timeouts = {name: options[name] for name in own}
     sentinel = Sentinel(
         nodes,
         sentinel_kwargs=timeouts | (sentinel_options or {}),
