@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +23,7 @@ class EmbeddedBroker:
 
     directory: where socket, log and append-only file live; made with mode 0700.
     options: of the server's configuration, past those it is always given.
+    before: words before its command line, such as `env` and its options.
     Start it from the main thread: the kernel takes the end of the starting thread for the
     end of the parent. Raises BlimpError with the server's last words where it does not come up.
     """
@@ -34,11 +35,13 @@ class EmbeddedBroker:
         binary: Path | None = None,
         start_timeout_s: float = 10.0,
         options: Mapping[str, str] | None = None,
+        before: Sequence[str] = (),
     ) -> None:
         self._directory = directory
         self._binary = binary
         self._start_timeout_s = start_timeout_s
         self._options = dict(options or {})
+        self._before = tuple(before)
         self._child: Child | None = None
 
     @property
@@ -67,7 +70,7 @@ class EmbeddedBroker:
             arguments += [f"--{name}", value]
         self._child = Child(
             name="broker",
-            arguments=arguments,
+            arguments=[*self._before, *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

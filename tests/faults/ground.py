@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -165,11 +165,13 @@ class Ground:
 
 
 @contextlib.contextmanager
-def proving_ground(**server_options: str) -> Iterator[Ground]:
-    """Start a server and a motor; leave nothing behind."""
+def proving_ground(*, before: Sequence[str] = (), **server_options: str) -> Iterator[Ground]:
+    """Start a server and a motor; leave nothing behind. See tests/broker.py for the options."""
     directory = Path(tempfile.mkdtemp(prefix="blimp-"))
     try:
-        with EmbeddedBroker(directory=directory / "b", options=server_options) as broker:
+        with EmbeddedBroker(
+            directory=directory / "b", options=server_options, before=before
+        ) as broker:
             ground = Ground(directory=directory, broker=broker)
             try:
                 yield ground

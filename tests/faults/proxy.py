@@ -34,11 +34,15 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fault(Protocol):
-    """Asked in the proxy's thread. False: the command, or the reply, is not passed on."""
+    """Asked in the proxy's thread: before a command goes up, after its reply came down.
 
-    def before(self, command: Command) -> bool: ...
+    True: it is passed on. False: it is not, and the connection ends. None: it is not, and
+    nobody is told.
+    """
 
-    def after(self, command: Command) -> bool: ...
+    def before(self, command: Command) -> bool | None: ...
+
+    def after(self, command: Command) -> bool | None: ...
 
 
 class _Pair:
@@ -48,12 +52,14 @@ class _Pair:
         self.client, self.server = client, server
         self.from_client, self.from_server = bytearray(), bytearray()
         self.asked: deque[Command] = deque()
+        self.is_dead = False
 
 
 class Proxy:
     """Listens at `path` for the server at `upstream`. Close is idempotent.
 
-    swallow: while it is set, nothing passes either way and nobody is told: a half-open link.
+    swallow: while it is set, nothing passes either way and nobody is told: the link is half
+        open. Connections that were in use then never pass anything again.
     """
 
     def __init__(self, *, path: Path, upstream: Path) -> None:
@@ -138,7 +144,8 @@ class Proxy:
     def _pass_on(self, pair: _Pair, *, upwards: bool) -> None:
         source, target = (pair.client, pair.server) if upwards else (pair.server, pair.client)
         data = source.recv(1 << 20)
-        if self.swallow:
+        if self.swallow or pair.is_dead:
+            pair.is_dead = True
             if not data:  # the one end is gone, and the other is not told
                 self._chosen.unregister(source)
             return
@@ -149,12 +156,15 @@ class Proxy:
         gathered += data
         for value in resp.split(gathered):
             passes = self._ask(pair, value) if upwards else self._answer(pair, value)
+            if passes is None:
+                pair.is_dead = True
+                return
             if not passes:
                 self._drop(pair)
                 return
             target.sendall(value)
 
-    def _ask(self, pair: _Pair, request: bytes) -> bool:
+    def _ask(self, pair: _Pair, request: bytes) -> bool | None:
         kind = self._kind(resp.words(request))
         self._counts[kind] += 1
         command = Command(kind=kind, ordinal=self._counts[kind])
@@ -162,7 +172,7 @@ class Proxy:
         pair.asked.append(command)
         return self.fault is None or self.fault.before(command)
 
-    def _answer(self, pair: _Pair, reply: bytes) -> bool:
+    def _answer(self, pair: _Pair, reply: bytes) -> bool | None:
         if reply[0] == resp.PUSH or not pair.asked:
             return True
         command = pair.asked.popleft()

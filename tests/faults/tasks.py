@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from blimp.errors import Reject
 from blimp.tasks import TaskApp, TaskContext
@@ -20,6 +21,7 @@ APP = "faults"
 BROKER = os.environ.get("FAULTS_BROKER", "redis+socket:///nowhere?virtual_host=0")
 MOTOR = os.environ.get("FAULTS_MOTOR", "/nowhere")
 STUMBLES = 2
+POLL_S = 0.002
 
 motor = MotorLink(MOTOR)
 
@@ -91,6 +93,14 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
     def turn(context: TaskContext) -> bool:
         """An effect that may be asked for twice: the motor knows its id and its fence."""
         with body(context):
+            return tell(What.TURN, context)
+
+    @app.task(name="hold", bind=True)
+    def hold(context: TaskContext, go: str) -> bool:
+        """Turn the motor once the file `go` is there, its fence as the suffix."""
+        with body(context):
+            while not Path(f"{go}.{context.fence}").exists():
+                time.sleep(POLL_S)
             return tell(What.TURN, context)
 
     @app.task(name="step", bind=True, idempotent=False)

@@ -1,12 +1,13 @@
 """A link that breaks at one command, under a worker and a server that live on."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
+from blimp.errors import LinkError
 from blimp.tasks import State, TaskApp, TaskContext
-from tests.faults.ground import Ground
+from tests.faults.ground import Ground, until
 from tests.faults.proxy import Command, Proxy
 from tests.tasks.conftest import DEADLINE_S, working
 
@@ -36,21 +37,14 @@ class Cut:
         return True
 
 
-@pytest.fixture
-def proxy(ground: Ground) -> Iterator[Proxy]:
-    proxy = Proxy(path=ground.directory / "p", upstream=ground.directory / "b" / "broker.sock")
-    yield proxy
-    proxy.close()
-
-
 @pytest.mark.parametrize("refuse", [0, 6], ids=["cut", "away"])
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("kind", ["GET", "SET"])
 def test_a_task_whose_guards_cannot_ask_the_broker_waits_and_runs_once(
-    ground: Ground, proxy: Proxy, kind: str, side: str, refuse: int
+    ground: Ground, proxy: Proxy, through_proxy: str, kind: str, side: str, refuse: int
 ) -> None:
     """What its middleware needs to know is asked again; it has not failed, nor begun."""
-    url = f"redis+socket://{ground.directory / 'p'}?virtual_host=0"
+    url = through_proxy
     runs: list[int] = []
     with TaskApp("tests", broker=url, result_backend=url) as app:
 
@@ -78,3 +72,67 @@ def observe(ground: Ground) -> Callable[[str], State]:
             return app.result(id).wait(DEADLINE_S).state
 
     return wait
+
+
+def test_a_half_open_link_is_noticed_and_left_and_nothing_on_it_is_lost(
+    ground: Ground, proxy: Proxy, through_proxy: str
+) -> None:
+    """Both ends think that they are connected, and nothing comes through: no error, no end."""
+    busy, go = threading.Event(), threading.Event()
+    runs: list[str] = []
+    app = TaskApp("tests", broker=through_proxy, result_backend=through_proxy, timeout_s=0.3)
+    sender = TaskApp("tests", broker=ground.url, result_backend=ground.url)
+
+    @app.task(name="long", bind=True)
+    def long(context: TaskContext) -> str:
+        runs.append(context.id)
+        busy.set()
+        go.wait(DEADLINE_S)
+        return "ended"
+
+    @app.task(name="quick", bind=True)
+    def quick(context: TaskContext) -> None:
+        runs.append(context.id)
+
+    with app, sender, working(app) as worker:
+        before = sender.send_task("long", task_id="before")
+        assert busy.wait(DEADLINE_S)
+        proxy.swallow = True
+        during = sender.send_task("quick", task_id="during")
+        go.set()  # its end cannot be told
+        with pytest.raises(LinkError):
+            app.broker_link.get("x")  # in time, not for ever
+        until(lambda: worker.counts["reconnects"] > 0, "it did not notice")
+        assert not before.ready()
+        proxy.swallow = False
+        assert before.get(DEADLINE_S) == "ended"
+        assert during.get(DEADLINE_S) is None
+    assert sorted(runs) == ["before", "during"]
+
+
+def test_each_half_of_a_link_may_be_the_open_one(
+    ground: Ground, proxy: Proxy, through_proxy: str
+) -> None:
+    """Nothing reaches the server, or no answer comes back: a publish says so in time."""
+    app = TaskApp("tests", broker=through_proxy, timeout_s=0.3)
+    with app:
+        app.send_task("noop")
+        for side in ("before", "after"):
+            proxy.fault = Swallow(side)
+            with pytest.raises(LinkError):
+                app.send_task("noop", task_id=side)
+            proxy.fault = None
+            app.send_task("noop", task_id=f"{side}-again")
+
+
+class Swallow:
+    """Lets nothing by on one side, and keeps the connection."""
+
+    def __init__(self, side: str) -> None:
+        self._side = side
+
+    def before(self, command: Command) -> bool | None:
+        return None if self._side == "before" else True
+
+    def after(self, command: Command) -> bool | None:
+        return None if self._side == "after" else True
