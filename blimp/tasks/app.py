@@ -15,6 +15,7 @@ from blimp.errors import ConfigError, UnknownTask
 from blimp.tasks.broker_clock import BrokerClock
 from blimp.tasks.brokers import Brokers, Strategy
 from blimp.tasks.carrier import STREAMS, choose_transport, is_on_redis
+from blimp.tasks.hooks import Hooks
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.middleware import default_middleware
 from blimp.tasks.options import TaskKeywords, options_of
@@ -30,12 +31,10 @@ from blimp.tasks.task import Task
 from blimp.tasks.urls import SCHEMES
 
 if TYPE_CHECKING:
-    from blimp.tasks.boot import BootStep
-    from blimp.tasks.broadcast import BroadcastHandler
     from blimp.tasks.middleware import Middleware
 
 
-class TaskApp(Closing):
+class TaskApp(Hooks, Closing):
     """A registry of tasks with a broker. Connects on first use. A context manager.
 
         app = TaskApp("weather", broker="redis://localhost/0", result_backend="redis://localhost/0")
@@ -77,7 +76,7 @@ class TaskApp(Closing):
         on_connection_error: OnConnectionError | None = None,
         signing_key: Key | Sequence[Key] | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name)
         self.brokers = Brokers(broker, strategy=failover_strategy)
         self.transport = choose_transport(transport, self.brokers.urls)
         self.queue = queue or name
@@ -86,9 +85,6 @@ class TaskApp(Closing):
         self.clock: Clock = clock or SystemClock()
         self.log_level = "info"  # of what a worker writes on standard error
         self.tasks: dict[str, Task] = {}
-        self.broadcasts: dict[str, BroadcastHandler] = {}
-        self.boot_steps: list[BootStep] = []
-        self.link_watchers: list[Callable[[bool], None]] = []
         self.signer = None if signing_key is None else Signer(signing_key)
         self.result_backend = result_backend
         kept = None if result_backend is None else Brokers(result_backend, schemes=SCHEMES)
@@ -214,21 +210,6 @@ class TaskApp(Closing):
     def emergency_exchange(self) -> str:
         return f"{self.name}.emergency"
 
-    def on_broadcast(self, name: str) -> Callable[[BroadcastHandler], BroadcastHandler]:
-        """Register what a worker does at once on `broadcast(name, …)`, past every queue.
-
-        The handler gets the broadcast and returns what confirms it (JSON), or None where it
-        could not act: it is then called again when the sender repeats itself.
-        """
-
-        def register(handler: BroadcastHandler) -> BroadcastHandler:
-            if name in self.broadcasts:
-                raise ConfigError(f"app {self.name!r}: two handlers for broadcast {name!r}")
-            self.broadcasts[name] = handler
-            return handler
-
-        return register
-
     def broadcast(
         self, name: str, payload: dict[str, Any] | None = None, *, id: str | None = None
     ) -> ResultHandle:
@@ -241,20 +222,6 @@ class TaskApp(Closing):
             self.emergency_exchange, {"id": id, "name": name, "payload": payload or {}}
         )
         return self.result(id)
-
-    def on_link(self, watcher: Callable[[bool], None]) -> Callable[[bool], None]:
-        """Register what a worker calls about once a second: did the broker answer just now?"""
-        self.link_watchers.append(watcher)
-        return watcher
-
-    def boot_step(self, step: BootStep) -> BootStep:
-        """Have a worker start `step` before it consumes, and stop it, in reverse order, after.
-
-        A step has the coroutines `start(worker)` and `stop(worker)`; one that does not start
-        ends the worker.
-        """
-        self.boot_steps.append(step)
-        return step
 
     # --- life ------------------------------------------------------------------------------
 
