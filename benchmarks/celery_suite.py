@@ -1,0 +1,133 @@
+"""Celery's own integration tests on kombu's Redis transport and on this one.
+
+    python -m benchmarks.celery_suite [--checkout DIR] [--environment DIR] [--json]
+
+checkout: a source tree of Celery 5.7 with its `t` folder; by default the source distribution
+of that version is fetched. environment: a virtual environment with Celery, what its tests
+need and this project; made where it is missing. Each run has a server of its own for
+broker and results, and a copy of the checkout in which Celery's own way to change the
+configuration of these tests, `integration-tests-config.json`, names the transport.
+Afterwards the round trip of `inspect ping` is measured on both, see celery_ping.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from benchmarks.queue.server import Server
+
+VERSION = "5.7.0"
+SUITES = ("t/integration/test_tasks.py", "t/integration/test_inspect.py")
+TRANSPORTS = {"stock": None, "streams": "blimp.tasks.transport:Transport"}
+REQUIREMENTS = (
+    f"celery[redis]=={VERSION}", "pytest==9.1.1", "pytest-celery>=1.3", "pytest-click",
+    "pytest-order", "pytest-rerunfailures", "pytest-subtests", "pytest-timeout", "pydantic",
+)  # fmt: skip
+PROJECT = Path(__file__).parents[1]
+PINGS = 20
+ROUNDS = 3
+
+
+def make_environment(directory: Path) -> Path:
+    """Return the interpreter of the environment, made where it is missing."""
+    python = directory / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, *REQUIREMENTS, "--editable", str(PROJECT)], check=True)
+    return python
+
+
+def fetch(python: Path, directory: Path) -> Path:
+    """Return the source tree of the version that the environment has."""
+    pip = [str(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-binary", ":all:", "--dest", str(directory)]
+    subprocess.run([*pip, *options, f"celery=={VERSION}"], check=True)
+    with tarfile.open(next(directory.glob("celery-*.tar.gz"))) as archive:
+        archive.extractall(directory, filter="data")
+    return directory / f"celery-{VERSION}"
+
+
+def run(python: Path, checkout: Path, *, transport: str | None, directory: Path) -> str:
+    """Run the suites once; return pytest's last line."""
+    here = directory / "checkout"
+    shutil.copytree(checkout, here)
+    if transport is not None:
+        config = here / "integration-tests-config.json"
+        config.write_text(json.dumps({"broker_transport": transport}))
+    with Server(directory) as server, (directory / "log").open("w+") as log:
+        port = server.url.rpartition(":")[2].partition("/")[0]
+        environment = os.environ | {
+            "TEST_BROKER": server.url,
+            "TEST_BACKEND": server.url,
+            "REDIS_HOST": "127.0.0.1",
+            "REDIS_PORT": port,
+        }
+        command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUITES]
+        subprocess.run(command, cwd=here, env=environment, stdout=log, stderr=log, check=False)
+        log.seek(0)
+        lines = log.read().splitlines()
+    for line in lines:
+        if line.startswith(("FAILED", "ERROR")):
+            print("   ", line, file=sys.stderr)
+    return re.sub(r"^=+ | =+$", "", lines[-1]) if lines else "nothing was printed"
+
+
+def ping(python: Path, *, transport: str | None, directory: Path) -> float:
+    """Return the median round trip of `inspect ping`, ms."""
+    with Server(directory) as server:
+        command = [
+            str(python),
+            str(PROJECT / "benchmarks" / "celery_ping.py"),
+            server.url,
+            str(PINGS),
+        ]
+        found = subprocess.run(
+            [*command, *([transport] if transport else [])],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=True,
+        )
+    return float(found.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.celery_suite")
+    parser.add_argument("--checkout", type=Path)
+    parser.add_argument("--environment", type=Path, default=PROJECT / ".venv-celery")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    python = make_environment(options.environment.resolve())
+    with tempfile.TemporaryDirectory(prefix="celery-suite-") as name:
+        directory = Path(name)
+        checkout = options.checkout or fetch(python, directory)
+        results: dict[str, str] = {}
+        pings: dict[str, list[float]] = {label: [] for label in TRANSPORTS}
+        for label, transport in TRANSPORTS.items():
+            (directory / label).mkdir()
+            results[label] = run(python, checkout, transport=transport, directory=directory / label)
+            if not options.json:
+                print(f"{label:8} {results[label]}", flush=True)
+        for _ in range(ROUNDS):  # in turns: the machine's other work falls on both
+            for label, transport in TRANSPORTS.items():
+                pings[label].append(ping(python, transport=transport, directory=directory))
+    medians = {label: sorted(found)[ROUNDS // 2] for label, found in pings.items()}
+    if options.json:
+        print(json.dumps({"suite": results, "ping_ms": medians}))
+    else:
+        for label, found_ms in medians.items():
+            print(f"{label:8} inspect ping, median {found_ms:.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
