@@ -20,8 +20,10 @@ from blimp.tasks.urls import open_redis
 KEPT = (
     KEY_PREFIX,
     "blimp-began-",
+    "blimp:coalesce:",
     "blimp:exchange:",
     "blimp:fanout:",
+    "blimp:revoked:",
     "blimp:sender:",
     "blimp.worker.",
     "_kombu.",

@@ -131,6 +131,12 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
             if context.fence == 1:
                 raise Reject("once more", requeue=True)
 
+    @app.task(name="steer", bind=True, coalesce=True)
+    def steer(context: TaskContext) -> bool:
+        """Only the newest that waits."""
+        with body(context):
+            return tell(What.TURN, context)
+
     @app.task(name="parent", bind=True)
     def parent(context: TaskContext, child_id: str) -> None:
         with body(context):

@@ -51,6 +51,9 @@ STEPS = (
     Step(name="reject", task="reject", final=(State.FAILURE,)),
     Step(name="put_back", task="put_back", bodies=2),
     Step(name="told", task="told"),
+    Step(name="older", task="steer", final=(State.SUPERSEDED,), bodies=0),
+    Step(name="newer", task="steer", effects=(1,)),
+    Step(name="revoked", task="turn", final=(State.REVOKED,), bodies=0),
     Step(name="parent", task="parent"),
     Step(name="child", task="", effects=(1,)),  # sent by its parent, by way of the worker
 )
@@ -72,13 +75,10 @@ class Workload:
         for step in STEPS:
             if step.task:
                 args = (self.ids["child"],) if step.name == "parent" else step.args
-                self._app.send_task(
-                    step.task,
-                    args,
-                    task_id=self.ids[step.name],
-                    countdown=step.countdown_s,
-                    ignore_result=step.task == "silent",
+                self._app.get_task(step.task).apply_async(
+                    args, task_id=self.ids[step.name], countdown=step.countdown_s
                 )
+        self._app.revoke(self.ids["revoked"])
         self._app.send_task("nobody_knows", task_id=f"{self._run}-{UNKNOWN}")
         self._send_poison()
 
