@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 GUESTS := .venv-peers
 JOBS ?= 2
+SOAK ?= 200000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test flights check format bench faults clean
@@ -34,10 +35,11 @@ bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this pro
 	$(BIN)/python -m benchmarks.missions
 	$(BIN)/python -m benchmarks.loop
 
-faults: $(VENV)/dev.installed ## kill at every command boundary, then 200 kills under load
+faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under load, a soak
 	$(BIN)/python -m tests.faults.boundary
 	$(BIN)/python -m tests.faults.boundary --crowd --target worker
 	$(BIN)/python -m benchmarks.kill --kills 200
+	$(BIN)/python -m benchmarks.soak --tasks $(SOAK)
 
 clean: ## remove the virtual environment and what the tools left
 	rm -rf $(VENV) $(GUESTS) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

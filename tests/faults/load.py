@@ -22,8 +22,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 6
 
 
+Range = tuple[float, float] | None
+Row = tuple[float, str, Range, Range]
+
 # Weight, task, seconds that its body may last (from, to), seconds that it may be put off.
-MIX = (
+MIX: tuple[Row, ...] = (
     (25, "noop", None, None),
     (10, "silent", None, None),
     (15, "nap", (0.05, 0.5), None),
@@ -37,10 +40,25 @@ MIX = (
 )
 
 
-def draw_orders(count: int, *, seed: int) -> list[Order]:
+# The same kinds, hardly any of which sleeps: for the number, not for what is in hand.
+QUICK_MIX: tuple[Row, ...] = (
+    (50, "noop", None, None),
+    (15, "silent", None, None),
+    (3, "nap", (0.0, 0.01), None),
+    (5, "breathe", (0.0, 0.05), None),
+    (0.02, "nap", (2.5, 3.5), None),
+    (5, "stumble", None, None),
+    (5, "turn", None, (0.05, 1.0)),
+    (10, "turn", None, None),
+    (4, "step", None, None),
+    (3, "fail", None, None),
+)
+
+
+def draw_orders(count: int, *, seed: int, mix: Sequence[Row] = MIX) -> list[Order]:
     """Return `count` orders, the same for the same seed."""
     chance = random.Random(seed)
-    rows = chance.choices(MIX, weights=[row[0] for row in MIX], k=count)
+    rows = chance.choices(mix, weights=[row[0] for row in mix], k=count)
     return [
         Order(
             id=f"{task}-{number}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -99,6 +99,7 @@ class Finals:
         self._pubsub: Any = self._client.pubsub(ignore_subscribe_messages=True)
         self._pubsub.psubscribe(KEY_PREFIX + "*")
         self._pubsub.get_message(timeout=10.0)  # in force from here
+        self.order: deque[str] = deque()  # of the ids, each time one became final
         self._thread = threading.Thread(target=self._listen, name="finals", daemon=True)
         self._closed = threading.Event()
         self._thread.start()
@@ -112,6 +113,8 @@ class Finals:
             if heard is not None:
                 record = decode(heard["data"])
                 self.count[record.id] += record.final
+                if record.final:
+                    self.order.append(record.id)
 
     def close(self) -> None:
         self._closed.set()
