@@ -94,7 +94,7 @@ def _parser() -> argparse.ArgumentParser:
         ("--loop-concurrency", 16, "async def tasks that one loop runs at once"),
         ("--sync-workers", 8, "threads for plain tasks"),
         ("--process-workers", None, "processes for cpu_bound tasks (none: cores but one)"),
-        ("--prefetch", 16, "messages in hand at once"),
+        ("--prefetch", None, "messages in hand at once (none: what ends in 50 ms, 16 to 128)"),
         ("--max-tasks", None, "a process begins anew after so many tasks"),
         ("--max-memory-mb", None, "... or above so much memory"),
     ):

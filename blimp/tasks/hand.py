@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from blimp.tasks.executors import Place, place_of
+from blimp.tasks.lookahead import Lookahead
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
 class Hand:
     """The jobs in hand. Those that wait for their time do not count against `prefetch`.
 
-    prefetch: how many of one executor's jobs; which executors the tasks need is said by
-        `expect`. Where there are several, a full one must not keep the others from their
-        messages, and whose the next message is, nobody knows before it is taken. So up to
-        `prefetch` more than a full executor's share may be taken, and lie here until it has
-        room. After that nothing is taken: one queue has one order, and what is put back
-        would be the first to come again.
+    prefetch: how many of one executor's jobs, None for as many as Lookahead says; which
+        executors the tasks need is said by `expect`. Where there are several, a full one must
+        not keep the others from their messages, and whose the next message is, nobody knows
+        before it is taken. So up to `prefetch` more than a full executor's share may be taken,
+        and lie here until it has room. After that nothing is taken: one queue has one order,
+        and what is put back would be the first to come again.
 
     The consuming thread takes; any thread may let go.
     """
 
-    def __init__(self, *, clock: Clock, prefetch: int, stopping: threading.Event) -> None:
+    def __init__(self, *, clock: Clock, prefetch: int | None, stopping: threading.Event) -> None:
         self._clock = clock
-        self._prefetch = prefetch
+        self._fixed = prefetch
+        self._lookahead = Lookahead(clock=clock)
         self._stopping = stopping
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}  # by delivery tag
@@ -82,15 +84,18 @@ class Hand:
         if self._stopping.is_set():
             return 0
         with self._changed:
-            shares = [self._prefetch - busy for busy in self._busy.values()] or [self._prefetch]
+            prefetch = self._prefetch()
+            shares = [prefetch - busy for busy in self._busy.values()] or [prefetch]
         most = max(shares)
         if len(shares) > 1:
-            most = min(most, self._prefetch + sum(share for share in shares if share < 0))
+            most = min(most, prefetch + sum(share for share in shares if share < 0))
         return max(0, most)
 
     def limit(self) -> int:
         """Return how many may be in hand at once, those that wait for their time included."""
-        return self._prefetch * min(2, max(1, len(self._busy))) + self.waiting()
+        with self._changed:
+            prefetch = self._prefetch()
+        return prefetch * min(2, max(1, len(self._busy))) + self.waiting()
 
     def waiting(self) -> int:
         """Return how many wait for their time."""
@@ -103,13 +108,15 @@ class Hand:
                 lambda: self.has_room() or self._stopping.is_set(), timeout=timeout_s
             )
 
-    def let_go(self, job: Job) -> None:
-        """The job is settled, or the broker's again."""
+    def let_go(self, *jobs: Job) -> None:
+        """The jobs are settled, or the broker's again."""
         with self._changed:
-            self._jobs.pop(job.delivery.tag, None)
-            place = self._counted.pop(job.delivery.tag, None)
-            if place is not None:
-                self._busy[place] -= 1
+            for job in jobs:
+                self._jobs.pop(job.delivery.tag, None)
+                place = self._counted.pop(job.delivery.tag, None)
+                if place is not None:
+                    self._busy[place] -= 1
+            self._lookahead.ended(len(jobs))
             self._changed.notify_all()
 
     def lose(self, tag: str) -> None:
@@ -145,3 +152,6 @@ class Hand:
         place = place_of(job.task)
         self._counted[job.delivery.tag] = place
         self._busy[place] = self._busy.get(place, 0) + 1
+
+    def _prefetch(self) -> int:
+        return self._lookahead.limit() if self._fixed is None else self._fixed

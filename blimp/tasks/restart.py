@@ -52,10 +52,10 @@ class Wear:
         self._lock = threading.Lock()
         self._tasks = 0
 
-    def count(self) -> str | None:
-        """Count one task that has ended; return why the process is worn out, or None."""
+    def count(self, tasks: int = 1) -> str | None:
+        """Count tasks that have ended; return why the process is worn out, or None."""
         with self._lock:
-            self._tasks += 1
+            self._tasks += tasks
             tasks = self._tasks
         if self._max_tasks is not None and tasks >= self._max_tasks:
             return f"{tasks} tasks were run, the limit is {self._max_tasks}"

@@ -48,7 +48,7 @@ class Runner:
         worker: str,
         stopping: threading.Event,
         abandoned: threading.Event,
-        on_done: Callable[[Job], None],
+        on_done: Callable[..., None],
         settler: Settler,
         limits: Limits,
         log: Any,

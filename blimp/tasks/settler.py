@@ -30,7 +30,7 @@ class Settler:
     follows is queued before the message is acknowledged: a worker killed in between leaves a
     message that comes again, finds its result, and is only acknowledged.
 
-    on_done: called with each job that has left the worker's hands, in the settler's thread.
+    on_done: called with the jobs that have left the worker's hands, in the settler's thread.
     Close is idempotent; what waits then is written once more, or comes again.
     """
 
@@ -40,7 +40,7 @@ class Settler:
         app: TaskApp,
         line: Line,
         abandoned: threading.Event,
-        on_done: Callable[[Job], None],
+        on_done: Callable[..., None],
         log: Any,
     ) -> None:
         self._app = app
@@ -49,6 +49,8 @@ class Settler:
         self._on_done = on_done
         self._log = log
         self._outage = app.outage("broker away", log=log)
+        # Elsewhere a result goes first, to a server of its own.
+        self._is_one_step = line.ends_at_once and (app.results is None or app.completes_at_once)
         self._endings: queue.SimpleQueue[Ending | None] = queue.SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="settler", daemon=True)
@@ -91,15 +93,18 @@ class Settler:
                     break
                 batch.append(one)
             self._write(batch)
-            for ending in batch:
-                self._on_done(ending.job)
+            try:
+                self._on_done(*(ending.job for ending in batch))
+            except Exception:  # nothing ends this thread: all that ends goes through it
+                self._log.exception("settle", jobs=len(batch))
 
     def _write(self, batch: Sequence[Ending]) -> None:
         """Write `batch`; one that cannot be is a dead letter, and spoils no other."""
         try:
             for ending in batch:
-                for step in self._steps(ending):
-                    self.until_done(step)
+                if not (self._is_one_step and not ending.give_back):
+                    for step in self._steps(ending):
+                        self.until_done(step)
             if self._line.ends_at_once:
                 self.until_done(self._end, [one for one in batch if not one.give_back])
         except Exception as error:

@@ -41,6 +41,7 @@ class Task:
             self._signature: inspect.Signature | None = inspect.signature(function)
         except ValueError:  # some built-in functions have none
             self._signature = None
+        self._counts = _positional_counts(self._signature)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -50,6 +51,8 @@ class Task:
 
         A bound task's context is not among them.
         """
+        if not kwargs and len(args) + self.options.bind in self._counts:
+            return  # `bind` costs more than a short task does
         if self._signature is not None:
             try:
                 self._signature.bind(*([None] if self.options.bind else []), *args, **kwargs)
@@ -85,6 +88,20 @@ class Task:
         }
         given = {name: value for name, value in options.items() if value is not None}
         return self.app.send_task(self.name, args, kwargs, **cast("SendOptions", defaults | given))
+
+
+def _positional_counts(signature: inspect.Signature | None) -> range:
+    """Return how many positional arguments are right where there are no others."""
+    if signature is None:
+        return range(0)
+    counts = [0, 0]
+    for one in signature.parameters.values():
+        required = one.default is one.empty
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD):
+            counts = [counts[0] + required, counts[1] + 1]
+        elif one.kind is one.KEYWORD_ONLY and required:
+            return range(0)
+    return range(counts[0], counts[1] + 1)
 
 
 class TaskContext:

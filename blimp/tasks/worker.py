@@ -29,6 +29,7 @@ from blimp.tasks.job import Job
 from blimp.tasks.judge import timed_out
 from blimp.tasks.limits import Limits
 from blimp.tasks.log import stderr_logger
+from blimp.tasks.lookahead import LEAST
 from blimp.tasks.middleware.once import clear_begun, is_marked
 from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
 from blimp.tasks.pulse import Pulse
@@ -55,7 +56,7 @@ class Worker:
         one. They start with the first such task.
     app_path: where a child finds the app, "module:attribute"; by default where its tasks are.
     prefetch: messages in hand at once for each kind of executor that its tasks need; the
-        rest stay with the broker, for others.
+        rest stay with the broker, for others. None: as many as Lookahead says, on streams.
     max_tasks, max_memory_mb: after so many tasks, or above so much memory, it stops as for
         a warm stop, waits for what runs, and begins anew. A child is replaced at the same
         limits, and what it runs does not count for the worker.
@@ -74,7 +75,7 @@ class Worker:
         loop_concurrency: int = 16,
         sync_workers: int = 8,
         process_workers: int | None = None,
-        prefetch: int = 16,
+        prefetch: int | None = None,
         max_tasks: int | None = None,
         max_memory_mb: float | None = None,
         grace_s: float = 10.0,
@@ -100,6 +101,8 @@ class Worker:
         self._lock: NameLock | None = None  # else the name is not the key to its messages
         if is_on_redis(app.transport):
             self._lock = NameLock(link=app.broker_link, app=app.name, worker=self.name)
+        if prefetch is None and app.transport != STREAMS:
+            prefetch = LEAST  # others are told of each change
         self._hand = Hand(clock=app.clock, prefetch=prefetch, stopping=self._stops.stopping)
         self._alarms = Alarms(clock=app.clock, log=self._log)
         self._consumer = Consumer(
@@ -221,14 +224,13 @@ class Worker:
     def _submit(self, job: Job) -> None:
         self._crew.submit(job)
 
-    def _done(self, job: Job) -> None:
-        """Called by executors, in any thread: the job has left the worker's hands."""
+    def _done(self, *jobs: Job) -> None:
+        """Called in any thread: the jobs have left the worker's hands."""
         with self._counting:
-            self.counts["done"] += 1
-        self._hand.let_go(job)
-        if place_of(job.task) is Place.PROCESS:
-            return
-        reason = self._wear.count()
+            self.counts["done"] += len(jobs)
+        self._hand.let_go(*jobs)
+        own = sum(place_of(job.task) is not Place.PROCESS for job in jobs)
+        reason = self._wear.count(own) if own else None
         if reason is not None and not self._stops.stopping.is_set():
             self._stops.restart(reason)
 

@@ -146,9 +146,15 @@ class Leases:
     def end(self, ends: Sequence[End]) -> list[int | str]:
         """End deliveries, each in one step; see `Store.end`."""
         answers = self._store.end(ends)
-        for end, answer in zip(ends, answers, strict=True):
-            if end.claim is not None and isinstance(answer, int):
-                self._settled(end.claim.tag, answer)
+        lost = []
+        with self._changed:
+            for end, answer in zip(ends, answers, strict=True):
+                if end.claim is not None and isinstance(answer, int):
+                    held = self._held.pop(end.claim.tag, None)
+                    if answer == LOST and held is not None:
+                        lost.append(end.claim.tag)
+        for tag in lost:
+            self._on_lost(tag)
         return answers
 
     def bury(self, tag: str, reason: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from blimp.tasks.transport.store import Claim
 
 SWEEPS_PER_LEASE = 3  # while idle: looks for the dead and the due this often
+AT_ONCE_S = 0.001
 
 Delivered = tuple["Claim", list[bytes]]  # and the fields of its entry
 
@@ -35,6 +37,7 @@ class Taker:
         self._reader = Reader(holder.link)
         self._asked_s = 0.0
         self._block_s = 0.0
+        self._look_s = 0.0  # when it is time to look for what no answer shows
         self._interrupted = False
 
     def begin(self) -> int:
@@ -52,24 +55,40 @@ class Taker:
         """
         question = self._reader.messages
         if not question.asked:
-            self._asked_s, self._block_s = time.monotonic(), 0.0
-            taken = self._holder.store.take(self._queues, room=room)
-            while taken.expired and not taken.deliveries:  # more of them may hide what is good
-                taken = self._holder.store.take(self._queues, room=room)
-            if taken.deliveries or timeout_s <= 0.0:
-                return self._hold(taken.deliveries)
-            block_ms = self._holder.lease_s * 1000.0 / SWEEPS_PER_LEASE
-            if taken.next_due_ms is not None:
-                # The next one due is waited for, its server's milliseconds rounded up.
-                block_ms = min(block_ms, taken.next_due_ms + 1)
-            self._block_s = block_ms / 1000.0
-            self._reader.ask_messages(
-                self._queues, consumer=self._holder.consumer, block_ms=int(block_ms)
-            )
+            if time.monotonic() >= self._look_s:
+                found = self._look(room)
+                if found:
+                    return found
+            if timeout_s <= 0.0:
+                return []
+            self._ask()
         if self._interrupted:
             self._interrupted = False
             return []
         return self._read() if question in self._reader.wait(timeout_s) else []
+
+    def _look(self, room: int) -> list[Delivered]:
+        """Take what is there: new, due, put back or left by the dead."""
+        store = self._holder.store
+        self._asked_s, self._block_s = time.monotonic(), 0.0
+        taken = store.take(self._queues, room=room)
+        while taken.expired and not taken.deliveries:  # more of them may hide what is good
+            taken = store.take(self._queues, room=room)
+        wait_s = self._holder.lease_s / SWEEPS_PER_LEASE
+        if taken.next_due_ms is not None:
+            # The next one due is waited for, its server's milliseconds rounded up.
+            wait_s = min(wait_s, (taken.next_due_ms + 1) / 1000.0)
+        # Less than was asked for is all there is: what comes next is waited for.
+        self._look_s = self._asked_s + wait_s if len(taken.deliveries) < room else 0.0
+        return self._hold(taken.deliveries)
+
+    def _ask(self) -> None:
+        """Have the server say when something comes, up to when it is time to look again."""
+        self._asked_s = time.monotonic()
+        self._block_s = max(0.001, self._look_s - self._asked_s)
+        self._reader.ask_messages(
+            self._queues, consumer=self._holder.consumer, block_ms=math.ceil(self._block_s * 1000)
+        )
 
     def interrupt(self) -> None:
         """Have a `take` that waits return now. Any thread."""
@@ -97,8 +116,12 @@ class Taker:
                 raise
             for queue in self._queues:  # the server was emptied, or the queue deleted
                 self._holder.store.make_group(queue)
+            self._look_s = 0.0
             return []
-        return self._hold(self._claims(entries, about))
+        found = self._claims(entries, about)
+        if len(found) < len(entries) or time.monotonic() - self._asked_s < AT_ONCE_S:
+            self._look_s = 0.0  # the bell rang, or there was something before it was asked for
+        return self._hold(found)
 
     def _claims(
         self, entries: Sequence[Entry], about: dict[str, tuple[QueueKeys, int]]
