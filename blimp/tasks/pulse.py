@@ -11,13 +11,14 @@ from blimp.errors import LinkError
 from blimp.tasks.name_lock import NameInUse
 
 PERIOD_S = 1.0
-QUIET_PERIOD_S = 1.5  # nobody watches; a name's lease is three times as long
+QUIET_PERIOD_S = 1.5  # where nobody watches the link; a name's lease is three times as long
 WAKE_S = 0.05
 
 
 class Pulse:
     """A thread of its own: the consumer may be waiting for a broker that is away.
 
+    period_s: between two beats.
     beat: asks the broker; raises LinkError where it does not answer, NameInUse.
     on_lost_name: called when another live worker has taken the name.
     stopping, wake: once the one is set the other is called until the pulse is closed, so that
@@ -33,6 +34,7 @@ class Pulse:
         stopping: threading.Event,
         wake: Callable[[], None],
         log: Any,
+        period_s: float = PERIOD_S,
     ) -> None:
         self._ask = beat
         self._watchers = tuple(watchers)
@@ -40,7 +42,7 @@ class Pulse:
         self._stopping = stopping
         self._wake = wake
         self._log = log
-        self._period_s = PERIOD_S if self._watchers else QUIET_PERIOD_S
+        self._period_s = period_s
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="pulse", daemon=True)
 

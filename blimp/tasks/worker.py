@@ -32,7 +32,7 @@ from blimp.tasks.log import stderr_logger
 from blimp.tasks.lookahead import LEAST
 from blimp.tasks.middleware.once import clear_begun, is_marked
 from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
-from blimp.tasks.pulse import Pulse
+from blimp.tasks.pulse import PERIOD_S, QUIET_PERIOD_S, Pulse
 from blimp.tasks.restart import Launch, Wear, let_stop_signals_in
 from blimp.tasks.revoking import Revoking
 from blimp.tasks.runner import Runner
@@ -183,6 +183,7 @@ class Worker:
             stopping=self._stops.stopping,
             wake=self._consumer.wake,
             log=self._log,
+            period_s=PERIOD_S if self.app.link_watchers else QUIET_PERIOD_S,
         )
         try:
             self._stops.start()
