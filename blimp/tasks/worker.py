@@ -236,19 +236,18 @@ class Worker:
             self._stops.restart(reason)
 
     def _give_up(self, job: Job) -> None:
-        """End a job whose function cannot be ended, and have a fresh process take over.
-
-        Not in the thread of the alarms: the broker may be slow.
-        """
-        assert job.timed_out_s is not None
-        self._stuck += 1
-        reason = f"{job.task.name} is stuck past its time limit of {job.timed_out_s:g} s"
+        """End a job whose function cannot be ended, and have a fresh process take over."""
         self._log.error("stuck", task=job.task.name, id=job.message.id, limit_s=job.timed_out_s)
-        self._stops.restart(reason)
-        verdict = timed_out(job.timed_out_s, task=job.task)
-        threading.Thread(
-            target=self._runner.conclude, args=(job, verdict), name="give-up", daemon=True
-        ).start()
+        self._stuck += 1
+        # Not in the thread of the alarms: the broker may be slow.
+        threading.Thread(target=self._end_stuck, args=(job,), name="give-up", daemon=True).start()
+
+    def _end_stuck(self, job: Job) -> None:
+        assert job.timed_out_s is not None
+        self._runner.conclude(job, timed_out(job.timed_out_s, task=job.task))
+        self._stops.restart(
+            f"{job.task.name} is stuck past its time limit of {job.timed_out_s:g} s"
+        )
 
     # --- beginning -------------------------------------------------------------------------
 

@@ -224,6 +224,7 @@ def test_a_stuck_thread_ends_in_a_restart_that_waits_for_the_others(
         caught = stuck.delay().wait(DEADLINE_S)
         assert caught.fault is not None
         assert caught.fault.exc_type == "TimeLimitExceeded"
+        wait_until(lambda: worker.restart_reason is not None, "it does not begin anew")
         assert worker.restart_reason == "stuck is stuck past its time limit of 0.1 s"
         waiting = [other_task.delay() for _ in range(3)]
         go.set()
@@ -234,6 +235,21 @@ def test_a_stuck_thread_ends_in_a_restart_that_waits_for_the_others(
             handle.get(DEADLINE_S)
     never.set()
     assert look.left_behind() == []
+
+
+def test_a_stuck_thread_is_not_waited_for_and_its_end_is_written(app: TaskApp) -> None:
+    """Even where nothing else is waited for."""
+    never = threading.Event()
+
+    @app.task(name="stuck", time_limit=LIMIT_S)
+    def stuck() -> None:
+        never.wait(DEADLINE_S)
+
+    with working(app, grace_s=0.0):
+        caught = stuck.delay().wait(DEADLINE_S)
+    never.set()
+    assert caught.fault is not None
+    assert caught.fault.exc_type == "TimeLimitExceeded"
 
 
 def test_what_may_not_begin_twice_may_where_it_came_to_its_end(app: TaskApp, look: Look) -> None:

@@ -25,7 +25,7 @@ class Call(Protocol):
         ...
 
     def cancel(self) -> bool:
-        """Have the function end, where it still runs; False where that cannot be done."""
+        """Have the function end, or not begin; False where that cannot be done."""
         ...
 
 

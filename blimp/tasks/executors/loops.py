@@ -111,9 +111,12 @@ class LoopCall:
         self._loop = loop
         self.task: asyncio.Task[None] | None = None
         self._running = False
+        self._cancelled = False
         self._interruption: BaseException | None = None
 
     async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any:
+        if self._cancelled:
+            raise asyncio.CancelledError
         coroutine = self._job.task.function(*arguments, **self._job.message.kwargs)
         self._running = True
         try:
@@ -135,9 +138,11 @@ class LoopCall:
     def _interrupt(self) -> None:
         if self._running:
             self._interruption = SoftTimeLimitExceeded()
-            self._cancel()
+            if self.task is not None:
+                self.task.cancel()
 
     def _cancel(self) -> None:
+        self._cancelled = True  # it may not have begun yet
         if self._running and self.task is not None:
             self.task.cancel()
 

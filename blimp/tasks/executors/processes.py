@@ -173,6 +173,7 @@ class ChildCall:
         self._child = child
         self._origin = origin
         self._number: int | None = None
+        self._cancelled = False
         self.worn = ""
 
     async def run(
@@ -184,6 +185,8 @@ class ChildCall:
         context: TaskContext | None = arguments[0] if self._job.task.options.bind else None
         app = self._job.task.app
         self._number = self._child.next_job()
+        if self._cancelled:
+            raise WorkerLost("it was cancelled before it began")
         done = self._child.call(
             Begin(
                 child=self._child.number,
@@ -205,6 +208,7 @@ class ChildCall:
             self._child.tell(Interrupt(child=self._child.number, job=self._number))
 
     def cancel(self) -> bool:
+        self._cancelled = True
         if self._number is not None:
             self._child.kill(job=self._number)
         return True

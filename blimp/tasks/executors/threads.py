@@ -50,7 +50,8 @@ class ThreadCall:
     An interruption is an exception that CPython raises in the thread between two of its
     bytecodes: a call into C that blocks is not cut short. It must strike inside the function
     or not at all, so telling and leaving exclude each other, and what was told too late is
-    taken back. The lock may be taken twice: the exception may strike where it is held.
+    taken back. The lock may be taken twice: the exception may strike where it is held. It is
+    raised once, however often it is asked for: a second could strike where the first is met.
     """
 
     def __init__(self, job: Job) -> None:
@@ -75,8 +76,8 @@ class ThreadCall:
 
     def interrupt(self) -> None:
         with self._lock:
-            self._told = True
-            if self._thread_id is not None:
+            was_told, self._told = self._told, True
+            if self._thread_id is not None and not was_told:
                 _raise_in(self._thread_id, SoftTimeLimitExceeded)
 
     def cancel(self) -> bool:
