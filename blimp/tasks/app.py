@@ -225,10 +225,13 @@ class TaskApp(Hooks, Closing):
 
     # --- life ------------------------------------------------------------------------------
 
-    def outage(self, event: str, *, log: Any, ends: bool = False) -> Outage:
+    def outage(
+        self, event: str, *, log: Any, ends: bool = False, brokers: int | None = None
+    ) -> Outage:
         """Return what one part of a worker needs to wait for its broker.
 
-        ends: it gives up as the policy says; other parts go on.
+        ends: it gives up as the policy says; other parts go on. brokers: among so many it
+        changes over, by default all.
         """
         policy = self.connection_retry_policy
         return Outage(
@@ -236,7 +239,7 @@ class TaskApp(Hooks, Closing):
             clock=self.clock,
             log=log,
             policy=policy if ends else msgspec.structs.replace(policy, max_retries=None),
-            brokers=len(self.brokers),
+            brokers=brokers or len(self.brokers),
             on_error=self.on_connection_error if ends else None,
         )
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.errors import LinkError, MessageError, Refused
-from blimp.tasks.carrier import AMQP, STOCK, STREAMS, connect, longest_wait_s, open_connection
+from blimp.tasks.carrier import STREAMS
+from blimp.tasks.ear import Ear
 from blimp.tasks.job import fault_of
 from blimp.tasks.message import MAX_NAME_LENGTH
 from blimp.tasks.results.record import Record, State
@@ -25,10 +26,8 @@ from blimp.tasks.revocation import BROADCAST as REVOKE
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.outage import Outage
 
 REMEMBERED = 256
-CLOSE_S = 2.0
 LOG_LENGTH = 200
 WAKE = "blimp.wake"  # heard by all, and nobody's: it only ends a listener's wait
 
@@ -49,7 +48,7 @@ _decoder = msgspec.json.Decoder(Broadcast)
 
 
 class BroadcastListener:
-    """Listens on its own thread until closed; reconnects for ever. Close is idempotent.
+    """Listens at every broker there is: a stop may come by another than the one in use.
 
     on_revoke: called with the id of a revoked task, and whether it is to be ended.
     """
@@ -61,90 +60,47 @@ class BroadcastListener:
         self._worker = worker
         self._on_revoke = on_revoke
         self._log = log
+        self._acting = threading.Lock()
         self._confirmed: OrderedDict[str, Record] = OrderedDict()
-        self._closed = threading.Event()
-        self.listening = threading.Event()
         self.malformed = 0
-        self._thread = threading.Thread(target=self._serve, name="emergency", daemon=True)
+        self._ears = [
+            Ear(
+                app=app,
+                url=url,
+                worker=worker,
+                on_body=partial(self._take, url),
+                on_unheard=self._not_heard,
+                log=log,
+            )
+            for url in app.brokers.urls
+        ]
+        self._started = False
 
     def start(self) -> None:
-        self._thread.start()
+        self._started = True
+        for ear in self._ears:
+            ear.start()
+
+    def wait_listening(self, timeout_s: float) -> bool:
+        """Wait until it hears at the broker in use; say whether it does."""
+        current = self._app.brokers.current
+        (ear,) = (ear for ear in self._ears if ear.url == current)
+        return ear.listening.wait(timeout_s)
 
     def close(self) -> None:
-        self._closed.set()
-        if self._thread.is_alive():
+        """Listen no more. Idempotent."""
+        for ear in self._ears:
+            ear.close()
+        if not self._started:
+            return
+        self._started = False
+        if self._app.transport != STREAMS:
             with contextlib.suppress(LinkError):  # it wakes by itself, only later
                 self._app.broadcast(WAKE)
-            self._thread.join(timeout=CLOSE_S)
+        for ear in self._ears:
+            ear.wait_closed()
 
-    def _serve(self) -> None:
-        outage = self._app.outage("emergency lane lost", log=self._log)
-        while not self._closed.is_set():
-            url = self._app.brokers.current
-            try:
-                self._listen(url, outage)
-            except Exception as error:  # whatever it was, deafness is worse
-                self.listening.clear()
-                self._closed.wait(outage.failed(error))
-
-    def _listen(self, url: str, outage: Outage) -> None:
-        """Listen at one broker, until it is lost or another is in use."""
-        from kombu import Consumer, Exchange, Queue
-
-        fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
-        # One fixed name: a killed worker then leaves no binding that its successor does not use.
-        # RabbitMQ ends a connection's own queue with it, but may notice late: a name each there.
-        exclusive = self._app.transport == AMQP
-        queue = Queue(
-            f"{fanout.name}.{self._worker}" + (f".{uuid.uuid4().hex}" if exclusive else ""),
-            exchange=fanout,
-            durable=False,
-            exclusive=exclusive,
-        )
-        stock = self._app.transport == STOCK
-        options: dict[str, Any] = {}
-        if self._app.transport == STREAMS:
-            options["on_undecodable"] = lambda _, __, error: self._not_heard(error)
-        with open_connection(
-            url,
-            transport=self._app.transport,
-            timeout_s=self._app.timeout_s,
-            beats=True,
-            **options,
-        ) as connection:
-            if stock:
-                from blimp.tasks.stock import FanoutTransport  # megabytes, where it is not used
-
-                connection.transport_cls = FanoutTransport
-            connect(connection)
-            channel = connection.channel()
-            if stock:
-                channel.on_unheard = self._not_heard
-            with Consumer(
-                channel,
-                queues=[queue],
-                on_message=lambda message: self._take(message.body),
-                no_ack=True,
-            ):
-                self._drain(connection, self._subscribed)
-                outage.over()
-                while not self._closed.is_set() and url == self._app.brokers.current:
-                    self._drain(connection, None)
-                    if connection.supports_heartbeats:
-                        connection.heartbeat_check()
-        self.listening.clear()
-
-    def _subscribed(self) -> None:
-        self.listening.set()
-
-    def _drain(self, connection: Any, after_first: Callable[[], None] | None) -> None:
-        """Hear for a while. The first call subscribes on its way in and returns at once."""
-        with contextlib.suppress(TimeoutError):
-            connection.drain_events(timeout=0.001 if after_first else longest_wait_s(self._app))
-        if after_first is not None:
-            after_first()
-
-    def _take(self, body: bytes | str) -> None:
+    def _take(self, url: str, body: bytes | str) -> None:
         """Handle one broadcast; never raises but for a lost link to kombu."""
         try:
             broadcast = _decoder.decode(body)
@@ -165,10 +121,11 @@ class BroadcastListener:
             known = ", ".join(sorted(self._app.broadcasts)) or "none"
             self._log.error("broadcast unknown", name=broadcast.name, known=known)
             return
-        record = self._confirmed.get(broadcast.id)
-        if record is None:
-            record = self._act(broadcast, handler)
-        self._confirm(record)
+        with self._acting:
+            record = self._confirmed.get(broadcast.id)
+            if record is None:
+                record = self._act(broadcast, handler)
+        self._confirm(record, url)
 
     def _hear_revocation(self, broadcast: Broadcast) -> None:
         id = broadcast.payload.get("id")
@@ -212,10 +169,12 @@ class BroadcastListener:
             self._confirmed.popitem(last=False)
         return record
 
-    def _confirm(self, record: Record) -> None:
-        if self._app.results is None:
+    def _confirm(self, record: Record, url: str) -> None:
+        """Confirm where it was heard: there its sender looks."""
+        results = self._app.results
+        if results is None:
             return
         try:
-            self._app.results.store(record)
+            results.store(record, at=url if url in results.brokers.urls else None)
         except LinkError as error:  # the sender repeats itself, and is confirmed then
             self._log.warning("confirmation not written", id=record.id, reason=str(error))

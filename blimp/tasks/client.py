@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
+from blimp.errors import LinkError
 from blimp.tasks.message import NORMAL, TaskMessage
 from blimp.tasks.pending import Pending, Progress, Reply, reply_of
 
@@ -122,11 +123,19 @@ class VehicleClient(Closing):
                     {"id": id, "name": "estop", "payload": {"source": self._source}},
                 )
                 left_s = timeout_s - (self.clock.now_s() - sent_s)
-                reply = pending.wait(min(ESTOP_REPEAT_S, max(0.0, left_s)))
-                if reply.state != "TIMEOUT":
-                    return reply
+                repeat_s = self.clock.now_s() + min(ESTOP_REPEAT_S, max(0.0, left_s))
+                try:
+                    reply = pending.wait(max(0.0, repeat_s - self.clock.now_s()))
+                    if reply.state != "TIMEOUT":
+                        return reply
+                except LinkError:
+                    if len(results.brokers) == 1:
+                        raise
+                    self.clock.sleep_until(repeat_s)
                 if left_s <= ESTOP_REPEAT_S:
                     return pending.timed_out(timeout_s)
+                # The ship may hear at another broker, if there is one, and confirms it there.
+                results.brokers.failed(results.brokers.current)
 
     def result(self, id: str, *, task: str = "") -> Reply:
         """Return what is known of an earlier command; TIMEOUT where it has not ended."""

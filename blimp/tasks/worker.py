@@ -285,7 +285,7 @@ class Worker:
                 self._stops.stopping.wait(NAME_WAIT_S)
 
     def _consuming(self) -> None:
-        if self.app.broadcasts and not self._listener.listening.wait(timeout=self.app.timeout_s):
+        if self.app.broadcasts and not self._listener.wait_listening(self.app.timeout_s):
             # Commands are taken all the same: a ship that can be flown can also be landed.
             self._log.error("emergency lane not open yet")
         self._revoking.load()

@@ -257,3 +257,38 @@ def test_a_server_that_says_no_is_not_left(brokers: list[EmbeddedBroker]) -> Non
         results.ask(lambda client: client.lpush("x", 1))
     assert results.brokers.current == urls[0]
     results.close()
+
+
+@pytest.mark.parametrize("ships", [0, 1])
+def test_a_stop_is_heard_at_whichever_broker_it_comes_by(
+    brokers: list[EmbeddedBroker], ships: int, transport: str
+) -> None:
+    """Ground and ship use different brokers, and neither knows."""
+    urls = [broker.url for broker in brokers]
+    own = urls[ships:] + urls[:ships]
+    app = TaskApp("blimp.twin", broker=own, result_backend=own, timeout_s=0.5)
+    heard: list[str] = []
+
+    @app.on_broadcast("estop")
+    def estop(broadcast: Any) -> dict[str, Any]:
+        heard.append(broadcast.id)
+        return {"stopped": True}
+
+    with app, working(app), VehicleClient(urls[:1], "twin") as ground:
+        assert app.broker == urls[ships]
+        assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+        assert app.broker == urls[ships]
+    assert len(heard) == 1
+
+
+def test_a_stop_goes_by_every_broker_until_it_is_confirmed(
+    brokers: list[EmbeddedBroker], transport: str
+) -> None:
+    """The ship does not reach the first broker; the ground reaches both."""
+    urls = [broker.url for broker in brokers]
+    app = TaskApp("blimp.twin", broker=urls[1], result_backend=urls[1])
+    app.on_broadcast("estop")(lambda _: {"stopped": True})
+    with app, working(app), VehicleClient(urls, "twin") as ground:
+        assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+        brokers[0].stop()
+        assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"

@@ -70,22 +70,24 @@ class RedisResults:
                 self._store = client.register_script(_STORE)
             return client
 
-    def store(self, record: Record) -> bool:
+    def store(self, record: Record, *, at: str | None = None) -> bool:
         """Write and publish `record`; False when a final one stands already.
 
+        at: the URL of one of several brokers, where it is not to be the one in use.
         Raises ResultError where JSON cannot hold it, before anything is written.
         """
-        return self.write(record.id, self.encode(record))
+        data = self.encode(record)
+        if at is None:
+            return self.write(record.id, data)
+        with self.link(at):
+            return self._write(self.client_of(at), record.id, data)
 
     def write(self, id: str, data: bytes) -> bool:
         """Write and publish what `encode` returned; False when a final record stands already."""
-        return bool(
-            self.ask(
-                lambda client: self._store(
-                    keys=[result_key(id)], args=[data, self.keep_s], client=client
-                )
-            )
-        )
+        return self.ask(lambda client: self._write(client, id, data))
+
+    def _write(self, client: Redis, id: str, data: bytes) -> bool:
+        return bool(self._store(keys=[result_key(id)], args=[data, self.keep_s], client=client))
 
     def encode(self, record: Record) -> bytes:
         """Return `record` as it is stored. Raises ResultError where JSON cannot hold it."""
@@ -147,8 +149,8 @@ class Watch(Closing):
         self._clock = clock
         self._url = ""
         self._pubsub: Any = None
-        self._subscribe()
         self._asked_s: float | None = None
+        self._subscribe()
         self._newest = b""
         self._closed = False
 
@@ -182,6 +184,7 @@ class Watch(Closing):
         if self._pubsub is not None:
             self._pubsub.close()
         self._url = self._results.brokers.current
+        self._asked_s = None  # what is stored there is news
         with self._results.link(self._url):
             client = self._results.client_of(self._url)
             self._pubsub = client.pubsub(ignore_subscribe_messages=True)
