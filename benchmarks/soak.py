@@ -20,10 +20,12 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from blimp.tasks.results.redis import result_key
 from tests.faults.ground import Ground, WorkerUnderFire, proving_ground
 from tests.faults.load import QUICK_MIX, Sender, draw_orders
-from tests.faults.motor import What
+from tests.faults.motor import Heard, What
 from tests.faults.server_side import Finals, ServerSide
 from tests.faults.tasks import APP, make_app
 
@@ -84,7 +86,8 @@ class Soak:
         self._kill_at = deque(sorted(self._chance.sample(range(tasks), kills)))
         self._kills = 0
         self._bodies: Counter[tuple[str, int]] = Counter()
-        self._applied: Counter[str] = Counter()
+        self._applied: dict[str, list[tuple[int, Heard]]] = {}
+        self._effects = 0
         self._done: set[str] = set()
         self._to_forget: deque[tuple[float, str]] = deque()
 
@@ -134,7 +137,8 @@ class Soak:
             elif one.what is What.ENDED and one.id in self._silent:
                 self._done.add(one.id)
             elif one.applied:
-                self._applied[one.id] += 1
+                self._effects += 1
+                self._applied.setdefault(one.id, []).append((self._effects, one))
         now_s = time.monotonic()
         before = len(self._done)
         while self._finals.order:
@@ -156,6 +160,7 @@ class Soak:
     def _report(self, took_s: float) -> dict[str, Any]:
         missing = [order.id for order in self._sender.sent if order.id not in self._done]
         twice = [id for id, times in self._finals.count.items() if times > 1]
+        moved_twice = [times for times in self._applied.values() if len(times) > 1]
         left = self._side.messages_left()
         strange = self._side.strange_keys()
         kept = self._side.client.keys("celery-task-meta-*")
@@ -165,12 +170,13 @@ class Soak:
             "kills": self._kills,
             "lost": len(missing) + len(twice),
             "ran_twice": sum(times > 1 for times in self._bodies.values()),
-            "effects_twice": sum(times > 1 for times in self._applied.values()),
+            "effects_twice": len(moved_twice),
             "left_in_broker": left + len(strange),
             "results_left": len(kept),
             "tasks_per_s": round(self._tasks / took_s, 1),
             "took_s": round(took_s, 1),
             "lost_ids": (missing + twice)[:20],
+            "moved_twice": msgspec.to_builtins(moved_twice[:20]),
             "strange_keys": strange[:20],
             "keys_left": self._side.client.dbsize(),
             "tries": sum(self._bodies.values()),
