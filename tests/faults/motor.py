@@ -23,6 +23,8 @@ from blimp.control.memory import OutcomeMemory
 from blimp.types import Outcome, OutcomeState
 
 MAX_LINE_BYTES = 4096
+# A ship remembers 512 commands and gets a few a minute; here a hundred come in a second.
+REMEMBERED = 65_536
 
 
 class What(StrEnum):
@@ -49,7 +51,7 @@ class Motor:
     """What is applied is decided here, in one thread."""
 
     def __init__(self) -> None:
-        self._memory = OutcomeMemory()
+        self._memory = OutcomeMemory(capacity=REMEMBERED)
 
     def hear(self, word: dict[str, object]) -> Heard:
         heard = msgspec.convert(word | {"at_s": time.monotonic()}, Heard)
