@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from blimp.tasks.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.signing import Signer
     from blimp.tasks.transport.keys import Keys
+
+_encode = msgspec.json.Encoder().encode
 
 
 def post(
@@ -45,19 +49,28 @@ def post(
 
 
 def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int) -> wire.Parcel:
-    """Return what `write_message` returned as a kombu producer would have sent it."""
+    """Return what `write_message` returned as a kombu producer would have sent it.
+
+    The headers are known to be JSON, so kombu's own writer, which is slower, is not needed.
+    """
     properties = {
         "correlation_id": headers["id"],
         "delivery_mode": 2,
         "delivery_info": {"exchange": "", "routing_key": queue},
         "priority": max(priority, 1),  # 0 is what kombu sends for none; 1 is the first lane too
-        "delivery_tag": headers["id"],  # a producer's own; whoever takes it gives it another
+        "delivery_tag": headers["id"],  # whoever takes it gives it its own
     }
-    message = {
-        "body": body,
+    head = {
         "content-encoding": CONTENT_ENCODING,
         "content-type": CONTENT_TYPE,
         "headers": headers,
         "properties": properties,
+        "kind": wire.BYTES,
     }
-    return wire.pack(message)
+    return wire.Parcel(
+        lane=wire.lane_of(properties),
+        due_ms=wire.due_ms(headers),
+        ttl_ms=None,
+        head=_encode(head),
+        body=body,
+    )

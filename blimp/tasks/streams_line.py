@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,19 +88,33 @@ class StreamsLine:
         return self._held[url]
 
     def drain(self, timeout_s: float) -> None:
-        """Deliver what there is, up to the room; where there is nothing, wait for some."""
+        """Deliver what there is, up to the room; where there is nothing, wait for some.
+
+        Goes on waiting where there is room left: the sooner this thread sleeps, the sooner
+        has the executor's the interpreter.
+        """
         assert self._taker is not None
-        room = min(MOST_AT_ONCE, self._options.room())
-        taken = self._taker.take(room=room, timeout_s=timeout_s)
-        if not taken:
-            raise TimeoutError
-        for claim, fields in taken:
-            try:
-                message = open_message(claim, fields)
-            except ValueError as error:
-                self._bury(claim, fields, error)
-            else:
-                self._options.on_message(message)
+        options = self._options
+        until_s = time.monotonic() + timeout_s
+        left_s, is_first = timeout_s, True
+        while is_first or (left_s > 0.0 and options.room() > 0 and not options.waiting()):
+            room = max(1, min(MOST_AT_ONCE, options.room()))
+            taken = self._taker.take(room=room, timeout_s=left_s)
+            for claim, fields in taken:
+                self._deliver(claim, fields)
+            if not taken and is_first:
+                raise TimeoutError
+            if not taken:
+                return
+            is_first, left_s = False, until_s - time.monotonic()
+
+    def _deliver(self, claim: Claim, fields: list[bytes]) -> None:
+        try:
+            message = open_message(claim, fields)
+        except ValueError as error:
+            self._bury(claim, fields, error)
+        else:
+            self._options.on_message(message)
 
     def _bury(self, claim: Claim, fields: list[bytes], error: ValueError) -> None:
         assert self._here is not None

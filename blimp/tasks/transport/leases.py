@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from blimp.tasks.transport.store import Claim, Store
 
 RENEWALS_PER_LEASE = 4
+PERIODS_TO_IDLE = 4
 ERRORS = (redis.RedisError, OSError)
 
 
@@ -34,7 +35,7 @@ class Leases:
 
     on_lost: called, from any thread, with the tag of a delivery that someone else has now:
         stop its work; its acknowledgement is refused.
-    The thread starts with the first claim and sleeps while there is none.
+    The thread starts with the first claim and sleeps while there has been none for a while.
     """
 
     def __init__(self, *, store: Store, lease_s: float, on_lost: Callable[[str], None]) -> None:
@@ -183,13 +184,16 @@ class Leases:
                 self._settled(claim.tag, answer)
 
     def _serve(self) -> None:
+        empty = 0  # periods in a row without a claim
         while True:
             with self._changed:
-                self._idle = not self._held
+                # Not at the first: whoever takes one message a moment must not wake it each time.
+                self._idle = empty >= PERIODS_TO_IDLE
                 self._changed.wait(timeout=None if self._idle else self._period_s)
                 if self._closed:
                     return
-                if self._idle:
+                empty = empty + 1 if not self._held and not self._idle else 0
+                if self._idle or not (self._held or self._later):
                     continue  # what has just come needs no renewal yet
             try:
                 self.flush()

@@ -6,11 +6,11 @@ import contextlib
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import redis
 
-from blimp.tasks.transport.keys import LANES, QueueKeys
+from blimp.tasks.transport.keys import GROUP, LANES
 from blimp.tasks.transport.leases import ERRORS
 from blimp.tasks.transport.reader import Entry, Reader
 
@@ -34,6 +34,11 @@ class Taker:
     def __init__(self, *, holder: Holder, queues: Sequence[str]) -> None:
         self._holder = holder
         self._queues = [holder.keys.queue(name) for name in queues]
+        self._about = {
+            stream: (queue, lane)
+            for queue in self._queues
+            for lane, stream in enumerate((*queue.lanes, queue.bell))
+        }
         self._reader = Reader(holder.link)
         self._asked_s = 0.0
         self._block_s = 0.0
@@ -86,9 +91,12 @@ class Taker:
         """Have the server say when something comes, up to when it is time to look again."""
         self._asked_s = time.monotonic()
         self._block_s = max(0.001, self._look_s - self._asked_s)
-        self._reader.ask_messages(
-            self._queues, consumer=self._holder.consumer, block_ms=math.ceil(self._block_s * 1000)
-        )
+        block_ms = math.ceil(self._block_s * 1000)
+        command = (
+            "XREADGROUP", "GROUP", GROUP, self._holder.consumer, "COUNT", 1, "BLOCK", block_ms,
+            "STREAMS", *self._about, *(">" for _ in self._about),
+        )  # fmt: skip
+        self._reader.messages.ask(command, block_ms=block_ms)
 
     def interrupt(self) -> None:
         """Have a `take` that waits return now. Any thread."""
@@ -100,15 +108,13 @@ class Taker:
         question = self._reader.messages
         with contextlib.suppress(*ERRORS, ValueError):
             if question.asked:
-                about: Any = question.about
-                unseen = self._claims(question.withdraw(), about)
+                unseen = self._claims(question.withdraw())
                 self._holder.leases.hold([claim for claim, _ in unseen])
                 self._holder.leases.release([claim.tag for claim, _ in unseen], seen=False)
         self._reader.close()
 
     def _read(self) -> list[Delivered]:
         question = self._reader.messages
-        about: Any = question.about
         try:
             entries = question.answer()
         except redis.ResponseError as error:
@@ -118,17 +124,15 @@ class Taker:
                 self._holder.store.make_group(queue)
             self._look_s = 0.0
             return []
-        found = self._claims(entries, about)
+        found = self._claims(entries)
         if len(found) < len(entries) or time.monotonic() - self._asked_s < AT_ONCE_S:
             self._look_s = 0.0  # the bell rang, or there was something before it was asked for
         return self._hold(found)
 
-    def _claims(
-        self, entries: Sequence[Entry], about: dict[str, tuple[QueueKeys, int]]
-    ) -> list[Delivered]:
+    def _claims(self, entries: Sequence[Entry]) -> list[Delivered]:
         found: list[Delivered] = []
         for stream, id, fields in entries:
-            queue, lane = about[stream]
+            queue, lane = self._about[stream]
             if lane < LANES:  # else the bell: it only wakes
                 found.append((self._holder.store.claim(queue, lane, id, 1), fields))
         found.sort(key=lambda one: one[0].lane)
