@@ -237,8 +237,9 @@ class HandOver:
                     f"{self._row.command} does not say when it was issued, so it may be older "
                     "than an emergency stop: set the header blimp_issued_ms"
                 )
-            left_s = message.expires_s - self._context.task.app.broker_clock.now_s()
-            return age_s + left_s, age_s
+            if message.issued_ms is not None:
+                return message.expires_s - message.issued_ms / 1000.0, age_s
+            return message.expires_s - self._context.task.app.broker_clock.now_s(), age_s
         if self._row.ages:
             raise Refused(
                 f"{self._row.command} carries no time to live: set expires, or the headers "
