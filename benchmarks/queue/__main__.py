@@ -20,7 +20,7 @@ import msgspec
 
 from benchmarks.queue.bench import Bench, Stalled
 from benchmarks.queue.catalogue import BY_DEFAULT, CATALOGUE, FAMILIES, ROOT, Peer
-from benchmarks.queue.report import LEAST_WORK_S, Rounds, summarise, table
+from benchmarks.queue.report import LEAST_WORK_S, Line, Rounds, summarise, table
 from benchmarks.queue.server import Server
 
 MEASUREMENTS = ("paced", "backlog")
@@ -30,6 +30,10 @@ SPARE = 1.25  # so much more than what takes 3 s
 
 def main() -> int:
     options = _parser().parse_args()
+    if options.show is not None:
+        stored = json.loads(options.show.read_text())["lines"]
+        print(table(msgspec.convert(stored, list[Line])))
+        return 0
     families = options.peers.split(",")
     names = options.only.split(",") if options.only else None
     peers = [
@@ -44,20 +48,22 @@ def main() -> int:
         )
         return 2
     measured = {peer.name: Rounds() for peer in peers}
+    loads: list[float] = []
     with tempfile.TemporaryDirectory() as directory, Server(Path(directory)) as server:
         bench = Bench(server=server, guests=GUESTS)
         for number in range(options.rounds):
+            loads.append(os.getloadavg()[0])
             for peer in peers:
                 print(f"round {number + 1} of {options.rounds}: {peer.name}", file=sys.stderr)
                 try:
                     _measure(bench, peer, measured[peer.name], options)
                 except Stalled as error:
                     print(f"error: {error}", file=sys.stderr)
-        version = server.version()
+        machine = _machine(server.version(), loads)
     lines = [summarise(name, rounds) for name, rounds in measured.items()]
     if options.json:
         document = {
-            "machine": _machine(version),
+            "machine": machine,
             "rounds": options.rounds,
             "lines": lines,
             "measured": {
@@ -84,12 +90,13 @@ def _measure(bench: Bench, peer: Peer, rounds: Rounds, options: argparse.Namespa
         rounds.backlogs.append(bench.backlog(peer, messages=size))
 
 
-def _machine(server: str) -> dict[str, Any]:
+def _machine(server: str, loads: list[float]) -> dict[str, Any]:
     return {
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.platform(terse=True),
         "python": platform.python_version(),
         "server": server,
+        "load_before_each_round": loads,  # of others, too, where the machine is shared
     }
 
 
@@ -100,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", metavar="NAME,NAME", help="some lines of these peers")
     parser.add_argument("--json", action="store_true", help="print all figures, in JSON")
+    parser.add_argument("--show", type=Path, metavar="FILE", help="the table of an earlier --json")
     parser.add_argument("--rounds", type=int, default=4, help="the first sizes the backlogs")
     parser.add_argument("--paced", type=int, default=200, help="paced messages a round")
     parser.add_argument(

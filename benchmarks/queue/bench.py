@@ -45,6 +45,7 @@ class Backlog(msgspec.Struct, frozen=True, kw_only=True):
     enqueued_per_s: float
     executed_per_s: float
     span_s: float
+    processor_us: float  # of the worker, for one task; what it takes to start is left out
     memory_mb: float  # at its end
 
 
@@ -72,20 +73,25 @@ class Bench:
         took_s = self._publish(peer, count=messages)
         with self._worker(peer, clear=False) as (pid, read):
             best, moved_s = 0, time.monotonic() + START_S
+            begun = (0, 0.0)  # executed, and the processor time until then
             while best <= messages:  # one more was sent to connect
                 time.sleep(0.05)
                 count = read().count
                 if count > best:
+                    if not best:
+                        begun = (count, usage.processor_s(usage.tree(pid)))
                     best, moved_s = count, time.monotonic()
                 elif time.monotonic() - moved_s > STILL_S:
                     raise Stalled(f"{count} of {messages + 1} executed, and no more")
             span_s = read().span_s
             memory_mb, _ = usage.memory_mb(usage.tree(pid))
+            used_s = usage.processor_s(usage.tree(pid)) - begun[1]
         return Backlog(
             messages=messages,
             enqueued_per_s=messages / took_s,
             executed_per_s=messages / span_s,
             span_s=span_s,
+            processor_us=1e6 * used_s / max(1, best - begun[0]),
             memory_mb=memory_mb,
         )
 

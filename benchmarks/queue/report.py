@@ -35,6 +35,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     p50_ms: Spread | None
     p99_ms: Spread | None
     executed_per_s: Spread | None
+    processor_us: Spread | None
     enqueued_per_s: Spread | None
     memory_mb: Spread | None
     proportional_mb: Spread | None
@@ -54,6 +55,7 @@ def summarise(peer: str, rounds: Rounds) -> Line:
         p50_ms=_spread([_at(one, 0.50) for one in paced]),
         p99_ms=_spread([_at(one, 0.99) for one in paced]),
         executed_per_s=_spread([one.executed_per_s for one in long]),
+        processor_us=_spread([one.processor_us for one in long]),
         enqueued_per_s=_spread([one.enqueued_per_s for one in rounds.backlogs]),
         memory_mb=_spread([one.memory_mb for one in rounds.idle]),
         proportional_mb=_spread([one.proportional_mb for one in rounds.idle]),
@@ -70,8 +72,8 @@ def table(lines: Sequence[Line]) -> str:
     by_name = {line.peer: line for line in lines}
     head = (
         "peer", "p50 / p99 ms at 50 Hz", "x floor", "executed/s (range)", "x taskiq",
-        "x Celery threads", "enqueued/s", "x Celery", "idle MB: RSS · PSS (processes)",
-        "idle wake-ups/s · commands/s",
+        "x Celery threads", "CPU µs a task", "enqueued/s", "x Celery",
+        "idle MB: RSS · PSS (processes)", "idle wake-ups/s · commands/s",
     )  # fmt: skip
     rows = [head, ("---",) * len(head)]
     for line in lines:
@@ -84,6 +86,7 @@ def table(lines: Sequence[Line]) -> str:
             if executed else "-",
             _ratio(line, by_name, TASKIQ, "executed_per_s"),
             _ratio(line, by_name, CELERY, "executed_per_s"),
+            _text(line.processor_us, 0),
             _text(line.enqueued_per_s, 0),
             _ratio(line, by_name, CELERY, "enqueued_per_s"),
             f"{idle.median:.1f} · {_text(line.proportional_mb, 1)} ({line.processes})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from pathlib import Path
 
@@ -32,6 +33,16 @@ def memory_mb(pids: list[int]) -> tuple[float, float]:
                 found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
                 totals[name] += int(found.group(1)) * 1024 if found else 0
     return totals["Rss"] / 1e6, totals["Pss"] / 1e6
+
+
+def processor_s(pids: list[int]) -> float:
+    """Return the processor time used so far, in user and system, summed."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def wake_ups(pids: list[int]) -> dict[str, int]:
