@@ -1,6 +1,7 @@
 """Several brokers: what does not answer is left for the next, at the start and in mid-flight."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ from blimp.clock import SystemClock
 from blimp.errors import ConfigError, LinkError
 from blimp.tasks import TaskApp, Worker
 from blimp.tasks.brokers import Brokers, split_urls
+from blimp.tasks.cli import main
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.results.redis import RedisResults
 from tests.broker import EmbeddedBroker
@@ -292,3 +294,24 @@ def test_a_stop_goes_by_every_broker_until_it_is_confirmed(
         assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
         brokers[0].stop()
         assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+
+
+def test_the_queues_are_looked_into_at_a_broker_that_answers(
+    brokers: list[EmbeddedBroker],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    urls = [broker.url for broker in brokers]
+    (tmp_path / "several.py").write_text(
+        f"from blimp.tasks import TaskApp\napp = TaskApp('tests', broker={urls!r}, timeout_s=0.5)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with peer(build(brokers), brokers[1]) as second:
+        second.send_task("add", (1, 2))
+        second.send_task("add", (1, 2), countdown=60.0)
+    brokers[0].stop()
+    assert main(["queues", "-A", "several:app", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["tests"]
+    assert found.pop("oldest_age_s") >= 0.0
+    assert found == {"ready": 1, "in_flight": 0, "scheduled": 1, "dead": 0}

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from blimp.errors import (
+    ConfigError,
     Expired,
     Interrupted,
     MaxRetriesExceeded,
@@ -685,6 +686,13 @@ def test_two_tasks_of_one_name_are_refused(app: TaskApp) -> None:
         app.task(name="a")(lambda: None)
     with pytest.raises(ConfigError, match=r"priority 10: must be from 0 \(first\) to 9 \(last\)"):
         app.task(name="b", priority=10)
+
+
+def test_an_option_that_there_is_not_is_named(app: TaskApp) -> None:
+    with pytest.raises(ConfigError, match=r"\['acks_early'\]"):
+        app.task(acks_early=True)(lambda: None)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="priority 10: must be from 0"):
+        app.task(priority=10)(lambda: None)
 
 
 def test_a_worker_idles_quietly(app: TaskApp, server: redis.Redis) -> None:
