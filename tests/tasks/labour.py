@@ -1,6 +1,7 @@
 """The app of the worker processes that wear out, run into limits, or lose a child."""
 
 import asyncio
+import atexit
 import os
 import signal
 import sys
@@ -82,6 +83,12 @@ _HOARD: list[bytes] = []
 @app.task(name="cpu.pid", cpu_bound=True)
 def cpu_pid() -> list[int]:
     return [os.getpid(), os.getppid()]
+
+
+@app.task(name="cpu.tidy", cpu_bound=True)
+def cpu_tidy() -> None:
+    """Leave something to be done when the process ends."""
+    atexit.register(mark, "tidied")
 
 
 @app.task(name="cpu.bound", cpu_bound=True, bind=True)

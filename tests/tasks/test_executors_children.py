@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from blimp.errors import WorkerLost
+from blimp.errors import ConfigError, WorkerLost
 from blimp.tasks.executors import child as child_module
 from blimp.tasks.executors.child import ChildProcess
 from blimp.tasks.executors.frames import Begin, Channel, Done, FromChild, Ready, Setup, ToChild
+from blimp.tasks.executors.origin import find, locate_all
 from blimp.tasks.executors.processes import ProcessExecutor
 from blimp.tasks.job import Job, Verdict
 from blimp.tasks.message import TaskMessage
@@ -182,6 +183,19 @@ def test_a_close_does_not_wait_for_a_start_that_hangs(monkeypatch: pytest.Monkey
     assert time.monotonic() - began_s < DEADLINE_S / 2.0
     wait_until(lambda: not Path(f"/proc/{child.pid}").exists(), "it is left behind")
     assert not errand.ended.is_set()
+
+
+def test_a_task_is_found_at_its_app_or_where_that_is_said_to_be() -> None:
+    found = locate_all(labour, app_path=None)
+    assert set(found.values()) == {"tests.tasks.labour:app"}
+    assert "pid" not in found
+    assert find(found["cpu.pid"], "cpu.pid") is labour.tasks["cpu.pid"]
+    found = locate_all(labour, app_path="elsewhere:app")
+    assert set(found.values()) == {"elsewhere:app"}
+    for origin in ("tests.tasks.labour:nothing", "tests.tasks.labour:cpu_spin"):
+        with pytest.raises(ConfigError, match=f"task 'cpu.pid' is not in {origin}"):
+            find(origin, "cpu.pid")
+    assert find("tests.tasks.labour:cpu_pid", "cpu.pid").name == "cpu.pid"
 
 
 # --- the channel -------------------------------------------------------------------------------

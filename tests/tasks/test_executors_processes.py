@@ -239,6 +239,12 @@ def test_a_warm_stop_is_told_to_a_child_and_waits_for_it(
     assert look.left_behind() == []
 
 
+def test_an_idle_child_ends_by_itself(labour: TaskApp, worker: WorkerProcess) -> None:
+    labour.send_task("cpu.tidy").get(DEADLINE_S)
+    assert worker.terminate() == 0
+    assert runs(worker.directory, "tidied") == 1
+
+
 def test_a_cold_stop_kills_a_child_and_its_task_comes_again(
     labour: TaskApp, worker: WorkerProcess, look: Look
 ) -> None:

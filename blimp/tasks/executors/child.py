@@ -68,6 +68,7 @@ class ChildProcess:
         self._events.register(self._process.fileno(), select.POLLIN)
         self._lock = threading.Lock()
         self._open = True
+        self._ready = False
         self._jobs = 0
         self._job: int | None = None
 
@@ -85,6 +86,8 @@ class ChildProcess:
             raise WorkerLost(f"child {self.number} cannot begin: {frame.reason}")
         if not isinstance(frame, Ready):
             raise WorkerLost(f"child {self.number} said {type(frame).__name__}, not Ready")
+        with self._lock:
+            self._ready = True
 
     def next_job(self) -> int:
         with self._lock:
@@ -122,6 +125,12 @@ class ChildProcess:
         """Kill it; only while it runs `job`, where that is given."""
         with self._lock:
             if self._open and job in (None, self._job):
+                self._process.send(signal.SIGKILL)
+
+    def kill_unless_idle(self) -> None:
+        """Kill it where it starts or runs a job; one that waits for work ends by itself."""
+        with self._lock:
+            if self._open and not (self._ready and self._job is None):
                 self._process.send(signal.SIGKILL)
 
     def end(self) -> None:

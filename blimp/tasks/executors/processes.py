@@ -86,7 +86,7 @@ class ProcessExecutor:
         with self._lock:
             children = list(self._children)
         for child in children:
-            child.kill()  # those that wait for work as well: nothing is in their hands
+            child.kill_unless_idle()
         for thread in self._threads:
             thread.join(timeout=CLOSE_S)
 

@@ -1,0 +1,54 @@
+"""Alarms: in order of time, cancelled in any order, and none after the end."""
+
+import threading
+from functools import partial
+
+from blimp.clock import SystemClock
+from blimp.tasks.alarms import MANY, Alarms
+from tests.tasks.conftest import DEADLINE_S, Silence
+
+
+def test_they_go_off_in_order_and_one_that_raises_stops_no_other() -> None:
+    alarms, log = Alarms(clock=SystemClock(), log=Silence()), Silence()
+    alarms._log = log
+    heard: list[str] = []
+    done = threading.Event()
+
+    def fails() -> None:
+        heard.append("b")
+        raise OSError("no")
+
+    alarms.set(0.06, done.set)
+    alarms.set(0.04, lambda: heard.append("c"))
+    alarms.set(0.0, lambda: heard.append("a"))
+    alarms.set(0.02, fails)
+    assert done.wait(DEADLINE_S)
+    alarms.close()
+    assert heard == ["a", "b", "c"]
+    assert len(log.events("alarm")) == 1
+
+
+def test_what_is_cancelled_does_not_go_off_and_does_not_pile_up() -> None:
+    alarms = Alarms(clock=SystemClock(), log=Silence())
+    heard: list[int] = []
+    done = threading.Event()
+    for number in range(20 * MANY):
+        alarm = alarms.set(3600.0 if number % 2 else 0.01, partial(heard.append, number))
+        alarm.cancel()
+        alarm.cancel()
+    assert len(alarms._heap) <= 2 * MANY + 2
+    alarms.set(0.05, done.set)
+    assert done.wait(DEADLINE_S)
+    assert heard == []
+    alarms.close()
+    alarms.close()
+    assert alarms._thread is not None
+    assert not alarms._thread.is_alive()
+    alarms.set(0.0, lambda: heard.append(0))
+    assert heard == []
+
+
+def test_no_thread_before_the_first() -> None:
+    alarms = Alarms(clock=SystemClock(), log=Silence())
+    assert alarms._thread is None
+    alarms.close()

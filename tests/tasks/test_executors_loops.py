@@ -1,0 +1,86 @@
+"""Several loops: jobs go to the least loaded, each runs so many at once, none holds up another."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from blimp.tasks import TaskApp
+from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.test_worker import wait_until
+
+pytestmark = pytest.mark.parametrize("transport", ["streams"], indirect=True)
+
+
+def test_jobs_go_to_the_loop_that_has_the_fewest(app: TaskApp) -> None:
+    go = threading.Event()
+    where: list[str] = []
+
+    @app.task(name="hold")
+    async def hold() -> None:
+        where.append(threading.current_thread().name)
+        while not go.is_set():
+            await asyncio.sleep(0.001)
+
+    with working(app, loop_workers=3, loop_concurrency=2):
+        handles = [hold.delay() for _ in range(6)]
+        wait_until(lambda: len(where) == 6, "they do not all run")
+        assert sorted(where) == ["loop-0", "loop-0", "loop-1", "loop-1", "loop-2", "loop-2"]
+        go.set()
+        for handle in handles:
+            handle.get(DEADLINE_S)
+
+
+def test_a_loop_runs_so_many_at_once_and_no_more(app: TaskApp) -> None:
+    most, now = 0, 0
+
+    @app.task(name="count")
+    async def count() -> None:
+        nonlocal most, now
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.005)
+        now -= 1
+
+    with working(app, loop_workers=1, loop_concurrency=3):
+        for handle in [count.delay() for _ in range(30)]:
+            handle.get(DEADLINE_S)
+    assert most == 3
+
+
+def test_a_coroutine_that_blocks_its_loop_does_not_block_another(app: TaskApp) -> None:
+    go, blocked = threading.Event(), threading.Event()
+
+    @app.task(name="block")
+    async def block() -> None:
+        blocked.set()
+        go.wait(DEADLINE_S)
+
+    @app.task(name="quick")
+    async def quick() -> str:
+        return threading.current_thread().name
+
+    with working(app, loop_workers=2):
+        held = block.delay()
+        assert blocked.wait(DEADLINE_S)
+        for _ in range(5):
+            assert quick.delay().get(DEADLINE_S) == "loop-1"
+        go.set()
+        held.get(DEADLINE_S)
+
+
+def test_a_blocked_loop_past_its_limit_is_stuck(app: TaskApp) -> None:
+    never = threading.Event()
+
+    @app.task(name="block", time_limit=0.1)
+    async def block() -> None:
+        never.wait(DEADLINE_S)
+
+    began_s = time.monotonic()
+    with working(app, loop_workers=2) as worker:
+        record = block.delay().wait(DEADLINE_S)
+        wait_until(lambda: worker.restart_reason is not None, "it does not begin anew")
+    never.set()
+    assert record.reason == "block ran longer than its time limit of 0.1 s"
+    assert time.monotonic() - began_s < DEADLINE_S
