@@ -1,7 +1,8 @@
-"""One Celery worker and the time until it answers `inspect ping`: `celery_ping.py URL COUNT`.
+"""One Celery worker, and the time until it answers `inspect ping`.
 
-A third argument is the transport. Prints the median in ms. Run by celery_suite.py in an
-environment that has Celery.
+    python -m benchmarks.celery_ping URL COUNT [TRANSPORT]
+
+Prints the median in ms. Run by celery_suite.py in an environment that has Celery.
 """
 
 import os
@@ -9,7 +10,6 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import celery
@@ -25,10 +25,17 @@ def main() -> None:
     url, count, *transport = sys.argv[1:]
     app.conf.broker_url = app.conf.result_backend = url
     app.conf.broker_transport = "".join(transport) or None
-    here = Path(__file__).parent
     worker = subprocess.Popen(
-        [sys.executable, "-m", "celery", "-A", "celery_ping", "worker", "--concurrency", "2"],
-        cwd=here,
+        [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            "benchmarks.celery_ping",
+            "worker",
+            "--concurrency",
+            "2",
+        ],
         env=os.environ | {URL: url, TRANSPORT: "".join(transport)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
