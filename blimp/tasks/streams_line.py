@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from blimp.tasks.line import LineOptions
 
 
+HEAD_ROOM_BYTES = 16_384  # for what every message has in its headers
+
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
 PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
 MOST_AT_ONCE = 256
@@ -110,7 +112,8 @@ class StreamsLine:
 
     def _deliver(self, claim: Claim, fields: list[bytes]) -> None:
         try:
-            message = open_message(claim, fields)
+            limit_bytes = self._options.app.limit_bytes + HEAD_ROOM_BYTES
+            message = open_message(claim, fields, head_limit_bytes=limit_bytes)
         except ValueError as error:
             self._bury(claim, fields, error)
         else:

@@ -34,9 +34,11 @@ class _Head(msgspec.Struct, rename={"content_type": "content-type",
 _decode = msgspec.json.Decoder(_Head).decode
 
 
-def open_message(claim: Claim, fields: list[bytes]) -> StreamsMessage:
+def open_message(claim: Claim, fields: list[bytes], *, head_limit_bytes: int) -> StreamsMessage:
     """Return the message in an entry's fields. Raises ValueError saying why it cannot be read."""
     head = None
+    if len(fields) >= 2 and len(fields[1]) > head_limit_bytes:
+        raise ValueError(f"headers of {len(fields[1])} bytes: the limit is {head_limit_bytes}")
     if len(fields) >= 4 and fields[0] == wire.HEAD and fields[2] == wire.BODY:
         try:
             head = None if b"__type__" in fields[1] else _decode(fields[1])

@@ -69,6 +69,11 @@ def body(args: str = "[1, 2]", kwargs: str = "{}") -> bytes:
             "unreadable",
             "content type 'application/x-python-serialize'",
         ),
+        (
+            envelope(task="add", id="bad", args=(1, 2), note="x" * 200_000),
+            "unreadable",
+            "the limit is 116384",
+        ),
         (envelope(task="add", id="bad", blimp_version=2), "unreadable", "reads up to 1"),
         (envelope(task="add", id="bad", blimp_version="2"), "unreadable", "'blimp_version' is"),
         (envelope(task="add", id="bad", blimp_number=-1, blimp_coalesce="k"), "unreadable", "2^53"),
