@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from blimp.tasks.job import Ending, Job
     from blimp.tasks.line import Line
 
-MOST_AT_ONCE = 256
+MOST_AT_ONCE = 128
+MOST_BYTES = 1_000_000
 
 
 class Settler:
@@ -83,20 +84,24 @@ class Settler:
             self._thread.join(timeout=2.0 * self._app.timeout_s)
 
     def _serve(self) -> None:
-        most = MOST_AT_ONCE if self._line.ends_at_once else 1
         while (first := self._endings.get()) is not None:
-            batch = [first]
-            while len(batch) < most and not self._endings.empty():
+            batch, size = [first], len(first.record)
+            while self._has_room(len(batch), size) and not self._endings.empty():
                 one = self._endings.get()
                 if one is None:
                     self._endings.put(None)
                     break
                 batch.append(one)
+                size += len(one.record)
             self._write(batch)
             try:
                 self._on_done(*(ending.job for ending in batch))
             except Exception:  # nothing ends this thread: all that ends goes through it
                 self._log.exception("settle", jobs=len(batch))
+
+    def _has_room(self, count: int, size_bytes: int) -> bool:
+        """Say whether one more may go with these: the server does nothing else meanwhile."""
+        return self._line.ends_at_once and count < MOST_AT_ONCE and size_bytes < MOST_BYTES
 
     def _write(self, batch: Sequence[Ending]) -> None:
         """Write `batch`; one that cannot be is a dead letter, and spoils no other."""

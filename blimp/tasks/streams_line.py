@@ -28,7 +28,7 @@ HEAD_ROOM_BYTES = 16_384  # for what every message has in its headers
 
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
 PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
-MOST_AT_ONCE = 256
+MOST_AT_ONCE = 128
 
 
 class StreamsDelivery:
