@@ -7,7 +7,7 @@ JOBS ?= 2
 SOAK ?= 200000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test flights check format bench faults clean
+.PHONY: help demo test flights check format bench celery faults clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/' | expand -t 18
@@ -35,6 +35,9 @@ bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this pro
 	$(BIN)/python -m benchmarks.missions
 	$(BIN)/python -m benchmarks.loop
 
+celery: $(VENV)/dev.installed ## run Celery's own integration tests on its transport and on ours
+	$(BIN)/python -m benchmarks.celery_suite
+
 faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under load, a soak
 	$(BIN)/python -m tests.faults.boundary
 	$(BIN)/python -m tests.faults.boundary --crowd --target worker
@@ -42,7 +45,7 @@ faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under
 	$(BIN)/python -m benchmarks.soak --tasks $(SOAK)
 
 clean: ## remove the virtual environment and what the tools left
-	rm -rf $(VENV) $(GUESTS) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(GUESTS) .venv-celery build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # CPython 3.11 is the first with tomllib; the message names the cure.
 $(VENV)/bin/python:

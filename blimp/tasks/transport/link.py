@@ -47,7 +47,7 @@ class Link:
                 options.get("socket_connect_timeout") or self.timeout_s
             ),
             # A pooled connection that died while it lay idle is replaced once. Every script
-            # tells its repetition from a refusal; a message may be published twice by it.
+            # tells its repetition from a refusal, and publish.lua from another message.
             "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
             "protocol": 2,
             "client_name": options.get("client_name"),
