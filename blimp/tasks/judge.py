@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.task import Task
 
+MOST_DELIVERIES = 20  # after which a task that its process does not survive is given up
 RETRY_DELAY_S = 1.0  # for a task that asks for a retry and does not say when
 
 
@@ -63,13 +64,14 @@ def timed_out(limit_s: float, *, task: Task) -> Verdict:
     return msgspec.structs.replace(failure(error), give_back=give_back)
 
 
-def worker_lost(error: WorkerLost, *, task: Task) -> Verdict:
-    """Return what becomes of a job under which its process died.
+def worker_lost(error: WorkerLost, *, task: Task, delivery: int = 1) -> Verdict:
+    """Return what becomes of a job under which its process died, at its `delivery`-th time.
 
-    It runs again, but for what the task's options rule out.
+    It runs again, but for what the task's options rule out; not for ever, on any transport.
     """
     options = task.options
-    if options.reject_on_worker_lost:
+    is_poison = delivery >= MOST_DELIVERIES and options.idempotent
+    if options.reject_on_worker_lost or is_poison:
         return msgspec.structs.replace(failure(error), dead=str(error))
     if not options.idempotent:
         interrupted = Interrupted(f"{task.name} had begun: {error}; it is not run again")

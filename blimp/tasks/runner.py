@@ -226,7 +226,7 @@ class Runner:
             return timed_out(job.timed_out_s, task=job.task)
         if isinstance(error, WorkerLost):
             self._log.error("worker lost", task=job.task.name, id=job.message.id, reason=str(error))
-            return worker_lost(error, task=job.task)
+            return worker_lost(error, task=job.task, delivery=job.message.delivery)
         return judge(error, task=job.task, message=job.message, chance=self._chance)
 
     def _started(self, job: Job) -> None:

@@ -146,10 +146,13 @@ def test_what_may_not_run_again_ends_where_its_child_died(
 def test_a_task_that_kills_every_child_ends_as_a_dead_letter(
     labour: TaskApp, worker: WorkerProcess, look: Look
 ) -> None:
-    labour.send_task("cpu.poison")
+    poison = labour.send_task("cpu.poison")
     others = [labour.send_task("cpu.pid") for _ in range(20)]
     for other in others:
         other.get(4 * DEADLINE_S)
+    record = poison.wait(4 * DEADLINE_S)
+    assert record.state is State.FAILURE  # whoever waits is told
+    assert "ended with status 7" in record.reason
     wait_until(lambda: look.dead("labour") == 1, "no dead letter")
     labour.send_task("cpu.pid").get(DEADLINE_S)
     assert worker.terminate() == 0
