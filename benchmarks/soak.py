@@ -96,6 +96,7 @@ class Soak:
         for worker in self._workers:
             worker.start()
         memory = Memory(worker=self._workers[0].pid, server=self._ground.broker.pid)
+        used_mb: list[float] = []
         self._sender.start()
         moved_s = sampled_s = time.monotonic()
         while len(self._done) < self._tasks and time.monotonic() < moved_s + QUIET_S:
@@ -108,6 +109,7 @@ class Soak:
             if time.monotonic() > sampled_s + SAMPLE_S:
                 sampled_s = time.monotonic()
                 memory.sample()
+                used_mb.append(self._side.used_mb())
             time.sleep(0.01)
         took_s = time.monotonic() - began_s
         self._sender.join()
@@ -115,7 +117,14 @@ class Soak:
             worker.end()
         self._advance()
         self._forget(after_s=0.0)
-        return self._report(took_s) | {"memory": memory.report()}
+        return self._report(took_s) | {
+            "memory": memory.report(),
+            "server_data_mb": {
+                "growth": growth(used_mb),
+                "first": used_mb[:1],
+                "end": used_mb[-1:],
+            },
+        }
 
     def close(self) -> None:
         self._finals.close()

@@ -49,7 +49,7 @@ CROWD = {"sync_workers": 4, "loop_concurrency": 4, "prefetch": 16}  # ends are w
 BASELINES = 3
 TRIES = 4
 # How many of these there are depends on the clock: numbered last, in this order.
-TIMED = ("take", "XREADGROUP", "renew")
+TIMED = ("take", "XREAD", "XREADGROUP", "renew")
 NEVER = "never reached"
 
 

@@ -86,6 +86,10 @@ class ServerSide:
             and not (key in self._keys.lanes and self.client.xlen(key) == 0)
         )
 
+    def used_mb(self) -> float:
+        """Return what the server itself says that it uses, without its allocator's rest."""
+        return round(int(self.client.info("memory")["used_memory"]) / 1e6, 2)
+
     def close(self) -> None:
         self.client.close()
 

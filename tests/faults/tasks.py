@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from blimp.errors import Reject
+from blimp.errors import LinkError, Reject
 from blimp.tasks import TaskApp, TaskContext
 from tests.faults.motor import MotorLink, What
 
@@ -137,8 +137,16 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
         with body(context):
             return tell(What.TURN, context)
 
-    @app.task(name="parent", bind=True)
+    @app.task(
+        name="parent",
+        bind=True,
+        autoretry_for=(LinkError,),
+        max_retries=None,
+        retry_backoff=0.02,
+        retry_jitter=False,
+    )
     def parent(context: TaskContext, child_id: str) -> None:
+        """Sends another; where the broker is away that is its own to try again."""
         with body(context):
             app.send_task("turn", task_id=child_id)
 

@@ -117,11 +117,7 @@ class Workload:
                 step, self.ids[step.name], heard, records.get(self.ids[step.name]), finals
             )
         ]
-        extra = sum(
-            max(0, sum(one.what is What.BEGAN and one.id == self.ids[step.name] for one in heard)
-                - step.bodies)
-            for step in STEPS
-        )  # fmt: skip
+        extra = sum(_ran_again(step, self.ids[step.name], heard) for step in STEPS)
         if extra > runs_twice:
             found.append(f"{extra} bodies ran again, {runs_twice} may")
         dead = Counter(self._side.dead_ids())
@@ -134,6 +130,12 @@ class Workload:
         if strange := self._side.strange_keys():
             found.append(f"keys left: {strange}")
         return found
+
+
+def _ran_again(step: Step, id: str, heard: Sequence[Heard]) -> int:
+    """Return how many bodies ran past one for each try."""
+    tries = [one.retries for one in heard if one.what is What.BEGAN and one.id == id]
+    return max(0, len(tries) - max(step.bodies, len(set(tries))))
 
 
 def _complaints(
