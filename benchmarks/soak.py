@@ -6,8 +6,8 @@ sent a task takes its result off the server, as a program does that runs for eve
 object at the end.
 
 growth: the median of the last quarter by that of the second one; 1.0 is flat. It is judged for
-the worker's resident memory and for what the server says that it uses: what its allocator keeps
-beyond that is shown.
+the worker that lives through. The server's goes with how much is under way; judged is what it
+says that it uses, before the first task and after the last.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ SHOWN = 60  # samples in the report
 FORGET_AFTER_S = 10.0  # a result is taken off the server so long after it came
 QUIET_S = 20.0
 FLAT = 1.1
+LEAK_MB = 1.0
 
 
 class Memory:
@@ -103,7 +104,7 @@ class Soak:
         for worker in self._workers:
             worker.start()
         memory = Memory(worker=self._workers[0].pid, server=self._ground.broker.pid)
-        used_mb: list[float] = []
+        before_mb = self._side.used_mb()
         self._sender.start()
         moved_s = sampled_s = time.monotonic()
         while len(self._done) < self._tasks and time.monotonic() < moved_s + QUIET_S:
@@ -116,7 +117,6 @@ class Soak:
             if time.monotonic() > sampled_s + SAMPLE_S:
                 sampled_s = time.monotonic()
                 memory.sample()
-                used_mb.append(self._side.used_mb())
             time.sleep(0.01)
         took_s = time.monotonic() - began_s
         self._sender.join()
@@ -126,11 +126,7 @@ class Soak:
         self._forget(after_s=0.0)
         return self._report(took_s) | {
             "memory": memory.report(),
-            "server_data_mb": {
-                "growth": growth(used_mb),
-                "first": used_mb[:1],
-                "end": used_mb[-1:],
-            },
+            "server_data_mb": {"before": before_mb, "after": self._side.used_mb()},
         }
 
     def close(self) -> None:
@@ -222,9 +218,10 @@ def main() -> int:
     kills = options.tasks // 2000 if options.kills is None else options.kills
     report = soak(tasks=options.tasks, kills=kills, seed=options.seed)
     print(json.dumps(report, indent=None if options.json else 2))
-    grown = [report["memory"]["worker"]["growth"], report["server_data"]["growth"]]
+    grown, data_mb = report["memory"]["worker"]["growth"], report["server_data_mb"]
     bad = report["lost"] or report["effects_twice"] or report["left_in_broker"]
-    return int(bool(bad) or any(one is None or one > FLAT for one in grown))
+    leaks = grown is None or grown > FLAT or data_mb["after"] > data_mb["before"] + LEAK_MB
+    return int(bool(bad) or leaks)
 
 
 if __name__ == "__main__":
