@@ -162,6 +162,16 @@ def test_prefetch_holds_back_and_recovers(connect: Connect, holder: Holder) -> N
     assert basket.is_empty()
 
 
+def test_who_decides_for_each_message_is_asked_for_each(connect: Connect, holder: Holder) -> None:
+    """As Celery's worker_disable_prefetch does it."""
+    basket = Basket(connect(), queue("q"))
+    basket.channel.qos.can_consume = lambda: len(basket.messages) < 2
+    send(connect(), *range(5))
+    basket.take(2)
+    assert basket.is_empty()
+    assert counts(holder).in_flight == 2
+
+
 def test_an_acknowledgement_from_another_thread_wakes_a_full_consumer(connect: Connect) -> None:
     basket = Basket(connect(), queue("q"), prefetch=1)
     send(connect(), 1, 2)
