@@ -93,7 +93,7 @@ def _measure(bench: Bench, peer: Peer, rounds: Rounds, options: argparse.Namespa
 def _machine(server: str, loads: list[float]) -> dict[str, Any]:
     return {
         "cores": len(os.sched_getaffinity(0)),
-        "system": platform.platform(terse=True),
+        "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "server": server,
         "load_before_each_round": loads,  # of others, too, where the machine is shared
