@@ -1,6 +1,7 @@
 """A slice of the boundaries, one of each kind of command; all of them are `make faults`."""
 
-from tests.faults.boundary import NEVER, TIMED, Point, range_of_runs
+from tests.faults.run import NEVER, TIMED, range_of_runs
+from tests.faults.shot import Point
 
 SERVER_EVERY = 3  # of the runs; each costs a start of the server
 
