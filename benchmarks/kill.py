@@ -154,16 +154,8 @@ class Campaign:
             "recovery_other_s": spread([min(s) for kill, s in again if not kill.same_name]),
             "recovery_each_task_s": spread(each),
             "left_in_broker": self._side.messages_left() + len(strange),
-            "slowest": [
-                {
-                    "kill": kill.number,
-                    "victim": kill.victim,
-                    "same_name": kill.same_name,
-                    "in_hand": len(kill.in_hand),
-                    "after_s": round(min(seconds), 3),
-                }
-                for kill, seconds in sorted(again, key=lambda one: -min(one[1]))[:5]
-            ],
+            "slowest": slowest(again, same_name=True),
+            "slowest_other": slowest(again, same_name=False),
             "strange_keys": strange[:20],
             "lost_ids": tally.lost[:20],
             "asked_twice": tally.asked_twice,
@@ -204,6 +196,21 @@ def recoveries(kills: Sequence[Kill], heard: Sequence[Heard]) -> list[tuple[Kill
         if after:
             found.append((kill, after))
     return found
+
+
+def slowest(again: Sequence[tuple[Kill, list[float]]], *, same_name: bool) -> list[dict[str, Any]]:
+    """Return the five kills of one sort that took longest."""
+    alike = [(min(seconds), kill) for kill, seconds in again if kill.same_name is same_name]
+    return [
+        {
+            "kill": kill.number,
+            "victim": kill.victim,
+            "in_hand": sorted(kill.in_hand)[:3],
+            "of": len(kill.in_hand),
+            "after_s": round(after_s, 3),
+        }
+        for after_s, kill in sorted(alike, key=lambda one: -one[0])[:5]
+    ]
 
 
 def spread(seconds: Sequence[float]) -> dict[str, float | int | None]:

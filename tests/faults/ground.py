@@ -154,7 +154,11 @@ class Ground:
         return worker
 
     def environment(self) -> dict[str, str]:
-        return {"FAULTS_BROKER": self.url, "FAULTS_MOTOR": str(self.socket)}
+        return {
+            "FAULTS_BROKER": self.url,
+            "FAULTS_MOTOR": str(self.socket),
+            "FAULTS_MAX_DELIVERIES": "1000",
+        }
 
     def close(self) -> None:
         for worker in self._workers:

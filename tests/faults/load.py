@@ -31,7 +31,7 @@ MIX: tuple[Row, ...] = (
     (10, "silent", None, None),
     (15, "nap", (0.05, 0.5), None),
     (15, "breathe", (0.05, 0.5), None),
-    (2, "nap", (2.5, 3.5), None),  # longer than the lease: renewed, or run by two
+    (2, "nap", (2.1, 2.5), None),  # longer than the lease: renewed, or run by two
     (8, "stumble", None, None),
     (10, "turn", None, (0.05, 1.0)),  # an ETA
     (8, "turn", None, None),
@@ -46,7 +46,7 @@ QUICK_MIX: tuple[Row, ...] = (
     (15, "silent", None, None),
     (3, "nap", (0.0, 0.01), None),
     (5, "breathe", (0.0, 0.05), None),
-    (0.02, "nap", (2.5, 3.5), None),
+    (0.02, "nap", (2.1, 2.5), None),
     (5, "stumble", None, None),
     (5, "turn", None, (0.05, 1.0)),
     (10, "turn", None, None),
