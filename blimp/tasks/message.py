@@ -49,6 +49,7 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One task to be run. Times are seconds since the epoch.
 
     delivery: 1 for the first delivery, one more each time it is given back or restored.
+    callbacks, errbacks: Celery's signatures of what follows its end; see callbacks.py.
     headers: as received, for middleware; carried over when the task is retried.
     """
 
@@ -71,6 +72,8 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     group_id: str | None = None
     timelimit: tuple[float | None, float | None] = (None, None)
+    callbacks: tuple[dict[str, Any], ...] = ()
+    errbacks: tuple[dict[str, Any], ...] = ()
     origin: str = ""
     headers: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -125,7 +128,12 @@ def _shortener() -> reprlib.Repr:
 
 def build_body(message: TaskMessage) -> bytes:
     """Return the body of `message`. Raises MessageError where JSON cannot hold it."""
-    embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    embed = {
+        "callbacks": message.callbacks or None,
+        "errbacks": message.errbacks or None,
+        "chain": None,
+        "chord": None,
+    }
     try:
         return to_json([message.args, message.kwargs, embed])
     except (TypeError, ValueError, RecursionError) as error:

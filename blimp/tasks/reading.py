@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError
+from blimp.tasks.callbacks import read_callbacks
 from blimp.tasks.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -55,7 +56,7 @@ def parse_message(
         raise MessageError(
             f"header 'blimp_version' is {version}: this worker reads up to {VERSION}"
         )
-    args, kwargs = _parse_body(raw)
+    args, kwargs, embed = _parse_body(raw)
     issued_ms = _number(headers, "blimp_issued_ms")
     ttl_s = _number(headers, "blimp_ttl_s")
     if ttl_s is not None and issued_ms is None:
@@ -87,6 +88,8 @@ def parse_message(
         parent_id=_optional_text(headers, "parent_id"),
         group_id=_optional_text(headers, "group"),
         timelimit=_timelimit(headers),
+        callbacks=read_callbacks(embed, "callbacks") if embed else (),
+        errbacks=read_callbacks(embed, "errbacks") if embed else (),
         origin=_optional_text(headers, "origin") or "",
         headers=dict(headers),
     )
@@ -101,7 +104,9 @@ def readable_id(headers: object) -> str | None:
     return None
 
 
-def _parse_body(raw: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _parse_body(
+    raw: bytes,
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any] | None]:
     try:
         parts = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -114,10 +119,10 @@ def _parse_body(raw: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
             raise MessageError(f"body: {what} is {_kind(value)}, must be {kind.__name__}")
     if not isinstance(embed, dict | None):
         raise MessageError(f"body: embed is {_kind(embed)}, must be dict")
-    for what in ("callbacks", "errbacks", "chain", "chord"):
+    for what in ("chain", "chord"):
         if embed and embed.get(what):
             raise MessageError(f"body: {what!r} is set: this version runs single tasks only")
-    return tuple(args), kwargs
+    return tuple(args), kwargs, embed
 
 
 def _text(headers: Mapping[str, Any], name: str) -> str:

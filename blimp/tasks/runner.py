@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, ResultError, WorkerLost
+from blimp.tasks.callbacks import following
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.job import Ending, Job, Verdict, failure
 from blimp.tasks.judge import judge, timed_out, worker_lost
 from blimp.tasks.limits import Limits, limit_of
+from blimp.tasks.message import to_json
 from blimp.tasks.middleware import chain
 from blimp.tasks.middleware.once import begun_before, clear_begun, is_marked, mark_begun
 from blimp.tasks.middleware.revoked import revoked
@@ -29,6 +31,7 @@ from blimp.tasks.task import TaskContext
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.message import TaskMessage
     from blimp.tasks.settler import Settler
 
 
@@ -131,35 +134,64 @@ class Runner:
         if verdict.give_back:
             again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
             return Ending(job=job, give_back=late, next=() if late else (again,), acks=late)
-        following = verdict.next
-        if verdict.retry_in_s is not None:
-            eta_s = self._app.broker_clock.now_s() + verdict.retry_in_s
-            again = msgspec.structs.replace(
-                job.message,
-                delivery=job.message.delivery + 1,
-                retries=job.message.retries + 1,
-                eta_s=eta_s,
-            )
-            following = (again, *following)
+        record, verdict = self._encode(job, verdict)
         return Ending(
             job=job,
-            record=b"" if verdict.settled else self._encode(job, verdict),
-            next=following,
+            record=record,
+            next=(*self._tries(job, verdict), *verdict.next, *self._callbacks(job, verdict)),
             acks=late,
             dead=verdict.dead,
         )
 
-    def _encode(self, job: Job, verdict: Verdict) -> bytes:
-        """Return the result as it is stored; nothing where it is not to be."""
-        if self._app.results is None or _is_ignored(job):
-            return b""
+    def _tries(self, job: Job, verdict: Verdict) -> tuple[TaskMessage, ...]:
+        """Return the next try where there is to be one."""
+        if verdict.retry_in_s is None:
+            return ()
+        eta_s = self._app.broker_clock.now_s() + verdict.retry_in_s
+        message = job.message
+        return (
+            msgspec.structs.replace(
+                message, delivery=message.delivery + 1, retries=message.retries + 1, eta_s=eta_s
+            ),
+        )
+
+    def _callbacks(self, job: Job, verdict: Verdict) -> tuple[TaskMessage, ...]:
+        """Return what the task calls at its end.
+
+        Where result and acknowledgement are two steps, the worker that wrote the result may
+        not have lived to send it: whoever finds the result sends it again, with the same ids.
+        """
+        message, state, result = job.message, verdict.state, verdict.result
+        if not (message.callbacks or message.errbacks):
+            return ()
+        if verdict.settled:
+            if self._app.completes_at_once or job.previous is None:
+                return ()
+            state, result = job.previous.state, job.previous.result
+        return following(message, state=state, result=result, queue=self._app.queue)
+
+    def _encode(self, job: Job, verdict: Verdict) -> tuple[bytes, Verdict]:
+        """Return the result as it is stored, nothing where it is not to be; and what it says.
+
+        A value that cannot be written, or cannot be handed to a callback, is a failure.
+        """
+        if verdict.settled:
+            return b"", verdict
         try:
-            return self._app.results.encode(self._record(job, verdict))
+            return self._record_bytes(job, verdict), verdict
         except Exception as error:  # a result may be of a class whose own methods raise
             if not isinstance(error, ResultError):
                 error = ResultError(f"{job.task.name} returned what cannot be written: {error!r}")
             self._log.error("result", task=job.task.name, id=job.message.id, reason=str(error))
-            return self._app.results.encode(self._record(job, failure(error)))
+            verdict = failure(error)
+            return self._record_bytes(job, verdict), verdict
+
+    def _record_bytes(self, job: Job, verdict: Verdict) -> bytes:
+        if self._app.results is not None and not _is_ignored(job):
+            return self._app.results.encode(self._record(job, verdict))
+        if job.message.callbacks and verdict.state is State.SUCCESS:
+            to_json(verdict.result)
+        return b""
 
     def _record(self, job: Job, verdict: Verdict) -> Record:
         return Record(

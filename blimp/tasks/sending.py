@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import msgspec
 
+from blimp.tasks.callbacks import check_signature
 from blimp.tasks.coalescing import Coalescing
 from blimp.tasks.message import NORMAL, TaskMessage
 from blimp.tasks.options import check_limits, check_priority
@@ -31,7 +32,8 @@ class SendOptions(TypedDict, total=False):
     now, or a time). ttl_s: not to begin when older than this on the broker's clock.
     priority: 0 (first) to 9 (last). coalesce: of the waiting messages with this key only the
     newest runs. soft_time_limit, time_limit: in seconds, instead of the task's own.
-    retry, retry_policy: for this message alone.
+    link, link_error: signatures, as Celery writes them, of what follows a success or any
+    other end; see callbacks.py. retry, retry_policy: for this message alone.
     """
 
     countdown: float | None
@@ -46,6 +48,8 @@ class SendOptions(TypedDict, total=False):
     time_limit: float | None
     ignore_result: bool
     headers: dict[str, Any] | None
+    link: Sequence[dict[str, Any]]
+    link_error: Sequence[dict[str, Any]]
     retry: bool
     retry_policy: RetryPolicy | dict[str, Any] | None
 
@@ -116,9 +120,15 @@ class Outgoing:
             ttl_s=options.get("ttl_s"),
             coalesce=options.get("coalesce"),
             ignore_result=options.get("ignore_result", False),
+            callbacks=_signatures(options.get("link", ()), "link"),
+            errbacks=_signatures(options.get("link_error", ()), "link_error"),
             origin=_origin(os.getpid()),
             headers=options.get("headers") or {},
         )
+
+
+def _signatures(given: Sequence[dict[str, Any]], what: str) -> tuple[dict[str, Any], ...]:
+    return tuple(check_signature(one, where=f"{what}[{n}]") for n, one in enumerate(given))
 
 
 @cache

@@ -33,3 +33,28 @@ app.task(name="resumed", bind=True, resumable=True, track_started=True)(run)
 @app.task(name="quick")
 def quick(value: int) -> int:
     return value
+
+
+@app.task(name="link.parent", bind=True)
+def parent(context: TaskContext, number: int) -> int:
+    """Take long enough to be killed in; fail for odd numbers."""
+    context.stopping.wait(0.01)
+    if number % 2:
+        raise ValueError(number)
+    return number
+
+
+def _follow(kind: str, context: TaskContext) -> None:
+    number = context.message.args[-1]
+    with (DIRECTORY / "followed").open("a") as marks:
+        marks.write(f"{kind} {number} {context.id}\n")
+
+
+@app.task(name="link.good", bind=True, ignore_result=True)
+def good(context: TaskContext, *_: object) -> None:
+    _follow("good", context)
+
+
+@app.task(name="link.bad", bind=True, ignore_result=True)
+def bad(context: TaskContext, *_: object) -> None:
+    _follow("bad", context)
