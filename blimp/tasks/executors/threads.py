@@ -139,6 +139,7 @@ def _notified(struck: Callable[[], None]) -> type[SoftTimeLimitExceeded]:
 
     class Notified(SoftTimeLimitExceeded):
         def __init__(self) -> None:
+            super().__init__()
             struck()
 
     Notified.__name__ = Notified.__qualname__ = SoftTimeLimitExceeded.__name__
