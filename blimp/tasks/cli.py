@@ -78,40 +78,55 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m blimp.tasks", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m blimp.tasks",
+        description=__doc__,
+        epilog="exit status: 0 done, 1 failed (the reason is printed), 2 used wrongly",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     worker = commands.add_parser(
         "worker",
         help="run tasks until SIGTERM",
+        description="Run tasks until SIGTERM: what runs may end then; a second one, or SIGQUIT, "
+        "waits for nothing.",
         epilog="example: python -m blimp.tasks worker -A weather:app --name pad --queues a,b",
     )
     worker.set_defaults(run=_worker)
-    worker.add_argument("-A", "--app", required=True, metavar="MODULE:APP")
-    worker.add_argument("--name", help="unique among live workers; default APP@HOST")
+    worker.add_argument(
+        "-A", "--app", required=True, metavar="MODULE:APP", help=inspect.APP_MEANING
+    )
+    worker.add_argument(
+        "--name", help="unique among live workers, so a second one here needs it; default APP@HOST"
+    )
     worker.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
     for option, default, meaning in (
         ("--loop-workers", 1, "threads with an asyncio loop, for async def tasks"),
         ("--loop-concurrency", 16, "async def tasks that one loop runs at once"),
         ("--sync-workers", 8, "threads for plain tasks"),
-        ("--process-workers", None, "processes for cpu_bound tasks (none: cores but one)"),
-        ("--prefetch", None, "messages in hand at once (none: what ends in 50 ms, 16 to 128)"),
-        ("--max-tasks", None, "a process begins anew after so many tasks"),
-        ("--max-memory-mb", None, "... or above so much memory"),
+        ("--process-workers", None, "processes for cpu_bound tasks; default: cores but one"),
+        ("--prefetch", None, "messages in hand at once; default: what ends in 50 ms, 16 to 128"),
+        ("--max-tasks", None, "a process begins anew after so many tasks; default: no limit"),
+        ("--max-memory-mb", None, "... or above so many MB resident; default: no limit"),
     ):
-        shown = "none" if default is None else default
-        worker.add_argument(
-            option, type=_positive, default=default, metavar="N", help=f"{meaning}; default {shown}"
-        )
+        shown = meaning if default is None else f"{meaning}; default {default}"
+        worker.add_argument(option, type=_positive, default=default, metavar="N", help=shown)
     worker.add_argument(
-        "--grace", type=float, default=10.0, metavar="S", help="how long SIGTERM waits for tasks"
+        "--grace",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="how long SIGTERM waits for tasks, seconds; default 10",
     )
-    worker.add_argument("--log-level", choices=LEVELS, default="info")
+    worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
     inspect.add_commands(commands)
     return parser
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value}: must be 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 1 or more")
     return value

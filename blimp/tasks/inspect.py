@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,23 +19,37 @@ if TYPE_CHECKING:
     from blimp.tasks.transport import DeadLetter, Holder
 
 LIST_LIMIT = 1000
+APP_MEANING = "where the TaskApp is, such as weather:app"
 
 
 def add_commands(commands: Any) -> None:
     """Add `queues` and `dead` to an argparse parser's commands."""
     queues = commands.add_parser("queues", help="how much waits, is in flight, scheduled, dead")
     queues.set_defaults(run=show_queues)
-    dead = commands.add_parser("dead", help="messages that were given up")
+    dead = commands.add_parser(
+        "dead",
+        help="messages that were given up",
+        epilog="example: python -m blimp.tasks dead requeue 1795261901960-0 -A weather:app",
+    )
     dead.set_defaults(run=handle_dead)
     dead.add_argument("verb", choices=("list", "show", "requeue", "drop"))
-    dead.add_argument("id", nargs="*", help="of the letters; for requeue and drop also: all")
-    revoke = commands.add_parser("revoke", help="call tasks back: they do not begin any more")
+    dead.add_argument(
+        "id",
+        nargs="*",
+        help="of the letters, as `list` shows them, right after the verb; for requeue and drop "
+        f"also: all. list and all reach the first {LIST_LIMIT} of a queue",
+    )
+    revoke = commands.add_parser(
+        "revoke",
+        help="call tasks back: they do not begin any more",
+        epilog="What has ended, or was never sent, is no error.",
+    )
     revoke.set_defaults(run=revoke_tasks)
-    revoke.add_argument("-A", "--app", required=True, metavar="MODULE:APP")
+    revoke.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
     revoke.add_argument("id", nargs="+", help="of the tasks, sent or not")
     revoke.add_argument("--terminate", action="store_true", help="end them where they run")
     for command in (queues, dead):
-        command.add_argument("-A", "--app", required=True, metavar="MODULE:APP")
+        command.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
         command.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
         command.add_argument("--json", action="store_true", help="a JSON document")
 
@@ -68,6 +83,9 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
 
     if options.verb != "list" and not options.id:
         raise ConfigError(f"dead {options.verb}: which? Give the ids that `dead list` shows")
+    for id in options.id:
+        if not re.fullmatch(r"\d+-\d+", id) and (id != "all" or options.verb == "show"):
+            raise ConfigError(f"dead {options.verb} {id!r}: give the ids that `dead list` shows")
     status, told = 0, []
     with _holder(app) as holder:
         for name in _names(app, options):

@@ -57,6 +57,19 @@ def test_dead_letters_are_listed_shown_requeued_and_dropped(
     assert run("dead", "drop", "all")[0] == 0
     assert look.dead() == 0
     assert run("dead", "drop")[2].startswith("error: dead drop: which?")
+    for verb, wrong in (("show", "all"), ("show", "t0"), ("drop", "5"), ("requeue", "")):
+        told = f"error: dead {verb} {wrong!r}: give the ids that `dead list` shows\n"
+        assert run("dead", verb, wrong) == (2, "", told)
+
+
+@pytest.mark.parametrize("number", ["many", "0", "-1", "1.5"])
+def test_a_number_that_is_none_is_refused_in_words(
+    number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["worker", "-A", "here:app", f"--prefetch={number}"])
+    assert ended.value.code == 2
+    assert f"--prefetch: {number!r}: must be a whole number, 1 or more" in capsys.readouterr().err
 
 
 def test_the_stock_transport_has_none(run: Any, app: TaskApp) -> None:
