@@ -103,10 +103,25 @@ def ping(python: Path, *, transport: str | None, directory: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks.celery_suite")
-    parser.add_argument("--checkout", type=Path)
-    parser.add_argument("--environment", type=Path, default=PROJECT / ".venv-celery")
-    parser.add_argument("--json", action="store_true")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.celery_suite",
+        description="Celery's own integration tests, and inspect ping, on both transports.",
+    )
+    parser.add_argument(
+        "--checkout",
+        type=Path,
+        metavar="DIR",
+        help=f"a source tree of Celery {VERSION}; default: it is fetched",
+    )
+    parser.add_argument(
+        "--environment",
+        type=Path,
+        metavar="DIR",
+        default=PROJECT / ".venv-celery",
+        help="with Celery, what its tests need and this project; made where it is missing; "
+        "default .venv-celery",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
     options = parser.parse_args()
     python = make_environment(options.environment.resolve())
     with tempfile.TemporaryDirectory(prefix="celery-suite-") as name:

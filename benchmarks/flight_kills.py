@@ -176,7 +176,7 @@ def until(ask: Callable[[], T | None]) -> T:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.flight_kills", description=__doc__)
     parser.add_argument("--seed", type=int, default=3)
     options = parser.parse_args()
     for measure in (kill_worker, kill_flight, kill_supervisor):

@@ -8,6 +8,8 @@ recovery_s: from the kill to the first body of a task that the killed one had in
 same name restarted at once. recovery_other_s: the same where no worker of that name comes
 back. recovery_each_task_s: until each task in hand ran, both kinds of kill; one that is killed
 again before that counts from each. lost, ran_twice, effects_twice: see tests/faults/tally.py.
+
+Exit status: 1 where a task was lost, an effect was there twice or something was left.
 """
 
 from __future__ import annotations
@@ -240,9 +242,9 @@ def main() -> int:
         prog="python -m benchmarks.kill", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=50, help="default 50")
     parser.add_argument("--tasks", type=int, help="default: 60 for each kill")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="default 1")
     parser.add_argument("--json", action="store_true", help="on one line")
     options = parser.parse_args()
     tasks = options.tasks or 60 * options.kills

@@ -36,7 +36,7 @@ def physics_alone(seconds: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lockstep", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="simulated, per run")
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()

@@ -96,7 +96,7 @@ def measure(seconds: float, floods: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.loop", description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--floods", type=int, default=2, help="threads that send commands")
     options = parser.parse_args()

@@ -14,7 +14,7 @@ from ground_station.mission import load_mission
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.missions", description=__doc__)
     parser.add_argument("--mission", default="square")
     parser.add_argument("--airframe", default="twin")
     parser.add_argument("--wind", type=float, default=0.3, help="mean wind, m/s")

@@ -210,9 +210,9 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--tasks", type=int, default=200_000)
+    parser.add_argument("--tasks", type=int, default=200_000, help="default 200000")
     parser.add_argument("--kills", type=int, help="default: one for 2,000 tasks")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="default 1")
     parser.add_argument("--json", action="store_true", help="on one line")
     options = parser.parse_args()
     kills = options.tasks // 2000 if options.kills is None else options.kills

@@ -31,7 +31,11 @@ SPARE = 1.25  # so much more than what takes 3 s
 def main() -> int:
     options = _parser().parse_args()
     if options.show is not None:
-        stored = json.loads(options.show.read_text())["lines"]
+        try:
+            stored = json.loads(options.show.read_text())["lines"]
+        except OSError as error:
+            print(f"error: --show {options.show}: {error.strerror}", file=sys.stderr)
+            return 2
         print(table(msgspec.convert(stored, list[Line])))
         return 0
     families = options.peers.split(",")
@@ -39,8 +43,16 @@ def main() -> int:
     peers = [
         one for one in CATALOGUE if one.family in families and (not names or one.name in names)
     ]
-    if not peers or set(families) - set(FAMILIES):
+    if set(families) - set(FAMILIES):
         print(f"error: --peers {options.peers}: choose from {','.join(FAMILIES)}", file=sys.stderr)
+        return 2
+    if not peers:
+        known = ", ".join(one.name for one in CATALOGUE if one.family in families)
+        print(f"error: --only {options.only}: choose from {known}", file=sys.stderr)
+        return 2
+    if set(options.measure.split(",")) - set(MEASUREMENTS):
+        known = ",".join(MEASUREMENTS)
+        print(f"error: --measure {options.measure}: choose from {known}", file=sys.stderr)
         return 2
     if any(one.guest for one in peers) and not (GUESTS / "python").exists():
         print(
@@ -103,15 +115,27 @@ def _machine(server: str, loads: list[float]) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.queue", description=__doc__)
     parser.add_argument(
-        "--peers", default=",".join(BY_DEFAULT), metavar="A,B", help=f"of {', '.join(FAMILIES)}"
+        "--peers",
+        default=",".join(BY_DEFAULT),
+        metavar="A,B",
+        help=f"of {', '.join(FAMILIES)}; default: the first {len(BY_DEFAULT)}",
     )
-    parser.add_argument("--only", metavar="NAME,NAME", help="some lines of these peers")
+    parser.add_argument(
+        "--only", metavar="NAME,NAME", help="some lines of these peers, named as in the table"
+    )
     parser.add_argument("--json", action="store_true", help="print all figures, in JSON")
     parser.add_argument("--show", type=Path, metavar="FILE", help="the table of an earlier --json")
-    parser.add_argument("--rounds", type=int, default=4, help="the first sizes the backlogs")
-    parser.add_argument("--paced", type=int, default=200, help="paced messages a round")
     parser.add_argument(
-        "--measure", default=",".join(MEASUREMENTS), metavar="A,B", help="paced (and idle), backlog"
+        "--rounds", type=int, default=4, help="default 4; the first sizes the backlogs"
+    )
+    parser.add_argument(
+        "--paced", type=int, default=200, help="paced messages a round; default 200"
+    )
+    parser.add_argument(
+        "--measure",
+        default=",".join(MEASUREMENTS),
+        metavar="A,B",
+        help="paced (and idle), backlog; default both",
     )
     return parser
 
