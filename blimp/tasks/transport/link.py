@@ -46,8 +46,8 @@ class Link:
             "socket_connect_timeout": float(
                 options.get("socket_connect_timeout") or self.timeout_s
             ),
-            # A pooled connection that died while it lay idle is replaced once. Every script
-            # tells its repetition from a refusal, and publish.lua from another message.
+            # A pooled connection that died while it lay idle is replaced once. The scripts that
+            # do not tell their own repetition are run past it; see Scripts.run_once.
             "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
             "protocol": 2,
             "client_name": options.get("client_name"),

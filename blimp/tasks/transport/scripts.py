@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -54,6 +55,28 @@ class Scripts:
     def run(self, name: str, keys: list[str], args: list[Any]) -> Any:
         # redis-py's own Script does the same in twice the time, which is most of a publish.
         execute = self._client.execute_command
+        return self._execute(execute, name, keys, args)
+
+    def run_once(self, name: str, keys: list[str], args: list[Any]) -> Any:
+        """Run a script that says something else when repeated.
+
+        An answer that is lost with its connection is an error: redis-py would ask again, and
+        nobody would know of it.
+        """
+        pool = self._client.connection_pool
+        connection = pool.get_connection()
+
+        def execute(*command: Any) -> Any:
+            connection.send_command(*command)
+            return connection.read_response()
+
+        try:
+            return self._execute(execute, name, keys, args)
+        finally:
+            pool.release(connection)
+
+    @staticmethod
+    def _execute(execute: Callable[..., Any], name: str, keys: list[str], args: list[Any]) -> Any:
         try:
             return execute("EVALSHA", digest(name), len(keys), *keys, *args)
         except NoScriptError:

@@ -153,6 +153,8 @@ class Store:
         """Deliver up to `room` messages: lane by lane, in a lane the put back and dead first.
 
         early_ms: how long before it is due a scheduled one may be taken.
+        Where the answer is lost with its connection, `begin` finds what it brought: nothing
+        else takes what its consumer has.
         """
         keys = [
             key
@@ -160,7 +162,9 @@ class Store:
             for key in (*queue.lanes, queue.bell, queue.later, queue.dead, queue.ttl)
         ]
         args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._max_dead]
-        now_ms, due_ms, taken, expired = self._scripts.run("take", keys, [*args, LANES, early_ms])
+        now_ms, due_ms, taken, expired = self._scripts.run_once(
+            "take", keys, [*args, LANES, early_ms]
+        )
         return Taken(
             deliveries=[
                 (self.claim(queues[number], lane, id.decode(), fence), fields)
