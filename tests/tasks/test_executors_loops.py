@@ -7,7 +7,7 @@ import time
 import pytest
 
 from blimp.tasks import TaskApp
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.test_worker import wait_until
 
 pytestmark = pytest.mark.parametrize("transport", ["streams"], indirect=True)
@@ -84,3 +84,50 @@ def test_a_blocked_loop_past_its_limit_is_stuck(app: TaskApp) -> None:
     never.set()
     assert record.reason == "block ran longer than its time limit of 0.1 s"
     assert time.monotonic() - began_s < DEADLINE_S
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_an_exit_in_a_part_of_one_task_ends_that_task_alone(
+    app: TaskApp, error: type[BaseException]
+) -> None:
+    go, begun = threading.Event(), threading.Event()
+    log = Silence()
+
+    @app.task(name="leave")
+    async def leave(where: str) -> str:
+        async def part() -> None:
+            raise error("the part gives up")
+
+        def callback() -> None:
+            raise error("the callback gives up")
+
+        if where == "group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(part())
+        elif where == "callback":
+            asyncio.get_running_loop().call_soon(callback)
+        else:
+            child = asyncio.create_task(part())
+            await asyncio.wait([child])
+            child.exception()
+        await asyncio.sleep(0)
+        return "goes on"
+
+    @app.task(name="innocent")
+    async def innocent() -> str:
+        begun.set()
+        while not go.is_set():
+            await asyncio.sleep(0.001)
+        return "done"
+
+    with working(app, log=log):
+        beside = innocent.delay()
+        assert begun.wait(DEADLINE_S)
+        assert leave.delay("alone").get(DEADLINE_S) == "goes on"
+        assert leave.delay("callback").get(DEADLINE_S) == "goes on"
+        record = leave.delay("group").wait(DEADLINE_S)
+        assert record.fault is not None
+        assert record.fault.exc_type == error.__name__
+        go.set()
+        assert beside.get(DEADLINE_S) == "done"
+    assert len(log.events("exit in a loop")) == 3

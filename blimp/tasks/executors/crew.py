@@ -48,7 +48,7 @@ class Crew:
         self._max_memory_mb = max_memory_mb
         self._log = log
         self._loops = LoopExecutor(
-            run=run, workers=sizes.loop_workers, concurrency=sizes.loop_concurrency
+            run=run, workers=sizes.loop_workers, concurrency=sizes.loop_concurrency, log=log
         )
         self._threads = ThreadExecutor(run=run, size=sizes.sync_workers)
         self._processes: ProcessExecutor | None = None

@@ -21,9 +21,10 @@ WAITERS = 4  # threads in which a loop's jobs wait for the broker
 class LoopExecutor:
     """`workers` loops; a job goes to the one that has the fewest."""
 
-    def __init__(self, *, run: Run, workers: int, concurrency: int) -> None:
+    def __init__(self, *, run: Run, workers: int, concurrency: int, log: Any) -> None:
         self._loops = [
-            LoopThread(run=run, concurrency=concurrency, number=number) for number in range(workers)
+            LoopThread(run=run, concurrency=concurrency, number=number, log=log)
+            for number in range(workers)
         ]
 
     def submit(self, job: Job) -> None:
@@ -41,8 +42,9 @@ class LoopExecutor:
 class LoopThread:
     """One thread with an asyncio loop, running up to `concurrency` jobs at once."""
 
-    def __init__(self, *, run: Run, concurrency: int, number: int) -> None:
+    def __init__(self, *, run: Run, concurrency: int, number: int, log: Any) -> None:
         self._run = run
+        self._log = log
         self._loop = asyncio.new_event_loop()
         self._slots = asyncio.Semaphore(concurrency)
         self._waiters = ThreadPoolExecutor(max_workers=WAITERS, thread_name_prefix="loop-io")
@@ -94,13 +96,24 @@ class LoopThread:
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
-        finally:
+            while not self._closed:
+                self._turn(self._loop.run_forever)
             for task in self._tasks:
                 task.cancel()
-            if self._tasks:
-                self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+            while self._tasks:
+                self._turn(self._end_all)
+        finally:
             self._loop.close()
+
+    def _turn(self, run: Callable[[], None]) -> None:
+        """Run the loop. What exits in a part of one task, or in a callback, ends no other."""
+        try:
+            run()
+        except (SystemExit, KeyboardInterrupt):  # asyncio lets these two out
+            self._log.exception("exit in a loop", loop=self._thread.name)
+
+    def _end_all(self) -> None:
+        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
 
 
 class LoopCall:
