@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from blimp.clock import Clock
 
+LONGEST_S = 3600.0  # of one sleep: the system takes no number of centuries
 MANY = 64  # so many may lie there cancelled before they are cleared away
 
 
@@ -79,7 +80,7 @@ class Alarms:
         while (action := self._next()) is not None:
             try:
                 action()
-            except Exception:
+            except BaseException:  # whatever it is: no limit would hold any more
                 self._log.exception("alarm")
 
     def _next(self) -> Callable[[], object] | None:
@@ -88,7 +89,7 @@ class Alarms:
             while not self._closed:
                 left_s = self._heap[0][0] - self._clock.now_s() if self._heap else None
                 if left_s is None or left_s > 0.0:
-                    self._changed.wait(timeout=left_s)
+                    self._changed.wait(timeout=left_s and min(left_s, LONGEST_S))
                     continue
                 alarm = heapq.heappop(self._heap)[2]
                 if alarm.action is None:

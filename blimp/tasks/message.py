@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MAX_MESSAGE_BYTES = 1_000_000
 MAX_NAME_LENGTH = 255
 MAX_REPR_LENGTH = 1024
+MAX_LIMIT_S = 365 * 86_400.0  # of a time limit
 MAX_NUMBER = 1e15  # milliseconds since the epoch stay below it for 30,000 years
 CONTENT_TYPE = "application/json"
 CONTENT_ENCODING = "utf-8"

@@ -8,7 +8,7 @@ from typing import TypedDict
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.tasks.message import EMERGENCY, LOW, NORMAL
+from blimp.tasks.message import EMERGENCY, LOW, MAX_LIMIT_S, NORMAL
 from blimp.tasks.retry import Backoff
 
 
@@ -118,5 +118,7 @@ def check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
     for name, limit_s in (("soft_time_limit", soft_s), ("time_limit", hard_s)):
         if limit_s is not None and not limit_s > 0.0:
             raise ConfigError(f"{name} {limit_s:g}: must be above 0 seconds")
+        if limit_s is not None and limit_s > MAX_LIMIT_S:
+            raise ConfigError(f"{name} {limit_s:g}: must be up to {MAX_LIMIT_S:.0f} seconds")
     if soft_s is not None and hard_s is not None and soft_s >= hard_s:
         raise ConfigError(f"soft_time_limit {soft_s:g}: must be below time_limit, {hard_s:g}")

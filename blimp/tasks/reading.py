@@ -12,6 +12,7 @@ from blimp.tasks.callbacks import read_callbacks
 from blimp.tasks.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
+    MAX_LIMIT_S,
     MAX_MESSAGE_BYTES,
     MAX_NAME_LENGTH,
     MAX_NUMBER,
@@ -187,6 +188,10 @@ def _timelimit(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:
     for limit_s in (hard_s, soft_s):
         if limit_s is not None and limit_s < 0.0:
             raise MessageError(f"header 'timelimit' is {value!r:.80}, must be 0 or more seconds")
+        if limit_s is not None and limit_s > MAX_LIMIT_S:
+            raise MessageError(
+                f"header 'timelimit' is {value!r:.80}, must be up to {MAX_LIMIT_S:.0f} seconds"
+            )
     return (hard_s, soft_s)
 
 

@@ -1,6 +1,8 @@
 """Alarms: in order of time, cancelled in any order, and none after the end."""
 
+import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 
 from blimp.clock import SystemClock
@@ -52,3 +54,34 @@ def test_no_thread_before_the_first() -> None:
     alarms = Alarms(clock=SystemClock(), log=Silence())
     assert alarms._thread is None
     alarms.close()
+
+
+def test_one_that_is_centuries_away_stops_no_other() -> None:
+    alarms = Alarms(clock=SystemClock(), log=Silence())
+    done = threading.Event()
+    waits = threading.Event()
+    alarms._changed.wait = _telling(alarms._changed.wait, waits)  # type: ignore[method-assign]
+    alarms.set(1e15, lambda: None)
+    assert waits.wait(DEADLINE_S)
+    alarms.set(0.01, done.set)
+    assert done.wait(DEADLINE_S)
+    alarms.close()
+
+
+def test_one_that_exits_stops_no_other() -> None:
+    log = Silence()
+    alarms = Alarms(clock=SystemClock(), log=log)
+    done = threading.Event()
+    alarms.set(0.0, partial(sys.exit, 3))
+    alarms.set(0.02, done.set)
+    assert done.wait(DEADLINE_S)
+    alarms.close()
+    assert len(log.events("alarm")) == 1
+
+
+def _telling(wait: Callable[..., bool], told: threading.Event) -> Callable[..., bool]:
+    def telling(timeout: float | None = None) -> bool:
+        told.set()
+        return wait(timeout)
+
+    return telling

@@ -283,6 +283,8 @@ def test_a_task_that_no_other_process_finds_is_refused_at_the_start(app: TaskApp
     ("options", "complaint"),
     [
         ({"time_limit": 0.0}, "time_limit 0: must be above 0 seconds"),
+        ({"time_limit": 1e10}, "time_limit 1e[+]10: must be up to 31536000 seconds"),
+        ({"soft_time_limit": float("inf")}, "soft_time_limit inf: must be up to 31536000 seconds"),
         ({"soft_time_limit": -1.0}, "soft_time_limit -1: must be above 0 seconds"),
         (
             {"soft_time_limit": 2.0, "time_limit": 1.0},

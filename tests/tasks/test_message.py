@@ -114,6 +114,11 @@ def test_large_arguments_are_not_written_out_to_be_cut() -> None:
         ("expires", [], "header 'expires' is [], must be an ISO 8601 time"),
         ("timelimit", 3, "header 'timelimit' is int, must be [hard, soft]"),
         ("timelimit", [1, -1], "header 'timelimit' is [1, -1], must be 0 or more seconds"),
+        (
+            "timelimit",
+            [1e10, None],
+            "header 'timelimit' is [10000000000.0, None], must be up to 31536000 seconds",
+        ),
         ("timelimit", [1], "header 'timelimit' is list, must be [hard, soft]"),
         ("timelimit", ["a", None], "header 'hard' is str, must be a finite number"),
         ("ignore_result", 1, "header 'ignore_result' is int, must be true or false"),
