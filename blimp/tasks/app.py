@@ -124,6 +124,11 @@ class TaskApp(Hooks, Closing):
         return self.transport == STREAMS and self._shares
 
     @property
+    def shares_server(self) -> bool:
+        """Whether results are kept on the broker itself."""
+        return self._shares
+
+    @property
     def broker_link(self) -> RedisResults:
         """The Redis server beside the queues, for what kombu has no word for.
 

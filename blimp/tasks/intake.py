@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from blimp.errors import MessageError, ResultError, UnknownTask
+from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
 from blimp.tasks.job import fault_of
 from blimp.tasks.reading import parse_message, readable_id
 from blimp.tasks.results.record import Record, State
@@ -82,5 +81,11 @@ class Intake:
             worker=self._worker,
             queue=queue,
         )
-        with contextlib.suppress(ResultError):  # what it carries cannot even be told
+        try:
             self._app.results.store(record)
+        except ResultError:
+            return  # what it carries cannot even be told
+        except LinkError as error:
+            if self._app.shares_server:
+                raise  # the broker is away as well, and brings it again
+            self._log.warning("sender not told", id=id, reason=str(error)[:LOG_LENGTH])

@@ -13,6 +13,7 @@ from blimp.tasks.client import VehicleClient
 from blimp.tasks.message import TaskMessage, build_body, build_headers
 from blimp.tasks.signing import Signer
 from blimp.tasks.transport import DeadLetters, Holder
+from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.golden import envelope
 from tests.tasks.look import Look
@@ -95,6 +96,27 @@ def test_it_is_a_dead_letter_a_count_one_line_and_a_failure(
         (letter,) = dead(app)
         assert reason in letter.reason
         assert len(log.events(kind)) == 1
+
+
+def test_a_bad_message_costs_no_other_while_the_results_are_away(
+    url: str, look: Look, own_broker: EmbeddedBroker
+) -> None:
+    ran: list[int] = []
+    log = Silence()
+    with TaskApp("tests", broker=url, result_backend=own_broker.url) as app:
+        app.task(name="note", ignore_result=True)(ran.append)
+        own_broker.stop()
+        look.push("tests", envelope(task="nope", id="bad"))
+        look.push_raw("tests", b"no header at all")
+        for number in range(10):
+            app.send_task("note", (number,), ignore_result=True)
+        with working(app, log=log, grace_s=0.1) as worker:
+            wait_until(lambda: len(ran) == 10, "they do not run")
+            wait_until(lambda: worker.counts["done"] == 10, "they do not end")
+            assert worker.counts["reconnects"] == 0
+        assert sorted(ran) == list(range(10))
+        assert len(dead(app)) == 2
+        assert [event["id"] for event in log.events("sender not told")] == ["bad"]
 
 
 def test_an_unknown_encoding_is_refused(url: str, look: Look) -> None:
