@@ -16,9 +16,11 @@ import os
 import socket
 import threading
 from collections import OrderedDict
+from math import inf
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from blimp.clock import Clock
 from blimp.closing import Closing
@@ -29,6 +31,7 @@ from blimp.types import Command, Outcome, OutcomeState, Snapshot
 MAX_DATAGRAM_BYTES = 65_536
 MAX_COMMAND_BYTES = 4096  # an outcome quotes its command: quoted and escaped it must still fit
 MAX_PER_RECEIVE = 32  # the loop's share of work for one cycle, whatever floods the socket
+MAX_AHEAD_S = 0.1  # one clock tells both ends the time
 MAX_SUBSCRIBERS = 8
 SUBSCRIPTION_S = 3.0
 
@@ -82,7 +85,7 @@ class MailboxServer(Closing):
                 continue
             self._subscribe(address, now_s)
             if isinstance(message, Command):
-                commands.append(message)
+                commands.append(structs.replace(message, waited_s=self._waited_s(message)))
             elif message.link:
                 self._link_s = now_s
         return commands
@@ -101,6 +104,12 @@ class MailboxServer(Closing):
         Counts from the start of the process where none has yet.
         """
         return now_s - (self._started_s if self._link_s is None else self._link_s)
+
+    def _waited_s(self, command: Command) -> float:
+        if command.sent_s is None:
+            return inf
+        waited_s = self._clock.now_s() - command.sent_s
+        return max(0.0, waited_s) if waited_s >= -MAX_AHEAD_S else inf
 
     def _subscribe(self, address: str | None, now_s: float) -> None:
         if address and (address in self._subscribers or len(self._subscribers) < MAX_SUBSCRIBERS):
@@ -149,10 +158,13 @@ class MailboxClient(Closing):
     def call(self, command: Command, *, timeout_s: float) -> Outcome | None:
         """Send `command` and return its outcome so far; None when nothing answers in time.
 
+        A command that does not say when it is sent is sent now.
         Safe to repeat with the same command: the flight process answers a known id with
         the outcome it has and moves nothing. Raises MailboxError for a command that no
         datagram can carry.
         """
+        if command.sent_s is None:
+            command = structs.replace(command, sent_s=self._clock.now_s())
         data = _encode_command(command)
         with self._changed:
             seen = self._sequence(command.id)

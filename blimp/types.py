@@ -181,9 +181,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
 
     id: the task id; a command that comes again with it gets its first outcome again.
     fence: the delivery count of the task; an older one than seen for this id is refused.
-    age_s: how old the command was when it was sent here, on the broker's clock.
+    age_s: how old the command was at `sent_s`, on the broker's clock.
     ttl_s: the age past which it must not act. None where age does not matter (ping).
     boot_id: the flight process it was meant for; "" accepts any.
+    sent_s: when `age_s` held, on the clock that both processes have (CLOCK_MONOTONIC).
+    waited_s: how long ago that was when it was received, which the receiver measures;
+        infinite where it does not say, or names a time to come.
     """
 
     id: str
@@ -194,6 +197,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     ttl_s: float | None = None
     boot_id: str = ""
     source: str = ""
+    sent_s: float | None = None
+    waited_s: float = 0.0
 
 
 class OutcomeState(StrEnum):

@@ -4,9 +4,11 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from blimp.clock import ManualClock
 from blimp.errors import MailboxError
@@ -74,8 +76,30 @@ def test_a_command_arrives_whole_and_its_outcome_comes_back(
     command = Command(id="1", name="goto", arguments={"north_m": -3.5}, fence=2, ttl_s=5.0)
     with Answering(server, OutcomeState.DONE) as flight:
         outcome = client.call(command, timeout_s=5.0)
-    assert flight.received == [command]
+    assert flight.received == [structs.replace(command, sent_s=0.0)]
     assert outcome == Outcome(id="1", state=OutcomeState.DONE)
+
+
+def test_the_time_that_a_command_waits_to_be_received_is_told(
+    server: MailboxServer, client: MailboxClient, clock: ManualClock
+) -> None:
+    clock.advance(5.0)
+    client.call(Command(id="1", name="arm", age_s=0.1, ttl_s=5.0), timeout_s=0.0)
+    client.call(Command(id="2", name="arm", age_s=0.1, sent_s=3.0), timeout_s=0.0)
+    clock.advance(1.5)  # the flight process stands still
+    waited = {command.id: command.waited_s for command in server.receive()}
+    assert waited == {"1": 1.5, "2": 3.5}
+
+
+@pytest.mark.parametrize("sent", ["", ',"sent_s":60.0', ',"sent_s":60.0,"waited_s":0.0'])
+def test_a_command_that_does_not_say_when_it_was_sent_is_of_any_age(
+    server: MailboxServer, tmp_path: Path, sent: str
+) -> None:
+    text = f'{{"type":"command","id":"1","name":"arm","ttl_s":5.0{sent}}}'
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        stranger.sendto(text.encode(), str(tmp_path / "flight.sock"))
+    (command,) = server.receive()
+    assert command.waited_s == inf
 
 
 def test_a_final_outcome_is_never_missed_by_a_late_waiter(

@@ -19,8 +19,11 @@ def admit(command: Command, *, boot_id: str) -> None:
         raise Refusal(f"meant for boot {command.boot_id}, this is {boot_id}")
     if not isfinite(command.age_s):
         raise Refusal(f"age_s is {command.age_s}, must be a finite number")
-    if command.ttl_s is not None and not command.age_s <= command.ttl_s:
-        raise Refusal(f"stale: {command.age_s:.1f} s old, limit {command.ttl_s:g} s")
+    if command.ttl_s is not None and not isfinite(command.waited_s):
+        raise Refusal("sent_s is not told, or a time to come: its age is not known")
+    age_s = command.age_s + command.waited_s
+    if command.ttl_s is not None and not age_s <= command.ttl_s:
+        raise Refusal(f"stale: {age_s:.1f} s old, limit {command.ttl_s:g} s")
     if command.ttl_s is not None and command.age_s < -_AHEAD_S:
         # It would not age for as long: no time to live then holds.
         raise Refusal(f"issued {-command.age_s:.1f} s in the future, limit {_AHEAD_S:g} s")

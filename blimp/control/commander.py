@@ -6,7 +6,7 @@ stop passes all of that.
 """
 
 from collections.abc import Callable
-from math import hypot, radians
+from math import hypot, isfinite, radians
 from typing import Any, cast
 
 import msgspec
@@ -139,7 +139,8 @@ class Commander:
         supervisor = self._supervisor
         if supervisor.armed:
             return self._done(command, at, {"armed": True})
-        if supervisor.killed and at.now_s - max(0.0, command.age_s) <= supervisor.killed_s:
+        issued_s = at.now_s - max(0.0, command.age_s) - command.waited_s
+        if supervisor.killed and issued_s <= supervisor.killed_s:
             raise Refusal("arm was sent before the emergency stop: send a fresh one")
         if wish.force:
             if not supervisor.bench:
@@ -163,7 +164,10 @@ class Commander:
 
     def estop(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         reason = f"emergency stop by {_who(command)}"
-        self._supervisor.kill(at.state, now_s=at.now_s, reason=reason)
+        # It may have been sent after this cycle began: what was issued before it is older.
+        sent_s = command.sent_s if isfinite(command.waited_s) else None
+        killed_s = at.now_s if sent_s is None else max(at.now_s, sent_s)
+        self._supervisor.kill(at.state, now_s=killed_s, reason=reason)
         return self._done(command, at, {"killed": True})
 
     def set_mode(self, command: Command, wish: forms.SetMode, at: Situation) -> Outcome:

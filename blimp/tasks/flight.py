@@ -15,6 +15,7 @@ import msgspec
 from blimp.errors import Interrupted, Refused, Reject, TaskError
 from blimp.tasks.app import TaskApp
 from blimp.tasks.broadcast import Broadcast
+from blimp.tasks.broker_clock import Moment
 from blimp.tasks.client import vehicle_queue
 from blimp.tasks.message import EMERGENCY, NORMAL
 from blimp.tasks.task import TaskContext
@@ -209,7 +210,7 @@ class HandOver:
             raise Reject("the worker stops", requeue=True)
 
     def _command(self) -> Command:
-        ttl_s, age_s = self._time_to_live()
+        ttl_s, age_s, sent_s = self._time_to_live()
         return Command(
             id=self._context.id,
             name=self._row.command,
@@ -219,37 +220,41 @@ class HandOver:
             ttl_s=ttl_s,
             boot_id=self._boot_id,
             source=_source(self._context.message.headers.get("blimp_source", "")),
+            sent_s=sent_s,
         )
 
-    def _time_to_live(self) -> tuple[float | None, float]:
-        """Return the command's time to live and its age now, on the broker's clock.
+    def _time_to_live(self) -> tuple[float | None, float, float]:
+        """Return the command's time to live, its age on the broker's clock, and when it held.
 
         A message that only says when it expires has what is left until then, and no age.
         """
         message = self._context.message
-        known_age_s = self._context.age_s()
-        age_s = known_age_s or 0.0
+        if message.issued_ms is None and message.expires_s is None:
+            now = Moment(self._clock.now_s(), 0.0)
+        else:
+            now = self._context.task.app.broker_clock.latest()
+        age_s = 0.0 if message.issued_ms is None else now.theirs_s - message.issued_ms / 1000.0
         if message.ttl_s is not None:
-            return message.ttl_s, age_s
+            return message.ttl_s, age_s, now.ours_s
         if message.expires_s is not None:
-            if known_age_s is None and self._row.dated:
+            if message.issued_ms is None and self._row.dated:
                 raise Refused(
                     f"{self._row.command} does not say when it was issued, so it may be older "
                     "than an emergency stop: set the header blimp_issued_ms"
                 )
             if message.issued_ms is not None:
-                return message.expires_s - message.issued_ms / 1000.0, age_s
-            return message.expires_s - self._context.task.app.broker_clock.now_s(), age_s
+                return message.expires_s - message.issued_ms / 1000.0, age_s, now.ours_s
+            return message.expires_s - now.theirs_s, age_s, now.ours_s
         if self._row.ages:
             raise Refused(
                 f"{self._row.command} carries no time to live: set expires, or the headers "
                 "blimp_ttl_s and blimp_issued_ms"
             )
-        return None, age_s
+        return None, age_s, now.ours_s
 
     def _patience_s(self) -> float:
         """How long to ask for a first answer: until the command would be stale."""
-        ttl_s, age_s = self._time_to_live()
+        ttl_s, age_s, _ = self._time_to_live()
         if ttl_s is None or self._context.began_before:
             return SILENCE_S
         return max(ASK_S, ttl_s - age_s)

@@ -158,10 +158,10 @@ class TaskContext:
         return self.previous is not None and self.previous.state is not State.PENDING
 
     def age_s(self) -> float | None:
-        """Return how old the message is on the broker's clock, None where it does not say."""
+        """Return how old the message may be on the broker's clock, None where it does not say."""
         if self.message.issued_ms is None:
             return None
-        return self._broker_now_s() - self.message.issued_ms / 1000.0
+        return self.task.app.broker_clock.latest_s() - self.message.issued_ms / 1000.0
 
     def progress(self, fraction: float, **details: Any) -> bool:
         """Publish how far the task is, 0 to 1. Lossy: False where the broker is away."""

@@ -167,6 +167,14 @@ def test_an_older_fence_is_refused_and_the_outcome_kept() -> None:
             Command(id="a", name="arm", age_s=nan, ttl_s=5.0),
             "age_s is nan, must be a finite number",
         ),
+        (
+            Command(id="a", name="arm", age_s=0.5, ttl_s=5.0, waited_s=6.0),
+            "stale: 6.5 s old, limit 5 s",
+        ),
+        (
+            Command(id="a", name="arm", age_s=0.5, ttl_s=5.0, waited_s=inf),
+            "sent_s is not told, or a time to come: its age is not known",
+        ),
         (Command(id="a", name="arm", age_s=1.0, ttl_s=nan), "stale: 1.0 s old, limit nan s"),
         (
             Command(id="a", name="arm", age_s=-3600.0, ttl_s=5.0),
@@ -258,8 +266,21 @@ def test_an_arm_sent_before_the_stop_does_not_undo_it() -> None:
     ship.run(1.0)
     late = ship.send(Command(id="late", name="arm", age_s=3.0, ttl_s=10.0))
     assert refused(late) == "arm was sent before the emergency stop: send a fresh one"
+    for number, waited_s in enumerate((3.0, inf)):  # the ship's own process stood still
+        stalled = Command(id=f"late-{number}", name="arm", age_s=-0.5, waited_s=waited_s)
+        assert "before the emergency stop" in refused(ship.send(stalled))
     assert ship.snapshot().killed
     assert ship.send(Command(id="fresh", name="arm", age_s=0.2, ttl_s=10.0)).state is DONE
+
+
+def test_an_arm_sent_before_the_stop_in_a_cycle_that_stood_still_does_not_undo_it() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    began_s = ship.now_s + 0.01
+    ship.send(Command(id="stop", name="estop", sent_s=began_s + 0.9))
+    ship.now_s = began_s + 1.0
+    late = Command(id="late", name="arm", age_s=0.1, waited_s=0.4, ttl_s=10.0)
+    assert "before the emergency stop" in refused(ship.send(late))
 
 
 @pytest.mark.parametrize(

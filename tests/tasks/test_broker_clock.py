@@ -8,8 +8,9 @@ import pytest
 import redis
 
 from blimp.clock import ManualClock
+from blimp.errors import LinkError
 from blimp.tasks import TaskApp
-from blimp.tasks.broker_clock import RECENT_S
+from blimp.tasks.broker_clock import RECENT_S, BrokerClock
 
 
 @pytest.fixture
@@ -33,6 +34,37 @@ def test_who_sends_asks_the_broker_once_a_second(url: str, server: redis.Redis) 
         clock.advance(RECENT_S * 0.2)
         assert app.broker_clock.recent_s() < first_s + RECENT_S  # the server's own word again
         assert asked(server) == before + 1
+
+
+def test_an_answer_that_was_long_on_its_way_makes_nothing_younger(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    with TaskApp("tests", broker=url, result_backend=url, clock=clock) as app:
+        results = app.results
+        assert results is not None
+        broker_clock = BrokerClock(link=results, clock=clock)
+        ask = results.ask
+
+        def slowly(function: Any) -> Any:
+            answer = ask(function)
+            clock.advance(1.5)
+            return answer
+
+        theirs_s = broker_clock.now_s()
+        monkeypatch.setattr(results, "ask", slowly)
+        assert broker_clock.latest_s() >= theirs_s + 1.5
+        assert broker_clock.now_s() < theirs_s + 1.5  # who sends dates it early, never late
+
+        def never(function: Any) -> Any:
+            raise LinkError("away")
+
+        monkeypatch.setattr(results, "ask", never)
+        clock.advance(1.0)
+        moment = broker_clock.latest()
+        assert moment.ours_s == clock.now_s()
+        assert moment.theirs_s >= theirs_s + 2.5  # the way it took counts on
+        assert broker_clock.now_s() < theirs_s + 2.5
 
 
 def test_who_judges_asks_each_time(url: str, server: redis.Redis) -> None:

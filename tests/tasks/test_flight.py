@@ -322,6 +322,37 @@ def test_an_expiry_does_not_hide_how_old_a_command_is(
     assert command.ttl_s == pytest.approx(50.0, abs=1.0)
 
 
+def test_a_clock_that_answers_late_makes_no_command_younger(
+    ship: FlightSide,
+    app: TaskApp,
+    ground: VehicleClient,
+    look: Look,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An emergency stop may come while the answer is on its way: it passes everything."""
+    results = app.results
+    assert results is not None
+    ask = results.ask
+    issued_ms = int(1000 * app.broker_clock.now_s())
+
+    def theirs_s() -> float:
+        seconds, microseconds = ask(lambda client: client.time())
+        return float(seconds) + microseconds / 1e6
+
+    def slowly(function: Callable[..., Any]) -> Any:
+        answer: Any = ask(function)
+        wait_until(lambda: theirs_s() > issued_ms / 1000 + 0.5, "the clock stands")
+        return answer
+
+    monkeypatch.setattr(results, "ask", slowly)
+    message = envelope(task="blimp.arm", id="c1", blimp_issued_ms=issued_ms, blimp_ttl_s=60.0)
+    look.push("blimp.twin", message)
+    wait_until(lambda: ship.named("arm"), "not handed over")
+    command = ship.named("arm")[0]
+    assert command.sent_s is not None
+    assert command.age_s > 0.49
+
+
 def test_an_arm_that_does_not_say_when_it_was_issued_is_refused(
     ship: FlightSide, app: TaskApp, ground: VehicleClient, look: Look
 ) -> None:

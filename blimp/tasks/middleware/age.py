@@ -31,7 +31,7 @@ class Age:
         if began and job.task.options.resumable:
             return await call_next(job)
         assert job.in_thread is not None
-        now_s: float = await job.in_thread(self._clock.now_s)
+        now_s: float = await job.in_thread(self._clock.latest_s)
         if message.ttl_s is not None and message.issued_ms is not None:
             age_s = now_s - message.issued_ms / 1000.0
             if age_s > message.ttl_s:
