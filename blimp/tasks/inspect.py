@@ -16,7 +16,7 @@ from blimp.errors import ConfigError
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.transport import DeadLetter, Holder
+    from blimp.tasks.transport import DeadLetter, DeadLetters, Holder
 
 LIST_LIMIT = 1000
 APP_MEANING = "where the TaskApp is, such as weather:app"
@@ -100,7 +100,7 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
                     continue
                 told.append(letter)
                 if options.verb == "requeue":
-                    letters.requeue(id)
+                    _requeue(app, letters, letter)
                 elif options.verb == "drop":
                     letters.drop(id)
     missing = set(options.id) - {letter.id for letter in told} - {"all"}
@@ -109,6 +109,18 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
         status = 1
     _print(told, options)
     return status
+
+
+def _requeue(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
+    """Have it run again: what it ended with, and that it has begun, is forgotten."""
+    from blimp.tasks.middleware.once import began_key
+    from blimp.tasks.results.redis import result_key
+
+    headers = letter.headers or {}
+    id, retries = str(headers.get("id", "")), headers.get("retries") or 0
+    if id and app.results is not None and not app.completes_at_once:
+        app.results.forget(id)  # first: a kill in between loses an old result, not the message
+    letters.requeue(letter.id, forgetting=(result_key(id), began_key(id, retries)) if id else ())
 
 
 def _print(letters: list[DeadLetter], options: argparse.Namespace) -> None:

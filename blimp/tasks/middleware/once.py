@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 KEEP_MARKER_S = 86_400
 
 
-def began_key(message: TaskMessage) -> str:
+def began_key(id: str, retries: int) -> str:
     """Return the key that says: this try of this task has begun."""
-    return f"blimp-began-{message.id}-{message.retries}"
+    return f"blimp-began-{id}-{retries}"
 
 
 class Once:
@@ -49,7 +49,7 @@ class Once:
 
     def _began(self, job: Job) -> bool:
         with self._app.broker_link.link():
-            mark = self._app.broker_link.client.get(began_key(job.message))
+            mark = self._app.broker_link.client.get(began_key(job.message.id, job.message.retries))
         return mark is not None and mark != job.mark
 
 
@@ -82,7 +82,7 @@ def mark_begun(app: TaskApp, job: Job) -> bool:
     Asked again, because an answer was lost, it knows its own mark.
     """
     job.mark = job.mark or uuid.uuid4().bytes
-    key = began_key(job.message)
+    key = began_key(job.message.id, job.message.retries)
     with app.broker_link.link():
         client = app.broker_link.client
         if client.set(key, job.mark, nx=True, ex=KEEP_MARKER_S):
@@ -95,4 +95,4 @@ def clear_begun(app: TaskApp, message: TaskMessage) -> None:
     if not app.has_store:  # then nothing is marked, see guarantees.check_tasks
         return
     with app.broker_link.link():
-        app.broker_link.client.delete(began_key(message))
+        app.broker_link.client.delete(began_key(message.id, message.retries))

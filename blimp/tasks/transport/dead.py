@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,9 +49,15 @@ class DeadLetters:
         found: Any = self._store.link.client.xrange(self._keys.dead, min=id, max=id)
         return self._read(*found[0]) if found else None
 
-    def requeue(self, id: str) -> bool:
-        """Put it at the end of its lane, as if it had never been delivered; False if gone."""
-        return self._store.requeue_dead(self._keys, id)
+    def requeue(self, id: str, *, forgetting: Sequence[str] = ()) -> bool:
+        """Put it at the end of its lane, as if it had never been delivered; False if gone.
+
+        forgetting: the keys of what its first life left behind. Whoever runs it would take
+        its old result for its end.
+        """
+        found: Any = self._store.link.client.xrange(self._keys.dead, min=id, max=id)
+        head = _undelivered(found[0][1].get(wire.HEAD, b"")) if found else b""
+        return self._store.requeue_dead(self._keys, id, head=head, forgetting=forgetting)
 
     def drop(self, id: str) -> bool:
         """Forget it; False if it was gone."""
@@ -69,3 +77,13 @@ class DeadLetters:
             headers=payload.get("headers"),
             body=payload.get("body"),
         )
+
+
+def _undelivered(head: bytes) -> bytes:
+    """Return `head` without its count of earlier deliveries; nothing where it has none."""
+    try:
+        document = json.loads(head)
+        del document["headers"]["blimp_delivery"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return b""
+    return json.dumps(document).encode()

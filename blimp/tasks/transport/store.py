@@ -253,8 +253,16 @@ class Store:
             if now < PURGE_AT_ONCE:
                 return dropped
 
-    def requeue_dead(self, queue: QueueKeys, id: str) -> bool:
-        return bool(self._scripts.run("requeue_dead", [queue.dead, *queue.lanes], [id]))
+    def requeue_dead(
+        self, queue: QueueKeys, id: str, *, head: bytes = b"", forgetting: Sequence[str] = ()
+    ) -> bool:
+        """Put a dead letter at the end of its lane, with a new `head` where there is one.
+
+        forgetting: keys that are deleted in the same step. Returns False, with nothing done,
+        where the letter is gone.
+        """
+        keys = [queue.dead, *queue.lanes, *forgetting]
+        return bool(self._scripts.run("requeue_dead", keys, [id, LANES, head]))
 
     def delete(self, queue: QueueKeys) -> list[str]:
         """Delete a queue and its bindings; return the exchanges that had some."""
