@@ -17,7 +17,7 @@ demo: $(VENV)/demo.installed ## fly a simulated mission, commanded through the q
 
 test: $(VENV)/dev.installed ## run the tests: units with branch coverage, then flights and kills
 	$(BIN)/pytest -n $(JOBS) --cov -m "not flight" $(TESTS)
-	$(BIN)/pytest -n $(JOBS) -m flight $(TESTS)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -m flight $(TESTS)
 
 check: $(VENV)/dev.installed ## format, lint, types and the import rules
 	$(BIN)/ruff format --check .

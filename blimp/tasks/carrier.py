@@ -75,6 +75,8 @@ def choose_transport(transport: str | None, urls: str | Sequence[str]) -> str:
     if name not in CARRIERS and ":" not in name:
         names = tuple(CARRIERS)
         raise ConfigError(f"transport {transport!r}: must be one of {names}, or 'module:Class'")
+    if ":" in name:
+        _check_class(name)
     schemes = carrier_of(name).schemes
     for url in urls:
         if schemes and url.partition("://")[0] not in schemes:
@@ -84,6 +86,19 @@ def choose_transport(transport: str | None, urls: str | Sequence[str]) -> str:
         if name == AMQP:
             part_tls(url)  # refuses what it does not know
     return name
+
+
+def _check_class(name: str) -> None:
+    """Raise ConfigError where `module:Class` is not there: it would be looked for for ever."""
+    from importlib import import_module
+
+    module_name, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"transport {name!r}: {error}") from None
+    if not isinstance(found, type):
+        raise ConfigError(f"transport {name!r}: {attribute} is no class")
 
 
 def _default(url: str) -> str:

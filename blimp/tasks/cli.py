@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         worker.add_argument(option, type=_positive, default=default, metavar="N", help=shown)
     worker.add_argument(
         "--grace",
-        type=float,
+        type=_seconds,
         default=10.0,
         metavar="S",
         help="how long SIGTERM waits for tasks, seconds; default 10",
@@ -120,6 +120,16 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
     inspect.add_commands(commands)
     return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be seconds, from 0 to 1,000,000")
+    return value
 
 
 def _positive(text: str) -> int:

@@ -31,14 +31,20 @@ def add_commands(commands: Any) -> None:
         help="messages that were given up",
         epilog="example: python -m blimp.tasks dead requeue 1795261901960-0 -A weather:app",
     )
-    dead.set_defaults(run=handle_dead)
-    dead.add_argument("verb", choices=("list", "show", "requeue", "drop"))
-    dead.add_argument(
-        "id",
-        nargs="*",
-        help="of the letters, as `list` shows them, right after the verb; for requeue and drop "
-        f"also: all. list and all reach the first {LIST_LIMIT} of a queue",
-    )
+    dead.set_defaults(run=handle_dead, id=[])
+    verbs = dead.add_subparsers(dest="verb", required=True)
+    looking = [queues]
+    for verb, meaning in (
+        ("list", f"the oldest {LIST_LIMIT} of each queue"),
+        ("show", "headers and body too"),
+        ("requeue", "have them run again"),
+        ("drop", "forget them"),
+    ):
+        letters = verbs.add_parser(verb, help=meaning)
+        looking.append(letters)
+        if verb != "list":  # "+" and not "*", which takes nothing where an option comes first
+            also = "" if verb == "show" else f"; or all: the oldest {LIST_LIMIT} of each queue"
+            letters.add_argument("id", nargs="+", help=f"as `dead list` shows them{also}")
     revoke = commands.add_parser(
         "revoke",
         help="call tasks back: they do not begin any more",
@@ -48,7 +54,7 @@ def add_commands(commands: Any) -> None:
     revoke.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
     revoke.add_argument("id", nargs="+", help="of the tasks, sent or not")
     revoke.add_argument("--terminate", action="store_true", help="end them where they run")
-    for command in (queues, dead):
+    for command in looking:
         command.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
         command.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
         command.add_argument("--json", action="store_true", help="a JSON document")
@@ -81,8 +87,6 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
     """List, show, requeue or drop; status 1 where a letter is not there."""
     from blimp.tasks.transport import DeadLetters
 
-    if options.verb != "list" and not options.id:
-        raise ConfigError(f"dead {options.verb}: which? Give the ids that `dead list` shows")
     for id in options.id:
         if not re.fullmatch(r"\d+-\d+", id) and (id != "all" or options.verb == "show"):
             raise ConfigError(f"dead {options.verb} {id!r}: give the ids that `dead list` shows")

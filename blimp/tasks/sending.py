@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import msgspec
 
+from blimp.errors import ConfigError
 from blimp.tasks.callbacks import check_signature
 from blimp.tasks.coalescing import Coalescing
 from blimp.tasks.message import NORMAL, TaskMessage
@@ -66,6 +67,9 @@ class Outgoing:
         kwargs: dict[str, Any] | None,
         options: SendOptions,
     ) -> None:
+        unknown = sorted(options.keys() - SendOptions.__optional_keys__)
+        if unknown:
+            raise ConfigError(f"sending {name!r}: there is no option {', '.join(unknown)}")
         self.id = options.get("task_id") or str(uuid.uuid4())
         self._app = app
         self._name = name

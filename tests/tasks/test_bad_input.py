@@ -298,3 +298,9 @@ def test_a_publish_to_nobody_is_a_short_error(url: str) -> None:
     with app, pytest.raises(LinkError, match=r"^no broker at redis://localhost:1/0") as caught:
         app.send_task("add")
     assert caught.value.__suppress_context__
+
+
+def test_a_misspelt_option_of_a_message_is_refused(url: str) -> None:
+    """`countdwon=60` would begin at once."""
+    with build(url) as app, pytest.raises(ConfigError, match="'add': there is no option countdwon"):
+        app.send_task("add", (1, 2), countdwon=60.0)  # type: ignore[call-arg]

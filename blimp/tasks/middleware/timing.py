@@ -40,6 +40,10 @@ class Timing:
             state=verdict.state.value,
             ms=round((self._clock.now_s() - began_s) * 1000.0, 3),
             delivery=job.message.delivery,
-            **({"reason": verdict.fault.text} if verdict.fault else {}),
+            **(
+                {"reason": f"{verdict.fault.exc_type}: {verdict.fault.text}"}
+                if verdict.fault
+                else {}
+            ),
         )
         return verdict

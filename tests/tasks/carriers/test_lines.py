@@ -48,6 +48,9 @@ def test_the_transport_is_chosen_by_name_or_url(
         ("streams", "amqp://me:secret@h", "transport 'streams' takes .*rediss"),
         (None, "amqps://h?ssl_cert_reqs=perhaps", "option ssl_cert_reqs=perhaps is unknown"),
         (None, "amqps://me:secret@h?verify=no", "option verify=no is unknown"),
+        ("nowhere:Class", "x://h", "transport 'nowhere:Class': No module named 'nowhere'"),
+        ("json:Class", "x://h", "transport 'json:Class': .*no attribute 'Class'"),
+        ("json:dumps", "x://h", "transport 'json:dumps': dumps is no class"),
         ("carrier-pigeon", "redis://h", "must be one of .*streams.*or 'module:Class'"),
     ],
 )

@@ -56,10 +56,21 @@ def test_dead_letters_are_listed_shown_requeued_and_dropped(
     assert run("dead", "requeue", first) == (1, "", f"no dead letter {first}\n")
     assert run("dead", "drop", "all")[0] == 0
     assert look.dead() == 0
-    assert run("dead", "drop")[2].startswith("error: dead drop: which?")
     for verb, wrong in (("show", "all"), ("show", "t0"), ("drop", "5"), ("requeue", "")):
         told = f"error: dead {verb} {wrong!r}: give the ids that `dead list` shows\n"
         assert run("dead", verb, wrong) == (2, "", told)
+
+
+def test_options_may_come_before_the_ids(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blimp.tasks.cli.load_app", lambda _: app)
+    assert main(["dead", "drop", "-A", "here:app", "--json", "1-1", "2-2"]) == 1  # there are none
+
+
+def test_ids_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["dead", "drop", "-A", "here:app"])
+    assert ended.value.code == 2
+    assert "required: id" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", ["many", "0", "-1", "1.5"])
