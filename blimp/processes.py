@@ -54,7 +54,14 @@ class Child:
             start_new_session=True,  # a Ctrl-C on the terminal is the parent's to handle
         )
         self.pid = self._process.pid
-        self.pidfd = os.pidfd_open(self.pid)
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except BaseException:  # one that cannot be watched would not be ended either
+            self.pidfd = -1
+            self._process.kill()
+            self._process.wait()
+            self.close()
+            raise
         self.stdin = self._process.stdin
         self.stdout = self._process.stdout
 

@@ -1,10 +1,16 @@
 """A child that hangs at its start, dies, or talks nonsense: the worker's side of it."""
 
+import contextlib
+import errno
+import gc
+import itertools
 import os
+import resource
 import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -169,6 +175,88 @@ def test_a_child_whose_start_hangs_is_killed_and_begun_anew(
     assert errand.verdict.state is State.SUCCESS
     waits_s = [event["again_in_s"] for event in log.events("child does not start")]
     assert waits_s[:2] == [0.2, 0.4]
+
+
+def test_a_child_that_cannot_be_begun_is_begun_later() -> None:
+    errand, log = Errand("cpu.pid"), Silence()
+    executor = ProcessExecutor(run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, log=log)
+    try:
+        with descriptors(more=1):
+            executor.submit(errand.job)
+            wait_until(lambda: bool(log.events("child does not start")), "it is not told")
+        assert errand.ended.wait(DEADLINE_S)
+    finally:
+        executor.close()
+    assert errand.verdict is not None
+    assert errand.verdict.state is State.SUCCESS
+    assert "Too many open files" in log.events("child does not start")[0]["reason"]
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3])
+def test_a_child_that_cannot_be_begun_leaves_nothing_open(more: int) -> None:
+    before = open_descriptors()
+    with descriptors(more=more), pytest.raises(OSError, match="Too many open files"):
+        ChildProcess(setup())
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def test_a_child_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, begun = open_descriptors(), []
+
+    def refuse(pid: int) -> int:
+        begun.append(pid)
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        ChildProcess(setup())
+    assert not Path(f"/proc/{begun[0]}").exists()
+    assert open_descriptors() == before
+
+
+def test_a_child_among_very_many_descriptors_begins_and_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A set of descriptors, as select takes it, ends at 1024."""
+    pretend(monkeypatch, "say(kind='ready', child=1)\nsys.stdin.buffer.raw.read(1)")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    held = [os.dup(2)]
+    try:
+        while held[-1] < 1024:
+            held.append(os.dup(2))
+        child = ChildProcess(setup())
+        child.wait_ready(DEADLINE_S)
+        child.end()
+        child = ChildProcess(setup())
+        child.wait_ready(DEADLINE_S)
+        child.kill()
+        with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
+            child.wait_ready(DEADLINE_S)
+        child.end()
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def descriptors(*, more: int) -> Iterator[None]:
+    """Let this process open so many descriptors more."""
+    taken = open_descriptors()
+    free = itertools.islice((n for n in itertools.count() if n not in taken), more, None)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next(free), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def open_descriptors() -> set[int]:
+    found = {int(name) for name in os.listdir("/proc/self/fd")}
+    return {number for number in found if Path(f"/proc/self/fd/{number}").exists()}
 
 
 def test_a_close_does_not_wait_for_a_start_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,8 @@ main(sys.argv[2])
 class ChildProcess:
     """A fresh interpreter that runs one job at a time. Never a fork: the worker has threads.
 
+    Raises OSError where the system has no process or descriptor left for it.
+
     One thread starts it, waits, calls and ends it: the kernel kills the child when that
     thread ends, kill -9 of the worker included. `tell` and `kill` are any thread's.
     """
@@ -49,19 +51,13 @@ class ChildProcess:
     def __init__(self, setup: Setup) -> None:
         self.number = setup.child
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = Child(
-                name=f"child {self.number}",
-                arguments=[
-                    sys.executable,
-                    "-c",
-                    _PROGRAM,
-                    json.dumps(sys.path),
-                    msgspec.json.encode(setup).decode(),
-                ],
-                death_signal=signal.SIGKILL,
-                stdin=theirs.fileno(),
-            )
+        try:
+            self._process = _begin(setup, stdin=theirs.fileno())
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         self._channel = Channel(ours, receives=FromChild)
         self._events = select.poll()
         self._events.register(self._channel.fileno(), select.POLLIN)
@@ -141,8 +137,7 @@ class ChildProcess:
             self._open = False
             self._channel.close()  # it ends when it reads that
         # Only here are descriptors closed, so nobody meets another's under an old number.
-        if self._process.running():
-            select.select([self._process], [], [], END_S)
+        self._wait_ended()
         if self._process.running():
             self._process.send(signal.SIGKILL)
         self._process.end(within_s=END_S)
@@ -175,8 +170,7 @@ class ChildProcess:
         raise WorkerLost(self._last_words())
 
     def _last_words(self) -> str:
-        if self._process.running():
-            select.select([self._process], [], [], END_S)
+        self._wait_ended()
         status = self._process.exit_status()
         how = "closed its channel"
         if status is not None:
@@ -184,3 +178,20 @@ class ChildProcess:
             if status < 0:
                 how = f"was killed by {signal.Signals(-status).name}"
         return f"its process {self.pid} {how}"
+
+    def _wait_ended(self) -> None:
+        """Give a process that is about to end a moment to do so."""
+        if self._process.running():
+            end = select.poll()  # select takes no descriptor above 1023
+            end.register(self._process.fileno(), select.POLLIN)
+            end.poll(END_S * 1000.0)
+
+
+def _begin(setup: Setup, *, stdin: int) -> Child:
+    path, words = json.dumps(sys.path), msgspec.json.encode(setup).decode()
+    return Child(
+        name=f"child {setup.child}",
+        arguments=[sys.executable, "-c", _PROGRAM, path, words],
+        death_signal=signal.SIGKILL,
+        stdin=stdin,
+    )

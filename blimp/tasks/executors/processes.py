@@ -118,13 +118,15 @@ class ProcessExecutor:
                 if child.running():
                     return child
                 self._end(child)
-            child = self._begin()
+                child = None
             try:
+                child = self._begin()
                 child.wait_ready(self._start_s)
                 return child
-            except WorkerLost as error:
-                self._end(child, kill=True)
-                child = None
+            except (WorkerLost, OSError) as error:  # no descriptor or process is left, for now
+                if child is not None:
+                    self._end(child, kill=True)
+                    child = None
                 if not self._closed.is_set():
                     wait_s = WAITS.delay_s(failures, chance=self._chance)
                     failures += 1
