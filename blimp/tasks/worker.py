@@ -322,7 +322,10 @@ class Worker:
         self._hand.wait_empty(2.0 * self.app.timeout_s, unless=lambda: False)
 
     def _cut_off(self, job: Job) -> None:
-        """End a job that would not: its message comes again, now or at the next start."""
+        """End a job that would not: its message comes again, now or at the next start.
+
+        One that was acknowledged before it ran does not: it has begun, once.
+        """
         if job.withdraw():  # it could not be given back: the broker is away
             self._hand.let_go(job)
         if not job.finish():
@@ -331,7 +334,7 @@ class Worker:
         self.counts["cut_off"] += 1
         job.cancel()
         try:
-            if job.task.options.idempotent:
+            if job.task.options.idempotent and job.task.options.acks_late:
                 if is_marked(job.task.options):
                     clear_begun(self.app, job.message)
                 job.delivery.give_back()

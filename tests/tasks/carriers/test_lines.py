@@ -185,6 +185,32 @@ def test_a_task_that_will_not_end_is_cut_off_and_put_back(name: str) -> None:
             wait_until(lambda: fences == [1, 2], "not run again")
 
 
+def test_what_was_acknowledged_before_it_ran_is_cut_off_for_good(name: str) -> None:
+    begun, go = threading.Event(), threading.Event()
+    runs: list[int] = []
+    with TaskApp(name, broker="memory://") as app:
+
+        @app.task(name="long", acks_late=False)
+        def long() -> None:
+            runs.append(1)
+            begun.set()
+            go.wait(DEADLINE_S)
+
+        log = Silence()
+        with working(app, grace_s=0.01, log=log) as worker:
+            app.send_task("long")
+            assert begun.wait(DEADLINE_S)
+        assert log.events("cut off")
+        assert worker.counts["cut_off"] == 1
+        go.set()
+        answered = threading.Event()
+        app.task(name="quick")(answered.set)
+        with working(app, name="next"):
+            app.send_task("quick")
+            assert answered.wait(DEADLINE_S)
+    assert runs == [1]
+
+
 def test_memory_hears_broadcasts_and_puts_back_at_a_warm_stop(name: str) -> None:
     heard: list[Any] = []
     busy, go = threading.Event(), threading.Event()
