@@ -101,16 +101,21 @@ class Runner:
                     return Verdict(state=State.PENDING, give_back=True)
                 await job.in_thread(self._settler.wait_out, error)
 
-    def conclude(self, job: Job, verdict: Verdict) -> None:
-        """Have the verdict written and the message acknowledged, and let the job go."""
+    def conclude(self, job: Job, verdict: Verdict, *, is_stuck: bool = False) -> None:
+        """Have the verdict written and the message acknowledged, and let the job go.
+
+        is_stuck: its function runs on.
+        """
         if not job.finish():
             return  # given back meanwhile, in a stop that would not wait
         if job.is_lost:
             self._log.warning("result refused", task=job.task.name, id=job.message.id)
             self._on_done(job)
             return  # whoever has the message now says what became of it
-        if verdict.give_back and job.task.options.idempotent and is_marked(job.task.options):
-            self._settler.until_done(clear_begun, self._app, job.message)  # it came to its end
+        # Given back by its own verdict, it came to its end. What another began is not its own.
+        may_begin = job.task.options.idempotent or (job.mark and not is_stuck)
+        if verdict.give_back and is_marked(job.task.options) and may_begin:
+            self._settler.until_done(clear_begun, self._app, job.message)
         endings: list[Ending] = []
         try:
             self._settler.until_done(lambda: endings.append(self._ending(job, verdict)))

@@ -244,7 +244,8 @@ class Worker:
 
     def _end_stuck(self, job: Job) -> None:
         assert job.timed_out_s is not None
-        self._runner.conclude(job, timed_out(job.timed_out_s, task=job.task))
+        verdict = timed_out(job.timed_out_s, task=job.task)
+        self._runner.conclude(job, verdict, is_stuck=True)
         self._stops.restart(
             f"{job.task.name} is stuck past its time limit of {job.timed_out_s:g} s"
         )

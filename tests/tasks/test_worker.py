@@ -316,6 +316,46 @@ def test_reject_drops_or_puts_back(app: TaskApp, look: Look) -> None:
     assert look.left_behind() == []
 
 
+@pytest.mark.parametrize("acks_late", [True, False])
+def test_a_task_that_may_not_begin_twice_may_ask_to(app: TaskApp, acks_late: bool) -> None:
+    deliveries: list[int] = []
+
+    @app.task(name="back", bind=True, idempotent=False, acks_late=acks_late)
+    def back(context: TaskContext) -> int:
+        deliveries.append(context.fence)
+        if context.fence < 3:
+            raise Reject("not yet", requeue=True)
+        return context.fence
+
+    with working(app):
+        assert back.delay().get(DEADLINE_S) == 3
+    assert deliveries == [1, 2, 3]
+
+
+def test_a_failure_that_is_not_acknowledged_runs_again_though_it_may_not_begin_twice(
+    app: TaskApp,
+) -> None:
+    deliveries: list[int] = []
+
+    @app.task(name="back", bind=True, idempotent=False, acks_on_failure=False)
+    def back(context: TaskContext) -> int:
+        deliveries.append(context.fence)
+        if context.fence < 2:
+            raise ValueError("not yet")
+        return context.fence
+
+    @app.task(name="slow", bind=True, idempotent=False, acks_on_timeout=False, time_limit=0.2)
+    async def slow(context: TaskContext) -> int:
+        if context.fence < 2:
+            await asyncio.sleep(DEADLINE_S)
+        return context.fence
+
+    with working(app):
+        assert back.delay().get(DEADLINE_S) == 2
+        assert slow.delay().get(DEADLINE_S) == 2
+    assert deliveries == [1, 2]
+
+
 # --- time -------------------------------------------------------------------------------------
 
 
