@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -19,6 +20,8 @@ RENEWALS_PER_LEASE = 4
 PERIODS_TO_IDLE = 4
 ERRORS = (redis.RedisError, OSError)
 
+logger = logging.getLogger(__name__)
+
 
 class _Ack:
     """One thread's wish in a shared acknowledgement."""
@@ -34,7 +37,8 @@ class Leases:
     """The claims in hand. Thread-safe; close is idempotent.
 
     on_lost: called, from any thread, with the tag of a delivery that someone else has now:
-        stop its work; its acknowledgement is refused.
+        stop its work; its acknowledgement is refused. So is it where someone else has ended
+        it. What it raises is logged.
     The thread starts with the first claim and sleeps while there has been none for a while.
     """
 
@@ -52,6 +56,7 @@ class Leases:
         self._idle = True
         self._thread: threading.Thread | None = None
         self._later: deque[str] = deque()
+        self._sent: set[str] = set()  # tags whose end we have asked for, and no answer came yet
         self._gathering = threading.Lock()
         self._waiting: list[_Ack] = []
         self._sending = threading.Lock()
@@ -61,6 +66,7 @@ class Leases:
     def hold(self, claims: Sequence[Claim]) -> None:
         with self._changed:
             self._held.update((claim.tag, claim) for claim in claims)
+            self._sent.difference_update(claim.tag for claim in claims)
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._serve, name="leases", daemon=True)
                 self._thread.start()
@@ -73,6 +79,7 @@ class Leases:
         with self._changed:
             for tag in [tag for tag in self._held if tag not in kept]:
                 del self._held[tag]
+            self._sent.intersection_update(kept)
 
     def claim(self, tag: str) -> Claim | None:
         return self._held.get(tag)
@@ -87,13 +94,16 @@ class Leases:
     # --- how a delivery ends -----------------------------------------------------------------
 
     def ack(self, tag: str) -> int:
-        """Complete a delivery; return DONE, SETTLED (before) or LOST (to someone else).
+        """Complete a delivery; return DONE, SETTLED (by us, before) or LOST (to someone else).
 
         Threads that come while another's acknowledgement is under way share the next one.
         """
         claim = self._held.get(tag)
         if claim is None:
-            return SETTLED
+            with self._changed:
+                was_sent = tag in self._sent
+                self._sent.discard(tag)
+            return SETTLED if was_sent else LOST
         wish = _Ack(claim)
         with self._gathering:
             self._waiting.append(wish)
@@ -102,7 +112,7 @@ class Leases:
                 with self._gathering:
                     batch, self._waiting = self._waiting, []
                 try:
-                    answers: Sequence[int | BaseException] = self._store.ack(
+                    answers: Sequence[int | BaseException] = self._complete(
                         [one.claim for one in batch]
                     )
                 except BaseException as error:
@@ -126,7 +136,7 @@ class Leases:
         claims = [claim for tag in tags if (claim := self._held.get(tag)) is not None]
         if claims:
             try:
-                answers = self._store.ack(claims)
+                answers = self._complete(claims)
             except BaseException:
                 self._later.extend(tags)
                 raise
@@ -138,6 +148,7 @@ class Leases:
         claims = [claim for tag in tags if (claim := self._held.get(tag)) is not None]
         if not claims:
             return 0
+        self._send(claims)
         answers = self._store.release(claims, seen=seen)
         return sum(
             self._settled(one.tag, answer) == DONE
@@ -146,16 +157,20 @@ class Leases:
 
     def end(self, ends: Sequence[End]) -> list[int | str]:
         """End deliveries, each in one step; see `Store.end`."""
+        self._send([end.claim for end in ends if end.claim is not None])
         answers = self._store.end(ends)
         lost = []
         with self._changed:
             for end, answer in zip(ends, answers, strict=True):
-                if end.claim is not None and isinstance(answer, int):
+                if end.claim is None:
+                    continue
+                self._sent.discard(end.claim.tag)
+                if isinstance(answer, int):
                     held = self._held.pop(end.claim.tag, None)
                     if answer == LOST and held is not None:
                         lost.append(end.claim.tag)
         for tag in lost:
-            self._on_lost(tag)
+            self._tell(tag)
         return answers
 
     def bury(self, tag: str, reason: str) -> int:
@@ -163,14 +178,42 @@ class Leases:
         claim = self._held.get(tag)
         if claim is None:
             return SETTLED
+        self._send([claim])
         return self._settled(tag, self._store.bury(claim, reason))
+
+    def _complete(self, claims: Sequence[Claim]) -> list[int]:
+        """Acknowledge; SETTLED is only what an attempt of ours may have settled."""
+        repeated = self._send(claims)
+        try:
+            answers = self._store.ack(claims)
+        except redis.ConnectionError:  # idle, it had died; or its answer was lost
+            return self._store.ack(claims)
+        return [
+            LOST if answer == SETTLED and claim.tag not in repeated else answer
+            for claim, answer in zip(claims, answers, strict=True)
+        ]
+
+    def _send(self, claims: Sequence[Claim]) -> set[str]:
+        """Remember that these are about to end; return the tags for which that was so already."""
+        tags = {claim.tag for claim in claims}
+        with self._changed:
+            repeated = tags & self._sent
+            self._sent |= tags
+        return repeated
 
     def _settled(self, tag: str, answer: int) -> int:
         with self._changed:
             held = self._held.pop(tag, None)
+            self._sent.discard(tag)
         if answer == LOST and held is not None:
-            self._on_lost(tag)
+            self._tell(tag)
         return answer
+
+    def _tell(self, tag: str) -> None:
+        try:
+            self._on_lost(tag)
+        except Exception:  # the other leases must live on
+            logger.exception("on_lost: %s", tag)
 
     # --- staying alive -----------------------------------------------------------------------
 
@@ -180,8 +223,18 @@ class Leases:
         if not claims:
             return
         for claim, answer in zip(claims, self._store.renew(claims), strict=True):
-            if answer != DONE and claim.tag in self._held:
-                self._settled(claim.tag, answer)
+            if answer != DONE:
+                self._gone(claim.tag, answer)
+
+    def _gone(self, tag: str, answer: int) -> None:
+        """Drop what is ours no more: ended by us just now, or in another's hands, or by them."""
+        with self._changed:
+            held = self._held.pop(tag, None)
+            if answer == SETTLED and tag in self._sent:
+                return  # whoever sent that hears of it
+            self._sent.discard(tag)
+        if held is not None:
+            self._tell(tag)
 
     def _serve(self) -> None:
         empty = 0  # periods in a row without a claim
@@ -200,6 +253,8 @@ class Leases:
                 self.renew()
             except ERRORS:
                 continue  # whoever reads finds it too, and connects again; the claims stay
+            except Exception:
+                logger.exception("renewing leases")
 
     def close(self) -> None:
         """Stop renewing. What is still held goes to others when its lease ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
 FORGET_AFTER_MS = 3_600_000  # a consumer with nothing in hand that was not heard of
 PURGE_AT_ONCE = 1000
+
+Run = Callable[[str, list[str], list[Any]], Any]  # a script's name, its keys, its arguments
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,8 +194,11 @@ class Store:
     # --- the end of deliveries ---------------------------------------------------------------
 
     def ack(self, claims: Sequence[Claim]) -> list[int]:
-        """Complete deliveries; return DONE, SETTLED or LOST for each."""
-        return self._each("ack", claims)
+        """Complete deliveries; return DONE, SETTLED or LOST for each.
+
+        Not repeated, or SETTLED would not say whether someone else had ended it.
+        """
+        return self._each(self._scripts.run_once, "ack", claims)
 
     def end(self, ends: Sequence[End]) -> list[int | str]:
         """End deliveries, each with its result and what follows it, or not at all.
@@ -205,7 +210,7 @@ class Store:
         return [one.decode() if isinstance(one, bytes) else one for one in answers]
 
     def renew(self, claims: Sequence[Claim]) -> list[int]:
-        return self._each("renew", claims)
+        return self._each(self._scripts.run, "renew", claims)
 
     def release(self, claims: Sequence[Claim], *, seen: bool = True) -> list[int]:
         """Put deliveries back in their place; `seen`: they count."""
@@ -221,11 +226,11 @@ class Store:
         args = [GROUP, self.consumer, claim.id, claim.fence, self._max_dead, claim.lane, reason]
         return int(self._scripts.run("bury", [claim.stream, claim.queue.dead], args))
 
-    def _each(self, script: str, claims: Sequence[Claim]) -> list[int]:
+    def _each(self, run: Run, script: str, claims: Sequence[Claim]) -> list[int]:
         args: list[Any] = [GROUP, self.consumer]
         for one in claims:
             args += [one.id, one.fence]
-        answers: list[int] = self._scripts.run(script, [one.stream for one in claims], args)
+        answers: list[int] = run(script, [one.stream for one in claims], args)
         return answers
 
     # --- whole queues ------------------------------------------------------------------------

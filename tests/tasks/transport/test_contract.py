@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError
-from blimp.tasks.transport import DONE, LOST, SETTLED, Counts, DeadLetters, Holder
+from blimp.tasks.transport import DONE, LOST, Counts, DeadLetters, Holder
 from blimp.tasks.transport.end import End
 from blimp.tasks.transport.link import Link
 from tests.tasks.test_worker import wait_until
@@ -434,7 +434,7 @@ def test_a_lost_lease_is_told_and_its_acknowledgement_refused(
     )
     assert leases.ack(message.delivery_tag) == LOST
     assert lost == [message.delivery_tag]
-    assert leases.ack(message.delivery_tag) == SETTLED
+    assert leases.ack(message.delivery_tag) == LOST
     assert counts(holder).in_flight == 1
 
 
