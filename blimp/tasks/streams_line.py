@@ -73,7 +73,8 @@ class StreamsLine:
 
     def connect(self, *, held: Collection[str]) -> tuple[int, int]:
         here = self._here = self._at(self._options.app.broker)
-        here.holder.leases.keep({*held, *here.tags()})
+        for one in self._held.values():  # a broker that was left may answer again
+            one.holder.leases.keep({*held, *one.tags()})
         self._taker = Taker(holder=here.holder, queues=self._options.queues)
         return self._taker.begin(), 0
 

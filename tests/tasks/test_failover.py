@@ -20,7 +20,9 @@ from blimp.tasks import TaskApp, Worker
 from blimp.tasks.brokers import Brokers, split_urls
 from blimp.tasks.cli import main
 from blimp.tasks.client import VehicleClient
+from blimp.tasks.line import LineOptions
 from blimp.tasks.results.redis import RedisResults
+from blimp.tasks.streams_line import StreamsLine
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.test_worker import wait_until
@@ -203,6 +205,47 @@ def test_a_task_whose_broker_dies_under_it_ends_at_the_other_and_once_at_the_fir
         brokers[1].stop()
         assert first.send_task("add", (5, 6)).get(DEADLINE_S) == 11
     assert runs == [1]
+
+
+def test_what_nobody_works_on_at_the_broker_that_was_left_is_renewed_no_more(
+    brokers: list[EmbeddedBroker],
+) -> None:
+    """It was taken, and the session ended before it was in hand."""
+    taken: list[Any] = []
+    with build(brokers, transport="streams") as app:
+        line = StreamsLine(
+            LineOptions(
+                app=app,
+                worker="worker",
+                queues=[app.queue],
+                room=lambda: 8,
+                limit=lambda: 8,
+                waiting=lambda: 0,
+                is_stopping=lambda: False,
+                on_message=taken.append,
+                on_unreadable=lambda *_: None,
+                on_lost=lambda _: None,
+                log=Silence(),
+            )
+        )
+        with contextlib.closing(line):
+            line.connect(held=())
+            for number in range(2):
+                app.send_task("add", (number, 1))
+            wait_until(lambda: drained(line, taken) == 2, "they did not come")
+            deliveries = [line.delivery(message) for message in taken]
+            leases = deliveries[0].held.holder.leases
+            line.disconnect()
+            app.brokers.failed(brokers[0].url)
+            line.connect(held=[deliveries[0].tag])
+            assert [claim.tag for claim in leases.claims()] == [deliveries[0].tag]
+
+
+def drained(line: StreamsLine, taken: list[Any]) -> int:
+    """Take what there is; return how many came so far."""
+    with contextlib.suppress(TimeoutError):
+        line.drain(0.1)
+    return len(taken)
 
 
 def test_results_follow_a_watch_that_is_open(brokers: list[EmbeddedBroker]) -> None:
