@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Self
 
 import msgspec
 
@@ -27,17 +28,24 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     def of_this_process(cls) -> Self:
         return cls(command=(sys.executable, *sys.orig_argv[1:]), directory=os.getcwd())
 
-    def again(self) -> NoReturn:
+    def again(self, *, unless: Callable[[], bool]) -> None:
         """Become a fresh process of the same command line, with the same pid.
 
-        A stop signal that comes meanwhile waits until it is let in. Nothing may be under way:
-        every thread ends here, and every descriptor that is not inherited is closed.
+        unless: asked once no stop signal is heard any more; True has it return instead.
+        A stop signal that comes later waits until it is let in, or where a thread that is
+        still there gets it, ends the process. Nothing may be under way: every thread ends
+        here, and every descriptor that is not inherited is closed. Main thread only.
         """
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.chdir(self.directory)
-        os.execv(self.command[0], self.command)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        handlers = {number: signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS}
+        if not unless():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.chdir(self.directory)
+            os.execv(self.command[0], self.command)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class Wear:

@@ -176,6 +176,7 @@ class Worker:
             self._log.warning(missing)
         self._hand.expect(self.app.tasks.values())
         signals = self._take_signals()
+        self._crew.start()  # after the stop signals are let in: what tasks start inherits that
         pulse = Pulse(
             beat=self._consumer.probe if self._lock is None else self._lock.take,
             watchers=(*self.app.link_watchers, self._revoking.refresh),
@@ -209,7 +210,7 @@ class Worker:
         self._log.info("stopped", **self.counts)
         # Asked only now: until its handlers were put back, a signal had the last word.
         if self._launch is not None and self.restart_reason is not None:
-            self._launch.again()
+            self._launch.again(unless=lambda: self.restart_reason is None)
         return self._exit_status
 
     def stop(self) -> None:

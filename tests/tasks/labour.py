@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -43,6 +44,24 @@ def hold(context: TaskContext) -> int:
     mark(f"{context.id}.began")
     wait_for(DIRECTORY / f"{context.id}.go")
     return context.fence
+
+
+def blocked_signals() -> int:
+    """Return the signals that a process started here does not get, as bits."""
+    told = subprocess.run(
+        ["/bin/cat", "/proc/self/status"], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    return int(told.partition("SigBlk:")[2].split()[0], 16)
+
+
+@app.task(name="blocked")
+def blocked() -> int:
+    return blocked_signals()
+
+
+@app.task(name="async.blocked")
+async def async_blocked() -> int:
+    return blocked_signals()
 
 
 @app.task(name="stuck", time_limit=0.2)

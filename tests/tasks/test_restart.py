@@ -1,12 +1,13 @@
 """Beginning anew by exec: same process, same name, nothing lost; and the ways to stop."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from blimp.tasks import State, TaskApp
+from blimp.tasks.restart import STOP_SIGNALS, Launch
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess
 from tests.tasks.look import Look
 from tests.tasks.test_worker import wait_until
@@ -159,3 +160,43 @@ def test_a_stop_that_comes_while_it_begins_anew_is_not_lost(
     # Right at the exec no handler stands, and the signal ends the process by itself.
     assert worker.terminate() in (0, -signal.SIGTERM)
     assert look.left_behind() == []
+
+
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
+def test_what_tasks_start_can_be_terminated_after_it_began_anew(
+    labour: TaskApp, url: str, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 2")
+    worker.wait_ready()
+    for starts in (1, 2):
+        wait_until(lambda n=starts: worker.starts == n, "it did not begin anew")
+        assert labour.send_task("blocked").get(DEADLINE_S) == 0
+        assert labour.send_task("async.blocked").get(DEADLINE_S) == 0
+    assert worker.terminate() == 0
+
+
+def test_a_stop_heard_just_before_the_exec_has_the_last_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    begun: list[str] = []
+    block = signal.pthread_sigmask
+
+    def late(how: int, mask: Iterable[signal.Signals]) -> set[int | signal.Signals]:
+        if how == signal.SIG_BLOCK:
+            signal.raise_signal(signal.SIGTERM)
+        return block(how, mask)
+
+    monkeypatch.setattr(signal, "pthread_sigmask", late)
+    monkeypatch.setattr("os.execv", lambda command, _: begun.append(command))
+    before = signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    try:
+        handlers = [signal.getsignal(number) for number in sorted(STOP_SIGNALS)]
+        launch = Launch(command=("/bin/false",), directory="/")
+        launch.again(unless=lambda: bool(asked))
+        assert [signal.getsignal(number) for number in sorted(STOP_SIGNALS)] == handlers
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert asked == [signal.SIGTERM]
+    assert begun == []
+    assert not block(signal.SIG_BLOCK, ()) & STOP_SIGNALS

@@ -29,7 +29,10 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crew:
-    """Gives each job to the executor its task needs. Fed by the consumer's thread."""
+    """Gives each job to the executor its task needs. Fed by the consumer's thread.
+
+    `start` comes before all else.
+    """
 
     def __init__(
         self,
@@ -47,13 +50,22 @@ class Crew:
         self._max_tasks = max_tasks
         self._max_memory_mb = max_memory_mb
         self._log = log
-        self._loops = LoopExecutor(
-            run=run, workers=sizes.loop_workers, concurrency=sizes.loop_concurrency, log=log
-        )
-        self._threads = ThreadExecutor(run=run, size=sizes.sync_workers)
+        self._loops: LoopExecutor
+        self._threads: ThreadExecutor
         self._processes: ProcessExecutor | None = None
         self._lock = threading.Lock()
         self._stopping = False
+
+    def start(self) -> None:
+        """Begin the threads. They block the signals that the calling thread blocks."""
+        sizes = self._sizes
+        self._loops = LoopExecutor(
+            run=self._run,
+            workers=sizes.loop_workers,
+            concurrency=sizes.loop_concurrency,
+            log=self._log,
+        )
+        self._threads = ThreadExecutor(run=self._run, size=sizes.sync_workers)
 
     def submit(self, job: Job) -> None:
         place = place_of(job.task)
