@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from blimp.errors import Interrupted, Refused, Reject, TaskError
+from blimp.errors import Interrupted, Refused, Reject, Revoked, TaskError
 from blimp.tasks.app import TaskApp
 from blimp.tasks.broadcast import Broadcast
 from blimp.tasks.broker_clock import Moment
@@ -108,10 +108,11 @@ def build_flight_app(
             resumable=True,
             track_started=True,
             bind=True,
+            interruptible=False,  # the mailbox's locks are the emergency stop's, too
             priority=row.priority,
         )(_flight_task(row, vehicle=vehicle, mailbox=mailbox))
 
-    @app.task(name="blimp.status")
+    @app.task(name="blimp.status", interruptible=False)
     def status() -> dict[str, Any]:
         """Return the newest snapshot, with its age."""
         snapshot = mailbox.snapshot()
@@ -176,12 +177,13 @@ class HandOver:
 
         Raises Refused with the ship's reason, Interrupted where the flight process was
         restarted under it, TaskError where it does not answer, and Reject where the worker
-        stops: the ship flies on, and the next worker takes the command up again.
+        stops: the ship flies on, and the next worker takes the command up again. Revoked where
+        the task was revoked: the ship flies on then, too.
         """
         outcome = self._ask(self._patience_s(), doing="does not answer")
         while outcome.state is OutcomeState.IN_PROGRESS:
             self._show(outcome.fraction)
-            self._leave_if_stopping()
+            self._leave_if_asked()
             heard = self._mailbox.wait(self._context.id, timeout_s=FOLLOW_S)
             # Silence: ask again with the same id, which moves nothing.
             outcome = heard or self._ask(SILENCE_S, doing="fell silent during the command")
@@ -201,11 +203,13 @@ class HandOver:
             now_s = self._clock.now_s()
             if now_s >= deadline_s:
                 raise TaskError(f"the flight process {doing}: asked for {patience_s:.1f} s")
-            self._leave_if_stopping()
+            self._leave_if_asked()
             # A flight process that is away fails a call at once; do not spin until it is back.
             self._clock.sleep_until(asked_s + ASK_S)
 
-    def _leave_if_stopping(self) -> None:
+    def _leave_if_asked(self) -> None:
+        if self._context.revoked.is_set():
+            raise Revoked("no more is followed: what the ship has taken it goes on with")
         if self._context.stopping.is_set() and self._row.idempotent:
             raise Reject("the worker stops", requeue=True)
 

@@ -27,6 +27,10 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     cpu_bound: run it in a process of its own pool, so that it holds up nothing else.
     soft_time_limit: seconds after which it is told to end: SoftTimeLimitExceeded is raised in
         it. time_limit: seconds after which it is ended, whatever it does.
+    interruptible: may an exception be raised in it from outside, between any two of its
+        instructions, as a soft time limit and `revoke(terminate=True)` do to a plain function
+        in a thread? False where it uses locks that others need, which that would leave
+        locked: it must look at `context.revoked` itself, and has no soft time limit.
     reject_on_worker_lost: a dead letter, not another run, where its worker or child died.
     acks_on_failure: False has a failed task come again instead of being acknowledged;
         acks_on_timeout: the same for one that ran into its time limit.
@@ -49,6 +53,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     cpu_bound: bool = False
     soft_time_limit: float | None = None
     time_limit: float | None = None
+    interruptible: bool = True
     reject_on_worker_lost: bool = False
     acks_on_failure: bool = True
     acks_on_timeout: bool = True
@@ -80,6 +85,7 @@ class TaskKeywords(TypedDict, total=False):
     cpu_bound: bool
     soft_time_limit: float | None
     time_limit: float | None
+    interruptible: bool
     reject_on_worker_lost: bool
     acks_on_failure: bool
     acks_on_timeout: bool

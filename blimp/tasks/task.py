@@ -36,6 +36,12 @@ class Task:
             raise ConfigError(
                 f"task {name!r} is cpu_bound and async: a process of its own runs plain functions"
             )
+        if not options.interruptible and options.soft_time_limit is not None:
+            raise ConfigError(f"task {name!r} has a soft_time_limit, and is not interruptible")
+        if not options.interruptible and (self.is_async or options.cpu_bound):
+            raise ConfigError(
+                f"task {name!r} is not interruptible: only a plain function in a thread can be so"
+            )
         self.__doc__ = function.__doc__
         try:
             self._signature: inspect.Signature | None = inspect.signature(function)

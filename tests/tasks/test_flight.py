@@ -322,6 +322,20 @@ def test_an_expiry_does_not_hide_how_old_a_command_is(
     assert command.ttl_s == pytest.approx(50.0, abs=1.0)
 
 
+def test_a_revoked_command_is_left_and_nothing_strikes_in_the_mailbox(
+    ship: FlightSide, app: TaskApp, ground: VehicleClient
+) -> None:
+    assert not any(task.options.interruptible for task in app.tasks.values())
+    ship.answer = lambda command: outcome(command, IN_PROGRESS)
+    pending = ground.send("goto", {"north_m": 1.0})
+    wait_until(lambda: ship.named("goto"), "not handed over")
+    handle = app.result(pending.id)
+    handle.revoke(terminate=True)
+    assert handle.wait(DEADLINE_S).state.value == "REVOKED"
+    ship.answer = outcome
+    assert ground.send("hold").wait(DEADLINE_S).state == "SUCCESS"
+
+
 def test_a_clock_that_answers_late_makes_no_command_younger(
     ship: FlightSide,
     app: TaskApp,

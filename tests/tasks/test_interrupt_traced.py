@@ -13,6 +13,7 @@ import coverage
 from types import SimpleNamespace
 from blimp.errors import SoftTimeLimitExceeded
 from blimp.tasks.executors.threads import ThreadCall
+from blimp.tasks.options import TaskOptions
 
 def interrupted():
     began.append(True)
@@ -24,7 +25,8 @@ began, ends = [], []  # no event: the exception could strike inside of it
 held = threading.Event()
 
 def call_of(function):
-    task, message = SimpleNamespace(function=function), SimpleNamespace(kwargs={})
+    task = SimpleNamespace(function=function, options=TaskOptions())
+    message = SimpleNamespace(kwargs={})
     return ThreadCall(SimpleNamespace(task=task, message=message))
 
 def run(call):

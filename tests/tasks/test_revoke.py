@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blimp.clock import SystemClock
-from blimp.errors import MessageError, Revoked, SoftTimeLimitExceeded, TaskError
+from blimp.errors import ConfigError, MessageError, Revoked, SoftTimeLimitExceeded, TaskError
 from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.cli import main
 from blimp.tasks.results.handle import ResultHandle
@@ -154,6 +156,34 @@ def test_terminate_interrupts_a_plain_function(app: TaskApp, look: Look) -> None
         assert handle.wait(DEADLINE_S).state is State.REVOKED
     assert seen == [True]
     assert look.left_behind() == []
+
+
+def test_terminate_strikes_no_function_that_is_not_interruptible(app: TaskApp) -> None:
+    """Or a lock that it holds then would be locked for ever."""
+    began = threading.Event()
+    lock = threading.Condition()
+
+    @app.task(name="long", bind=True, interruptible=False)
+    def long(context: TaskContext) -> str:
+        began.set()
+        assert context.revoked.wait(DEADLINE_S)
+        for _ in range(1000):
+            with lock:
+                time.sleep(0)
+        return "whole"
+
+    with working(app):
+        handle = long.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke(terminate=True)
+        assert handle.get(DEADLINE_S) == "whole"
+    assert lock.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("options", [{"soft_time_limit": 1.0}, {"cpu_bound": True}])
+def test_what_cannot_be_left_uninterrupted_is_named(app: TaskApp, options: Any) -> None:
+    with pytest.raises(ConfigError, match="not interruptible"):
+        app.task(name="long", interruptible=False, **options)(lambda: None)
 
 
 def test_what_ends_well_though_it_was_to_end_is_a_success(app: TaskApp) -> None:

@@ -66,8 +66,9 @@ class ThreadCall:
         self._struck = False
 
     async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any:
-        function, keywords = self._job.task.function, self._job.message.kwargs
-        if not interruptible:
+        task, keywords = self._job.task, self._job.message.kwargs
+        function = task.function
+        if not interruptible or not task.options.interruptible:
             return function(*arguments, **keywords)
         has_ended = False
         try:
