@@ -56,6 +56,7 @@ class Taker:
     def take(self, *, room: int, timeout_s: float) -> list[Delivered]:
         """Return up to about `room` messages, lane by lane; none after `timeout_s` or `interrupt`.
 
+        In a lane the queues take turns to be first.
         Where it had to wait it returns one of a lane at most: call again.
         """
         question = self._reader.messages
@@ -85,6 +86,8 @@ class Taker:
             wait_s = min(wait_s, (taken.next_due_ms + 1) / 1000.0)
         # Less than was asked for is all there is: what comes next is waited for.
         self._look_s = self._asked_s + wait_s if len(taken.deliveries) < room else 0.0
+        if len(taken.deliveries) >= room:
+            self._queues.append(self._queues.pop(0))  # or the first could have all of each
         return self._hold(taken.deliveries)
 
     def _ask(self) -> None:

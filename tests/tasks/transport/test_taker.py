@@ -57,6 +57,24 @@ def test_a_batch_is_in_order_of_lanes_and_no_larger_than_the_room(
     assert taker.take(room=3, timeout_s=0.0) == []
 
 
+def test_a_queue_that_is_never_empty_starves_no_other(streams: str) -> None:
+    far = Holder(url=streams, options={"consumer": "taker", "lease_s": 60.0})
+    taker = Taker(holder=far, queues=["busy", "other", "third"])
+    try:
+        taker.begin()
+        for name, count in (("busy", 12), ("other", 1), ("third", 1)):
+            for _ in range(count):
+                far.store.put(far.keys.queue(name), 2, b"{}", b"")
+        came = [
+            claim.queue.name for _ in range(3) for claim, _ in taker.take(room=4, timeout_s=0.0)
+        ]
+    finally:
+        taker.close()
+        far.close()
+    assert len(came) == 12
+    assert {"other", "third"} < set(came)
+
+
 def test_what_comes_while_it_waits_is_taken(taker: Taker, holder: Holder) -> None:
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(wait, taker)
