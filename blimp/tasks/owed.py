@@ -7,6 +7,7 @@ stays there unacknowledged, and a worker that dies meanwhile leaves it to be run
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Collection
@@ -25,6 +26,10 @@ T = TypeVar("T")
 PAYING = RetryPolicy(max_retries=None, interval_start=0.2, interval_step=0.4, interval_max=5.0)
 
 
+class BrokerLeft(LinkError):
+    """The broker that has this delivery is away, and another is in use."""
+
+
 class Held:
     """The holder at one broker. Thread-safe; close is idempotent."""
 
@@ -32,7 +37,8 @@ class Held:
         self.url = url
         self.holder = holder
         self._brokers = brokers
-        self._owed: dict[tuple[str, ...], Callable[[], object]] = {}
+        self._owed: dict[int, tuple[Collection[str], Callable[[], object]]] = {}
+        self._numbers = itertools.count()  # told in this order: no end replaces another
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -43,22 +49,30 @@ class Held:
         Returns `otherwise` then. Raises LinkError where there is no other.
         """
         try:
-            with link_errors(self.url, self._brokers.failed):
-                return step()
-        except LinkError:
-            if self.url == self._brokers.current:
-                raise
+            return self.tell_now(step)
+        except BrokerLeft:
+            pass
         with self._lock:
-            self._owed[tuple(tags)] = step
+            self._owed[next(self._numbers)] = (tags, step)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._pay, name="owed", daemon=True)
                 self._thread.start()
         return otherwise
 
+    def tell_now(self, step: Callable[[], T]) -> T:
+        """Do `step` now or not at all: raises BrokerLeft where another broker is in use."""
+        try:
+            with link_errors(self.url, self._brokers.failed):
+                return step()
+        except LinkError as error:
+            if self.url == self._brokers.current:
+                raise
+            raise BrokerLeft(str(error)) from None
+
     def tags(self) -> set[str]:
         """Return the deliveries whose ends are owed: they are not to be put back."""
         with self._lock:
-            return {tag for tags in self._owed for tag in tags}
+            return {tag for tags, _ in self._owed.values() for tag in tags}
 
     def _pay(self) -> None:
         delay = ReconnectDelay(chance=random.Random(), policy=PAYING)
@@ -67,7 +81,7 @@ class Held:
                 if not self._owed:
                     self._thread = None
                     return
-                tags, step = next(iter(self._owed.items()))
+                number, (_, step) = next(iter(self._owed.items()))
             try:
                 with link_errors(self.url):
                     step()
@@ -75,7 +89,7 @@ class Held:
                 continue
             delay.reset()
             with self._lock:
-                self._owed.pop(tags, None)
+                self._owed.pop(number)
 
     def close(self) -> None:
         self._closed.set()

@@ -26,6 +26,7 @@ from blimp.tasks.message import to_json
 from blimp.tasks.middleware import chain
 from blimp.tasks.middleware.once import begun_before, clear_begun, is_marked, mark_begun
 from blimp.tasks.middleware.revoked import revoked
+from blimp.tasks.owed import BrokerLeft
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.task import TaskContext
 
@@ -73,7 +74,7 @@ class Runner:
             return
         assert job.in_thread is not None
         if not job.task.options.acks_late:
-            acked = await job.in_thread(self._settler.until_done, job.delivery.ack)
+            acked = await job.in_thread(self._ack_early, job)
             if not acked or job.is_lost:  # it is to run once at most: not here, then
                 if job.finish():
                     self._on_done(job)
@@ -87,6 +88,26 @@ class Runner:
             self.conclude(job, verdict)
         else:  # the broker is asked something first
             await job.in_thread(self.conclude, job, verdict)
+
+    def _ack_early(self, job: Job) -> bool:
+        """Acknowledge a job before it runs; say whether that is known to be done.
+
+        Where its broker is left for another, it goes back to that broker when it returns.
+        """
+        left: list[BrokerLeft] = []
+
+        def ack() -> None:
+            try:
+                job.delivery.ack()
+            except BrokerLeft as error:
+                left.append(error)
+
+        if not self._settler.until_done(ack):
+            return False
+        if left:
+            self._settler.until_done(job.delivery.give_back)
+            self._log.warning("left unrun", task=job.task.name, id=job.message.id)
+        return not left
 
     async def _through_chain(self, job: Job) -> Verdict:
         """Pass the middleware; anew where the broker was away before the function was called."""

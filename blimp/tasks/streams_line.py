@@ -14,7 +14,7 @@ from blimp.tasks.results.redis import result_key
 from blimp.tasks.streams_message import open_message
 from blimp.tasks.transport.end import End
 from blimp.tasks.transport.holder import Holder
-from blimp.tasks.transport.store import LOST, SETTLED, Claim
+from blimp.tasks.transport.store import LOST, Claim
 from blimp.tasks.transport.taker import Taker
 from blimp.tasks.transport.wire import HEAD
 from blimp.tasks.urls import redis_url
@@ -47,9 +47,10 @@ class StreamsDelivery:
         self.held = held
 
     def ack(self) -> None:
+        """Raises BrokerLeft where it cannot be told before the task would run."""
         leases = self.held.holder.leases
         was_held = self.tag in leases
-        answer = self.held.tell([self.tag], lambda: leases.ack(self.tag), otherwise=SETTLED)
+        answer = self.held.tell_now(lambda: leases.ack(self.tag))
         if answer == LOST and not was_held:  # lost before its job was in hand: nobody heard
             self.held.holder.on_lease_lost(self.tag)
 

@@ -22,7 +22,7 @@ from blimp.tasks.cli import main
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.line import LineOptions
 from blimp.tasks.results.redis import RedisResults
-from blimp.tasks.streams_line import StreamsLine
+from blimp.tasks.streams_line import StreamsDelivery, StreamsLine
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.test_worker import wait_until
@@ -246,6 +246,41 @@ def drained(line: StreamsLine, taken: list[Any]) -> int:
     with contextlib.suppress(TimeoutError):
         line.drain(0.1)
     return len(taken)
+
+
+def test_an_early_acknowledgement_that_fails_leaves_its_task_unrun(
+    brokers: list[EmbeddedBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the first broker's still, and runs when that is back: once."""
+    runs: list[int] = []
+    is_cut = threading.Event()
+    ack = StreamsDelivery.ack
+    app = build(brokers)
+
+    @app.task(name="early", bind=True, acks_late=False)
+    def early(context: Any) -> None:
+        runs.append(context.fence)
+
+    def cut(delivery: StreamsDelivery) -> None:
+        try:
+            if not is_cut.is_set():
+                brokers[0].stop()
+            ack(delivery)
+        finally:
+            is_cut.set()
+
+    monkeypatch.setattr(StreamsDelivery, "ack", cut)
+    with app, working(app):
+        early.delay()
+        assert is_cut.wait(DEADLINE_S)
+        assert app.tasks["add"].delay(1, 2).get(DEADLINE_S) == 3
+        assert app.broker == brokers[1].url
+        assert runs == []
+        brokers[0].start()
+        brokers[1].stop()
+        wait_until(lambda: len(runs) == 1, "it is lost")
+        assert app.tasks["add"].delay(3, 4).get(DEADLINE_S) == 7
+    assert runs == [2]
 
 
 def test_results_follow_a_watch_that_is_open(brokers: list[EmbeddedBroker]) -> None:
