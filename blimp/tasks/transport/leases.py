@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from blimp.tasks.transport.store import DONE, LOST, SETTLED
+from blimp.tasks.transport.store import DONE, LOST, SETTLED, UNKNOWN
 
 if TYPE_CHECKING:
     from blimp.tasks.transport.end import End
@@ -230,8 +230,8 @@ class Leases:
         """Drop what is ours no more: ended by us just now, or in another's hands, or by them."""
         with self._changed:
             held = self._held.pop(tag, None)
-            if answer == SETTLED and tag in self._sent:
-                return  # whoever sent that hears of it
+            if answer == UNKNOWN or (answer == SETTLED and tag in self._sent):
+                return  # nobody else has it; or whoever sent its end hears of it
             self._sent.discard(tag)
         if held is not None:
             self._tell(tag)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blimp.tasks.transport.wire import Parcel
 
 DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
+UNKNOWN = 2  # how a renewal may be: the server was emptied
 FORGET_AFTER_MS = 3_600_000  # a consumer with nothing in hand that was not heard of
 PURGE_AT_ONCE = 1000
 
@@ -210,6 +211,7 @@ class Store:
         return [one.decode() if isinstance(one, bytes) else one for one in answers]
 
     def renew(self, claims: Sequence[Claim]) -> list[int]:
+        """Renew leases; return DONE, SETTLED, LOST or UNKNOWN for each."""
         return self._each(self._scripts.run, "renew", claims)
 
     def release(self, claims: Sequence[Claim], *, seen: bool = True) -> list[int]:

@@ -114,6 +114,19 @@ def test_one_that_was_told_before_the_broker_was_away_is_ours(
     assert lost == []
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["no stream", "an empty one"])
+def test_a_server_that_was_emptied_takes_nothing_from_whoever_works(
+    far: Holder, holder: Holder, lost: list[str], *, begun: bool
+) -> None:
+    (claim,) = take(far)
+    holder.link.client.flushall()
+    if begun:
+        holder.store.begin([claim.queue], known=[])
+    far.leases.renew()
+    assert lost == []
+    assert claim.tag not in far.leases
+
+
 def test_a_callback_that_raises_ends_no_renewals(
     streams: str, holder: Holder, caplog: pytest.LogCaptureFixture
 ) -> None:
