@@ -41,6 +41,7 @@ class Boot:
         self._log = log
         self._started: list[BootStep] = []
         self._starting: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
 
     def start(self) -> None:
         """Start every step. Raises StepFailed once the earlier ones are stopped again."""
@@ -50,7 +51,8 @@ class Boot:
                 raise failure
 
     def cancel(self) -> None:
-        """Give up a start that is under way. Any thread."""
+        """Give up a start that is under way, or is yet to come. Any thread."""
+        self._is_cancelled = True
         task = self._starting
         if task is not None:
             with contextlib.suppress(RuntimeError):  # its loop is closed
@@ -68,6 +70,8 @@ class Boot:
     async def _start(self) -> StepFailed | None:
         self._starting = asyncio.current_task()
         try:
+            if self._is_cancelled:  # looked at once it can be cancelled: none falls between
+                return None
             for step in self._steps:
                 await step.start(self._worker)
                 self._started.append(step)

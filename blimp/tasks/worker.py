@@ -25,7 +25,7 @@ from blimp.tasks.executors.crew import Crew, Sizes
 from blimp.tasks.executors.origin import locate_all
 from blimp.tasks.guarantees import check_tasks, missing_guarantees
 from blimp.tasks.hand import Hand
-from blimp.tasks.job import Job
+from blimp.tasks.job import Job, Stage
 from blimp.tasks.judge import timed_out
 from blimp.tasks.limits import Limits
 from blimp.tasks.log import stderr_logger
@@ -238,15 +238,17 @@ class Worker:
 
     def _give_up(self, job: Job) -> None:
         """End a job whose function cannot be ended, and have a fresh process take over."""
-        self._log.error("stuck", task=job.task.name, id=job.message.id, limit_s=job.timed_out_s)
-        self._stuck += 1
         # Not in the thread of the alarms: the broker may be slow.
         threading.Thread(target=self._end_stuck, args=(job,), name="give-up", daemon=True).start()
 
     def _end_stuck(self, job: Job) -> None:
+        if job.stage is Stage.DONE:
+            return  # its function ended by itself just now
         assert job.timed_out_s is not None
-        verdict = timed_out(job.timed_out_s, task=job.task)
-        self._runner.conclude(job, verdict, is_stuck=True)
+        self._log.error("stuck", task=job.task.name, id=job.message.id, limit_s=job.timed_out_s)
+        with self._counting:
+            self._stuck += 1
+        self._runner.conclude(job, timed_out(job.timed_out_s, task=job.task))
         self._stops.restart(
             f"{job.task.name} is stuck past its time limit of {job.timed_out_s:g} s"
         )

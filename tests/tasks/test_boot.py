@@ -84,3 +84,39 @@ def test_a_stop_ends_a_start_that_takes_too_long(app: TaskApp) -> None:
     thread.join(DEADLINE_S)
     assert not thread.is_alive()
     assert said == ["start a loop-0", "stop a"]
+
+
+def test_a_stop_that_comes_before_them_starts_none(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a worker waits for the lease of a namesake to lapse."""
+    said: list[str] = []
+
+    class Endless(Step):
+        async def start(self, worker: Worker) -> None:
+            await super().start(worker)
+            await asyncio.sleep(3600)
+
+    app.boot_step(Endless("a", said))
+    worker = Worker(app=app, name="worker", log=Silence())
+    heeded = threading.Event()
+    tell_stopping = worker._crew.tell_stopping
+
+    def take_name() -> None:
+        worker.stop()
+        assert heeded.wait(DEADLINE_S)
+
+    def heed() -> None:
+        tell_stopping()
+        heeded.set()
+
+    monkeypatch.setattr(worker, "_take_name", take_name)
+    monkeypatch.setattr(worker._crew, "tell_stopping", heed)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    thread.join(DEADLINE_S)
+    is_stuck = thread.is_alive()
+    worker.stop()
+    thread.join(DEADLINE_S)
+    assert not is_stuck
+    assert said == []

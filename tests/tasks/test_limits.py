@@ -9,7 +9,7 @@ import pytest
 
 from blimp.errors import ConfigError, Reject, SoftTimeLimitExceeded, TaskFailed
 from blimp.tasks import State, TaskApp, TaskContext
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.golden import envelope
 from tests.tasks.look import Look
 from tests.tasks.test_worker import wait_until
@@ -264,3 +264,29 @@ def test_what_may_not_begin_twice_may_where_it_came_to_its_end(app: TaskApp, loo
     with working(app):
         assert later.delay().get(DEADLINE_S) == 2
     assert [key for key in look.left_behind() if b"began" not in key] == []
+
+
+def test_what_ended_just_before_it_was_found_stuck_restarts_nothing(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = threading.Event(), threading.Event()
+    restarts: list[str] = []
+
+    @app.task(name="slow")
+    def slow() -> str:
+        begun.set()
+        go.wait(DEADLINE_S)
+        return "done"
+
+    log = Silence()
+    with working(app, log=log) as worker:
+        monkeypatch.setattr(worker._stops, "restart", restarts.append)
+        handle = slow.delay()
+        assert begun.wait(DEADLINE_S)
+        (job,) = worker._hand.jobs()
+        go.set()
+        assert handle.get(DEADLINE_S) == "done"
+        job.timed_out_s = LIMIT_S
+        worker._end_stuck(job)
+    assert restarts == []
+    assert log.events("stuck") == []
