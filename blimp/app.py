@@ -336,7 +336,8 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
         ),
         Role(
             name="worker",
-            arguments=(*this, "worker", *here, "--vehicle", vehicle, "--broker", broker),
+            arguments=(*this, "worker", *here, "--vehicle", vehicle),
+            environment={"BLIMP_BROKER_URL": broker},  # every user can read a command line
             death_signal=signal.SIGKILL,  # its broker dies too: there is nothing to hand back
             end_within_s=2.0,
         ),

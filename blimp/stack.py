@@ -46,6 +46,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     arguments: tuple[str, ...]
+    environment: dict[str, str] = {}  # besides this process's own
     needs: tuple[str, ...] = ()  # roles that must be ready first
     restarts: tuple[str, ...] = ()  # roles that cannot outlive this one's state
     death_signal: signal.Signals | None = signal.SIGTERM
@@ -172,7 +173,10 @@ class Stack:
                 name=running.role.name,
                 arguments=running.role.arguments,
                 death_signal=running.role.death_signal,
-                environment={"NOTIFY_SOCKET": str(self._paths.notify)},
+                environment={
+                    **running.role.environment,
+                    "NOTIFY_SOCKET": str(self._paths.notify),
+                },
             )
             running.start_s = None
             self._selector.register(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from blimp import airframe
+from blimp.app import StackOptions, build_stack
 from blimp.errors import AirframeError, BoardError
 from blimp.sim.atmosphere import isa
 from blimp.sim.world import World
@@ -109,3 +110,19 @@ def test_a_broker_that_cannot_be_read_starts_nothing() -> None:
         assert "broker URL 'redis://me:***@h:x': Port could not be cast" in said
         assert "secret" not in said
         assert list(Path(directory).iterdir()) == []
+
+
+def test_a_brokers_password_is_on_no_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which every user of the machine can read."""
+    url = "redis://me:secret@host/0"
+    monkeypatch.setenv("BLIMP_BROKER_URL", url)
+    options = StackOptions(
+        airframe="twin", vehicle=None, seed=1, wind_mps=0.0, runtime_dir=tmp_path / "run"
+    )
+    roles = [one.role for one in build_stack(options, on_event=print)._roles.values()]
+    assert "secret" not in str([role.arguments for role in roles])
+    assert [role.environment for role in roles if role.name == "worker"] == [
+        {"BLIMP_BROKER_URL": url}
+    ]

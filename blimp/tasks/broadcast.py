@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import LinkError, MessageError, Refused
+from blimp.errors import LinkError, MessageError, Refused, ResultError
 from blimp.tasks.carrier import STREAMS
 from blimp.tasks.ear import Ear
 from blimp.tasks.job import fault_of
@@ -107,7 +107,7 @@ class BroadcastListener:
             if not 0 < len(broadcast.id) <= MAX_NAME_LENGTH:
                 raise msgspec.ValidationError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")
             self._check_signature(broadcast)
-        except (msgspec.DecodeError, UnicodeDecodeError, MessageError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MessageError) as error:
             self._not_heard(error)
             return
         if broadcast.name == WAKE:
@@ -174,7 +174,12 @@ class BroadcastListener:
         results = self._app.results
         if results is None:
             return
+        at = url if url in results.brokers.urls else None
         try:
-            results.store(record, at=url if url in results.brokers.urls else None)
+            try:
+                results.store(record, at=at)
+            except ResultError as error:  # it was done: what it returned matters less than that
+                self._log.error("broadcast result", id=record.id, reason=str(error)[:LOG_LENGTH])
+                results.store(msgspec.structs.replace(record, result={}), at=at)
         except LinkError as error:  # the sender repeats itself, and is confirmed then
             self._log.warning("confirmation not written", id=record.id, reason=str(error))

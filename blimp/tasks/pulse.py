@@ -20,7 +20,7 @@ class Pulse:
 
     period_s: between two beats.
     beat: asks the broker; raises LinkError where it does not answer, NameInUse.
-    on_lost_name: called when another live worker has taken the name.
+    on_lost_name: called once, when another live worker has taken the name.
     stopping, wake: once the one is set the other is called until the pulse is closed, so that
         a consumer blocked in the server sees it at once.
     """
@@ -43,6 +43,7 @@ class Pulse:
         self._wake = wake
         self._log = log
         self._period_s = period_s
+        self._has_lost_name = False
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="pulse", daemon=True)
 
@@ -73,5 +74,7 @@ class Pulse:
         except LinkError:
             return False
         except NameInUse as error:
-            self._on_lost_name(str(error))
+            if not self._has_lost_name:  # it beats on while the worker stops
+                self._has_lost_name = True
+                self._on_lost_name(str(error))
         return True

@@ -73,7 +73,9 @@ def _without_valkey(url: str) -> str:
 def hide_password(url: str) -> str:
     """Return `url` without its password: what a message may show."""
     # Up to the last @, whatever stands between: a password may hold any of : @ / ? and #.
-    return re.sub(r"(://[^:/?#]*):.*@", r"\1:***@", url, flags=re.DOTALL)
+    shown = re.sub(r"(://[^:/?#]*):.*@", r"\1:***@", url, flags=re.DOTALL)
+    # redis-py takes them in the query, too, for itself and for sentinels.
+    return re.sub(r"([?&;][a-z_]*password=)[^&;]*", r"\1***", shown, flags=re.IGNORECASE)
 
 
 def link_error(url: str, error: BaseException) -> LinkError:

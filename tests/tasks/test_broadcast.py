@@ -83,6 +83,18 @@ def test_what_could_not_be_done_yet_is_done_when_it_is_repeated(app: TaskApp) ->
         assert handle.get(DEADLINE_S) == {"done": True}
 
 
+def test_a_result_that_cannot_be_told_does_not_deafen(app: TaskApp) -> None:
+    app.on_broadcast("stop")(lambda broadcast: {"what": object()})
+    app.on_broadcast("go")(lambda broadcast: {"gone": True})
+    log = Silence()
+    with working(app, log=log):
+        for _ in range(2):
+            assert app.broadcast("stop", id="one").get(DEADLINE_S) == {}
+            app.result("one").forget()
+        assert app.broadcast("go").get(DEADLINE_S) == {"gone": True}
+    assert "emergency lane lost" not in {event for _, event, _ in log.lines}
+
+
 def test_a_refusal_is_told(app: TaskApp) -> None:
     @app.on_broadcast("stop")
     def stop(broadcast: Broadcast) -> dict[str, object]:
@@ -101,6 +113,10 @@ def test_a_refusal_is_told(app: TaskApp) -> None:
         (b'{"id": "", "name": "stop"}', "id: must have 1 to 255 letters"),
         (b'{"id": "a", "name": "stop", "payload": [NaN]}', "got `array`"),
         (b'{"id": "a", "name": "go"}', "known"),
+        (
+            b'{"id": "a", "name": "go", "payload": {"a": ' + b"[" * 2000 + b"]" * 2000 + b"}}",
+            "recursion",
+        ),
     ],
 )
 def test_a_bad_broadcast_is_named_and_the_lane_stays_open(
