@@ -99,7 +99,7 @@ class Consumer:
         """Put back at once whatever has not begun. Raises LinkError."""
         for job in reversed(self._hand.jobs()):  # each goes to the head: the order stays
             if job.withdraw():
-                job.delivery.give_back()
+                job.delivery.give_back(seen=False)
                 self._hand.let_go(job)
                 self._counts["given_back"] += 1
 
@@ -148,7 +148,7 @@ class Consumer:
         self._counts["received"] += 1
         delivery = self.line.delivery(message)
         if self._stopping.is_set():
-            delivery.give_back()
+            delivery.give_back(seen=False)
             return
         read = self._intake.read(message, queue=delivery.queue)
         if isinstance(read, str):

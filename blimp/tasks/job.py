@@ -24,8 +24,12 @@ class Delivery(Protocol):
 
     def ack(self) -> None: ...
 
-    def give_back(self) -> None:
-        """Put the message back at the head of its queue, its delivery count one higher."""
+    def give_back(self, *, seen: bool = True) -> None:
+        """Put the message back at the head of its queue, its delivery count one higher.
+
+        seen: False where it never began and this worker takes nothing more: then it does not
+        count, where the transport can tell.
+        """
         ...
 
     def reject(self, reason: str) -> None:

@@ -45,7 +45,7 @@ class KombuDelivery:
     def reject(self, reason: str) -> None:  # noqa: ARG002  # AMQP has no room for it; it is logged
         self._line.settle(self, reject)
 
-    def give_back(self) -> None:
+    def give_back(self, *, seen: bool = True) -> None:  # noqa: ARG002
         self._line.settle(self, requeue)
 
 

@@ -222,7 +222,7 @@ class StockDelivery:
         """Drop it: this transport keeps no dead letters."""
         self.ack()
 
-    def give_back(self) -> None:
+    def give_back(self, *, seen: bool = True) -> None:  # noqa: ARG002
         self._store.give_back(self.tag)
         self._channel.qos.forget(self.tag)
 

@@ -54,9 +54,9 @@ class StreamsDelivery:
         if answer == LOST and not was_held:  # lost before its job was in hand: nobody heard
             self.held.holder.on_lease_lost(self.tag)
 
-    def give_back(self) -> None:
+    def give_back(self, *, seen: bool = True) -> None:
         leases = self.held.holder.leases
-        self.held.tell([self.tag], lambda: leases.release([self.tag]), otherwise=0)
+        self.held.tell([self.tag], lambda: leases.release([self.tag], seen=seen), otherwise=0)
 
     def reject(self, reason: str) -> None:
         leases = self.held.holder.leases

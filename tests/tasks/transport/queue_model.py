@@ -77,11 +77,17 @@ class QueueModel:
                 break
             if message.count >= MOST and message.state != "ready":
                 self.bury(message, f"delivered {message.count} times without being completed")
-            elif message.is_stale:
+                continue
+            is_suspect = message.count > MOST / 2
+            if is_suspect and given:
+                continue
+            if message.is_stale:
                 self.bury(message, "expired")
             else:
                 message.take(name)
                 given.append((message.number, message.count))
+                if is_suspect:
+                    break
         return given
 
     def _in_order(self, name: str) -> Iterator[Message]:

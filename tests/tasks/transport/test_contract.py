@@ -1,5 +1,6 @@
 """What a kombu program may expect, through kombu's public API, on a real server."""
 
+import contextlib
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -540,3 +541,22 @@ def test_an_older_delivery_of_the_same_holder_is_refused(holder: Holder) -> None
     assert holder.store.end([late]) == [LOST]
     assert holder.link.client.exists("celery-task-meta-x") == 0
     assert holder.store.ack([new]) == [DONE]
+
+
+def test_what_may_be_what_kills_is_delivered_alone(streams: str) -> None:
+    """Of what a holder has in hand when it is killed, one is the cause: only that is buried."""
+    with contextlib.closing(Holder(url=streams, options={"consumer": "a"})) as holder:
+        queue = holder.keys.queue("q")
+        for number in range(17):
+            holder.store.put(queue, 2, b"{}", str(number).encode())
+        for _ in range(20):
+            holder.store.begin([queue], known=())
+            assert holder.store.take([queue], room=17).deliveries
+        holder.store.begin([queue], known=())
+        dead = DeadLetters(store=holder.store, queue="q")
+        completed = 0
+        while taken := holder.store.take([queue], room=17).deliveries:
+            assert len(taken) == 1
+            completed += 1
+            assert holder.store.ack([claim for claim, _ in taken]) == [DONE]
+        assert (len(dead), completed) == (1, 16)

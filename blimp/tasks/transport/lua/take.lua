@@ -9,6 +9,8 @@
 -- ARGV[8]  ms before it is due that a message may leave the schedule
 -- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired}; a
 -- delivery is {number of its queue, lane, entry id, fence, fields}.
+-- What was delivered more than half as often as it may be is delivered alone: it may be what
+-- kills its holders, and whatever they have in hand with it is counted too.
 -- What the consumer itself holds is never taken here, however idle: a holder that was
 -- stopped for a while and wakes must find its own messages its own, not new ones.
 local group, consumer, room, lease_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -96,10 +98,13 @@ for lane = 0, lanes - 1 do
         if old[4] >= most then
           bury(stream, group, old[1], dead, limit, lane, old[4],
             'delivered ' .. old[4] .. ' times without being completed')
-        else
+        elseif old[4] <= most / 2 or #taken == 0 then
           local entry = redis.call('XCLAIM', stream, group, consumer, 0, old[1])[1]
           if entry then
             deliver(queue, lane, entry, old[4] + 1)
+          end
+          if old[4] > most / 2 and #taken > 0 then
+            room = 0
           end
         end
       end
