@@ -41,6 +41,7 @@ class Ear:
         self._on_unheard = on_unheard
         self._log = log
         self._transport: Any = None
+        self._seen: dict[str, str] = {}  # the last entry, where the broker keeps them
         self._closed = threading.Event()
         self.listening = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="emergency", daemon=True)
@@ -85,6 +86,7 @@ class Ear:
         )
         options: dict[str, Any] = {}
         if kind == STREAMS:
+            options["resume"] = self._seen
             options["on_undecodable"] = lambda _, __, error: self._on_unheard(error)
         with open_connection(
             self.url, transport=kind, timeout_s=self._app.timeout_s, beats=True, **options
@@ -100,7 +102,7 @@ class Ear:
             with Consumer(
                 channel,
                 queues=[queue],
-                on_message=lambda message: self._on_body(message.body),
+                on_message=self._hear,
                 no_ack=True,
             ):
                 self._drain(connection, timeout_s=0.001)  # subscribes on its way in
@@ -115,6 +117,12 @@ class Ear:
                 finally:
                     self._transport = None
         self.listening.clear()
+
+    def _hear(self, message: Any) -> None:
+        entry = message.delivery_info.get("entry")
+        if entry is not None:
+            self._seen[self._app.emergency_exchange] = entry  # whatever becomes of it
+        self._on_body(message.body)
 
     def _drain(self, connection: Any, *, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -9,8 +9,9 @@ from kombu import Exchange
 
 from blimp.errors import ConfigError, Refused
 from blimp.tasks import State, TaskApp
-from blimp.tasks.broadcast import Broadcast
+from blimp.tasks.broadcast import Broadcast, BroadcastListener
 from blimp.tasks.carrier import open_connection
+from blimp.tasks.results.record import Record
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.look import Look
 from tests.tasks.test_worker import wait_until
@@ -172,6 +173,28 @@ def test_a_lost_lane_is_joined_again(app: TaskApp, server: redis.Redis) -> None:
         while not handle.ready():
             assert time.monotonic() < deadline_s
             app.broadcast("stop", id="after")
+
+
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
+def test_what_is_told_while_the_lane_is_lost_is_heard_after(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener that fails in the midst of a message must not miss the stop behind it."""
+    app.on_broadcast("stop")(lambda broadcast: {})
+    confirm = BroadcastListener._confirm
+
+    def fail(self: BroadcastListener, record: Record, url: str) -> None:
+        if record.id == "bad":
+            app.broadcast("stop", id="behind")
+            raise OSError("whatever it was")
+        confirm(self, record, url)
+
+    monkeypatch.setattr(BroadcastListener, "_confirm", fail)
+    log = Silence()
+    with working(app, log=log):
+        app.broadcast("stop", id="bad")
+        assert app.result("behind").get(DEADLINE_S) == {}
+    assert len(log.events("emergency lane lost")) == 1
 
 
 def test_two_handlers_of_one_name_are_refused(app: TaskApp) -> None:

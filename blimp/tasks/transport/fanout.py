@@ -17,15 +17,21 @@ if TYPE_CHECKING:
 
 KEEP = 1000  # messages a fanout exchange keeps for a listener that was cut off
 KEEP_MS = 3_600_000
+RESUME_MS = 10_000  # nobody waits for longer; an older stop would strike a ship that flies again
 
 
 class Listeners:
-    """The queues of one connection that are bound to fanout exchanges. One thread's."""
+    """The queues of one connection that are bound to fanout exchanges. One thread's.
 
-    def __init__(self, *, link: Link, keys: Keys) -> None:
+    resume: the last entry of each exchange that a connection before this one has seen;
+        `add` goes on from there, and notes where it begins. Who passes it keeps it.
+    """
+
+    def __init__(self, *, link: Link, keys: Keys, resume: dict[str, str] | None = None) -> None:
         self._link = link
         self._keys = keys
         self._exchange_of: dict[str, str] = {}  # by queue
+        self._resume: dict[str, str] = {} if resume is None else resume
         self._heard: dict[str, str] = {}  # last entry of each exchange
 
     def __contains__(self, queue: str) -> bool:
@@ -35,10 +41,19 @@ class Listeners:
         return bool(self._heard)
 
     def add(self, queue: str, exchange: str) -> None:
-        """Have `queue` hear what is broadcast on `exchange` from now on."""
-        last: Any = self._link.client.xrevrange(self._keys.fanout(exchange), count=1)
-        self._heard.setdefault(exchange, last[0][0].decode() if last else "0-0")
+        """Have `queue` hear what is broadcast on `exchange` from now on, or what it missed."""
+        if exchange not in self._heard:
+            self._heard[exchange] = self._resume[exchange] = self._begin(exchange)
         self._exchange_of[queue] = exchange
+
+    def _begin(self, exchange: str) -> str:
+        seen = self._resume.get(exchange)
+        if seen is None:
+            last: Any = self._link.client.xrevrange(self._keys.fanout(exchange), count=1)
+            return last[0][0].decode() if last else "0-0"
+        seconds, _ = self._link.client.time()
+        oldest_ms = int(seconds) * 1000 - RESUME_MS
+        return seen if int(seen.partition("-")[0]) >= oldest_ms else f"{oldest_ms}-0"
 
     def remove(self, queue: str, exchange: str | None = None) -> bool:
         """End that, for any exchange by default; say whether an exchange has no listener now."""
@@ -69,5 +84,5 @@ class Listeners:
                     logger.error("%s: broadcast %s is undecodable: %s", exchange, id, error)
                     break
                 payload["properties"]["delivery_tag"] = f"{FANOUT_TAG}{uuid.uuid4().hex}"
-                payload["properties"]["delivery_info"]["queue"] = queue
+                payload["properties"]["delivery_info"] |= {"queue": queue, "entry": id}
                 yield queue, payload

@@ -34,6 +34,7 @@ class Holder:
     max_deliveries: after so many it is a dead letter. max_dead_letters: kept per queue.
     key_prefix: of every key on the server.
     on_lease_lost: called with the delivery tag, from any thread.
+    resume: the last entry seen of each fanout exchange; the transport goes on from there.
     on_undecodable: called with the head of an entry that cannot be read, its queue, and why.
     """
 

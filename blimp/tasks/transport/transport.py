@@ -80,7 +80,9 @@ class Transport(virtual.Transport):
         self.store, self.leases = self._holder.store, self._holder.leases
         self.routes = Routes(link=self.link, keys=self.keys, store=self.store)
         self.counts: Counter[str] = Counter()
-        self._listeners = fanout.Listeners(link=self.link, keys=self.keys)
+        self._listeners = fanout.Listeners(
+            link=self.link, keys=self.keys, resume=options.get("resume")
+        )
         self._pump: Pump | None = None
         self._event_loop: EventLoop | None = None
         self._interrupted = False
