@@ -129,7 +129,7 @@ class Campaign:
             if self._ground.journal.read():
                 moved_s = time.monotonic()
             ended = {one.id for one in self._ground.journal.heard if one.what is What.ENDED}
-            final = {id for id, times in self._finals.count.items() if times} | (ended & silent)
+            final = self._finals.once_or_more() | (ended & silent)
             if final >= wanted and self._side.messages_left() == 0:
                 return
             time.sleep(0.1)

@@ -171,7 +171,7 @@ class Soak:
 
     def _report(self, took_s: float) -> dict[str, Any]:
         missing = [order.id for order in self._sender.sent if order.id not in self._done]
-        twice = [id for id, times in self._finals.count.items() if times > 1]
+        twice = [id for id, times in dict(self._finals.count).items() if times > 1]
         moved_twice = [times for times in self._applied.values() if len(times) > 1]
         left = self._side.messages_left()
         strange = self._side.strange_keys()

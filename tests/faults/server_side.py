@@ -120,6 +120,10 @@ class Finals:
                 if record.final:
                     self.order.append(record.id)
 
+    def once_or_more(self) -> set[str]:
+        """Return the ids that have become final; the count goes on meanwhile."""
+        return {id for id, times in dict(self.count).items() if times}
+
     def close(self) -> None:
         self._closed.set()
         self._thread.join()
