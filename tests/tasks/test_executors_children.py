@@ -194,14 +194,16 @@ def test_a_child_that_cannot_be_begun_is_begun_later() -> None:
 
 @pytest.mark.parametrize("more", [0, 1, 2, 3])
 def test_a_child_that_cannot_be_begun_leaves_nothing_open(more: int) -> None:
+    gc.collect()  # of what earlier tests left
     before = open_descriptors()
     with descriptors(more=more), pytest.raises(OSError, match="Too many open files"):
         ChildProcess(setup())
     gc.collect()
-    assert open_descriptors() == before
+    assert open_descriptors() <= before  # earlier tests' may still be closed meanwhile
 
 
 def test_a_child_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
     before, begun = open_descriptors(), []
 
     def refuse(pid: int) -> int:
@@ -212,7 +214,7 @@ def test_a_child_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.Mon
     with pytest.raises(OSError, match="Cannot allocate memory"):
         ChildProcess(setup())
     assert not Path(f"/proc/{begun[0]}").exists()
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_a_child_among_very_many_descriptors_begins_and_ends(
