@@ -26,8 +26,9 @@ ALONE = {"sync_workers": 1, "loop_concurrency": 1, "prefetch": 1}  # one after t
 CROWD = {"sync_workers": 4, "loop_concurrency": 4, "prefetch": 16}  # ends are written in batches
 BASELINES = 3
 TRIES = 4
-# How many of these there are depends on the clock: numbered last, in this order.
-TIMED = ("take", "XREAD", "XREADGROUP", "renew")
+# How many of these there are depends on the clock, or on how many connections are open at once:
+# numbered last, in this order.
+TIMED = ("take", "XREAD", "XREADGROUP", "renew", "CLIENT SETINFO")
 NEVER = "never reached"
 
 
