@@ -40,7 +40,7 @@ from blimp.hardware.linux import LinuxBuses
 from blimp.mailbox import MailboxClient, MailboxServer
 from blimp.paths import RuntimePaths
 from blimp.stack import Event, Role, Stack
-from blimp.tasks.urls import check_url
+from blimp.tasks.broker.urls import check_url
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
@@ -204,7 +204,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     """Run the task worker: commands to the mailbox, snapshots to the ground."""
     from blimp.downlink import Downlink
     from blimp.tasks.flight import build_flight_app
-    from blimp.tasks.restart import Launch
+    from blimp.tasks.work.restart import Launch
     from blimp.tasks.worker import Worker
 
     vehicle = vehicle_name(options.vehicle, where="--vehicle")

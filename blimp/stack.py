@@ -25,7 +25,7 @@ from blimp.notify import READY, READY_TO_ARM, NotifyListener
 from blimp.paths import RuntimePaths, make_directory
 from blimp.processes import Child
 from blimp.registry import register, unregister
-from blimp.tasks.urls import hide_password
+from blimp.tasks.broker.urls import hide_password
 
 RESTART_DELAY_S = 0.1  # systemd's default RestartSec
 MAX_RESTARTS = 8  # ... in RESTART_WINDOW_S: then it is broken, not unlucky

@@ -14,7 +14,7 @@ import msgspec
 
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError, NotAuthorised
-from blimp.tasks.urls import check_url, hide_password, redis_url
+from blimp.tasks.broker.urls import check_url, hide_password, redis_url
 from blimp.types import Snapshot
 
 KEY_PREFIX = "blimp:telemetry:"

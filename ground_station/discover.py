@@ -13,7 +13,7 @@ import msgspec
 from blimp.config import GroundConfig, vehicle_name
 from blimp.errors import ConfigError, LinkError
 from blimp.registry import Registration, read
-from blimp.tasks.urls import hide_password
+from blimp.tasks.broker.urls import hide_password
 
 HEARD_LATELY_S = 30.0
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
-from blimp.tasks.urls import redis_url
+from blimp.tasks.broker.urls import redis_url
 from blimp.telemetry import (
     TelemetryPublisher,
     TelemetryReader,

@@ -12,23 +12,23 @@ import msgspec
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, UnknownTask
-from blimp.tasks.broker_clock import BrokerClock
-from blimp.tasks.brokers import Brokers, Strategy
-from blimp.tasks.carrier import STREAMS, choose_transport, is_on_redis
+from blimp.tasks.broker.brokers import Brokers, Strategy
+from blimp.tasks.broker.carrier import STREAMS, choose_transport, is_on_redis
+from blimp.tasks.broker.clock import BrokerClock
+from blimp.tasks.broker.outage import OnConnectionError, Outage
+from blimp.tasks.broker.urls import SCHEMES
 from blimp.tasks.hooks import Hooks
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.middleware import default_middleware
 from blimp.tasks.options import TaskKeywords, options_of
-from blimp.tasks.outage import OnConnectionError, Outage
-from blimp.tasks.publisher import Publisher
+from blimp.tasks.publishing.outgoing import Outgoing, SendOptions
+from blimp.tasks.publishing.publisher import Publisher
+from blimp.tasks.remote.revocation import BROADCAST, Revocations
 from blimp.tasks.results.handle import ResultHandle
 from blimp.tasks.results.redis import RedisResults
 from blimp.tasks.retry import CONNECTING, ONCE, PUBLISHING, RetryPolicy, policy_of
-from blimp.tasks.revocation import BROADCAST, Revocations
-from blimp.tasks.sending import Outgoing, SendOptions
 from blimp.tasks.signing import Key, Signer
 from blimp.tasks.task import Task
-from blimp.tasks.urls import SCHEMES
 
 if TYPE_CHECKING:
     from blimp.tasks.middleware import Middleware

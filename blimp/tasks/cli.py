@@ -53,7 +53,7 @@ def load_app(path: str) -> TaskApp:
 
 
 def _worker(app: TaskApp, options: argparse.Namespace) -> int:
-    from blimp.tasks.restart import Launch
+    from blimp.tasks.work.restart import Launch
     from blimp.tasks.worker import Worker
 
     app.log_level = options.log_level

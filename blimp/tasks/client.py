@@ -18,7 +18,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import LinkError
 from blimp.tasks.message import NORMAL, TaskMessage
-from blimp.tasks.pending import Pending, Progress, Reply, reply_of
+from blimp.tasks.publishing.pending import Pending, Progress, Reply, reply_of
 
 if TYPE_CHECKING:
     from blimp.tasks.results.redis import RedisResults
@@ -160,12 +160,12 @@ class VehicleClient(Closing):
             self._results = None
 
     def _link(self) -> RedisResults:
-        from blimp.tasks.broker_clock import BrokerClock
-        from blimp.tasks.brokers import Brokers
-        from blimp.tasks.publisher import Publisher
+        from blimp.tasks.broker.brokers import Brokers
+        from blimp.tasks.broker.clock import BrokerClock
+        from blimp.tasks.broker.urls import SCHEMES
+        from blimp.tasks.publishing.publisher import Publisher
         from blimp.tasks.results.redis import RedisResults
         from blimp.tasks.signing import Signer
-        from blimp.tasks.urls import SCHEMES
 
         with self._lock:
             if self._results is None:

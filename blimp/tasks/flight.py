@@ -14,10 +14,10 @@ import msgspec
 
 from blimp.errors import Interrupted, Refused, Reject, Revoked, TaskError
 from blimp.tasks.app import TaskApp
-from blimp.tasks.broadcast import Broadcast
-from blimp.tasks.broker_clock import Moment
+from blimp.tasks.broker.clock import Moment
 from blimp.tasks.client import vehicle_queue
 from blimp.tasks.message import EMERGENCY, NORMAL
+from blimp.tasks.remote.broadcast import Broadcast
 from blimp.tasks.task import TaskContext
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
 

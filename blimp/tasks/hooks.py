@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from blimp.errors import ConfigError
 
 if TYPE_CHECKING:
-    from blimp.tasks.boot import BootStep
-    from blimp.tasks.broadcast import BroadcastHandler
+    from blimp.tasks.remote.broadcast import BroadcastHandler
+    from blimp.tasks.work.boot import BootStep
 
 
 class Hooks:

@@ -143,9 +143,9 @@ def _print(letters: list[DeadLetter], options: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def _holder(app: TaskApp) -> Iterator[Holder]:
     """A way to the server; its errors become LinkError. Raises ConfigError off streams."""
-    from blimp.tasks.carrier import STREAMS, streams_options
+    from blimp.tasks.broker.carrier import STREAMS, streams_options
+    from blimp.tasks.broker.urls import redis_url
     from blimp.tasks.transport import Holder
-    from blimp.tasks.urls import redis_url
 
     if app.transport != STREAMS:
         raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs {STREAMS!r}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError
-from blimp.tasks.callbacks import read_callbacks
+from blimp.tasks.canvas.callbacks import read_callbacks
 from blimp.tasks.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,

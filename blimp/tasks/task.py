@@ -9,16 +9,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
 
 from blimp.errors import ConfigError, LinkError, MaxRetriesExceeded, MessageError, Retry
-from blimp.tasks.coalescing import coalescing_key
 from blimp.tasks.options import TaskOptions
+from blimp.tasks.publishing.coalescing import coalescing_key
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.retry import give_up
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.message import TaskMessage
+    from blimp.tasks.publishing.outgoing import SendOptions
     from blimp.tasks.results.handle import ResultHandle
-    from blimp.tasks.sending import SendOptions
 
 
 class Task:

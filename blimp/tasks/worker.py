@@ -15,29 +15,29 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.tasks.alarms import Alarms
-from blimp.tasks.boot import Boot
-from blimp.tasks.broadcast import BroadcastListener
-from blimp.tasks.carrier import AMQP, STOCK, STREAMS, is_on_redis
-from blimp.tasks.consumer import Consumer
+from blimp.tasks.broker.carrier import AMQP, STOCK, STREAMS, is_on_redis
+from blimp.tasks.broker.guarantees import check_tasks, missing_guarantees
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.executors.crew import Crew, Sizes
 from blimp.tasks.executors.origin import locate_all
-from blimp.tasks.guarantees import check_tasks, missing_guarantees
-from blimp.tasks.hand import Hand
-from blimp.tasks.job import Job, Stage
-from blimp.tasks.judge import timed_out
-from blimp.tasks.limits import Limits
 from blimp.tasks.log import stderr_logger
-from blimp.tasks.lookahead import LEAST
 from blimp.tasks.middleware.once import clear_begun, is_marked
-from blimp.tasks.name_lock import LEASE_MS, NameInUse, NameLock
-from blimp.tasks.pulse import PERIOD_S, QUIET_PERIOD_S, Pulse
-from blimp.tasks.restart import Launch, Wear, let_stop_signals_in
-from blimp.tasks.revoking import Revoking
-from blimp.tasks.runner import Runner
-from blimp.tasks.settler import Settler
-from blimp.tasks.stops import Stops
+from blimp.tasks.remote.broadcast import BroadcastListener
+from blimp.tasks.remote.revoking import Revoking
+from blimp.tasks.work.alarms import Alarms
+from blimp.tasks.work.boot import Boot
+from blimp.tasks.work.consumer import Consumer
+from blimp.tasks.work.hand import Hand
+from blimp.tasks.work.job import Job, Stage
+from blimp.tasks.work.judge import timed_out
+from blimp.tasks.work.limits import Limits
+from blimp.tasks.work.lookahead import LEAST
+from blimp.tasks.work.name_lock import LEASE_MS, NameInUse, NameLock
+from blimp.tasks.work.pulse import PERIOD_S, QUIET_PERIOD_S, Pulse
+from blimp.tasks.work.restart import Launch, Wear, let_stop_signals_in
+from blimp.tasks.work.runner import Runner
+from blimp.tasks.work.settler import Settler
+from blimp.tasks.work.stops import Stops
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp

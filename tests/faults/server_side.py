@@ -10,10 +10,10 @@ from typing import Any
 
 import redis
 
+from blimp.tasks.broker.urls import open_redis
 from blimp.tasks.results.record import Record, decode
 from blimp.tasks.results.redis import KEY_PREFIX, result_key
 from blimp.tasks.transport.keys import GROUP, Keys
-from blimp.tasks.urls import open_redis
 
 # Documented to stay (docs/faults.md): results and markers until they lapse, what an exchange
 # and a queue are made of, a name's lease and what a sender sent last until they lapse.

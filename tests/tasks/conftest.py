@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from blimp.tasks import TaskApp, Worker
-from blimp.tasks.urls import open_redis
+from blimp.tasks.broker.urls import open_redis
 from tests.broker import EmbeddedBroker
 from tests.tasks.look import Look
 
@@ -27,7 +27,7 @@ DEADLINE_S = 15.0  # for what must happen; nothing here waits this long when it 
 def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The transport that apps and clients use where they are not told."""
     name: str = request.param
-    monkeypatch.setattr("blimp.tasks.carrier.DEFAULT", name)
+    monkeypatch.setattr("blimp.tasks.broker.carrier.DEFAULT", name)
     return name
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from blimp.clock import SystemClock
-from blimp.tasks.alarms import MANY, Alarms
+from blimp.tasks.work.alarms import MANY, Alarms
 from tests.tasks.conftest import DEADLINE_S, Silence
 
 

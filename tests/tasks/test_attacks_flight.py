@@ -24,7 +24,7 @@ from tests.tasks.test_flight import (  # noqa: F401
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
     """Kombu's own: these attacks reach into its lists."""
-    monkeypatch.setattr("blimp.tasks.carrier.DEFAULT", "redis")
+    monkeypatch.setattr("blimp.tasks.broker.carrier.DEFAULT", "redis")
     return "redis"
 
 

@@ -9,8 +9,8 @@ import redis
 
 from blimp.errors import LinkError, NotAuthorised, TaskFailed
 from blimp.tasks import TaskApp
+from blimp.tasks.broker.urls import open_redis
 from blimp.tasks.client import VehicleClient
-from blimp.tasks.urls import open_redis
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.golden import envelope
@@ -21,7 +21,7 @@ from tests.tasks.test_worker import wait_until
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
     """Kombu's own: these attacks reach into its lists, and into its fanout."""
-    monkeypatch.setattr("blimp.tasks.carrier.DEFAULT", "redis")
+    monkeypatch.setattr("blimp.tasks.broker.carrier.DEFAULT", "redis")
     return "redis"
 
 

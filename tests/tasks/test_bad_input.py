@@ -8,7 +8,7 @@ import pytest
 
 from blimp.errors import ConfigError, LinkError, MessageError, TaskFailed
 from blimp.tasks import State, TaskApp
-from blimp.tasks.carrier import STREAMS
+from blimp.tasks.broker.carrier import STREAMS
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.message import TaskMessage, build_body, build_headers
 from blimp.tasks.signing import Signer

@@ -9,8 +9,8 @@ from kombu import Exchange
 
 from blimp.errors import ConfigError, Refused
 from blimp.tasks import State, TaskApp
-from blimp.tasks.broadcast import Broadcast, BroadcastListener
-from blimp.tasks.carrier import open_connection
+from blimp.tasks.broker.carrier import open_connection
+from blimp.tasks.remote.broadcast import Broadcast, BroadcastListener
 from blimp.tasks.results.record import Record
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.look import Look

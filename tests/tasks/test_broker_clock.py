@@ -10,7 +10,7 @@ import redis
 from blimp.clock import ManualClock
 from blimp.errors import LinkError
 from blimp.tasks import TaskApp
-from blimp.tasks.broker_clock import RECENT_S, BrokerClock
+from blimp.tasks.broker.clock import RECENT_S, BrokerClock
 
 
 @pytest.fixture

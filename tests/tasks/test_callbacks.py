@@ -9,7 +9,7 @@ import pytest
 
 from blimp.errors import MessageError
 from blimp.tasks import TaskApp, TaskContext
-from blimp.tasks.callbacks import MOST_CALLBACKS, following
+from blimp.tasks.canvas.callbacks import MOST_CALLBACKS, following
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Record, State
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working

@@ -13,8 +13,8 @@ import pytest
 
 from blimp.errors import LinkError, MessageError, Refused
 from blimp.tasks import TaskApp, TaskContext
-from blimp.tasks.broadcast import Broadcast
 from blimp.tasks.client import VehicleClient, vehicle_queue
+from blimp.tasks.remote.broadcast import Broadcast
 from blimp.tasks.results.record import Record, State, encode
 from blimp.tasks.results.redis import result_key
 from tests.broker import EmbeddedBroker

@@ -8,7 +8,7 @@ import redis
 
 from blimp.errors import LinkError, MessageError, Superseded
 from blimp.tasks import TaskApp, TaskContext
-from blimp.tasks.coalescing import Coalescing
+from blimp.tasks.publishing.coalescing import Coalescing
 from blimp.tasks.results.handle import ResultHandle
 from blimp.tasks.results.record import State
 from tests.tasks.conftest import DEADLINE_S, working

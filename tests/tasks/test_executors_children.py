@@ -21,9 +21,9 @@ from blimp.tasks.executors.child import ChildProcess
 from blimp.tasks.executors.frames import Begin, Channel, Done, FromChild, Ready, Setup, ToChild
 from blimp.tasks.executors.origin import find, locate_all
 from blimp.tasks.executors.processes import ProcessExecutor
-from blimp.tasks.job import Job, Verdict
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import State
+from blimp.tasks.work.job import Job, Verdict
 from tests.tasks.conftest import DEADLINE_S, Silence
 from tests.tasks.labour import app as labour
 from tests.tasks.test_worker import wait_until

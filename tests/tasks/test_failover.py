@@ -17,12 +17,12 @@ import pytest
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError, LinkError
 from blimp.tasks import TaskApp, Worker
-from blimp.tasks.brokers import Brokers, split_urls
+from blimp.tasks.broker.brokers import Brokers, split_urls
 from blimp.tasks.cli import main
 from blimp.tasks.client import VehicleClient
-from blimp.tasks.line import LineOptions
+from blimp.tasks.lines.line import LineOptions
+from blimp.tasks.lines.streams_line import StreamsDelivery, StreamsLine
 from blimp.tasks.results.redis import RedisResults
-from blimp.tasks.streams_line import StreamsDelivery, StreamsLine
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.test_worker import wait_until

@@ -8,9 +8,9 @@ import pytest
 
 from blimp.clock import ManualClock
 from blimp.tasks import TaskApp
-from blimp.tasks.hand import Hand
-from blimp.tasks.job import Job
 from blimp.tasks.message import TaskMessage
+from blimp.tasks.work.hand import Hand
+from blimp.tasks.work.job import Job
 
 PREFETCH = 4
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blimp.clock import ManualClock
-from blimp.tasks.lookahead import AHEAD_S, LEAST, MOST, Lookahead
+from blimp.tasks.work.lookahead import AHEAD_S, LEAST, MOST, Lookahead
 
 
 def test_it_follows_what_ends_within_its_limits() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from blimp.clock import ManualClock
 from blimp.errors import LinkError
-from blimp.tasks.outage import Outage
+from blimp.tasks.broker.outage import Outage
 from blimp.tasks.retry import CONNECTING, RetryPolicy
 from tests.tasks.conftest import Silence
 

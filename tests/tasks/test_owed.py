@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from blimp.errors import LinkError
-from blimp.tasks.brokers import Brokers
-from blimp.tasks.owed import Held
+from blimp.tasks.broker.brokers import Brokers
+from blimp.tasks.broker.urls import redis_url
+from blimp.tasks.lines.owed import Held
 from blimp.tasks.transport.holder import Holder
-from blimp.tasks.urls import redis_url
 from tests.broker import EmbeddedBroker
 from tests.tasks.test_worker import wait_until
 

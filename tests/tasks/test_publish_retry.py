@@ -8,7 +8,7 @@ import pytest
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError, LinkError
 from blimp.tasks import TaskApp
-from blimp.tasks.carrier import STREAMS
+from blimp.tasks.broker.carrier import STREAMS
 from blimp.tasks.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.look import Look

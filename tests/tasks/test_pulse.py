@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from blimp.tasks.name_lock import NameInUse
-from blimp.tasks.pulse import Pulse
+from blimp.tasks.work.name_lock import NameInUse
+from blimp.tasks.work.pulse import Pulse
 from tests.tasks.conftest import DEADLINE_S, Silence
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from blimp.tasks import State, TaskApp
-from blimp.tasks.restart import STOP_SIGNALS, Launch
+from blimp.tasks.work.restart import STOP_SIGNALS, Launch
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess
 from tests.tasks.look import Look
 from tests.tasks.test_worker import wait_until

@@ -12,9 +12,9 @@ from blimp.clock import SystemClock
 from blimp.errors import ConfigError, MessageError, Revoked, SoftTimeLimitExceeded, TaskError
 from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.cli import main
+from blimp.tasks.remote.revocation import KEEP_S, Revocations
 from blimp.tasks.results.handle import ResultHandle
 from blimp.tasks.results.record import State
-from blimp.tasks.revocation import KEEP_S, Revocations
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.look import Look
 from tests.tasks.test_worker import wait_until
@@ -87,7 +87,7 @@ def test_a_worker_that_starts_later_knows_it(
 def test_a_missed_broadcast_is_made_up_for(
     app: TaskApp, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blimp.tasks.revoking.REFRESH_BEATS", 1)
+    monkeypatch.setattr("blimp.tasks.remote.revoking.REFRESH_BEATS", 1)
     with working(app):
         other = Revocations(link=app.broker_link, app="tests")
         other.keep("x", terminate=False, now_s=app.broker_clock.now_s())

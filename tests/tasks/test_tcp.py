@@ -13,8 +13,8 @@ import redis
 from blimp.broker import find_server_binary
 from blimp.errors import LinkError
 from blimp.tasks import TaskApp
+from blimp.tasks.broker.urls import open_redis
 from blimp.tasks.client import VehicleClient, vehicle_queue
-from blimp.tasks.urls import open_redis
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.test_worker import wait_until
 

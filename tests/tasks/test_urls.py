@@ -3,7 +3,7 @@
 import pytest
 
 from blimp.errors import ConfigError
-from blimp.tasks.urls import check_url, hide_password, kombu_url, redis_url
+from blimp.tasks.broker.urls import check_url, hide_password, kombu_url, redis_url
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 import redis
 
 from blimp.tasks import TaskApp
+from blimp.tasks.broker.urls import redis_url
 from blimp.tasks.transport import Holder
 from blimp.tasks.transport.leases import Leases
-from blimp.tasks.urls import redis_url
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.test_worker import wait_until
 
@@ -16,7 +16,7 @@ from tests.tasks.test_worker import wait_until
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
     """Leases are those of streams."""
-    monkeypatch.setattr("blimp.tasks.carrier.DEFAULT", "streams")
+    monkeypatch.setattr("blimp.tasks.broker.carrier.DEFAULT", "streams")
     return "streams"
 
 

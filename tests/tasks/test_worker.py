@@ -693,7 +693,7 @@ def test_a_task_that_will_not_end_is_cut_off_and_given_back(app: TaskApp, look: 
 
 
 def test_a_name_in_use_is_refused_with_its_holder(app: TaskApp) -> None:
-    from blimp.tasks.name_lock import NameLock
+    from blimp.tasks.work.name_lock import NameLock
 
     with working(app):
         second = NameLock(link=app.broker_link, app="tests", worker="worker")

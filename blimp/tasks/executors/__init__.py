@@ -11,8 +11,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from blimp.tasks.job import Job
     from blimp.tasks.task import Task
+    from blimp.tasks.work.job import Job
 
 Run = Callable[["Job"], Coroutine[Any, Any, None]]
 

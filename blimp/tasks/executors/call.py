@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from blimp.tasks.job import Verdict
+    from blimp.tasks.work.job import Verdict
 
 
 class Call(Protocol):

@@ -32,12 +32,12 @@ from blimp.tasks.executors.frames import (
     Unfit,
 )
 from blimp.tasks.executors.origin import find
-from blimp.tasks.job import Verdict, failure
-from blimp.tasks.judge import judge
 from blimp.tasks.message import to_json
-from blimp.tasks.restart import Wear
 from blimp.tasks.results.record import State
 from blimp.tasks.task import Task, TaskContext
+from blimp.tasks.work.job import Verdict, failure
+from blimp.tasks.work.judge import judge
+from blimp.tasks.work.restart import Wear
 
 
 def main(setup_json: str) -> None:

@@ -16,7 +16,7 @@ from blimp.tasks.executors.threads import ThreadExecutor
 if TYPE_CHECKING:
     from blimp.tasks.executors import Run
     from blimp.tasks.executors.processes import ProcessExecutor
-    from blimp.tasks.job import Job
+    from blimp.tasks.work.job import Job
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from blimp.tasks.job import Verdict
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Record
+from blimp.tasks.work.job import Verdict
 
 MAX_FRAME_BYTES = 256_000_000
 _LENGTH = struct.Struct("!I")

@@ -13,7 +13,7 @@ from blimp.tasks.executors.interruptible import SoftTimeLimitExceeded, interrupt
 
 if TYPE_CHECKING:
     from blimp.tasks.executors import Run
-    from blimp.tasks.job import Job
+    from blimp.tasks.work.job import Job
 
 WAITERS = 4  # threads in which a loop's jobs wait for the broker
 

@@ -17,8 +17,8 @@ from blimp.tasks.retry import Backoff
 
 if TYPE_CHECKING:
     from blimp.tasks.executors import Run
-    from blimp.tasks.job import Job, Verdict
     from blimp.tasks.task import TaskContext
+    from blimp.tasks.work.job import Job, Verdict
 
 START_S = 30.0  # a Pi takes seconds to import an application
 WAITS = Backoff(first_s=0.2, cap_s=30.0, full_jitter=False)  # after one that did not start

@@ -14,7 +14,7 @@ from blimp.tasks.executors.call import here
 
 if TYPE_CHECKING:
     from blimp.tasks.executors import Run
-    from blimp.tasks.job import Job
+    from blimp.tasks.work.job import Job
 
 _STOP = None
 _MOST_YIELDS = 100  # one is enough; a function that swallowed it unseen must not hold us

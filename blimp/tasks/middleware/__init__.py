@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.job import Job, Verdict
+    from blimp.tasks.work.job import Job, Verdict
 
 CallNext = Callable[["Job"], Awaitable["Verdict"]]
 

@@ -6,16 +6,16 @@ import uuid
 from typing import TYPE_CHECKING
 
 from blimp.errors import Interrupted, WorkerLost
-from blimp.tasks.job import Verdict, failure
-from blimp.tasks.judge import worker_lost
 from blimp.tasks.results.record import State
+from blimp.tasks.work.job import Verdict, failure
+from blimp.tasks.work.judge import worker_lost
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.job import Job
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.middleware import CallNext
     from blimp.tasks.options import TaskOptions
+    from blimp.tasks.work.job import Job
 
 KEEP_MARKER_S = 86_400
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blimp.errors import Revoked
-from blimp.tasks.job import failure
 from blimp.tasks.results.record import State
+from blimp.tasks.work.job import failure
 
 if TYPE_CHECKING:
-    from blimp.tasks.job import Job, Verdict
     from blimp.tasks.middleware import CallNext
-    from blimp.tasks.revocation import Revocations
+    from blimp.tasks.remote.revocation import Revocations
+    from blimp.tasks.work.job import Job, Verdict
 
 
 class NotRevoked:

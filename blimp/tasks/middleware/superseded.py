@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blimp.errors import LinkError, Superseded
-from blimp.tasks.coalescing import Coalescing
-from blimp.tasks.job import Verdict, failure
+from blimp.tasks.publishing.coalescing import Coalescing
 from blimp.tasks.results.record import State
+from blimp.tasks.work.job import Verdict, failure
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.job import Job
     from blimp.tasks.middleware import CallNext
+    from blimp.tasks.work.job import Job
 
 
 class NewestOnly:

@@ -9,8 +9,8 @@ from blimp.tasks.results.record import State
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.job import Job, Verdict
     from blimp.tasks.middleware import CallNext
+    from blimp.tasks.work.job import Job, Verdict
 
 
 class Timing:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from blimp.closing import Closing
 from blimp.errors import LinkError, ResultError
-from blimp.tasks.brokers import Brokers
+from blimp.tasks.broker.brokers import Brokers
+from blimp.tasks.broker.urls import link_errors, open_redis
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.results.record import Record, State, decode, encode
-from blimp.tasks.urls import link_errors, open_redis
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -26,7 +26,7 @@ KEY_PREFIX = "celery-task-meta-"
 KEEP_S = 86_400
 POLL_S = 0.5  # how often a waiter looks itself, should a publication be lost
 
-_STORE = (Path(__file__).parent.parent / "store.lua").read_text()
+_STORE = (Path(__file__).parent / "store.lua").read_text()
 
 
 def result_key(id: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from blimp.tasks.urls import redis_url
+from blimp.tasks.broker.urls import redis_url
 
 
 def keep_transport(connection: Any) -> None:

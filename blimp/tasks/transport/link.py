@@ -9,7 +9,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from blimp.errors import ConfigError
-from blimp.tasks.urls import hide_password, open_sentinel, redis_url, tcp_keepalive
+from blimp.tasks.broker.urls import hide_password, open_sentinel, redis_url, tcp_keepalive
 
 MINIMUM_REDIS, MINIMUM_VALKEY = (7, 0), (8, 0)
 DEFAULT_TIMEOUT_S = 2.0

@@ -35,7 +35,7 @@ def source(name: str) -> str:
     shared = "".join((folder / f"{one}.lua").read_text() for one in _SHARED.get(name, ()))
     if name == "complete":
         # The whole of store.lua as a function: a final result is final, whoever writes.
-        store = (files("blimp.tasks") / "store.lua").read_text()
+        store = (files("blimp.tasks.results") / "store.lua").read_text()
         shared += f"local function store_result(KEYS, ARGV)\n{store}\nend\n"
     return shared + (folder / f"{name}.lua").read_text()
 

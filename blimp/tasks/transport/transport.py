@@ -10,6 +10,7 @@ from typing import Any
 import redis
 from kombu.transport import virtual
 
+from blimp.tasks.broker.urls import hide_password
 from blimp.tasks.transport import fanout
 from blimp.tasks.transport.channel import Channel
 from blimp.tasks.transport.event_loop import EventLoop
@@ -21,7 +22,6 @@ from blimp.tasks.transport.leases import ERRORS
 from blimp.tasks.transport.link import client_url
 from blimp.tasks.transport.pump import Pump
 from blimp.tasks.transport.routes import Routes
-from blimp.tasks.urls import hide_password
 
 DEFAULT_ETA_LEAD_S = 60.0
 FULL_WAIT_S = 5.0  # prefetch is full and nobody broadcasts: a settlement wakes it before

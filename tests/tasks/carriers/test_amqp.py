@@ -10,8 +10,8 @@ import pytest
 
 from blimp.errors import LinkError, NotAuthorised, Reject, TaskFailed
 from blimp.tasks import TaskApp, TaskContext
-from blimp.tasks.broadcast import Broadcast
 from blimp.tasks.message import EMERGENCY, HIGH, LOW, NORMAL
+from blimp.tasks.remote.broadcast import Broadcast
 from tests.broker import EmbeddedBroker
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
@@ -65,7 +65,7 @@ def test_tasks_that_wait_for_their_time_do_not_use_up_the_prefetch(
     app: TaskApp, depths: Depths, monkeypatch: pytest.MonkeyPatch, shared: bool, most: int
 ) -> None:
     """With RabbitMQ's shared limit, with one per consumer, as RabbitMQ 4 has it, and past any."""
-    monkeypatch.setattr("blimp.tasks.kombu_link.MOST", most)
+    monkeypatch.setattr("blimp.tasks.lines.kombu_link.MOST", most)
     monkeypatch.setattr(
         "kombu.transport.pyamqp.Transport.qos_semantics_matches_spec", lambda *_: not shared
     )

@@ -7,9 +7,9 @@ import pytest
 
 from blimp.errors import ConfigError
 from blimp.tasks import TaskApp, TaskContext, Worker
-from blimp.tasks.broadcast import Broadcast
-from blimp.tasks.carrier import CARRIERS, choose_transport
-from blimp.tasks.guarantees import LACKS, missing_guarantees
+from blimp.tasks.broker.carrier import CARRIERS, choose_transport
+from blimp.tasks.broker.guarantees import LACKS, missing_guarantees
+from blimp.tasks.remote.broadcast import Broadcast
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.test_worker import wait_until

@@ -30,7 +30,7 @@ def streams_url(broker: EmbeddedBroker) -> str:
 
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("blimp.tasks.carrier.DEFAULT", "streams")
+    monkeypatch.setattr("blimp.tasks.broker.carrier.DEFAULT", "streams")
     return "streams"
 
 

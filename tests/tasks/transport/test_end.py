@@ -11,13 +11,13 @@ import redis
 
 from blimp.errors import Reject, TaskFailed
 from blimp.tasks import State, TaskApp, TaskContext
-from blimp.tasks.job import Job, Verdict
 from blimp.tasks.message import EMERGENCY, TaskMessage
 from blimp.tasks.middleware import CallNext
-from blimp.tasks.posting import post
+from blimp.tasks.publishing.posting import post
 from blimp.tasks.transport import DONE, LOST, SETTLED, DeadLetters, Holder
 from blimp.tasks.transport.end import End, Put
 from blimp.tasks.transport.store import Claim
+from blimp.tasks.work.job import Job, Verdict
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.look import Look

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from blimp.tasks.message import TaskMessage, write_message
-from blimp.tasks.streams_sender import StreamsSender
+from blimp.tasks.publishing.streams_sender import StreamsSender
 from blimp.tasks.transport import Holder, wire
 from blimp.tasks.transport.keys import LANES
 from blimp.tasks.transport.stamps import Stamp

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.tasks.amqp_url import part_tls
-from blimp.tasks.urls import SCHEMES as REDIS_SCHEMES
-from blimp.tasks.urls import hide_password, kombu_url, redis_url, transport_options
+from blimp.tasks.broker.amqp_url import part_tls
+from blimp.tasks.broker.urls import SCHEMES as REDIS_SCHEMES
+from blimp.tasks.broker.urls import hide_password, kombu_url, redis_url, transport_options
 
 if TYPE_CHECKING:
     from kombu import Connection
@@ -160,7 +160,7 @@ def open_connection(
             transport_options=streams_options(timeout_s=timeout_s) | options,
         )
     if transport == AMQP:
-        from blimp.tasks.rabbitmq import connection_options
+        from blimp.tasks.lines.rabbitmq import connection_options
 
         plain, tls = part_tls(url)
         return kombu.Connection(

@@ -10,13 +10,13 @@ from typing import Any
 
 import redis
 
-from blimp.tasks.carrier import streams_options
-from blimp.tasks.posting import pack_task
+from blimp.tasks.broker.carrier import streams_options
+from blimp.tasks.broker.urls import redis_url
+from blimp.tasks.publishing.posting import pack_task
 from blimp.tasks.transport.fork import begin_anew_after_fork
 from blimp.tasks.transport.holder import Holder
 from blimp.tasks.transport.scripts import digest
 from blimp.tasks.transport.stamps import REMEMBERED, Stamp
-from blimp.tasks.urls import redis_url
 
 
 class StreamsSender:

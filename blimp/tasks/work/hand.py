@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from blimp.tasks.executors import Place, place_of
-from blimp.tasks.lookahead import Lookahead
+from blimp.tasks.work.lookahead import Lookahead
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.tasks.job import Job
     from blimp.tasks.task import Task
+    from blimp.tasks.work.job import Job
 
 
 class Hand:

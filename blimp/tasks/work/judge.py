@@ -17,9 +17,9 @@ from blimp.errors import (
     TimeLimitExceeded,
     WorkerLost,
 )
-from blimp.tasks.job import Verdict, failure, fault_of
 from blimp.tasks.results.record import State
 from blimp.tasks.retry import is_given_up
+from blimp.tasks.work.job import Verdict, failure, fault_of
 
 if TYPE_CHECKING:
     from blimp.tasks.message import TaskMessage

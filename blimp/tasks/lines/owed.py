@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeVar
 
 from blimp.errors import LinkError
+from blimp.tasks.broker.urls import link_errors
 from blimp.tasks.retry import ReconnectDelay, RetryPolicy
-from blimp.tasks.urls import link_errors
 
 if TYPE_CHECKING:
-    from blimp.tasks.brokers import Brokers
+    from blimp.tasks.broker.brokers import Brokers
     from blimp.tasks.transport.holder import Holder
 
 T = TypeVar("T")

@@ -6,13 +6,13 @@ import contextlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from blimp.tasks.carrier import connect
-from blimp.tasks.line import InSteps
-from blimp.tasks.stock import StockDelivery, StockTransport, UnackedKeys, UnackedStore
-from blimp.tasks.urls import kombu_url, transport_options
+from blimp.tasks.broker.carrier import connect
+from blimp.tasks.broker.urls import kombu_url, transport_options
+from blimp.tasks.lines.line import InSteps
+from blimp.tasks.lines.stock import StockDelivery, StockTransport, UnackedKeys, UnackedStore
 
 if TYPE_CHECKING:
-    from blimp.tasks.line import LineOptions
+    from blimp.tasks.lines.line import LineOptions
 
 
 class StockLine(InSteps):

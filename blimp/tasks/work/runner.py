@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, ResultError, WorkerLost
-from blimp.tasks.callbacks import following
+from blimp.tasks.canvas.callbacks import following
 from blimp.tasks.executors import Place, place_of
-from blimp.tasks.job import Ending, Job, Verdict, failure
-from blimp.tasks.judge import judge, timed_out, worker_lost
-from blimp.tasks.limits import Limits, limit_of
+from blimp.tasks.lines.owed import BrokerLeft
 from blimp.tasks.message import to_json
 from blimp.tasks.middleware import chain
 from blimp.tasks.middleware.once import begun_before, clear_begun, is_marked, mark_begun
 from blimp.tasks.middleware.revoked import revoked
-from blimp.tasks.owed import BrokerLeft
 from blimp.tasks.results.record import Record, State
 from blimp.tasks.task import TaskContext
+from blimp.tasks.work.job import Ending, Job, Verdict, failure
+from blimp.tasks.work.judge import judge, timed_out, worker_lost
+from blimp.tasks.work.limits import Limits, limit_of
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.message import TaskMessage
-    from blimp.tasks.settler import Settler
+    from blimp.tasks.work.settler import Settler
 
 
 class Runner:

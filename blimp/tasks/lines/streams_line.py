@@ -7,21 +7,21 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.tasks.carrier import streams_options
-from blimp.tasks.owed import Held
-from blimp.tasks.posting import post
+from blimp.tasks.broker.carrier import streams_options
+from blimp.tasks.broker.urls import redis_url
+from blimp.tasks.lines.owed import Held
+from blimp.tasks.lines.streams_message import open_message
+from blimp.tasks.publishing.posting import post
 from blimp.tasks.results.redis import result_key
-from blimp.tasks.streams_message import open_message
 from blimp.tasks.transport.end import End
 from blimp.tasks.transport.holder import Holder
 from blimp.tasks.transport.store import LOST, Claim
 from blimp.tasks.transport.taker import Taker
 from blimp.tasks.transport.wire import HEAD
-from blimp.tasks.urls import redis_url
 
 if TYPE_CHECKING:
-    from blimp.tasks.job import Ending
-    from blimp.tasks.line import LineOptions
+    from blimp.tasks.lines.line import LineOptions
+    from blimp.tasks.work.job import Ending
 
 
 HEAD_ROOM_BYTES = 16_384  # for what every message has in its headers

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from blimp.errors import ConfigError
-from blimp.tasks.carrier import carrier_of
+from blimp.tasks.broker.carrier import carrier_of
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp

@@ -8,11 +8,18 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from blimp.tasks.carrier import AMQP, STOCK, STREAMS, connect, longest_wait_s, open_connection
+from blimp.tasks.broker.carrier import (
+    AMQP,
+    STOCK,
+    STREAMS,
+    connect,
+    longest_wait_s,
+    open_connection,
+)
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.outage import Outage
+    from blimp.tasks.broker.outage import Outage
 
 CLOSE_S = 2.0
 
@@ -92,7 +99,9 @@ class Ear:
             self.url, transport=kind, timeout_s=self._app.timeout_s, beats=True, **options
         ) as connection:
             if kind == STOCK:
-                from blimp.tasks.stock import FanoutTransport  # megabytes, where it is not used
+                from blimp.tasks.lines.stock import (
+                    FanoutTransport,  # megabytes, where it is not used
+                )
 
                 connection.transport_cls = FanoutTransport
             connect(connection)

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from blimp.tasks.carrier import longest_wait_s
-from blimp.tasks.intake import Intake
-from blimp.tasks.job import Job
-from blimp.tasks.line import LineOptions, open_line
-from blimp.tasks.urls import hide_password, is_lost
+from blimp.tasks.broker.carrier import longest_wait_s
+from blimp.tasks.broker.urls import hide_password, is_lost
+from blimp.tasks.lines.line import LineOptions, open_line
+from blimp.tasks.work.intake import Intake
+from blimp.tasks.work.job import Job
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.hand import Hand
-    from blimp.tasks.outage import Outage
+    from blimp.tasks.broker.outage import Outage
+    from blimp.tasks.work.hand import Hand
 
 BATCH = 64
 

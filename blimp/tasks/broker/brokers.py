@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from blimp.errors import ConfigError
-from blimp.tasks.urls import check_address, hide_password
+from blimp.tasks.broker.urls import check_address, hide_password
 
 Strategy = Callable[[Sequence[str]], Iterator[str]]
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from blimp.errors import ConfigError
-from blimp.tasks.urls import hide_password
+from blimp.tasks.broker.urls import hide_password
 
 CHECKS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from blimp.tasks.carrier import STOCK, STREAMS
+from blimp.tasks.broker.carrier import STOCK, STREAMS
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.job import Delivery, Ending
+    from blimp.tasks.work.job import Delivery, Ending
 
 OnMessage = Callable[[Any], None]  # kombu's message
 OnUnreadable = Callable[[bytes, str, Exception], None]  # what came, its queue, why
@@ -110,13 +110,13 @@ class LineOptions:
 def open_line(options: LineOptions) -> Line:
     """Return the line that the app's transport needs."""
     if options.app.transport == STREAMS:
-        from blimp.tasks.streams_line import StreamsLine
+        from blimp.tasks.lines.streams_line import StreamsLine
 
         return StreamsLine(options)
     if options.app.transport == STOCK:
-        from blimp.tasks.stock_line import StockLine
+        from blimp.tasks.lines.stock_line import StockLine
 
         return StockLine(options)
-    from blimp.tasks.kombu_line import KombuLine
+    from blimp.tasks.lines.kombu_line import KombuLine
 
     return KombuLine(options)

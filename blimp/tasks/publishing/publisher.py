@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.clock import Clock, SystemClock
 from blimp.errors import LinkError, MessageError
-from blimp.tasks.brokers import Brokers
-from blimp.tasks.carrier import AMQP, STREAMS, choose_transport, open_connection
+from blimp.tasks.broker.brokers import Brokers
+from blimp.tasks.broker.carrier import AMQP, STREAMS, choose_transport, open_connection
+from blimp.tasks.broker.urls import link_error, link_errors
 from blimp.tasks.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -21,13 +22,12 @@ from blimp.tasks.message import (
     write_message,
 )
 from blimp.tasks.retry import PUBLISHING, RetryPolicy
-from blimp.tasks.urls import link_error, link_errors
 
 if TYPE_CHECKING:
     from kombu.pools import ProducerPool
 
+    from blimp.tasks.publishing.streams_sender import StreamsSender
     from blimp.tasks.signing import Signer
-    from blimp.tasks.streams_sender import StreamsSender
     from blimp.tasks.transport.stamps import Stamp, Stamps
 
 MAX_CONNECTIONS = 8
@@ -148,7 +148,7 @@ class Publisher:
     def _lane(self, priority: int) -> int:
         """Return what the transport takes for `priority`."""
         if self._transport == AMQP:
-            from blimp.tasks.rabbitmq import turn_priority
+            from blimp.tasks.lines.rabbitmq import turn_priority
 
             return turn_priority(priority)
         # 0 is what kombu sends for none: streams take 1 for the first lane as well.
@@ -170,7 +170,7 @@ class Publisher:
     def _sender(self, url: str) -> StreamsSender:
         sender = self._senders.get(url)
         if sender is None:
-            from blimp.tasks.streams_sender import StreamsSender
+            from blimp.tasks.publishing.streams_sender import StreamsSender
 
             with self._lock:
                 sender = self._senders.setdefault(
@@ -228,7 +228,7 @@ class Publisher:
                 )
                 kind: Any = ProducerPool
                 if self._transport == AMQP:
-                    from blimp.tasks.rabbitmq import ConfirmedPool
+                    from blimp.tasks.lines.rabbitmq import ConfirmedPool
 
                     kind = ConfirmedPool
                 self._pools[url] = kind(

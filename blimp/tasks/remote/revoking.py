@@ -6,14 +6,14 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.tasks.job import Stage
 from blimp.tasks.middleware.revoked import revoked
+from blimp.tasks.work.job import Stage
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.hand import Hand
-    from blimp.tasks.job import Job
-    from blimp.tasks.runner import Runner
+    from blimp.tasks.work.hand import Hand
+    from blimp.tasks.work.job import Job
+    from blimp.tasks.work.runner import Runner
 
 REFRESH_BEATS = 5  # of the pulse: a broadcast may be missed
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.tasks.carrier import AMQP
-from blimp.tasks.kombu_link import KombuLink
-from blimp.tasks.line import InSteps
+from blimp.tasks.broker.carrier import AMQP
+from blimp.tasks.lines.kombu_link import KombuLink
+from blimp.tasks.lines.line import InSteps
 
 if TYPE_CHECKING:
-    from blimp.tasks.line import LineOptions
+    from blimp.tasks.lines.line import LineOptions
 
 Settle = Callable[[Any], None]  # how a kombu message ends
 Key = tuple[str, int]  # task id and try
@@ -159,7 +159,7 @@ class KombuLine(InSteps):
                     return
             message.headers["redelivered"] = True
         if self._options.app.transport == AMQP:
-            from blimp.tasks.rabbitmq import turn_priority
+            from blimp.tasks.lines.rabbitmq import turn_priority
 
             priority = message.properties.get("priority")
             if isinstance(priority, int):

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
-from blimp.tasks.job import fault_of
 from blimp.tasks.reading import parse_message, readable_id
 from blimp.tasks.results.record import Record, State
+from blimp.tasks.work.job import fault_of
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -40,7 +40,7 @@ class Intake:
 
     def turn_away_raw(self, raw: bytes, queue: str, error: Exception) -> None:
         """Drop a message that could not even be opened; no broker has a record of it."""
-        from blimp.tasks.stock import find_headers  # megabytes, and hardly ever needed
+        from blimp.tasks.lines.stock import find_headers  # megabytes, and hardly ever needed
 
         headers = find_headers(raw)
         if headers is None:

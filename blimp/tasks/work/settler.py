@@ -17,8 +17,8 @@ from blimp.errors import LinkError
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.job import Ending, Job
-    from blimp.tasks.line import Line
+    from blimp.tasks.lines.line import Line
+    from blimp.tasks.work.job import Ending, Job
 
 MOST_AT_ONCE = 128
 MOST_BYTES = 1_000_000

@@ -20,8 +20,8 @@ from amqp.method_framing import frame_handler
 from kombu import Producer, Queue
 from kombu.pools import ProducerPool
 
+from blimp.tasks.broker.urls import tcp_keepalive
 from blimp.tasks.message import EMERGENCY, LOW
-from blimp.tasks.urls import tcp_keepalive
 
 MAX_PRIORITY = LOW - EMERGENCY
 DEAD_LIMIT = 10_000

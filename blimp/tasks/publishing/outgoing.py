@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.tasks.callbacks import check_signature
-from blimp.tasks.coalescing import Coalescing
+from blimp.tasks.canvas.callbacks import check_signature
 from blimp.tasks.message import NORMAL, TaskMessage
 from blimp.tasks.options import check_limits, check_priority
+from blimp.tasks.publishing.coalescing import Coalescing
 from blimp.tasks.retry import ONCE, RetryPolicy, policy_of
 
 if TYPE_CHECKING:

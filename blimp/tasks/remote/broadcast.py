@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, MessageError, Refused, ResultError
-from blimp.tasks.carrier import STREAMS
-from blimp.tasks.ear import Ear
-from blimp.tasks.job import fault_of
+from blimp.tasks.broker.carrier import STREAMS
 from blimp.tasks.message import MAX_NAME_LENGTH
+from blimp.tasks.remote.ear import Ear
+from blimp.tasks.remote.revocation import BROADCAST as REVOKE
 from blimp.tasks.results.record import Record, State
-from blimp.tasks.revocation import BROADCAST as REVOKE
+from blimp.tasks.work.job import fault_of
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from blimp.errors import LinkError
-from blimp.tasks.name_lock import NameInUse
+from blimp.tasks.work.name_lock import NameInUse
 
 PERIOD_S = 1.0
 QUIET_PERIOD_S = 1.5  # where nobody watches the link; a name's lease is three times as long

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.tasks.carrier import AMQP, POLL_S, connect, open_connection
-from blimp.tasks.urls import link_error
+from blimp.tasks.broker.carrier import AMQP, POLL_S, connect, open_connection
+from blimp.tasks.broker.urls import link_error
 
 if TYPE_CHECKING:
-    from blimp.tasks.line import LineOptions
+    from blimp.tasks.lines.line import LineOptions
 
 READ_S = 0.05  # for the rest of what has begun to arrive
 MOST = 65_535  # AMQP has 16 bits for a limit
@@ -65,7 +65,7 @@ class KombuLink:
         with self._calling():
             connect(self._connection)
             if self._is_amqp:
-                from blimp.tasks.rabbitmq import declare_queue, guard_channel
+                from blimp.tasks.lines.rabbitmq import declare_queue, guard_channel
 
                 for name in self._options.queues:
                     if not declare_queue(self._connection, name):

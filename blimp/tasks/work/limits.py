@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from blimp.tasks.alarms import Alarm, Alarms
-    from blimp.tasks.job import Job
+    from blimp.tasks.work.alarms import Alarm, Alarms
+    from blimp.tasks.work.job import Job
 
 TO_END_S = 1.0  # what was cancelled or killed has so long to be gone; then it is stuck
 

@@ -1,0 +1,1 @@
+"""Which broker: its URL, its transport, what that guarantees, its clock, its outages."""

@@ -1,0 +1,1 @@
+"""What follows a task's end."""

@@ -1,0 +1,1 @@
+"""Sending: from what a caller says to what the broker holds."""

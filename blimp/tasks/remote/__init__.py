@@ -1,0 +1,1 @@
+"""What reaches every worker at once, past the queues."""

@@ -1,0 +1,1 @@
+"""What a worker is made of: from a message taken to its end written."""
