@@ -10,16 +10,22 @@ from blimp.errors import ConfigError
 if TYPE_CHECKING:
     from blimp.tasks.remote.broadcast import BroadcastHandler
     from blimp.tasks.work.boot import BootStep
+    from blimp.tasks.work.observer import Observer
+    from blimp.tasks.worker import Worker
 
 
 class Hooks:
-    """Handlers of broadcasts, watchers of the link, and boot steps of the app `name`."""
+    """Handlers of broadcasts, watchers of the link, and boot steps of the app `name`.
+
+    observers: each makes one for a worker that is made; it is told of every job.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.broadcasts: dict[str, BroadcastHandler] = {}
         self.boot_steps: list[BootStep] = []
         self.link_watchers: list[Callable[[bool], None]] = []
+        self.observers: list[Callable[[Worker], Observer]] = []
 
     def on_broadcast(self, name: str) -> Callable[[BroadcastHandler], BroadcastHandler]:
         """Register what a worker does at once on `broadcast(name, …)`, past every queue.

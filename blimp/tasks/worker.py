@@ -33,6 +33,7 @@ from blimp.tasks.work.judge import timed_out
 from blimp.tasks.work.limits import Limits
 from blimp.tasks.work.lookahead import LEAST
 from blimp.tasks.work.name_lock import LEASE_MS, NameInUse, NameLock
+from blimp.tasks.work.observer import Observers
 from blimp.tasks.work.pulse import PERIOD_S, QUIET_PERIOD_S, Pulse
 from blimp.tasks.work.restart import Launch, Wear, let_stop_signals_in
 from blimp.tasks.work.runner import Runner
@@ -105,6 +106,7 @@ class Worker:
             prefetch = LEAST  # others are told of each change
         self._hand = Hand(clock=app.clock, prefetch=prefetch, stopping=self._stops.stopping)
         self._alarms = Alarms(clock=app.clock, log=self._log)
+        observers = Observers([make(self) for make in app.observers], log=self._log)
         self._consumer = Consumer(
             app=app,
             worker=self.name,
@@ -114,6 +116,7 @@ class Worker:
             on_consuming=self._consuming,
             stopping=self._stops.stopping,
             counts=self.counts,
+            observers=observers,
             log=self._log,
         )
         self._settler = Settler(
@@ -121,6 +124,7 @@ class Worker:
             line=self._consumer.line,
             abandoned=self._stops.abandoned,
             on_done=self._done,
+            observers=observers,
             log=self._log,
         )
         self._runner = Runner(
@@ -131,6 +135,7 @@ class Worker:
             on_done=self._done,
             settler=self._settler,
             limits=Limits(alarms=self._alarms, on_stuck=self._give_up),
+            observers=observers,
             log=self._log,
         )
         self._revoking = Revoking(app=app, hand=self._hand, runner=self._runner, log=self._log)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.broker.outage import Outage
     from blimp.tasks.work.hand import Hand
+    from blimp.tasks.work.observer import Observers
 
 BATCH = 64
 
@@ -40,9 +41,11 @@ class Consumer:
         on_consuming: Callable[[], None],
         stopping: threading.Event,
         counts: Counter[str],
+        observers: Observers,
         log: Any,
     ) -> None:
         self._app = app
+        self._observers = observers
         self._queues = queues
         self._hand = hand
         self._submit = submit
@@ -131,7 +134,9 @@ class Consumer:
         with self._counting:
             self._counts["leases_lost"] += 1
         self._log.warning("lease lost", delivery=tag)
-        self._hand.lose(tag)
+        job = self._hand.lose(tag)
+        if job is not None:
+            self._observers.lost(job)
 
     def _drain(self) -> None:
         """Block for one message, then take what else has come without blocking."""
@@ -159,5 +164,8 @@ class Consumer:
         if parsed.eta_s is not None:
             wait_s = parsed.eta_s - self._app.broker_clock.now_s()
         job = Job(message=parsed, task=task, delivery=delivery)
+        if self._observers:
+            job.received_s = self._app.clock.now_s()
+            self._observers.received(job)
         if self._hand.take(job, wait_s=wait_s):
             self._submit(job)

@@ -119,15 +119,16 @@ class Hand:
             self._lookahead.ended(len(jobs))
             self._changed.notify_all()
 
-    def lose(self, tag: str) -> None:
-        """Someone else has this delivery now: its job's end counts no more."""
+    def lose(self, tag: str) -> Job | None:
+        """Someone else has this delivery now: its job's end counts no more. Returns the job."""
         with self._changed:
             job = self._jobs.get(tag)
         if job is None:
-            return
+            return None
         job.lose()
         if job.withdraw():
             self.let_go(job)
+        return job
 
     def nudge(self) -> None:
         """Have whoever waits look again."""

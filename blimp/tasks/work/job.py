@@ -92,6 +92,8 @@ class Job:
     timed_out_s: the hard time limit past which it was ended.
     mark: what tells, of a task that may not begin twice, that this delivery has begun.
     is_called: its function was called: what fails from there on is not begun anew.
+    received_s, started_s, ended_s: on the app's clock; when it came into hand, and when its
+        function was called and left. verdict: what is written of it.
     """
 
     def __init__(self, *, message: TaskMessage, task: Task, delivery: Delivery) -> None:
@@ -110,6 +112,10 @@ class Job:
         self.timed_out_s: float | None = None
         self.mark = b""
         self.is_called = False
+        self.received_s: float | None = None
+        self.started_s: float | None = None
+        self.ended_s: float | None = None
+        self.verdict: Verdict | None = None
 
     @property
     def stage(self) -> Stage:

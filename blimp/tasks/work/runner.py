@@ -33,6 +33,7 @@ from blimp.tasks.work.limits import Limits, limit_of
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.message import TaskMessage
+    from blimp.tasks.work.observer import Observers
     from blimp.tasks.work.settler import Settler
 
 
@@ -55,10 +56,12 @@ class Runner:
         on_done: Callable[..., None],
         settler: Settler,
         limits: Limits,
+        observers: Observers,
         log: Any,
     ) -> None:
         self._app = app
         self._limits = limits
+        self._observers = observers
         self._worker = worker
         self._stopping = stopping
         self._abandoned = abandoned
@@ -129,6 +132,9 @@ class Runner:
         """
         if not job.finish():
             return  # given back meanwhile, in a stop that would not wait
+        job.verdict = verdict
+        if self._observers and job.is_called:
+            job.ended_s = self._app.clock.now_s()
         if job.is_lost:
             self._log.warning("result refused", task=job.task.name, id=job.message.id)
             self._on_done(job)
@@ -161,6 +167,7 @@ class Runner:
             again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
             return Ending(job=job, give_back=late, next=() if late else (again,), acks=late)
         record, verdict = self._encode(job, verdict)
+        job.verdict = verdict
         return Ending(
             job=job,
             record=record,
@@ -269,6 +276,9 @@ class Runner:
     async def _function(self, job: Job, args: tuple[Any, ...]) -> Any:
         assert job.call is not None
         job.is_called = True
+        if self._observers:
+            job.started_s = self._app.clock.now_s()
+            self._observers.started(job)
         limit = limit_of(job)
         # What can be cancelled needs no interruption to be revoked.
         revocable = place_of(job.task) is Place.THREAD

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.lines.line import Line
     from blimp.tasks.work.job import Ending, Job
+    from blimp.tasks.work.observer import Observers
 
 MOST_AT_ONCE = 128
 MOST_BYTES = 1_000_000
@@ -42,12 +43,14 @@ class Settler:
         line: Line,
         abandoned: threading.Event,
         on_done: Callable[..., None],
+        observers: Observers,
         log: Any,
     ) -> None:
         self._app = app
         self._line = line
         self._abandoned = abandoned
         self._on_done = on_done
+        self._observers = observers
         self._log = log
         self._outage = app.outage("broker away", log=log)
         # Elsewhere a result goes first, to a server of its own.
@@ -93,34 +96,50 @@ class Settler:
                     break
                 batch.append(one)
                 size += len(one.record)
-            self._write(batch)
+            written = self._write(batch)
+            if self._observers:
+                self._tell(written)
             try:
                 self._on_done(*(ending.job for ending in batch))
             except Exception:  # nothing ends this thread: all that ends goes through it
                 self._log.exception("settle", jobs=len(batch))
 
+    def _tell(self, written: Sequence[Ending]) -> None:
+        for ending in written:
+            job = ending.job
+            if job.verdict is not None and not job.is_lost:
+                self._observers.settled(job, job.verdict)
+
     def _has_room(self, count: int, size_bytes: int) -> bool:
         """Say whether one more may go with these: the server does nothing else meanwhile."""
         return self._line.ends_at_once and count < MOST_AT_ONCE and size_bytes < MOST_BYTES
 
-    def _write(self, batch: Sequence[Ending]) -> None:
-        """Write `batch`; one that cannot be is a dead letter, and spoils no other."""
+    def _write(self, batch: Sequence[Ending]) -> list[Ending]:
+        """Write `batch`; one that cannot be is a dead letter, and spoils no other.
+
+        Returns what is written: not what the worker was abandoned before.
+        """
         try:
-            for ending in batch:
-                if not (self._is_one_step and not ending.give_back):
-                    for step in self._steps(ending):
-                        self.until_done(step)
+            # No step without the one before it: no message goes whose result is not written.
+            written = [
+                ending
+                for ending in batch
+                if (self._is_one_step and not ending.give_back)
+                or all(self.until_done(step) for step in self._steps(ending))
+            ]
             if self._line.ends_at_once:
-                self.until_done(self._end, [one for one in batch if not one.give_back])
+                ends = [one for one in written if not one.give_back]
+                if not self.until_done(self._end, ends):
+                    return [one for one in written if one.give_back]
+            return written
         except Exception as error:
             if len(batch) > 1:
-                for ending in batch:
-                    self._write([ending])
-                return
+                return [one for ending in batch for one in self._write([ending])]
             job = batch[0].job
             self._log.exception("settle", **_about(job))
             with contextlib.suppress(Exception):
                 self.until_done(job.delivery.reject, f"its end cannot be written: {error}")
+            return []
 
     def _steps(self, ending: Ending) -> Iterator[Callable[[], Any]]:
         """Yield what is done before the one step, or instead of it; each is repeated alone."""
@@ -145,6 +164,7 @@ class Settler:
             return
         for ending, refused in zip(endings, self._line.end(endings), strict=True):
             if refused:
+                ending.job.verdict = None  # nothing of it is written
                 self._log.warning("result refused", **_about(ending.job), reason=refused)
 
     def _store(self, ending: Ending) -> None:
