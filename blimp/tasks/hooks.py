@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from blimp.tasks.remote.broadcast import BroadcastHandler
     from blimp.tasks.work.boot import BootStep
     from blimp.tasks.work.observer import Observer
-    from blimp.tasks.worker import Worker
 
 
 class Hooks:
@@ -25,7 +24,7 @@ class Hooks:
         self.broadcasts: dict[str, BroadcastHandler] = {}
         self.boot_steps: list[BootStep] = []
         self.link_watchers: list[Callable[[bool], None]] = []
-        self.observers: list[Callable[[Worker], Observer]] = []
+        self.observers: list[Callable[[Any], Observer]] = []
 
     def on_broadcast(self, name: str) -> Callable[[BroadcastHandler], BroadcastHandler]:
         """Register what a worker does at once on `broadcast(name, …)`, past every queue.
