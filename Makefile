@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 GUESTS := .venv-peers
+CELERY := .venv-celery
 JOBS ?= 2
 SOAK ?= 200000
 
@@ -15,7 +16,7 @@ help: ## list the targets
 demo: $(VENV)/demo.installed ## fly a simulated mission, commanded through the queue, and watch it
 	@$(BIN)/blimp demo $(DEMO)
 
-test: $(VENV)/dev.installed ## run the tests: units with branch coverage, then flights and kills
+test: $(VENV)/dev.installed $(CELERY)/installed ## run the tests: units with branch coverage, then flights and kills
 	$(BIN)/pytest -n $(JOBS) --cov -m "not flight" $(TESTS)
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -m flight $(TESTS)
 
@@ -35,7 +36,7 @@ bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this pro
 	$(BIN)/python -m benchmarks.missions
 	$(BIN)/python -m benchmarks.loop
 
-celery: $(VENV)/dev.installed ## run Celery's own integration tests on its transport and on ours
+celery: $(VENV)/dev.installed $(CELERY)/installed ## run Celery's own integration tests on its transport and on ours
 	$(BIN)/python -m benchmarks.celery_suite
 
 faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under load, a soak
@@ -45,7 +46,7 @@ faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under
 	$(BIN)/python -m benchmarks.soak --tasks $(SOAK)
 
 clean: ## remove the virtual environment and what the tools left
-	rm -rf $(VENV) $(GUESTS) .venv-celery build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(GUESTS) $(CELERY) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # CPython 3.11 is the first with tomllib; the message names the cure.
 $(VENV)/bin/python:
@@ -65,4 +66,11 @@ $(VENV)/dev.installed: pyproject.toml | $(VENV)/bin/python
 $(GUESTS)/installed: benchmarks/queue/peers/requirements.txt | $(VENV)/bin/python
 	$(PYTHON) -m venv $(GUESTS)
 	$(GUESTS)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+# Celery and Flower as they are, used against our worker; our package is beside them, so that
+# they can use its transport.
+$(CELERY)/installed: tests/interop/requirements.txt pyproject.toml | $(VENV)/bin/python
+	$(PYTHON) -m venv $(CELERY)
+	$(CELERY)/bin/pip install --quiet --disable-pip-version-check --requirement $< --editable .
 	@touch $@

@@ -1,0 +1,92 @@
+"""Celery and Flower, unmodified, in an environment of their own."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+ENVIRONMENT = PROJECT / ".venv-celery"
+PYTHON = ENVIRONMENT / "bin" / "python"
+HOW = "make .venv-celery/installed"
+STREAMS = "blimp.tasks.transport:Transport"
+DEADLINE_S = 30.0
+
+
+def find_guest() -> Path:
+    """Return the Python that has Celery and Flower. For the head of a test module.
+
+    Where there is none the module is skipped, and says how to get one; under CI it fails.
+    """
+    if PYTHON.exists() and (ENVIRONMENT / "installed").exists():
+        return PYTHON
+    if os.environ.get("CI"):
+        pytest.fail(f"no Celery here, and CI needs one; {HOW}", pytrace=False)
+    pytest.skip(f"NOT RUN: no Celery here; {HOW}", allow_module_level=True)
+
+
+class Guest:
+    """Runs scripts and commands in Celery's Python, against the broker at `url`.
+
+    transport: "streams" or "redis", which Celery is told of; "amqp" needs no word. Scripts
+    lie in tests/interop/programs and begin with `from ground import app`, a Celery app on that
+    broker which keeps results there too.
+    """
+
+    def __init__(self, url: str, *, transport: str, directory: Path) -> None:
+        self._directory = directory
+        self._environment = os.environ | {
+            "GROUND_BROKER": url,
+            "GROUND_TRANSPORT": STREAMS if transport == "streams" else "",
+            "PYTHONPATH": str(PROGRAMS),
+            "PYTHONWARNINGS": "default",
+        }
+        self._started: list[subprocess.Popen[str]] = []
+
+    def run(self, script: str, *arguments: object, timeout_s: float = DEADLINE_S) -> Any:
+        """Run a script of the folder to its end; return what it printed, read as JSON."""
+        return json.loads(self.ask(f"{PROGRAMS / script}", *arguments, timeout_s=timeout_s))
+
+    def celery(self, *words: object, timeout_s: float = DEADLINE_S) -> str:
+        """Run the command `celery` to its end; return what it printed."""
+        return self.ask("-m", "celery", "-A", "ground", *words, timeout_s=timeout_s)
+
+    def ask(self, *words: object, timeout_s: float = DEADLINE_S) -> str:
+        """Run that Python to its end; return what it printed. Fails where it fails."""
+        done = subprocess.run(
+            [str(PYTHON), *map(str, words)],
+            env=self._environment,
+            cwd=self._directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        """Start that Python; it ends with this guest. Its two outputs are one pipe."""
+        process = subprocess.Popen(
+            [str(PYTHON), "-u", *map(str, words)],
+            env=self._environment,
+            cwd=self._directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what was started. Idempotent."""
+        while self._started:
+            process = self._started.pop()
+            process.kill()
+            process.communicate()
