@@ -32,6 +32,7 @@ from blimp.tasks.task import Task
 
 if TYPE_CHECKING:
     from blimp.tasks.middleware import Middleware
+    from blimp.tasks.results.backend import ResultBackend
 
 
 class TaskApp(Hooks, Closing):
@@ -90,7 +91,7 @@ class TaskApp(Hooks, Closing):
         kept = None if result_backend is None else Brokers(result_backend, schemes=SCHEMES)
         self._shares = kept is not None and kept.urls == self.brokers.urls
         kept = self.brokers if self._shares else kept  # they change over together
-        self.results = None if kept is None else self._redis(kept)
+        self.results: ResultBackend | None = None if kept is None else self._redis(kept)
         # Its own, not that of `results`: where the broker is the server, both are used at once.
         server = self.brokers if is_on_redis(self.transport) else kept
         self._store = None if server is None else self._redis(server)

@@ -11,6 +11,7 @@ from blimp.clock import ManualClock
 from blimp.errors import LinkError
 from blimp.tasks import TaskApp
 from blimp.tasks.broker.clock import RECENT_S, BrokerClock
+from blimp.tasks.results.redis import RedisResults
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_an_answer_that_was_long_on_its_way_makes_nothing_younger(
     clock = ManualClock()
     with TaskApp("tests", broker=url, result_backend=url, clock=clock) as app:
         results = app.results
-        assert results is not None
+        assert isinstance(results, RedisResults)
         broker_clock = BrokerClock(link=results, clock=clock)
         ask = results.ask
 

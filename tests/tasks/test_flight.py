@@ -15,6 +15,7 @@ from blimp.mailbox import MailboxClient, MailboxServer
 from blimp.tasks import TaskApp
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
+from blimp.tasks.results.redis import RedisResults
 from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.golden import envelope
@@ -345,7 +346,7 @@ def test_a_clock_that_answers_late_makes_no_command_younger(
 ) -> None:
     """An emergency stop may come while the answer is on its way: it passes everything."""
     results = app.results
-    assert results is not None
+    assert isinstance(results, RedisResults)
     ask = results.ask
     issued_ms = int(1000 * app.broker_clock.now_s())
 

@@ -121,7 +121,7 @@ def test_no_message_goes_whose_result_is_not_written(
         go_on.wait(DEADLINE_S)
         return 1
 
-    def write(*args: Any) -> bool:
+    def write(*args: Any) -> list[bool]:
         raise LinkError("the results are away")
 
     with working(app) as worker:
@@ -130,7 +130,7 @@ def test_no_message_goes_whose_result_is_not_written(
         assert app.results is not None
         done = threading.Event()
         with monkeypatch.context() as patch:
-            patch.setattr(app.results, "write", write)
+            patch.setattr(app.results, "write_many", write)
             patch.setattr(worker._settler, "_on_done", lambda *jobs: done.set())
             worker._stops.abandoned.set()
             go_on.set()

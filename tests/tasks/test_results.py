@@ -28,7 +28,7 @@ LIMIT = 1_000_000
 
 @pytest.fixture
 def results(app: TaskApp) -> RedisResults:
-    assert app.results is not None
+    assert isinstance(app.results, RedisResults)
     return app.results
 
 
@@ -216,4 +216,51 @@ def test_without_a_server_the_error_names_it() -> None:
     )
     with pytest.raises(LinkError, match=r"no broker at redis\+socket:///nowhere/at/all.sock"):
         results.get("a")
+    results.close()
+
+
+def test_what_a_group_is_made_of_is_kept_under_celerys_key(
+    results: RedisResults, server: redis.Redis
+) -> None:
+    document = {"result": [["g", None], [[["a", None], None]]]}
+    assert results.group("g") is None
+    results.save_group("g", document)
+    assert results.group("g") == document
+    stored = server.get("celery-taskset-meta-g")
+    assert isinstance(stored, bytes)
+    assert json.loads(stored) == document
+    assert 86_000 < int(server.ttl("celery-taskset-meta-g")) <= 86_400
+    results.forget_group("g")
+    assert results.group("g") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"\x80\x05N."])
+def test_a_spoilt_group_is_an_error_that_names_it(
+    results: RedisResults, server: redis.Redis, data: bytes
+) -> None:
+    server.set("celery-taskset-meta-g", data)
+    with pytest.raises(ResultError, match=rf"celery-taskset-meta-g of {len(data)} bytes"):
+        results.group("g")
+
+
+def test_many_are_written_at_once_and_a_refused_one_spoils_no_other(
+    results: RedisResults, server: redis.Redis
+) -> None:
+    server.lpush("celery-task-meta-b", "a list")
+    results.store(Record(id="c", state=State.SUCCESS, result="first"))
+    records = [(id, results.encode(Record(id=id, state=State.SUCCESS, result=id))) for id in "abc"]
+    first, second, third = results.write_many(records)
+    assert (first, third) == (True, False)
+    assert isinstance(second, ResultError)
+    assert "celery-task-meta-b: WRONGTYPE" in str(second)
+    assert results.get("a").result == "a"
+    assert results.get("c").result == "first"
+
+
+def test_results_are_kept_for_ever_where_that_is_asked_for(url: str, server: redis.Redis) -> None:
+    results = RedisResults(url=url, clock=SystemClock(), keep_s=0)
+    results.store(Record(id="a", state=State.SUCCESS))
+    results.save_group("g", {"result": []})
+    assert server.ttl("celery-task-meta-a") == -1
+    assert server.ttl("celery-taskset-meta-g") == -1
     results.close()

@@ -12,7 +12,7 @@ from blimp.tasks.broker.urls import redis_url
 from blimp.tasks.lines.owed import Held
 from blimp.tasks.lines.streams_message import open_message
 from blimp.tasks.publishing.posting import post
-from blimp.tasks.results.redis import result_key
+from blimp.tasks.results.redis import PASSING, result_key
 from blimp.tasks.transport.end import End
 from blimp.tasks.transport.holder import Holder
 from blimp.tasks.transport.store import LOST, Claim
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 HEAD_ROOM_BYTES = 16_384  # for what every message has in its headers
 
-# Errors that end by themselves: no memory, no disk, not the master, too few replicas.
-PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
 MOST_AT_ONCE = 128
 
 

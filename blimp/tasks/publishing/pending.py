@@ -11,8 +11,8 @@ from blimp.closing import Closing
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
+    from blimp.tasks.results.backend import ResultWatch
     from blimp.tasks.results.record import Record
-    from blimp.tasks.results.redis import Watch
 
 Stage = Literal["queued", "received", "executing", "done"]
 OnProgress = Callable[[str, float | None], None]
@@ -55,7 +55,9 @@ class Pending(Closing):
     LinkError: it then goes on where it was.
     """
 
-    def __init__(self, *, id: str, task: str, watch: Watch, sent_s: float, clock: Clock) -> None:
+    def __init__(
+        self, *, id: str, task: str, watch: ResultWatch, sent_s: float, clock: Clock
+    ) -> None:
         self.id = id
         self.task = task
         self.reply: Reply | None = None

@@ -174,12 +174,11 @@ class BroadcastListener:
         results = self._app.results
         if results is None:
             return
-        at = url if url in results.brokers.urls else None
         try:
             try:
-                results.store(record, at=at)
+                results.store(record, at=url)
             except ResultError as error:  # it was done: what it returned matters less than that
                 self._log.error("broadcast result", id=record.id, reason=str(error)[:LOG_LENGTH])
-                results.store(msgspec.structs.replace(record, result={}), at=at)
+                results.store(msgspec.structs.replace(record, result={}), at=url)
         except LinkError as error:  # the sender repeats itself, and is confirmed then
             self._log.warning("confirmation not written", id=record.id, reason=str(error))

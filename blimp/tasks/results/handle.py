@@ -18,7 +18,7 @@ from blimp.tasks.results.record import Record, State
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.tasks.results.redis import RedisResults
+    from blimp.tasks.results.backend import ResultBackend
 
 
 class ResultHandle:
@@ -28,7 +28,7 @@ class ResultHandle:
         self,
         *,
         id: str,
-        results: RedisResults | None,
+        results: ResultBackend | None,
         clock: Clock,
         revoke: Callable[..., None] | None = None,
     ) -> None:
@@ -87,7 +87,7 @@ class ResultHandle:
     def forget(self) -> None:
         self._store().forget(self.id)
 
-    def _store(self) -> RedisResults:
+    def _store(self) -> ResultBackend:
         if self._results is None:
             raise TaskError("this app keeps no results: give it a result_backend")
         return self._results

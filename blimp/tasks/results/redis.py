@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from blimp.closing import Closing
 from blimp.errors import LinkError, ResultError
 from blimp.tasks.broker.brokers import Brokers
 from blimp.tasks.broker.urls import link_errors, open_redis
-from blimp.tasks.message import MAX_MESSAGE_BYTES
+from blimp.tasks.message import MAX_MESSAGE_BYTES, to_json
 from blimp.tasks.results.record import Record, State, decode, encode
 
 if TYPE_CHECKING:
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KEY_PREFIX = "celery-task-meta-"
+GROUP_PREFIX = "celery-taskset-meta-"
 KEEP_S = 86_400
+# Errors that end by themselves: no memory, no disk, not the master, too few replicas.
+PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
 POLL_S = 0.5  # how often a waiter looks itself, should a publication be lost
 
 _STORE = (Path(__file__).parent / "store.lua").read_text()
@@ -33,12 +38,18 @@ def result_key(id: str) -> str:
     return KEY_PREFIX + id
 
 
+def group_key(id: str) -> str:
+    return GROUP_PREFIX + id
+
+
 class RedisResults:
-    """Reads, writes and waits for records. Thread-safe; connects on first use.
+    """A ResultBackend on a Redis server, and a way to that server for what else is kept there.
 
     url: of the server, or the brokers: it is then the server in use.
     Every method raises LinkError where the server does not answer within `timeout_s`.
     """
+
+    commits = False
 
     def __init__(
         self,
@@ -73,11 +84,12 @@ class RedisResults:
     def store(self, record: Record, *, at: str | None = None) -> bool:
         """Write and publish `record`; False when a final one stands already.
 
-        at: the URL of one of several brokers, where it is not to be the one in use.
+        at: the URL of one of several brokers, where it is not to be the one in use; one that
+        is none of them is no matter.
         Raises ResultError where JSON cannot hold it, before anything is written.
         """
         data = self.encode(record)
-        if at is None:
+        if at is None or at not in self.brokers.urls:
             return self.write(record.id, data)
         with self.link(at):
             return self._write(self.client_of(at), record.id, data)
@@ -88,6 +100,37 @@ class RedisResults:
 
     def _write(self, client: Redis, id: str, data: bytes) -> bool:
         return bool(self._store(keys=[result_key(id)], args=[data, self.keep_s], client=client))
+
+    def write_many(self, records: Sequence[tuple[str, bytes]]) -> list[bool | ResultError]:
+        return self.ask(lambda client: self._write_many(client, records))
+
+    def _write_many(
+        self, client: Redis, records: Sequence[tuple[str, bytes]]
+    ) -> list[bool | ResultError]:
+        """Write all in one round trip. An error that ends by itself is raised."""
+        from redis.exceptions import NoScriptError
+
+        answers = self._send(client, records)
+        if any(isinstance(answer, NoScriptError) for answer in answers):
+            client.script_load(_STORE)
+            answers = self._send(client, records)  # what was written already stays as it is
+        for answer in answers:
+            if isinstance(answer, Exception) and not _is_refusal(answer):
+                raise answer
+        return [
+            ResultError(f"{result_key(id)}: {answer}")
+            if isinstance(answer, Exception)
+            else bool(answer)
+            for (id, _), answer in zip(records, answers, strict=True)
+        ]
+
+    def _send(self, client: Redis, records: Sequence[tuple[str, bytes]]) -> list[Any]:
+        # redis-py's own Script asks first whether the server knows it.
+        with client.pipeline(transaction=False) as pipe:
+            for id, data in records:
+                pipe.evalsha(self._store.sha, 1, result_key(id), data, self.keep_s)
+            answers: list[Any] = pipe.execute(raise_on_error=False)
+        return answers
 
     def encode(self, record: Record) -> bytes:
         """Return `record` as it is stored. Raises ResultError where JSON cannot hold it."""
@@ -105,6 +148,22 @@ class RedisResults:
 
     def forget(self, id: str) -> None:
         self.ask(lambda client: client.delete(result_key(id)))
+
+    def save_group(self, id: str, document: dict[str, Any]) -> None:
+        key, data = group_key(id), to_json(document)
+        self.ask(lambda client: client.set(key, data, ex=self.keep_s or None))
+
+    def group(self, id: str) -> dict[str, Any] | None:
+        """Raises ResultError for what is no JSON object."""
+        key = group_key(id)
+        data: Any = self.ask(lambda client: client.get(key))
+        try:
+            return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise ResultError(f"{key} of {len(data)} bytes cannot be read: {error}") from error
+
+    def forget_group(self, id: str) -> None:
+        self.ask(lambda client: client.delete(group_key(id)))
 
     def watch(self, id: str) -> Watch:
         """Return a subscription to task `id`, in force when this returns."""
@@ -138,6 +197,14 @@ class RedisResults:
         with self._lock:
             while self._clients:
                 self._clients.popitem()[1].close()
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Say whether the server means this one key, such as one of a wrong type."""
+    import redis
+
+    # What it says of itself has classes of its own.
+    return type(error) is redis.ResponseError and not str(error).startswith(PASSING)
 
 
 class Watch(Closing):

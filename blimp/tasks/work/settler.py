@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from blimp.errors import LinkError
+from blimp.errors import LinkError, ResultError
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -112,7 +112,9 @@ class Settler:
 
     def _has_room(self, count: int, size_bytes: int) -> bool:
         """Say whether one more may go with these: the server does nothing else meanwhile."""
-        return self._line.ends_at_once and count < MOST_AT_ONCE and size_bytes < MOST_BYTES
+        results = self._app.results
+        gathers = self._line.ends_at_once or (results is not None and results.commits)
+        return gathers and count < MOST_AT_ONCE and size_bytes < MOST_BYTES
 
     def _write(self, batch: Sequence[Ending]) -> list[Ending]:
         """Write `batch`; one that cannot be is a dead letter, and spoils no other.
@@ -123,7 +125,7 @@ class Settler:
             # No step without the one before it: no message goes whose result is not written.
             written = [
                 ending
-                for ending in batch
+                for ending in self._stored(batch)
                 if (self._is_one_step and not ending.give_back)
                 or all(self.until_done(step) for step in self._steps(ending))
             ]
@@ -135,11 +137,43 @@ class Settler:
         except Exception as error:
             if len(batch) > 1:
                 return [one for ending in batch for one in self._write([ending])]
-            job = batch[0].job
-            self._log.exception("settle", **_about(job))
-            with contextlib.suppress(Exception):
-                self.until_done(job.delivery.reject, f"its end cannot be written: {error}")
+            self._log.exception("settle", **_about(batch[0].job))
+            self._give_up(batch[0], error)
             return []
+
+    def _give_up(self, ending: Ending, error: Exception) -> None:
+        with contextlib.suppress(Exception):
+            reason = f"its end cannot be written: {error}"
+            self.until_done(ending.job.delivery.reject, reason)
+
+    def _stored(self, batch: Sequence[Ending]) -> list[Ending]:
+        """Write the results that go to a keeper of their own, all at once.
+
+        Returns the endings to go on with: not those whose result was refused, which are dead
+        letters, nor any where the worker was abandoned before.
+        """
+        results = self._app.results
+        if results is None or self._is_one_step:
+            return list(batch)
+        # A lease that was lost meanwhile: whoever has the message now says what became of it.
+        kept = [one for one in batch if one.record and not one.give_back and not one.job.is_lost]
+        answers: list[bool | ResultError] = []
+
+        def store() -> None:
+            records = [(one.job.message.id, one.record) for one in kept]
+            answers[:] = results.write_many(records)
+
+        if kept and not self.until_done(store):
+            return [one for one in batch if not any(one is other for other in kept)]
+        refused: list[Ending] = []
+        for ending, answer in zip(kept, answers, strict=True):
+            if isinstance(answer, ResultError):
+                self._log.error("result", **_about(ending.job), reason=str(answer))
+                self._give_up(ending, answer)
+                refused.append(ending)
+            elif not answer:
+                self._log.warning("result stands", **_about(ending.job))
+        return [one for one in batch if not any(one is other for other in refused)]
 
     def _steps(self, ending: Ending) -> Iterator[Callable[[], Any]]:
         """Yield what is done before the one step, or instead of it; each is repeated alone."""
@@ -147,10 +181,7 @@ class Settler:
         if ending.give_back:
             yield delivery.give_back
             return
-        at_once = self._line.ends_at_once
-        if ending.record and not (at_once and self._app.completes_at_once):
-            yield partial(self._store, ending)
-        if at_once:
+        if self._line.ends_at_once:
             return
         for message in ending.next:
             yield partial(self._app.publisher.publish, message)
@@ -166,11 +197,6 @@ class Settler:
             if refused:
                 ending.job.verdict = None  # nothing of it is written
                 self._log.warning("result refused", **_about(ending.job), reason=refused)
-
-    def _store(self, ending: Ending) -> None:
-        assert self._app.results is not None
-        if not self._app.results.write(ending.job.message.id, ending.record):
-            self._log.warning("result stands", **_about(ending.job))
 
 
 def _about(job: Job) -> dict[str, str]:

@@ -25,8 +25,7 @@ class Begun:
 
 
 def requeue(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert app.results is not None
-    again = TaskApp("tests", broker=app.broker, result_backend=app.results.brokers.urls)
+    again = TaskApp("tests", broker=app.broker, result_backend=app.result_backend)
     monkeypatch.setattr("blimp.tasks.cli.load_app", lambda _: again)
     assert main(["dead", "requeue", "all", "-A", "here:app"]) == 0
 
