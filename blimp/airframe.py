@@ -16,6 +16,7 @@ from msgspec import Meta
 from blimp.errors import AirframeError
 from blimp.types import Vec3
 
+EARTH_RADIUS_M = 6_371_000.0
 # Nothing of a ship is smaller or larger, and arithmetic holds in between.
 Positive = Annotated[float, Meta(ge=1e-9, lt=1e6)]
 NotNegative = Annotated[float, Meta(ge=0.0, lt=1e6)]
@@ -205,6 +206,24 @@ class Airframe(_Part, frozen=True, kw_only=True):
     gains: Gains
     limits: Limits
     home: Home
+
+    def with_pad_east(self, metres: float) -> "Airframe":
+        """Return the same ship with its home so far east: several must not start in one place.
+
+        On a sphere. Raises AirframeError where there is no east: at a pole.
+        """
+        if not metres:
+            return self
+        radius_m = EARTH_RADIUS_M * math.cos(math.radians(self.home.latitude_deg))
+        if radius_m < 1000.0:
+            raise AirframeError(
+                f"airframe {self.name}: home: latitude {self.home.latitude_deg:g} is a pole, "
+                f"a pad cannot stand {metres:g} m east of it"
+            )
+        longitude_deg = self.home.longitude_deg + math.degrees(metres / radius_m)
+        longitude_deg = (longitude_deg + 180.0) % 360.0 - 180.0
+        home = msgspec.structs.replace(self.home, longitude_deg=longitude_deg)
+        return msgspec.structs.replace(self, home=home)
 
     @property
     def mass_kg(self) -> float:

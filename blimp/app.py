@@ -1,15 +1,13 @@
 """The composition root: the one place that names concrete classes.
 
-One function a process (`fly`, `work`, `simulate`), one for the safe state, one for the
-stack of all of them, and `assemble` for whoever flies a ship in process (Lockstep).
+One function a process (`fly`, `work`, `simulate`), one for the safe state, and `assemble` for
+whoever flies a ship in process (Lockstep). The stack of them all is in `blimp/fleet.py`.
 """
 
 import contextlib
 import os
 import secrets
 import select
-import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,13 +18,11 @@ import msgspec
 from blimp import airframe as airframes
 from blimp import notify
 from blimp.airframe import Airframe
-from blimp.broker import answers, find_server_binary, server_arguments, socket_path, socket_url
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.config import (
     broker_url_from_environment,
     notify_address,
-    registry_dir,
     signing_keys_from_environment,
     vehicle_name,
 )
@@ -39,8 +35,6 @@ from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.mailbox import MailboxClient, MailboxServer
 from blimp.paths import RuntimePaths
-from blimp.stack import Event, Role, Stack
-from blimp.tasks.broker.urls import check_url
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
@@ -56,6 +50,7 @@ class FlightOptions(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool
     bench: bool = False
     rate_hz: float = 100.0
+    pad_east_m: float = 0.0
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,22 +60,17 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """parent: end soon after this process does; None to run until told."""
+    """parent: end soon after this process does; None to run until told.
+
+    pad_east_m: where the ship's pad is, from the airframe's home.
+    """
 
     airframe: str
     seed: int
     wind_mps: float
     runtime_dir: Path | None
     parent: int | None = None
-
-
-class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
-    airframe: str
-    vehicle: str | None
-    seed: int
-    wind_mps: float
-    runtime_dir: Path | None
-    bench: bool = False
+    pad_east_m: float = 0.0
 
 
 # --- the ship --------------------------------------------------------------------------------
@@ -155,7 +145,7 @@ def _machine(*, simulated: bool, paths: RuntimePaths, clock: Clock) -> Iterator[
 
 def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     """Run the flight process until it is told to stop. Outputs are safe on every way out."""
-    airframe = airframes.load(options.airframe)
+    airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
     vehicle = _vehicle(options.vehicle, airframe)
     paths = _paths(options.runtime_dir)
     clock = SystemClock()
@@ -247,7 +237,7 @@ def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     from blimp.sim.server import Server
     from blimp.sim.world import World
 
-    airframe = airframes.load(options.airframe)
+    airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
     paths = _paths(options.runtime_dir)
     world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
     with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
@@ -294,84 +284,6 @@ def make_safe(*, airframe: str, runtime_dir: Path | None, simulated: bool) -> li
     except (OSError, BlimpError) as error:
         return [f"all outputs: {error}"]
     return [f"{name}: {why}" for name, why in results.items() if why]
-
-
-# --- the stack of them -----------------------------------------------------------------------
-
-
-def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
-    """Return the simulated stack of `blimp up`, not yet started.
-
-    The broker is BLIMP_BROKER_URL's where that is set, else an embedded one.
-    """
-    airframe = airframes.load(options.airframe)
-    vehicle = _vehicle(options.vehicle, airframe)
-    directory = options.runtime_dir or registry_dir() / f"{vehicle}-{os.getpid()}"
-    paths = RuntimePaths(directory.absolute())
-    paths.check()
-    outside = broker_url_from_environment()
-    if outside is not None:
-        check_url(outside)
-    broker = outside or socket_url(paths.broker)
-    here = ("--runtime-dir", str(paths.directory))
-    this = (sys.executable, "-m", "blimp")
-    roles = [
-        Role(
-            name="world",
-            arguments=(
-                *this, "sim", *here, "--airframe", options.airframe,
-                "--seed", str(options.seed), "--wind", str(options.wind_mps),
-                "--parent", str(os.getpid()),
-            ),
-            restarts=("flight",),
-            death_signal=None,  # it must see the ship safe first: see _stop_when_orphaned
-        ),
-        Role(
-            name="flight",
-            arguments=(
-                *this, "fly", "--sim", *here, "--airframe", options.airframe,
-                "--vehicle", vehicle, *(["--bench"] if options.bench else []),
-            ),
-            needs=("world",),
-        ),
-        Role(
-            name="worker",
-            arguments=(*this, "worker", *here, "--vehicle", vehicle),
-            environment={"BLIMP_BROKER_URL": broker},  # every user can read a command line
-            death_signal=signal.SIGKILL,  # its broker dies too: there is nothing to hand back
-            end_within_s=2.0,
-        ),
-    ]  # fmt: skip
-    if outside is None:
-        server = server_arguments(binary=find_server_binary(), directory=paths.broker)
-        accepts = socket_path(paths.broker)
-        roles.insert(
-            0,
-            Role(
-                name="broker",
-                arguments=tuple(server),
-                directory=paths.broker,
-                ready=lambda: answers(accepts, timeout_s=0.05),
-            ),
-        )
-
-    def make_world_safe() -> list[str]:
-        return make_safe(airframe=options.airframe, runtime_dir=paths.directory, simulated=True)
-
-    return Stack(
-        roles=roles,
-        paths=paths,
-        registration=registry_dir() / f"{vehicle}.json",
-        guard=(
-            sys.executable, "-m", "blimp.guard", str(paths.directory),
-            str(registry_dir() / f"{vehicle}.json"), options.airframe,
-        ),
-        safe_state=make_world_safe,
-        clock=SystemClock(),
-        on_event=on_event,
-        vehicle=vehicle,
-        broker=broker,
-    )  # fmt: skip
 
 
 def _vehicle(name: str | None, airframe: Airframe) -> str:

@@ -9,6 +9,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +46,12 @@ Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of
 Wind = Annotated[
     float, typer.Option("--wind", min=0.0, max=20.0, help="Mean wind, m/s; gusts belong to it.")
 ]
+PadEast = Annotated[
+    float,
+    typer.Option(
+        "--pad-east", min=-10_000.0, max=10_000.0, help="The pad is so many metres east of home."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Sim = Annotated[bool, typer.Option("--sim", help="Drive the simulated world, not real chips.")]
 
@@ -61,15 +68,25 @@ def up(
     bench: Annotated[
         bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")
     ] = False,
+    ships: Annotated[
+        int,
+        typer.Option(
+            "--ships", min=1, max=16, help="How many, on one broker; named NAME-1, NAME-2, ..."
+        ),
+    ] = 1,
     json_output: Json = False,
 ) -> None:
-    """Run a whole simulated ship until Ctrl-C.
+    """Run a whole simulated ship until Ctrl-C, or several.
 
-    Broker, world, flight process and worker; what dies is restarted.
+    Broker, and world, flight process and worker of each ship; what dies is restarted. Several
+    stand 20 m apart, from west to east.
 
-    Example: blimp up --sim --wind 0.3
+    \b
+    Examples:
+      blimp up --sim --wind 0.3
+      blimp up --sim --ships 2
     """
-    from blimp.app import StackOptions, build_stack
+    from blimp.fleet import StackOptions, build_stack
 
     if not sim:
         raise typer.BadParameter(
@@ -78,9 +95,10 @@ def up(
         )
     options = StackOptions(
         airframe=airframe, vehicle=vehicle, seed=seed, wind_mps=wind,
-        runtime_dir=runtime_dir, bench=bench,
+        runtime_dir=runtime_dir, bench=bench, ships=ships,
     )  # fmt: skip
-    stack = build_stack(options, on_event=_print_json if json_output else _say_event)
+    say_event = partial(_say_event, several=ships > 1)
+    stack = build_stack(options, on_event=_print_json if json_output else say_event)
     _on_signals(stack.stop)
     stack.run()
 
@@ -98,6 +116,7 @@ def fly(
     rate: Annotated[
         float, typer.Option("--rate", min=20.0, max=400.0, help="Loop rate, Hz.")
     ] = 100,
+    pad_east: PadEast = 0.0,
 ) -> None:
     """Run the flight process.
 
@@ -109,7 +128,7 @@ def fly(
 
     options = FlightOptions(
         airframe=airframe, vehicle=vehicle, runtime_dir=runtime_dir, simulated=sim,
-        bench=bench, rate_hz=rate,
+        bench=bench, rate_hz=rate, pad_east_m=pad_east,
     )  # fmt: skip
     fly(options, on_stop=_on_signals)
 
@@ -146,6 +165,7 @@ def sim(
     parent: Annotated[
         int | None, typer.Option("--parent", min=1, help="End soon after this process does.")
     ] = None,
+    pad_east: PadEast = 0.0,
 ) -> None:
     """Run the simulated world.
 
@@ -156,8 +176,9 @@ def sim(
     from blimp.app import WorldOptions, simulate
 
     options = WorldOptions(
-        airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir, parent=parent
-    )
+        airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir, parent=parent,
+        pad_east_m=pad_east,
+    )  # fmt: skip
     simulate(options, on_stop=_on_signals)
 
 
@@ -235,13 +256,16 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _say_event(event: dict[str, Any]) -> None:
+def _say_event(event: dict[str, Any], *, several: bool = False) -> None:
     if event["event"] == "ready":
+        vehicle = event["vehicle"]
+        words = f" --vehicle {vehicle}" if several else ""
         _say(
-            f"{event['vehicle']} is ready (simulated); command it from another terminal:\n"
-            "  ground arm && ground takeoff 3 && ground watch"
+            f"{vehicle} is ready (simulated); command it from another terminal:\n"
+            f"  ground arm{words} && ground takeoff 3{words} && ground watch{words}"
         )
     elif event["event"] == "restarted":
-        _say(f"{event['process']} restarted, {event['down_s']:.2f} s down")
+        whose = f" of {event['vehicle']}" if several and "vehicle" in event else ""
+        _say(f"{event['process']}{whose} restarted, {event['down_s']:.2f} s down")
     else:
         _say(json.dumps(event))

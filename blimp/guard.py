@@ -1,4 +1,7 @@
-"""Cleans up after a killed supervisor: `python -m blimp.guard DIR REGISTRATION AIRFRAME`.
+"""Cleans up after a killed supervisor: `python -m blimp.guard AIRFRAME DIR [REGISTRATION DIR]...`
+
+The first DIR is the stack's, removed with all that is in it; then, for each ship, its entry in
+the run registry and its own directory.
 
 kill -9 leaves no time for a last word, so this process waits for the end of the
 supervisor's pipe. The kernel has told the children to end by then (PR_SET_PDEATHSIG); what
@@ -15,19 +18,32 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from blimp.registry import unregister
 
 FLIGHT_GRACE_S = 0.3  # to drive its outputs safe on its own
 END_GRACE_S = 2.0
 
+Children = dict[tuple[str, str], int]  # a ship's name ("" for the broker) and a role -> pidfd
+
+
+class Ship(NamedTuple):
+    registration: Path
+    directory: Path
+
+    @property
+    def vehicle(self) -> str:
+        return self.registration.stem
+
 
 def main() -> int:
     """Wait for the pipe's end; return 0 when all was clean, 1 when something had to be forced."""
-    directory, registration = Path(sys.argv[1]), Path(sys.argv[2])
+    airframe, directory, *rest = sys.argv[1:]
+    ships = [Ship(Path(entry), Path(own)) for entry, own in zip(*[iter(rest)] * 2, strict=True)]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # its one reason to end is the pipe's end
-    children: dict[str, int] = {}  # role -> pidfd, opened while the number is surely its own
+    children: Children = {}  # pidfds, opened while the number is surely its own
     claimed = False  # before that, the directory may be another ship's
     for line in sys.stdin:
         words = line.split()
@@ -35,29 +51,34 @@ def main() -> int:
             return 0
         if words == ["claimed"]:
             claimed = True
-        if len(words) == 3 and words[0] == "pid":
+        if len(words) in (3, 4) and words[0] == "pid":
             with contextlib.suppress(ProcessLookupError):
-                children[words[1]] = os.pidfd_open(int(words[2]))
-    return clean_up(children, directory, registration, sys.argv[3]) if claimed else 0
+                children["".join(words[3:]), words[1]] = os.pidfd_open(int(words[2]))
+    if not claimed:
+        return 0
+    return clean_up(children, directory=Path(directory), ships=ships, airframe=airframe)
 
 
-def clean_up(children: dict[str, int], directory: Path, registration: Path, airframe: str) -> int:
-    """End what still runs, the ship before its world, and remove the files."""
+def clean_up(children: Children, *, directory: Path, ships: list[Ship], airframe: str) -> int:
+    """End what still runs, a ship before its world, and remove the files."""
     started_s = time.monotonic()
-    forced = (
-        [] if "flight" not in children or _ended(children["flight"], FLIGHT_GRACE_S) else ["flight"]
-    )
-    unreached = _make_safe(directory, airframe) if "world" in children else []
+    flights = [pidfd for (_, role), pidfd in children.items() if role == "flight"]
+    grace_s = started_s + FLIGHT_GRACE_S
+    forced = ["flight" for pidfd in flights if not _ended(pidfd, grace_s - time.monotonic())]
+    begun = [ship for ship in ships if (ship.vehicle, "world") in children]
+    unreached = [what for ship in begun for what in _make_safe(ship.directory, airframe)]
     safe_s = time.monotonic() - started_s
-    for role in ("worker", "flight", "world", "broker"):
-        if role in children:
-            _signal(children[role], signal.SIGTERM)
-    for role, pidfd in children.items():
+    for ending in ("worker", "flight", "world", "broker"):
+        for (_, role), pidfd in children.items():
+            if role == ending:
+                _signal(pidfd, signal.SIGTERM)
+    for (_, role), pidfd in children.items():
         if not _ended(pidfd, END_GRACE_S):
             forced.append(role)
             _signal(pidfd, signal.SIGKILL)
     shutil.rmtree(directory, ignore_errors=True)
-    unregister(registration, runtime_dir=directory)
+    for ship in ships:
+        unregister(ship.registration, runtime_dir=ship.directory)
     report = {
         "event": "cleaned",
         "outputs_safe": not unreached,
@@ -76,7 +97,7 @@ def _make_safe(directory: Path, airframe: str) -> list[str]:
 
 
 def _ended(pidfd: int, within_s: float) -> bool:
-    return bool(select.select([pidfd], [], [], within_s)[0])
+    return bool(select.select([pidfd], [], [], max(0.0, within_s))[0])
 
 
 def _signal(pidfd: int, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""`blimp up`: broker, world, flight process and worker of one simulated ship, kept alive.
+"""`blimp up`: a broker, and world, flight process and worker of each simulated ship, kept alive.
 
 It does for a laptop what systemd does on board: starts the processes in order, hears when
 each is ready, restarts what dies, drives the outputs to their safe state when the flight
@@ -6,11 +6,9 @@ process dies (ExecStopPost there), and ends them in order. A guard process, star
 cleans up after this one when it is killed.
 """
 
-import contextlib
 import selectors
 import shutil
 import signal
-import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,6 +19,7 @@ import msgspec
 
 from blimp.clock import Clock
 from blimp.errors import BlimpError
+from blimp.guarding import GuardLink
 from blimp.notify import READY, READY_TO_ARM, NotifyListener
 from blimp.paths import RuntimePaths, make_directory
 from blimp.processes import Child
@@ -42,13 +41,17 @@ class StackError(BlimpError):
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
-    """One process of the stack: how it starts, what it needs, how it ends."""
+    """One process of the stack: how it starts, what it needs, how it ends.
+
+    vehicle: the ship it belongs to, "" for what all of them share.
+    """
 
     name: str
     arguments: tuple[str, ...]
+    vehicle: str = ""
     environment: dict[str, str] = {}  # besides this process's own
-    needs: tuple[str, ...] = ()  # roles that must be ready first
-    restarts: tuple[str, ...] = ()  # roles that cannot outlive this one's state
+    needs: tuple[str, ...] = ()  # roles of the same ship that must be ready first
+    restarts: tuple[str, ...] = ()  # ... that cannot outlive this one's state
     death_signal: signal.Signals | None = signal.SIGTERM
     end_within_s: float = 3.0
     directory: Path | None = None  # made before it starts, for this user alone
@@ -61,6 +64,15 @@ class SafeState(Protocol):
     def __call__(self) -> Sequence[str]: ...
 
 
+class StackShip(msgspec.Struct, frozen=True, kw_only=True):
+    """One ship of the stack: its name, its directory, its entry in the run registry."""
+
+    vehicle: str
+    paths: RuntimePaths
+    registration: Path
+    safe_state: SafeState
+
+
 class _Running:
     """The life of one role: its present child, and when and how often it has died."""
 
@@ -68,6 +80,7 @@ class _Running:
         self.role = role
         self.child: Child | None = None
         self.ready = False
+        self.armable = False
         self.died_s: float | None = None
         self.start_s: float | None = 0.0  # due time; None while it runs
         self.deaths: deque[float] = deque(maxlen=MAX_RESTARTS + 1)
@@ -76,6 +89,7 @@ class _Running:
 class Stack:
     """Runs the roles until `stop()`; one thread, which never waits on a child.
 
+    paths: the stack's own directory; that of each ship is it, or in it.
     on_event: receives the `ready` and `restarted` objects of the command line's contract.
     """
 
@@ -84,30 +98,23 @@ class Stack:
         *,
         roles: Sequence[Role],
         paths: RuntimePaths,
-        registration: Path,
+        ships: Sequence[StackShip],
         guard: Sequence[str],
-        safe_state: SafeState,
         clock: Clock,
         on_event: Event,
-        vehicle: str,
         broker: str,
     ) -> None:
         self._paths = paths
-        self._registration = registration
-        self._safe_state = safe_state
+        self._ships = {ship.vehicle: ship for ship in ships}
         self._clock = clock
         self._on_event = on_event
-        self._guard = guard
-        self._vehicle = vehicle
+        self._guard = GuardLink(guard)
         self._broker = broker
-        self._roles = {role.name: _Running(role) for role in roles}
+        self._roles = {(role.vehicle, role.name): _Running(role) for role in roles}
         self._selector = selectors.DefaultSelector()
         self._stopping = False
-        self._announced = False
-        self._armable = False
+        self._announced: set[str] = set()
         self._started_s = clock.now_s()
-        self._guard_child: Child | None = None
-        self._told_guard: list[str] = []
         self._claimed = False
 
     def stop(self) -> None:
@@ -138,13 +145,13 @@ class Stack:
             if listener is not None:
                 listener.close()
             self._remove_files()
-            self._dismiss_guard()
+            self._guard.dismiss()
             self._selector.close()
 
     # --- starting -----------------------------------------------------------------------
 
     def _claim_directory(self) -> None:
-        """Take the runtime directory and the ship's name, or say who has them."""
+        """Take the runtime directory and the ships' names, or say who has them."""
         directory = self._paths.directory
         make_directory(directory)
         if any(directory.iterdir()):
@@ -154,10 +161,16 @@ class Stack:
             )
         directory.chmod(0o700)
         self._claimed = True
-        self._tell_guard("claimed")
-        register(
-            self._registration, vehicle=self._vehicle, broker=self._broker, runtime_dir=directory
-        )
+        self._guard.tell("claimed")
+        for ship in self._ships.values():
+            if ship.paths.directory != directory:
+                ship.paths.directory.mkdir(mode=0o700)
+            register(
+                ship.registration,
+                vehicle=ship.vehicle,
+                broker=self._broker,
+                runtime_dir=ship.paths.directory,
+            )
         self._started_s = self._clock.now_s()
 
     def _start_what_is_due(self) -> None:
@@ -165,7 +178,8 @@ class Stack:
         for running in self._roles.values():
             if running.start_s is None or now_s < running.start_s:
                 continue
-            if not all(self._roles[need].ready for need in running.role.needs):
+            vehicle = running.role.vehicle
+            if not all(self._roles[vehicle, need].ready for need in running.role.needs):
                 continue
             if running.role.directory is not None:
                 running.role.directory.mkdir(mode=0o700, exist_ok=True)
@@ -182,18 +196,12 @@ class Stack:
             self._selector.register(
                 running.child, selectors.EVENT_READ, partial(self._bury, running)
             )
-            self._tell_guard(f"pid {running.role.name} {running.child.pid}")
+            self._guard.tell(f"pid {running.role.name} {running.child.pid} {vehicle}")
 
     # --- the guard ----------------------------------------------------------------------
 
     def _start_guard(self) -> None:
-        """Start the process that outlives this one, and tell it what there is to clean up."""
-        self._guard_child = Child(
-            name="guard", arguments=self._guard, death_signal=None, stdin=subprocess.PIPE
-        )
-        self._selector.register(self._guard_child, selectors.EVENT_READ, self._replace_guard)
-        for line in self._told_guard:
-            self._write_to_guard(line)
+        self._selector.register(self._guard.start(), selectors.EVENT_READ, self._replace_guard)
 
     def _replace_guard(self, ended: Child) -> None:
         """A guard has died: without one, the next kill would leave things behind."""
@@ -201,24 +209,6 @@ class Stack:
         ended.exit_status()
         ended.close()
         self._start_guard()
-
-    def _tell_guard(self, line: str) -> None:
-        self._told_guard.append(line)
-        self._write_to_guard(line)
-
-    def _write_to_guard(self, line: str) -> None:
-        guard = self._guard_child
-        if guard is not None and guard.stdin is not None:
-            # A guard that has just died: its successor is told everything again.
-            with contextlib.suppress(OSError):
-                guard.stdin.write(line.encode() + b"\n")
-                guard.stdin.flush()
-
-    def _dismiss_guard(self) -> None:
-        guard = self._guard_child
-        if guard is not None:
-            self._write_to_guard("done")
-            guard.end(within_s=2.0)
 
     # --- readiness ----------------------------------------------------------------------
 
@@ -229,7 +219,7 @@ class Stack:
                     if state == READY:
                         self._now_ready(running)
                     elif state == READY_TO_ARM:
-                        self._armable = True
+                        running.armable = True
 
     def _ask(self) -> None:
         """A broker cannot say READY=1: it is asked."""
@@ -245,11 +235,14 @@ class Stack:
         if running.died_s is not None:
             down_s = self._clock.now_s() - running.died_s
             running.died_s = None
-            if not self._announced:
+            vehicle = running.role.vehicle
+            if vehicle not in self._announced and (vehicle or not self._announced):
                 return  # nobody was told that it ran
+            whose = {"vehicle": vehicle} if vehicle else {}
             self._on_event(
                 {
                     "event": "restarted",
+                    **whose,
                     "process": running.role.name,
                     "pid": running.child.pid,
                     "down_s": round(down_s, 3),
@@ -257,21 +250,30 @@ class Stack:
             )
 
     def _announce(self) -> None:
-        if self._announced:
-            return
+        """Tell of each ship once, when it can be commanded."""
+        for vehicle in self._ships:
+            if vehicle not in self._announced:
+                self._announce_ship(vehicle)
+
+    def _announce_ship(self, vehicle: str) -> None:
         waited_s = self._clock.now_s() - self._started_s
-        missing = [name for name, running in self._roles.items() if not running.ready]
+        mine = [r for r in self._roles.values() if r.role.vehicle in ("", vehicle)]
+        missing = [running.role.name for running in mine if not running.ready]
         if missing and waited_s > START_DEADLINE_S:
-            raise StackError(f"not ready after {START_DEADLINE_S:.0f} s: {', '.join(missing)}")
-        if missing or not (self._armable or waited_s > ARMABLE_DEADLINE_S):
+            whose = f"{vehicle} is " if len(self._ships) > 1 else ""
+            raise StackError(
+                f"{whose}not ready after {START_DEADLINE_S:.0f} s: {', '.join(missing)}"
+            )
+        armable = any(running.armable for running in mine)
+        if missing or not (armable or waited_s > ARMABLE_DEADLINE_S):
             return
-        self._announced = True
-        started = {n: r.child.pid for n, r in self._roles.items() if r.child is not None}
+        self._announced.add(vehicle)
+        started = {r.role.name: r.child.pid for r in mine if r.child is not None}
         pids = {name: started.get(name) for name in ("broker", "world", "flight", "worker")}
         self._on_event(
             {
                 "event": "ready",
-                "vehicle": self._vehicle,
+                "vehicle": vehicle,
                 "broker": hide_password(self._broker),
                 "pids": pids,
             }
@@ -282,10 +284,11 @@ class Stack:
     def _bury(self, running: _Running, child: Child) -> None:
         """A child has ended: make the outputs safe if it flew, and have it started again."""
         now_s = self._clock.now_s()
+        vehicle = running.role.vehicle
         if running.role.name == "flight":
-            unreached = self._safe_state()
+            unreached = self._ships[vehicle].safe_state()
             if unreached:
-                self._on_event({"event": "unsafe", "outputs": list(unreached)})
+                self._on_event({"event": "unsafe", "vehicle": vehicle, "outputs": list(unreached)})
         status = child.exit_status()
         self._selector.unregister(child)
         child.close()
@@ -296,12 +299,12 @@ class Stack:
         recent = sum(1 for died_s in running.deaths if now_s - died_s < RESTART_WINDOW_S)
         if recent > MAX_RESTARTS:
             raise StackError(
-                f"{running.role.name} has ended {recent} times in {RESTART_WINDOW_S:.0f} s, "
+                f"{_named(running.role)} has ended {recent} times in {RESTART_WINDOW_S:.0f} s, "
                 f"the last time with status {status}; its last words are on standard error"
             )
         running.start_s = now_s if recent == 1 else now_s + RESTART_DELAY_S
         for name in running.role.restarts:
-            dependent = self._roles[name].child
+            dependent = self._roles[vehicle, name].child
             if dependent is not None:
                 dependent.send(signal.SIGTERM)
 
@@ -313,10 +316,15 @@ class Stack:
                     self._selector.unregister(running.child)
                 running.child.end(within_s=running.role.end_within_s)
                 if running.role.name == "flight":
-                    self._safe_state()
+                    self._ships[running.role.vehicle].safe_state()
                 running.child = None
 
     def _remove_files(self) -> None:
         if self._claimed:
             shutil.rmtree(self._paths.directory, ignore_errors=True)
-            unregister(self._registration, runtime_dir=self._paths.directory)
+            for ship in self._ships.values():
+                unregister(ship.registration, runtime_dir=ship.paths.directory)
+
+
+def _named(role: Role) -> str:
+    return f"{role.name} of {role.vehicle}" if role.vehicle else role.name

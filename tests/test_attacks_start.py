@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from blimp import airframe
-from blimp.app import StackOptions, build_stack
 from blimp.errors import AirframeError, BoardError
+from blimp.fleet import StackOptions, build_stack
 from blimp.sim.atmosphere import isa
 from blimp.sim.world import World
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from blimp import airframe as airframes
 from blimp import app
+from blimp.airframe import Airframe
 from blimp.clock import ManualClock
 from blimp.closing import Closing
 from blimp.sim.seam import linux_devices
@@ -51,8 +52,8 @@ class LocalInbox:
 class Lockstep(Closing):
     """A simulated ship that flies exactly as far as it is told.
 
-    airframe: a known name or the path of a .toml file. seed: of wind, noise and biases.
-    wind_mps: mean wind; gusts belong to it. bench: allow motor and servo while disarmed.
+    airframe: a known name, the path of a .toml file, or one that was read. seed: of wind, noise
+    and biases. wind_mps: mean wind; gusts belong to it. bench: allow motor and servo disarmed.
 
     The ship stands on its pad, switched on and past its arming checks, when this returns.
     Use it as a context manager, or `close()` it.
@@ -60,14 +61,14 @@ class Lockstep(Closing):
 
     def __init__(
         self,
-        airframe: str = "twin",
+        airframe: str | Airframe = "twin",
         seed: int = 1,
         wind_mps: float = 0.0,
         *,
         bench: bool = False,
         rate_hz: float = 100.0,
     ) -> None:
-        self.airframe = airframes.load(airframe)
+        self.airframe = airframes.load(airframe) if isinstance(airframe, str) else airframe
         self._period_s = 1.0 / rate_hz
         self._rate_hz = rate_hz
         self._clock = ManualClock()

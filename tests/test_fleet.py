@@ -1,0 +1,87 @@
+"""What `blimp up` puts together: one ship as ever, several each with what is its own."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from blimp import airframe
+from blimp.errors import AirframeError, ConfigError
+from blimp.fleet import StackOptions, build_stack, vehicle_names
+from blimp.sim import Lockstep
+from blimp.stack import Role
+
+
+def roles_of(directory: Path, **options: int | str | None) -> list[Role]:
+    settings: dict[str, object] = {"airframe": "twin", "vehicle": None, "seed": 1, "wind_mps": 0.0}
+    stack = build_stack(
+        StackOptions(runtime_dir=directory, **(settings | options)),  # type: ignore[arg-type]
+        on_event=print,
+    )
+    return [running.role for running in stack._roles.values()]
+
+
+def value(role: Role, option: str) -> str:
+    return role.arguments[role.arguments.index(option) + 1]
+
+
+@pytest.fixture
+def directory(monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("BLIMP_BROKER_URL", raising=False)
+    return Path("/tmp/run")
+
+
+def test_one_ship_keeps_its_name_and_has_the_directory_to_itself(directory: Path) -> None:
+    roles = roles_of(directory)
+    assert [role.name for role in roles] == ["broker", "world", "flight", "worker"]
+    assert {value(role, "--runtime-dir") for role in roles[1:]} == {str(directory)}
+    assert value(roles[3], "--vehicle") == "twin"
+
+
+def test_of_several_ships_each_has_its_own_and_all_have_one_broker(directory: Path) -> None:
+    roles = roles_of(directory, ships=3, vehicle="red", seed=2**31 - 1)
+    assert [role.name for role in roles] == ["broker", *["world", "flight", "worker"] * 3]
+    assert [r.vehicle for r in roles[1::3]] == ["red-1", "red-2", "red-3"]
+    assert {value(r, "--runtime-dir") for r in roles if r.vehicle == "red-2"} == {"/tmp/run/red-2"}
+    assert len({str(role.environment) for role in roles if role.name == "worker"}) == 1
+    worlds = [role for role in roles if role.name == "world"]
+    assert [value(role, "--seed") for role in worlds] == ["2147483647", "0", "1"]
+    assert "--pad-east" not in worlds[0].arguments
+    for name in ("world", "flight"):  # both must think the pad in the same place
+        pads = [value(r, "--pad-east") for r in roles[4:] if r.name == name]
+        assert pads == ["20.0", "40.0"]
+
+
+def test_a_name_too_long_for_its_number_is_named() -> None:
+    assert vehicle_names("x" * 32, ships=1) == ["x" * 32]
+    with pytest.raises(ConfigError, match=r"--vehicle with --ships 2: 'x+-1' cannot name a ship"):
+        vehicle_names("x" * 31, ships=2)
+
+
+def test_a_pad_to_the_east_is_another_place_for_gps_and_the_same_flight() -> None:
+    twin = airframe.load("twin")
+    moved = twin.with_pad_east(20.0)
+    assert moved.home.longitude_deg - twin.home.longitude_deg == pytest.approx(2.2e-4, rel=0.02)
+    assert moved.home.latitude_deg == twin.home.latitude_deg
+    assert twin.with_pad_east(0.0) is twin
+    with Lockstep(airframe=moved, seed=1) as ship:
+        ship.step(3.0)
+        snapshot = ship.snapshot()
+        gps = snapshot.sensors["gps"].value
+        assert isinstance(gps, tuple)
+        assert gps[1] == pytest.approx(moved.home.longitude_deg, abs=5e-5)
+        assert abs(snapshot.position_ned_m[1]) < 1.0
+
+
+def test_there_is_no_east_at_a_pole_and_the_date_line_is_crossed() -> None:
+    twin = airframe.load("twin")
+    home = type(twin.home)
+    pole = home(latitude_deg=90.0, longitude_deg=0.0, altitude_msl_m=0.0)
+    with pytest.raises(AirframeError, match="is a pole"):
+        _at(twin, pole).with_pad_east(20.0)
+    line = home(latitude_deg=0.0, longitude_deg=179.9999, altitude_msl_m=0.0)
+    assert -180.0 <= _at(twin, line).with_pad_east(20.0).home.longitude_deg < -179.9
+
+
+def _at(ship: airframe.Airframe, home: airframe.Home) -> airframe.Airframe:
+    return msgspec.structs.replace(ship, home=home)
