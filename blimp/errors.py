@@ -26,6 +26,9 @@ BlimpError
     ├── SoftTimeLimitExceeded  raised in a task that should end by itself
     ├── TimeLimitExceeded    a task that did not, and was ended
     ├── WorkerLost           the process in which a task ran is gone
+    ├── LeaseError           an executor of a pool cannot be had, or what asks for it is wrong
+    │   ├── NoneFree         ... all are held by others, or there are none
+    │   └── LeaseLost        ... it was held, and is so no more
     ├── StepFailed           what a worker needs before it begins did not start
     └── TaskFailed           the task raised: what it raised, told to whoever waits
 
@@ -146,6 +149,18 @@ class TimeLimitExceeded(TaskError):
 
 class WorkerLost(TaskError):
     """The process in which a task ran ended under it. The text says how."""
+
+
+class LeaseError(TaskError):
+    """A pool cannot do what was asked. The text names the pool, the key or the executor."""
+
+
+class NoneFree(LeaseError):
+    """No executor could be had in time. The text says who holds them, and who waits before."""
+
+
+class LeaseLost(LeaseError):
+    """An executor is held no more by who thinks so. The text says why."""
 
 
 class StepFailed(TaskError):

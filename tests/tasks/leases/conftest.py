@@ -1,0 +1,27 @@
+"""A pool on a real server, whose clock can be moved."""
+
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from blimp.tasks.leases import ExecutorPool
+from blimp.tasks.leases.keys import pool_keys
+
+TTL_S = 30.0
+Pass = Callable[[float], None]
+
+
+def pass_time(server: redis.Redis, name: str, seconds: float) -> None:
+    """Have the clock of a pool be `seconds` later: what it adds to the server's own."""
+    server.hincrby(pool_keys(name).counts, "ahead_us", round(seconds * 1e6))
+
+
+@pytest.fixture
+def pool(server: redis.Redis) -> ExecutorPool:
+    return ExecutorPool(server, "ships", ttl_s=TTL_S)
+
+
+@pytest.fixture
+def later(server: redis.Redis) -> Pass:
+    return lambda seconds: pass_time(server, "ships", seconds)
