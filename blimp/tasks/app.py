@@ -17,6 +17,7 @@ from blimp.tasks.broker.carrier import STREAMS, choose_transport, is_on_redis
 from blimp.tasks.broker.clock import BrokerClock
 from blimp.tasks.broker.outage import OnConnectionError, Outage
 from blimp.tasks.broker.urls import SCHEMES
+from blimp.tasks.events.sent import SentEvents
 from blimp.tasks.hooks import Hooks
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.middleware import default_middleware
@@ -56,6 +57,8 @@ class TaskApp(Hooks, Closing):
     connection_retry_policy: how a worker comes back to its broker; `max_retries` ends it.
     on_connection_error: called with each error, and the seconds until the next attempt.
     signing_key: messages are signed with it, and others refused; several: the first signs.
+    events: its workers tell what becomes of tasks, as Celery's do; see docs/events.md.
+    send_sent_event: who sends a task tells of it, too: a round trip more for each.
     """
 
     def __init__(
@@ -76,6 +79,8 @@ class TaskApp(Hooks, Closing):
         connection_retry_policy: RetryPolicy | dict[str, Any] | None = None,
         on_connection_error: OnConnectionError | None = None,
         signing_key: Key | Sequence[Key] | None = None,
+        events: bool = False,
+        send_sent_event: bool = False,
     ) -> None:
         super().__init__(name)
         self.brokers = Brokers(broker, strategy=failover_strategy)
@@ -113,6 +118,8 @@ class TaskApp(Hooks, Closing):
             default_middleware(self) if middleware is None else middleware
         )
         self.chance = random.Random()
+        self.events = events
+        self.sent_events = SentEvents(self) if send_sent_event else None
 
     @property
     def broker(self) -> str:

@@ -70,6 +70,7 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
         max_memory_mb=options.max_memory_mb,
         grace_s=options.grace,
         app_path=options.app,
+        events=options.events or None,
         launch=Launch.of_this_process(),
         on_ready=lambda: print("ready", file=sys.stderr, flush=True),
     )
@@ -116,6 +117,9 @@ def _parser() -> argparse.ArgumentParser:
         default=10.0,
         metavar="S",
         help="how long SIGTERM waits for tasks, seconds; default 10",
+    )
+    worker.add_argument(
+        "-E", "--events", action="store_true", help="tell what becomes of tasks, as Celery does"
     )
     worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
     inspect.add_commands(commands)

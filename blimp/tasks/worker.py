@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import LinkError
 from blimp.tasks.broker.carrier import AMQP, STOCK, STREAMS, is_on_redis
 from blimp.tasks.broker.guarantees import check_tasks, missing_guarantees
+from blimp.tasks.events.worker_events import WorkerEvents
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.executors.crew import Crew, Sizes
 from blimp.tasks.executors.origin import locate_all
@@ -63,6 +64,8 @@ class Worker:
         limits, and what it runs does not count for the worker.
     launch: how this process begins anew. Without it `run` returns, with `restart_reason` set.
     grace_s: how long a warm stop waits for what runs.
+    events: whether it tells what becomes of tasks, from its start on; None: as the app says.
+        `worker.events` switches that on and off later.
     on_ready: called once, when it consumes for the first time.
     """
 
@@ -81,6 +84,7 @@ class Worker:
         max_memory_mb: float | None = None,
         grace_s: float = 10.0,
         app_path: str | None = None,
+        events: bool | None = None,
         launch: Launch | None = None,
         on_ready: Callable[[], None] = lambda: None,
         log: Any = None,
@@ -142,6 +146,17 @@ class Worker:
         self._listener = BroadcastListener(
             app=app, worker=self.name, on_revoke=self._revoking.hear, log=self._log
         )
+        self._beat_s = PERIOD_S if app.link_watchers else QUIET_PERIOD_S
+        self.events = WorkerEvents(
+            app=app,
+            worker=self.name,
+            hand=self._hand,
+            counts=self.counts,
+            observers=observers,
+            beat_s=self._beat_s,
+            log=self._log,
+        )
+        self._starts_events = app.events if events is None else events
         self._crew = Crew(
             run=self._runner.run,
             sizes=Sizes(
@@ -184,17 +199,19 @@ class Worker:
         self._crew.start()  # after the stop signals are let in: what tasks start inherits that
         pulse = Pulse(
             beat=self._consumer.probe if self._lock is None else self._lock.take,
-            watchers=(*self.app.link_watchers, self._revoking.refresh),
+            watchers=(*self.app.link_watchers, self._revoking.refresh, self.events.beat),
             on_lost_name=self._lose_name,
             stopping=self._stops.stopping,
             wake=self._consumer.wake,
             log=self._log,
-            period_s=PERIOD_S if self.app.link_watchers else QUIET_PERIOD_S,
+            period_s=self._beat_s,
         )
         try:
             self._stops.start()
             self._take_name()
             pulse.start()
+            if self._starts_events:
+                self.events.enable()
             self._boot.start()
             if self.app.broadcasts or self.app.transport in (STREAMS, STOCK, AMQP):
                 self._listener.start()
@@ -208,6 +225,7 @@ class Worker:
             self._boot.stop()
             self._crew.close()
             self._settler.close()
+            self.events.close()
             self._consumer.close()
             self._leave_name()
             for number, handler in signals.items():

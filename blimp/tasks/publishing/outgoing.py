@@ -84,16 +84,22 @@ class Outgoing:
 
     def send(self) -> None:
         """Raises LinkError, MessageError."""
+        message = self._send()
+        if self._app.sent_events is not None:
+            self._app.sent_events.tell(message)
+
+    def _send(self) -> TaskMessage:
         now_s = self._call(self._app.broker_clock.recent_s)
         message = self._message(now_s)
         if message.coalesce is None:
             self._app.publisher.publish(message, policy=self._policy)
-            return
+            return message
         coalescing = Coalescing(link=self._app.broker_link)
         number = self._call(partial(coalescing.number, message.queue, message.coalesce))
         message = msgspec.structs.replace(message, coalesce_number=number)
         self._app.publisher.publish(message, policy=self._policy)
         coalescing.remember(message)
+        return message
 
     def _call(self, function: Callable[[], T]) -> T:
         return self._policy.call(function, clock=self._app.clock, chance=self._app.chance)

@@ -114,6 +114,19 @@ class Publisher:
             lambda: self._send(body, exchange=fanout, routing_key="", declare=[fanout]), None
         )
 
+    def tell(
+        self, body: bytes, *, exchange: Any, routing_key: str, headers: dict[str, Any]
+    ) -> None:
+        """Send JSON once to whoever listens on kombu's `exchange`. Raises LinkError."""
+        self._send(
+            body,
+            exchange=exchange,
+            routing_key=routing_key,
+            headers=headers,
+            declare=[exchange],
+            delivery_mode=1,
+        )
+
     def _retry(self, function: Callable[[], None], policy: RetryPolicy | None) -> None:
         (policy or self._policy).call(
             function,

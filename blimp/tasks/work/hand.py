@@ -41,6 +41,7 @@ class Hand:
         self._busy: dict[Place, int] = {}
         self._waiting: list[tuple[float, int, Job]] = []  # a heap; the consuming thread's
         self._order = itertools.count()
+        self.held_by: Callable[[], bool] = bool  # says whether nothing more is to be taken
 
     def expect(self, tasks: Iterable[Task]) -> None:
         """Say which tasks may come."""
@@ -81,7 +82,7 @@ class Hand:
 
     def room(self) -> int:
         """Return how many may be taken; none where the worker stops."""
-        if self._stopping.is_set():
+        if self._stopping.is_set() or self.held_by():
             return 0
         with self._changed:
             prefetch = self._prefetch()

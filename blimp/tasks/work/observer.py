@@ -45,6 +45,14 @@ class Observers:
     def __bool__(self) -> bool:
         return bool(self._observers)
 
+    def add(self, observer: Observer) -> None:
+        """Have `observer` told from now on, of jobs that are under way too. Any thread."""
+        self._observers = (*self._observers, observer)
+
+    def remove(self, observer: Observer) -> None:
+        """Have `observer` told no more. Any thread."""
+        self._observers = tuple(one for one in self._observers if one is not observer)
+
     def received(self, job: Job) -> None:
         self._tell("received", job)
 

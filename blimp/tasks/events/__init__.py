@@ -1,0 +1,1 @@
+"""Celery's events: what a worker and its tasks do, told to whoever listens."""

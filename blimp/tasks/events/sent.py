@@ -1,0 +1,58 @@
+"""`task-sent`: what a sender tells of a task that it has sent."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from blimp.errors import LinkError
+from blimp.tasks.events import fields
+from blimp.tasks.events.buffer import Event
+from blimp.tasks.events.clock import LamportClock
+from blimp.tasks.events.posts import open_post
+from blimp.tasks.events.sender import routing_key, write
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+    from blimp.tasks.events.posts import Post
+    from blimp.tasks.message import TaskMessage
+
+
+class SentEvents:
+    """Sends each at once, in the thread that sent the task. Thread-safe.
+
+    not_told: how many were not, since the broker was lost just then; their tasks were sent.
+    """
+
+    def __init__(self, app: TaskApp) -> None:
+        self._app = app
+        self._clock = LamportClock()
+        self._lock = threading.Lock()
+        self._posts: dict[int, Post] = {}  # by process: a fork has a name of its own
+        self.not_told = 0
+
+    def tell(self, message: TaskMessage) -> None:
+        """Tell that `message` was sent. Never raises LinkError."""
+        process = os.getpid()
+        hostname = f"gen{process}@{socket.gethostname()}"  # as Celery names who has no name
+        with self._lock:
+            post = self._posts.get(process)
+            if post is None:
+                post = self._posts[process] = open_post(self._app, hostname=hostname)
+        event = {
+            "type": "task-sent",
+            "timestamp": self._app.clock.wall_s(),
+            "hostname": hostname,
+            "utcoffset": fields.utc_offset_h(),
+            "pid": process,
+            **fields.about_sent(message),
+        }
+        batch = [Event("task-sent", fields.to_bytes(event))]
+        try:
+            body = write(batch, first=self._clock.forward())
+            post.send(body, routing_key=routing_key(batch))
+        except LinkError:
+            with self._lock:
+                self.not_told += 1
