@@ -173,17 +173,15 @@ def _ask(question: Callable[[], Any], url: str) -> Any:
 
 def _connect(url: str, *, timeout_s: float) -> Any:
     """Return a redis-py client that fails fast: one try, short timeouts, one connection."""
-    from redis import Redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
+    from blimp.tasks.broker.lean import redis
 
     try:
-        return Redis.from_url(
+        return redis.Redis.from_url(
             redis_url(check_url(url)),
             protocol=2,
             socket_timeout=timeout_s,
             socket_connect_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),
+            retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
         )
     except ValueError as error:
         raise ConfigError(f"broker {hide_password(url)!r}: {error}") from error

@@ -14,6 +14,9 @@ blimp_version     the version of these headers; absent in the first
 blimp_again       sent a second time: the answer to the first was lost
 blimp_signature   see signing.py
 
+`traceparent` and `tracestate` say which trace it belongs to, as Celery's own instrumentation
+writes them; see observe/context.py.
+
 Source: docs.celeryq.dev, "Message Protocol", version 2; Celery 5.7 `app/amqp.py`.
 """
 
@@ -27,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError
+from blimp.tasks.observe.context import PARENT, trace_headers
 
 if TYPE_CHECKING:
     import json
@@ -114,6 +118,8 @@ def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, 
     if message.coalesce is not None:
         headers["blimp_coalesce"] = message.coalesce
         headers["blimp_number"] = message.coalesce_number
+    if PARENT in message.headers:
+        headers |= trace_headers(message.headers)
     if message.delivery > 1:
         headers["blimp_delivery"] = message.delivery - 1
     return headers

@@ -80,8 +80,9 @@ def hide_password(url: str) -> str:
 
 def link_error(url: str, error: BaseException) -> LinkError:
     """Return what `error`, of kombu or redis-py, means: no broker there, or one that says no."""
-    import redis
     from amqp.exceptions import AccessRefused
+
+    from blimp.tasks.broker.lean import redis
 
     where = f"broker at {hide_password(url)}"
     cause: BaseException | None = error
@@ -100,7 +101,7 @@ def link_error(url: str, error: BaseException) -> LinkError:
 
 def is_lost(error: BaseException) -> bool:
     """Say whether `error`, or a cause of it, means that a broker is away or not the master."""
-    import redis
+    from blimp.tasks.broker.lean import redis
 
     away = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError)
     cause: BaseException | None = error
@@ -114,7 +115,7 @@ def is_lost(error: BaseException) -> bool:
 @contextlib.contextmanager
 def link_errors(url: str, on_lost: Callable[[str], None] | None = None) -> Iterator[None]:
     """Turn errors of redis-py into LinkError; tell `on_lost` where the server is away."""
-    import redis
+    from blimp.tasks.broker.lean import redis
 
     try:
         yield
@@ -138,14 +139,14 @@ def open_redis(url: str, *, timeout_s: float, client_name: str | None = None) ->
     a server that is away raises redis.exceptions.ConnectionError or TimeoutError within
     `timeout_s`.
     """
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
+    from blimp.tasks.broker.lean import redis
 
     options: dict[str, Any] = {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": timeout_s,
-        "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
+        "retry": redis.retry.Retry(
+            redis.backoff.NoBackoff(), 1, supported_errors=(redis.ConnectionError,)
+        ),
         "client_name": client_name,
     }
     plain = redis_url(url)
@@ -169,8 +170,7 @@ def open_sentinel(
     options: of redis-py, for the master; its timeouts hold for the sentinels too.
     Raises ConfigError where nothing names the master.
     """
-    import redis
-    from redis.sentinel import Sentinel
+    from blimp.tasks.broker.lean import redis
 
     parts = urlsplit(url)
     master = master or dict(parse_qsl(parts.query)).get("master_name")
@@ -188,7 +188,7 @@ def open_sentinel(
     # Its own default tries ten times, ever more slowly.
     own = ("socket_timeout", "socket_connect_timeout", "retry")
     timeouts = {name: options[name] for name in own}
-    sentinel = Sentinel(
+    sentinel = redis.sentinel.Sentinel(
         nodes,
         sentinel_kwargs=timeouts | (sentinel_options or {}),
         **options,

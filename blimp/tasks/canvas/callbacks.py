@@ -16,9 +16,11 @@ from typing import Any
 
 from blimp.errors import MessageError
 from blimp.tasks.message import LOW, MAX_NAME_LENGTH, TaskMessage
+from blimp.tasks.observe.context import PARENT, STATE
 from blimp.tasks.results.record import FINAL, State
 
 MOST_CALLBACKS = 100
+_INHERITED = ("blimp_vehicle", "blimp_source", PARENT, STATE)
 
 
 def read_callbacks(embed: dict[str, Any] | None, what: str) -> tuple[dict[str, Any], ...]:
@@ -111,5 +113,8 @@ def _message(
 
 
 def _inherited(headers: dict[str, Any]) -> dict[str, Any]:
-    """Return the parent's headers that say for whom and from whom, not how old or how often."""
-    return {name: headers[name] for name in ("blimp_vehicle", "blimp_source") if name in headers}
+    """Return the parent's headers that say for whom, from whom and of which trace.
+
+    Not how old or how often.
+    """
+    return {name: headers[name] for name in _INHERITED if name in headers}

@@ -8,9 +8,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import redis
-
 from blimp.tasks.broker.carrier import streams_options
+from blimp.tasks.broker.lean import redis
 from blimp.tasks.broker.urls import redis_url
 from blimp.tasks.publishing.posting import pack_task
 from blimp.tasks.transport.fork import begin_anew_after_fork

@@ -8,6 +8,7 @@ the same consumer name takes them at once. Each delivery has a fence; whoever lo
 can no longer acknowledge. See docs/decisions/0010-streams-transport.md.
 """
 
+from blimp.tasks.broker import lean as _lean  # noqa: F401 - before whatever loads redis-py
 from blimp.tasks.transport.dead import DeadLetter, DeadLetters
 from blimp.tasks.transport.holder import Holder
 from blimp.tasks.transport.store import DONE, LOST, SETTLED, Claim, Counts
