@@ -15,6 +15,7 @@ BlimpError
     ├── MessageError         a message that cannot be read: what, where and the limit
     ├── UnknownTask          a task name that this worker does not have
     ├── Refused              the ship said no; the reason is its argument
+    │   └── NotInControl     ... because another pilot holds control of it
     ├── Retry                a task asks to be run again later
     ├── MaxRetriesExceeded   ... and has asked too often
     ├── Reject               a task asks for its message to be dropped or put back
@@ -94,6 +95,10 @@ class UnknownTask(TaskError):
 
 class Refused(TaskError):
     """The ship said no. `str(error)` is its reason."""
+
+
+class NotInControl(Refused):
+    """Another pilot holds control of the ship, or the sender's own has ended."""
 
 
 class Retry(TaskError):

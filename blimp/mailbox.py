@@ -106,8 +106,8 @@ class MailboxServer(Closing):
         return now_s - (self._started_s if self._link_s is None else self._link_s)
 
     def _waited_s(self, command: Command) -> float:
-        if command.sent_s is None:
-            return inf
+        if command.sent_s is None or command.sent_s < self._started_s:
+            return inf  # what was let through before we began, we cannot judge
         waited_s = self._clock.now_s() - command.sent_s
         return max(0.0, waited_s) if waited_s >= -MAX_AHEAD_S else inf
 

@@ -176,6 +176,9 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 # --- the mailbox: worker <-> flight process ------------------------------------------------
 
 
+MAX_AUTHORITY = 2**54
+
+
 class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     """One command to the flight process.
 
@@ -186,7 +189,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     boot_id: the flight process it was meant for; "" accepts any.
     sent_s: when `age_s` held, on the clock that both processes have (CLOCK_MONOTONIC).
     waited_s: how long ago that was when it was received, which the receiver measures;
-        infinite where it does not say, or names a time to come.
+        infinite where it does not say, or names a time to come or before the receiver began.
+    authority: under which it was let through, a number that grows whenever control of the
+        ship changes hands; an older one than seen before is refused. 0 where nobody asked.
     """
 
     id: str
@@ -199,6 +204,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     source: str = ""
     sent_s: float | None = None
     waited_s: float = 0.0
+    authority: int = 0
 
 
 class OutcomeState(StrEnum):

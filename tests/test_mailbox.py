@@ -91,6 +91,17 @@ def test_the_time_that_a_command_waits_to_be_received_is_told(
     assert waited == {"1": 1.5, "2": 3.5}
 
 
+def test_what_was_sent_before_the_receiver_began_is_of_any_age(
+    tmp_path: Path, client: MailboxClient, clock: ManualClock
+) -> None:
+    """A worker that slept over a restart: who has control now, its command does not know."""
+    clock.advance(5.0)
+    with MailboxServer(path=tmp_path / "flight.sock", clock=clock) as successor:
+        client.call(Command(id="1", name="arm", ttl_s=5.0, sent_s=4.9), timeout_s=0.0)
+        client.call(Command(id="2", name="arm", ttl_s=5.0), timeout_s=0.0)
+        assert [command.waited_s for command in successor.receive()] == [inf, 0.0]
+
+
 @pytest.mark.parametrize("sent", ["", ',"sent_s":60.0', ',"sent_s":60.0,"waited_s":0.0'])
 def test_a_command_that_does_not_say_when_it_was_sent_is_of_any_age(
     server: MailboxServer, tmp_path: Path, sent: str

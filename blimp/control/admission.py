@@ -20,7 +20,10 @@ def admit(command: Command, *, boot_id: str) -> None:
     if not isfinite(command.age_s):
         raise Refusal(f"age_s is {command.age_s}, must be a finite number")
     if command.ttl_s is not None and not isfinite(command.waited_s):
-        raise Refusal("sent_s is not told, or a time to come: its age is not known")
+        raise Refusal(
+            "sent_s is not told, a time to come or before this flight process began: "
+            "its age is not known"
+        )
     age_s = command.age_s + command.waited_s
     if command.ttl_s is not None and not age_s <= command.ttl_s:
         raise Refusal(f"stale: {age_s:.1f} s old, limit {command.ttl_s:g} s")

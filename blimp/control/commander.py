@@ -1,8 +1,8 @@
 """Commands in, outcomes out: where queue time becomes flight time.
 
 A command id acts once. A redelivered one gets its present outcome and moves nothing; a
-stale one, one with an older fence or one meant for another boot is refused. The emergency
-stop passes all of that.
+stale one, one with an older fence or authority or one meant for another boot is refused. The
+emergency stop passes all of that.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from blimp.airframe import Airframe
 from blimp.control import arguments as forms
 from blimp.control.admission import Refusal, admit
 from blimp.control.arming import Readiness, problems
+from blimp.control.authority import AuthorityFence, OlderAuthority
 from blimp.control.failsafe import Flags
 from blimp.control.memory import OutcomeMemory
 from blimp.control.modes.hold import Hold
@@ -62,6 +63,7 @@ class Commander:
         self._sensors = sensors
         self._boot_id = boot_id
         self._memory = memory or OutcomeMemory()
+        self._authority = AuthorityFence()
         self._running: list[Running] = []
 
     @property
@@ -83,8 +85,14 @@ class Commander:
             return seen.outcome
         situation = Situation(now_s=now_s, state=state, flags=flags)
         try:
+            self._authority.admit(command)
             admit(command, boot_id=self._boot_id)
             outcome = self._dispatch(command, situation)
+        except OlderAuthority as refusal:
+            newest = {"authority": self._authority.newest}
+            outcome = self._outcome(
+                command, OutcomeState.REFUSED, reason=str(refusal), result=newest
+            )
         except (Refusal, ValueError) as refusal:
             outcome = self._outcome(command, OutcomeState.REFUSED, reason=str(refusal))
         self._memory.put(outcome, fence=command.fence)

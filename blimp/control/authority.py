@@ -1,0 +1,37 @@
+"""Who may command, at the last place that can say no: an older authority moves nothing.
+
+The worker asks, when a command is about to act, who holds control of the ship, and tells the
+answer as one number that only grows: see `blimp/tasks/authority.py`. A worker that slept in
+between, or a message that was held up, brings a smaller one than was seen since.
+"""
+
+from blimp.control.admission import Refusal
+from blimp.types import MAX_AUTHORITY, Command
+
+# What only asks, and what only stops, is anybody's.
+FREE_FOR_ALL = frozenset({"ping", "sensor", "estop"})
+
+
+class OlderAuthority(Refusal):
+    """Control has changed hands since this command was let through."""
+
+
+class AuthorityFence:
+    """Remembers the greatest authority seen; 0 before the first."""
+
+    def __init__(self) -> None:
+        self.newest = 0
+
+    def admit(self, command: Command) -> None:
+        """Raise OlderAuthority for a command whose authority is older than one seen before."""
+        if command.name in FREE_FOR_ALL:
+            return
+        if command.authority > MAX_AUTHORITY:
+            raise OlderAuthority(f"authority {command.authority}, the limit is {MAX_AUTHORITY}")
+        if command.authority < self.newest:
+            told = f"authority {command.authority}" if command.authority else "no authority"
+            raise OlderAuthority(
+                f"{told} is older than {self.newest}, the newest seen: control has changed hands "
+                "since this command was sent"
+            )
+        self.newest = command.authority
