@@ -17,6 +17,7 @@ from weakref import WeakSet
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import LinkError
+from blimp.tasks.authority import HEADER
 from blimp.tasks.message import NORMAL, TaskMessage
 from blimp.tasks.publishing.pending import Pending, Progress, Reply, reply_of
 
@@ -36,6 +37,7 @@ class VehicleClient(Closing):
     """Commands one vehicle. Thread-safe; a context manager; connects on first use.
 
     broker: a URL, or several as TaskApp takes them. signing_key: commands are signed with it.
+    authority: the token under which its holder commands, see `blimp.tasks.authority`.
     Every method raises LinkError, naming the broker, where none answers in `timeout_s`.
     """
 
@@ -49,7 +51,9 @@ class VehicleClient(Closing):
         clock: Clock | None = None,
         transport: str | None = None,
         signing_key: Key | Sequence[Key] | None = None,
+        authority: int | None = None,
     ) -> None:
+        self.authority = authority
         self._transport = transport
         self._signing_key = signing_key
         self.broker = broker
@@ -78,6 +82,9 @@ class VehicleClient(Closing):
         id = id or str(uuid.uuid4())
         name = task if task.startswith(TASK_PREFIX) else TASK_PREFIX + task
         results = self._link()
+        headers: dict[str, Any] = {"blimp_vehicle": self.vehicle, "blimp_source": self._source}
+        if self.authority is not None:
+            headers[HEADER] = self.authority
         message = TaskMessage(
             id=id,
             task=name,
@@ -87,7 +94,7 @@ class VehicleClient(Closing):
             issued_ms=int(self._broker_clock.now_s() * 1000),
             ttl_s=ttl_s,
             origin=self._source,
-            headers={"blimp_vehicle": self.vehicle, "blimp_source": self._source},
+            headers=headers,
         )
         watch = results.watch(id)  # before sending: nothing it says may be missed
         sent_s = self.clock.now_s()

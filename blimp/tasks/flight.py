@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from blimp.errors import Interrupted, Refused, Reject, Revoked, TaskError
+from blimp.errors import (
+    Interrupted,
+    LinkError,
+    NotInControl,
+    Refused,
+    Reject,
+    Revoked,
+    TaskError,
+)
 from blimp.tasks.app import TaskApp
+from blimp.tasks.authority import HEADER, Authority
 from blimp.tasks.broker.clock import Moment
 from blimp.tasks.client import vehicle_queue
 from blimp.tasks.message import EMERGENCY, NORMAL
@@ -51,18 +60,21 @@ class FlightTask(msgspec.Struct, frozen=True, kw_only=True):
         by a message that was left over.
     ages: must it carry a time to live? What only asks, or only stops, needs none.
     dated: must it say when it was issued? Only an arm later than an emergency stop undoes it.
+    pilots: is it for whoever holds control of the ship, where somebody does? What only asks,
+        or only stops, is anybody's.
     """
 
     command: str
     idempotent: bool = True
     ages: bool = True
     dated: bool = False
+    pilots: bool = True
     priority: int = NORMAL
 
 
 # A new command is one line here, and its meaning in the flight process.
 FLIGHT_TASKS = (
-    FlightTask(command="ping", ages=False),
+    FlightTask(command="ping", ages=False, pilots=False),
     FlightTask(command="arm", idempotent=False, dated=True),
     FlightTask(command="disarm"),
     FlightTask(command="mode"),
@@ -74,8 +86,8 @@ FLIGHT_TASKS = (
     FlightTask(command="return"),
     FlightTask(command="motor"),
     FlightTask(command="servo"),
-    FlightTask(command="sensor", ages=False),
-    FlightTask(command="estop", ages=False, priority=EMERGENCY),
+    FlightTask(command="sensor", ages=False, pilots=False),
+    FlightTask(command="estop", ages=False, pilots=False, priority=EMERGENCY),
 )
 
 
@@ -101,6 +113,7 @@ def build_flight_app(
         clock=clock,
         signing_key=signing_key,
     )
+    authority = Authority(link=app.broker_link, vehicle=vehicle)
     for row in FLIGHT_TASKS:
         app.task(
             name=f"blimp.{row.command}",
@@ -110,7 +123,7 @@ def build_flight_app(
             bind=True,
             interruptible=False,  # the mailbox's locks are the emergency stop's, too
             priority=row.priority,
-        )(_flight_task(row, vehicle=vehicle, mailbox=mailbox))
+        )(_flight_task(row, vehicle=vehicle, mailbox=mailbox, authority=authority))
 
     @app.task(name="blimp.status", interruptible=False)
     def status() -> dict[str, Any]:
@@ -138,17 +151,23 @@ def build_flight_app(
 
 
 def _flight_task(
-    row: FlightTask, *, vehicle: str, mailbox: Mailbox
+    row: FlightTask, *, vehicle: str, mailbox: Mailbox, authority: Authority
 ) -> Callable[..., dict[str, Any]]:
     def run(context: TaskContext, **arguments: Any) -> dict[str, Any]:
         meant_for = context.message.headers.get("blimp_vehicle", vehicle)
         if meant_for != vehicle:
             raise Refused(f"meant for vehicle {meant_for!r:.80}, this is {vehicle!r}")
-        return HandOver(row=row, context=context, mailbox=mailbox, arguments=arguments).follow()
+        return HandOver(
+            row=row, context=context, mailbox=mailbox, arguments=arguments, authority=authority
+        ).follow()
 
     run.__name__ = row.command
     run.__doc__ = f"Hand {row.command!r} to the flight process and follow it to its end."
     return run
+
+
+class _ControlUnknown(Exception):
+    """The broker does not answer, so nobody can say whether this command may act: it may not."""
 
 
 class HandOver:
@@ -161,11 +180,14 @@ class HandOver:
         context: TaskContext,
         mailbox: Mailbox,
         arguments: dict[str, Any],
+        authority: Authority,
     ) -> None:
         self._row = row
         self._context = context
         self._mailbox = mailbox
         self._arguments = arguments
+        self._authority = authority
+        self._admitted: int | None = None  # settled once the ship has answered
         self._clock = context.task.app.clock
         self._boot_id = self._known_boot_id()
         self._accepted_s: float | None = None
@@ -175,10 +197,10 @@ class HandOver:
     def follow(self) -> dict[str, Any]:
         """Return the result of the command once it is done.
 
-        Raises Refused with the ship's reason, Interrupted where the flight process was
-        restarted under it, TaskError where it does not answer, and Reject where the worker
-        stops: the ship flies on, and the next worker takes the command up again. Revoked where
-        the task was revoked: the ship flies on then, too.
+        Raises Refused with the ship's reason, NotInControl where another pilot has the ship,
+        Interrupted where the flight process was restarted under it, TaskError where it does
+        not answer, and Reject where the worker stops: the ship flies on, and the next worker
+        takes the command up again. Revoked where the task was revoked: it flies on then, too.
         """
         outcome = self._ask(self._patience_s(), doing="does not answer")
         while outcome.state is OutcomeState.IN_PROGRESS:
@@ -189,18 +211,25 @@ class HandOver:
             outcome = heard or self._ask(SILENCE_S, doing="fell silent during the command")
             self._check_boot(outcome)
         if outcome.state is OutcomeState.REFUSED:
-            raise Refused(outcome.reason)
+            is_older = "authority" in outcome.result
+            raise NotInControl(outcome.reason) if is_older else Refused(outcome.reason)
         return _result(outcome, accepted_s=self._accepted_s)
 
     def _ask(self, patience_s: float, *, doing: str) -> Outcome:
         deadline_s = self._clock.now_s() + patience_s
         while True:
             asked_s = self._clock.now_s()
-            outcome = self._mailbox.call(self._command(), timeout_s=ASK_S)
+            unknown = None
+            try:
+                outcome = self._mailbox.call(self._command(), timeout_s=ASK_S)
+            except _ControlUnknown as error:
+                outcome, unknown = None, error
             if outcome is not None:
                 self._check_boot(outcome)
                 return outcome
             now_s = self._clock.now_s()
+            if now_s >= deadline_s and unknown is not None:
+                raise NotInControl(str(unknown))
             if now_s >= deadline_s:
                 raise TaskError(f"the flight process {doing}: asked for {patience_s:.1f} s")
             self._leave_if_asked()
@@ -215,6 +244,8 @@ class HandOver:
 
     def _command(self) -> Command:
         ttl_s, age_s, sent_s = self._time_to_live()
+        # Last of all, and after `sent_s`: what was let through earlier than that is no use.
+        authority = self._ask_authority()
         return Command(
             id=self._context.id,
             name=self._row.command,
@@ -225,7 +256,20 @@ class HandOver:
             boot_id=self._boot_id,
             source=_source(self._context.message.headers.get("blimp_source", "")),
             sent_s=sent_s,
+            authority=authority,
         )
+
+    def _ask_authority(self) -> int:
+        """Return what the mailbox is told: asked anew until the ship has taken the command."""
+        if not self._row.pilots:
+            return 0
+        if self._admitted is not None and self._accepted_s is not None:
+            return self._admitted
+        try:
+            self._admitted = self._authority.admit(self._context.message.headers.get(HEADER))
+        except LinkError as error:
+            raise _ControlUnknown(f"cannot tell who holds control of it: {error}") from error
+        return self._admitted
 
     def _time_to_live(self) -> tuple[float | None, float, float]:
         """Return the command's time to live, its age on the broker's clock, and when it held.

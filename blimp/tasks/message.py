@@ -8,6 +8,7 @@ blimp_ttl_s       the age past which it must not begin any more
 blimp_delivery    how often it was delivered before this time: the fence
 blimp_vehicle     the vehicle it is meant for
 blimp_source      who sent it, for people
+blimp_authority   the token of its sender's control of the vehicle; see authority.py
 blimp_coalesce    its key: a newer message with the same supersedes it
 blimp_number      its place among the messages of its queue that coalesce
 blimp_version     the version of these headers; absent in the first

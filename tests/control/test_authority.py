@@ -1,4 +1,4 @@
-"""The fence at the mailbox: an older authority moves nothing, whoever brings it and however late."""
+"""The fence at the mailbox: an older authority moves nothing, whoever brings it."""
 
 import pytest
 

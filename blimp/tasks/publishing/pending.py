@@ -26,6 +26,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     latency_ms: from sending to the first word that the ship accepted or refused it: its
         first progress, or its end. On this machine's clock; None where no word came.
+    kind: the name of the exception it ended with, "" where it did with none.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     result: Any = None
     reason: str = ""
     latency_ms: float | None = None
+    kind: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,4 +178,5 @@ def reply_of(record: Record, *, task: str, latency_ms: float | None) -> Reply:
         result=record.result,
         reason=record.reason,
         latency_ms=None if latency_ms is None else round(latency_ms, 3),
+        kind=record.fault.exc_type if record.fault else "",
     )

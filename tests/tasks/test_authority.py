@@ -1,0 +1,188 @@
+"""Who may command: asked when a command acts, told to the mailbox as a number that grows."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from blimp.clock import SystemClock
+from blimp.errors import LinkError, NotInControl
+from blimp.mailbox import MailboxClient
+from blimp.tasks import TaskApp
+from blimp.tasks.authority import Authority, holder_of, pilot_of, pilots
+from blimp.tasks.client import VehicleClient
+from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
+from blimp.tasks.leases import ExecutorPool
+from blimp.tasks.results.redis import RedisResults
+from blimp.types import Command, Outcome, OutcomeState
+from tests.tasks.conftest import working
+from tests.tasks.test_flight import FlightSide, directory, outcome, ship
+
+__all__ = ["directory", "ship"]  # fixtures
+
+
+@pytest.fixture
+def transport() -> str:
+    """One is enough: what carries the message has no part in this."""
+    return "streams"
+
+
+@pytest.fixture
+def link(url: str) -> Iterator[RedisResults]:
+    with closing(RedisResults(url=url, clock=SystemClock())) as link:
+        yield link
+
+
+@pytest.fixture
+def pool(link: RedisResults) -> ExecutorPool:
+    pool = pilots(link, "twin")
+    pool.add("twin")
+    return pool
+
+
+@pytest.fixture
+def app(url: str, directory: Path, ship: FlightSide) -> Iterator[TaskApp]:
+    paths = {"server_path": directory / "flight.sock", "path": directory / "worker.sock"}
+    with (
+        MailboxClient(**paths, clock=SystemClock()) as mailbox,
+        build_flight_app(vehicle="twin", broker=url, mailbox=mailbox) as app,
+        working(app, name="twin"),
+    ):
+        yield app
+
+
+@pytest.fixture
+def ground(app: TaskApp, url: str) -> Iterator[VehicleClient]:
+    with VehicleClient(url, "twin") as client:
+        yield client
+
+
+# --- the number ----------------------------------------------------------------------------------
+
+
+def test_the_number_grows_whenever_control_changes_hands(
+    link: RedisResults, pool: ExecutorPool
+) -> None:
+    authority = Authority(link=link, vehicle="twin")
+    numbers = [authority.admit(None)]  # before anybody ever had it
+    for pilot in ("alice", "bob"):
+        grant = pool.acquire(holder_of(pilot))
+        numbers.append(authority.admit(grant.token))
+        assert authority.admit(grant.token) == numbers[-1]
+        pool.release(grant)
+        numbers.append(authority.admit(None))
+        assert authority.admit(None) == numbers[-1]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_pilot_who_does_not_hold_it_is_told_who_does_and_for_how_long(
+    link: RedisResults, pool: ExecutorPool
+) -> None:
+    authority = Authority(link=link, vehicle="twin")
+    old = pool.acquire(holder_of("alice"))
+    assert pool.take_away("twin") == old.holder
+    grant = pool.acquire(holder_of("bob"))
+    words = "^bob holds control of twin, for another 120 s unless it is renewed$"
+    for told in (None, old.token, grant.token + 1, 0, -1):
+        with pytest.raises(NotInControl, match=words):
+            authority.admit(told)
+    wrong: tuple[object, ...] = (True, "12", 1.5, [grant.token], {})
+    for value in wrong:
+        with pytest.raises(NotInControl, match=r"header blimp_authority is .*must be the token"):
+            authority.admit(value)
+
+
+def test_what_was_sent_under_control_that_has_ended_is_refused_though_nobody_holds_it(
+    link: RedisResults, pool: ExecutorPool
+) -> None:
+    grant = pool.acquire(holder_of("alice"))
+    pool.release(grant)
+    with pytest.raises(NotInControl, match="control of twin that this was sent under has ended"):
+        Authority(link=link, vehicle="twin").admit(grant.token)
+
+
+def test_without_an_answer_from_the_broker_nobody_may() -> None:
+    nowhere = RedisResults(url="redis://127.0.0.1:1", clock=SystemClock(), timeout_s=0.2)
+    with closing(nowhere), pytest.raises(LinkError):
+        Authority(link=nowhere, vehicle="twin").admit(None)
+
+
+def test_namesakes_are_not_one_holder() -> None:
+    assert holder_of("a#b@c") != holder_of("a#b@c")
+    assert pilot_of(holder_of("a#b@c")) == "a#b@c"
+    assert pilot_of("somebody") == "somebody"
+
+
+# --- through the worker ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", FLIGHT_TASKS, ids=lambda row: row.command)
+def test_only_what_asks_or_stops_is_everybodys(row: object) -> None:
+    assert isinstance(row, type(FLIGHT_TASKS[0]))
+    assert row.pilots == (row.command not in ("ping", "sensor", "estop"))
+
+
+def test_others_are_refused_by_name_and_nothing_reaches_the_ship(
+    ground: VehicleClient, ship: FlightSide, pool: ExecutorPool
+) -> None:
+    grant = pool.acquire(holder_of("bob@tower"))
+    refused = ground.send("arm").wait(10.0)
+    assert (refused.state, refused.kind) == ("REFUSED", "NotInControl")
+    assert refused.reason.startswith("bob@tower holds control of twin")
+    assert ship.named("arm") == []
+    assert ground.ping().state == "SUCCESS"
+    assert ground.send("status").wait(10.0).kind != "NotInControl"
+    assert ground.estop().state == "SUCCESS"
+
+    ground.authority = grant.token
+    assert ground.send("arm").wait(10.0).state == "SUCCESS"
+    assert [command.authority for command in ship.named("arm")] == [2 * grant.token]
+
+
+def test_it_is_asked_when_the_command_acts_not_when_it_was_sent(
+    ground: VehicleClient, ship: FlightSide, pool: ExecutorPool
+) -> None:
+    """The flight process is away while control changes hands: the waiting command is too late."""
+    heard: list[Command] = []
+
+    def silent(command: Command) -> Outcome | None:
+        heard.append(command)
+        if len(heard) == 1:
+            pool.acquire(holder_of("bob"))
+            return None
+        return outcome(command)
+
+    ship.answer = silent
+    reply = ground.send("takeoff", {"altitude_m": 2.0}).wait(10.0)
+    assert (reply.state, reply.kind) == ("REFUSED", "NotInControl")
+    assert "bob holds control" in reply.reason
+    assert len(heard) == 1
+
+
+def test_what_the_ship_has_taken_is_followed_though_control_is_lost_meanwhile(
+    ground: VehicleClient, ship: FlightSide, pool: ExecutorPool
+) -> None:
+    heard: list[Command] = []
+
+    def slow(command: Command) -> Outcome:
+        heard.append(command)
+        if len(heard) == 1:
+            pool.acquire(holder_of("bob"))
+            return outcome(command, OutcomeState.IN_PROGRESS)
+        return outcome(command)
+
+    ship.answer = slow
+    assert ground.send("takeoff", {"altitude_m": 2.0}).wait(10.0).state == "SUCCESS"
+    assert len({command.authority for command in heard}) == 1
+
+
+def test_the_ships_own_word_on_authority_is_told_as_such(
+    ground: VehicleClient, ship: FlightSide
+) -> None:
+    ship.answer = lambda command: outcome(
+        command, OutcomeState.REFUSED, reason="older than 12", result={"authority": 12}
+    )
+    refused = ground.send("hold").wait(10.0)
+    assert (refused.state, refused.kind) == ("REFUSED", "NotInControl")
+    assert refused.reason == "older than 12"
