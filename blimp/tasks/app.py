@@ -32,6 +32,7 @@ from blimp.tasks.signing import Key, Signer
 from blimp.tasks.task import Task
 
 if TYPE_CHECKING:
+    from blimp.tasks.leases.pools import Pools
     from blimp.tasks.middleware import Middleware
     from blimp.tasks.results.backend import ResultBackend
 
@@ -120,6 +121,7 @@ class TaskApp(Hooks, Closing):
         self.chance = random.Random()
         self.events = events
         self.sent_events = SentEvents(self) if send_sent_event else None
+        self._pools: Pools | None = None  # most apps have none
 
     @property
     def broker(self) -> str:
@@ -154,6 +156,15 @@ class TaskApp(Hooks, Closing):
         """Whether there is a `broker_link`."""
         return self._store is not None
 
+    @property
+    def pools(self) -> Pools:
+        """The pools of executors that its tasks may require, by name."""
+        if self._pools is None:
+            from blimp.tasks.leases.pools import Pools
+
+            self._pools = Pools(self)
+        return self._pools
+
     @overload
     def task(self, function: Callable[..., Any], /) -> Task: ...
 
@@ -175,6 +186,8 @@ class TaskApp(Hooks, Closing):
             task = Task(app=self, name=name, function=function, options=options)
             if task.name in self.tasks:
                 raise ConfigError(f"app {self.name!r}: two tasks are named {task.name!r}")
+            if options.requires is not None:
+                self.pools.require(options.requires)
             self.tasks[task.name] = task
             return task
 

@@ -34,6 +34,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     reject_on_worker_lost: a dead letter, not another run, where its worker or child died.
     acks_on_failure: False has a failed task come again instead of being acknowledged;
         acks_on_timeout: the same for one that ran into its time limit.
+    requires: the pool of which it needs an executor while it runs; see leases/ and
+        `TaskContext.grant`. It waits in its queue where none is free.
     coalesce: of the waiting messages with one key only the newest runs. True: one key for
         the task; or a text that its arguments fill in, such as "{name}".
     """
@@ -58,6 +60,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     acks_on_failure: bool = True
     acks_on_timeout: bool = True
     coalesce: bool | str = False
+    requires: str | None = None
 
 
 class TaskKeywords(TypedDict, total=False):
@@ -90,6 +93,7 @@ class TaskKeywords(TypedDict, total=False):
     acks_on_failure: bool
     acks_on_timeout: bool
     coalesce: bool | str
+    requires: str | None
 
 
 def options_of(keywords: TaskKeywords) -> TaskOptions:

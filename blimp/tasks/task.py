@@ -16,6 +16,7 @@ from blimp.tasks.retry import give_up
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.leases.grant import Grant
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.publishing.outgoing import SendOptions
     from blimp.tasks.results.handle import ResultHandle
@@ -117,6 +118,8 @@ class TaskContext:
     lost: set when the lease was lost: someone else runs the task now, and what this run ends
         with is refused. An `async def` task is cancelled; a plain one must look.
     revoked: set when the task was revoked while it runs, and is to end.
+    grant: the executor that it holds, where its task `requires` one; `lost` is set, too, when
+        that is lost.
     began_before: an earlier delivery of this message had begun to run.
     previous: what was stored for the task when this delivery began.
     """
@@ -131,6 +134,7 @@ class TaskContext:
         lost: threading.Event,
         revoked: threading.Event,
         previous: Record | None,
+        grant: Grant | None = None,
     ) -> None:
         self.task = task
         self.message = message
@@ -139,6 +143,7 @@ class TaskContext:
         self.lost = lost
         self.revoked = revoked
         self.previous = previous
+        self.grant = grant
 
     @property
     def id(self) -> str:

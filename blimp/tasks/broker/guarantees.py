@@ -41,6 +41,7 @@ NEEDS_STORE: dict[str, Callable[[TaskOptions], bool]] = {
     "idempotent=False": lambda options: not options.idempotent,
     "reject_on_worker_lost=True": lambda options: options.reject_on_worker_lost,
     "coalesce": lambda options: options.coalesce is not False,
+    "requires": lambda options: options.requires is not None,
 }
 
 

@@ -7,6 +7,7 @@ which a soft time limit strikes, are the main thread's; another reads the channe
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 import random
@@ -14,10 +15,11 @@ import signal
 import socket
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from blimp.clock import SystemClock
 from blimp.errors import ResultError, SoftTimeLimitExceeded
 from blimp.tasks.executors.frames import (
     Begin,
@@ -38,6 +40,9 @@ from blimp.tasks.task import Task, TaskContext
 from blimp.tasks.work.job import Verdict, failure
 from blimp.tasks.work.judge import judge
 from blimp.tasks.work.restart import Wear
+
+if TYPE_CHECKING:
+    from blimp.tasks.leases.grant import Grant
 
 
 def main(setup_json: str) -> None:
@@ -159,6 +164,7 @@ class ChildContext(TaskContext):
             lost=threading.Event(),  # a child that loses its lease is killed
             revoked=threading.Event(),  # so is a revoked one
             previous=begin.previous,
+            grant=None if begin.grant is None else _grant(begin.grant),
         )
         self._begin = begin
         self._channel = channel
@@ -181,6 +187,14 @@ class ChildContext(TaskContext):
         if self._begin.broker_now_s is None:
             return time.time()
         return self._begin.broker_now_s + time.monotonic() - self._began_s
+
+
+def _grant(given: dict[str, Any]) -> Grant:
+    """Return the grant as a child sees it: the worker renews it, and kills who has lost it."""
+    from blimp.tasks.leases.grant import Grant, Ticket
+
+    now_s = time.monotonic()
+    return Grant(ticket=Ticket.read(given), ttl_s=math.inf, asked_s=now_s, clock=SystemClock())
 
 
 def _sendable(result: Any, task: Task, begin: Begin) -> Any:

@@ -50,6 +50,7 @@ class Begin(Frame, frozen=True, kw_only=True, tag="begin"):
     worker: str = ""
     previous: Record | None = None
     broker_now_s: float | None = None
+    grant: dict[str, Any] | None = None
 
 
 class Interrupt(Frame, frozen=True, kw_only=True, tag="interrupt"):

@@ -6,7 +6,7 @@ with pool.lease("alice", wait_s=5.0) as grant:
     fly(grant.executor, fence=grant.token)
 """
 
-from blimp.tasks.leases.grant import Grant, Holding, Outcome, PoolStats, Release
+from blimp.tasks.leases.grant import Grant, Holding, Outcome, PoolStats, Release, Ticket
 from blimp.tasks.leases.pool import ExecutorPool
 
-__all__ = ["ExecutorPool", "Grant", "Holding", "Outcome", "PoolStats", "Release"]
+__all__ = ["ExecutorPool", "Grant", "Holding", "Outcome", "PoolStats", "Release", "Ticket"]

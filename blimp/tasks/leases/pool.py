@@ -23,7 +23,7 @@ from blimp.tasks.leases.grant import (
     Ticket,
 )
 from blimp.tasks.leases.keys import bell_channels, check_name, pool_keys
-from blimp.tasks.leases.renewer import Renewer
+from blimp.tasks.leases.renewer import AGAIN_S, Renewer
 from blimp.tasks.leases.server import Server
 
 if TYPE_CHECKING:
@@ -167,8 +167,16 @@ class ExecutorPool:
         try:
             return self.release(grant)
         except LinkError:
-            self._renewer.owe(grant)
+            self._renewer.owe(grant, after_s=AGAIN_S)
             return None
+
+    def give_back_soon(self, grant: Grant) -> None:
+        """Have `grant` released in the background, without waiting. Never raises."""
+        self._renewer.owe(grant)
+
+    def dismiss(self, holder: str) -> str | None:
+        """Give back whatever `holder` has, and have it wait no more; return the executor."""
+        return self._run("dismiss", check_name("holder", holder)) or None
 
     def take_away(self, executor: str) -> str | None:
         """End whatever grant `executor` is under; return who held it, None for nobody.

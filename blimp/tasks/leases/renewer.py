@@ -64,9 +64,9 @@ class Renewer:
             self._kept.pop(id(grant), None)
             self._changed.notify()
 
-    def owe(self, grant: Grant) -> None:
+    def owe(self, grant: Grant, *, after_s: float = 0.0) -> None:
         """Give `grant` back as soon as the server answers, for as long as it lasts."""
-        due_s = self._clock.now_s() + AGAIN_S
+        due_s = self._clock.now_s() + after_s
         self._add(_Kept(grant=grant, due_s=due_s, is_owed=True))
 
     def _add(self, kept: _Kept) -> None:

@@ -26,16 +26,19 @@ def default_middleware(app: TaskApp) -> list[Middleware]:
     """Return the table of middleware, outermost first. A new one is one line here."""
     from blimp.tasks.middleware.age import Age
     from blimp.tasks.middleware.once import Once
+    from blimp.tasks.middleware.requires import NothingLeft, Requires
     from blimp.tasks.middleware.revoked import NotRevoked
     from blimp.tasks.middleware.superseded import NewestOnly
     from blimp.tasks.middleware.timing import Timing
 
     return [
         Timing(app=app),
+        NothingLeft(app=app),
         Once(app=app),
         NotRevoked(revocations=app.revocations),
         NewestOnly(app=app),
         Age(clock=app.broker_clock),
+        Requires(app=app),
     ]
 
 

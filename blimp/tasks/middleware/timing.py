@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from blimp.tasks.middleware import CallNext
     from blimp.tasks.work.job import Job, Verdict
 
+PLAIN = (State.SUCCESS, State.PENDING)
+
 
 class Timing:
     """Logs how every job ended, with its duration on this machine's clock.
 
     A success is told at level debug only: a line for each costs more than a short task does.
+    So is what has not begun, and comes again.
     """
 
     def __init__(self, *, app: TaskApp, log: Any = None) -> None:
@@ -27,7 +30,7 @@ class Timing:
     async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
         began_s = self._clock.now_s()
         verdict = await call_next(job)
-        is_plain = verdict.state is State.SUCCESS
+        is_plain = verdict.state in PLAIN
         if is_plain and self._app.log_level != "debug":
             return verdict
         if self._log is None:

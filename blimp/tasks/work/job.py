@@ -14,6 +14,7 @@ from blimp.tasks.task import Task
 
 if TYPE_CHECKING:
     from blimp.tasks.executors.call import Call, InThread
+    from blimp.tasks.leases.grant import Grant
 
 
 class Delivery(Protocol):
@@ -90,6 +91,7 @@ class Job:
     call: its function's run; both are set by the executor that takes the job.
     revoked: set when it is to end because it was called back.
     timed_out_s: the hard time limit past which it was ended.
+    grant: the executor that it holds while it runs.
     mark: what tells, of a task that may not begin twice, that this delivery has begun.
     is_called: its function was called: what fails from there on is not begun anew.
     received_s, started_s, ended_s: on the app's clock; when it came into hand, and when its
@@ -111,6 +113,7 @@ class Job:
         self.call: Call | None = None
         self.timed_out_s: float | None = None
         self.mark = b""
+        self.grant: Grant | None = None
         self.is_called = False
         self.received_s: float | None = None
         self.started_s: float | None = None
@@ -154,6 +157,11 @@ class Job:
             self.is_lost = True
             if self._lost is not None:
                 self._lost.set()
+        self.cancel()
+
+    def lose_grant(self) -> None:
+        """Its executor may be another's now: have the task end. Its message is its own still."""
+        self.lost.set()
         self.cancel()
 
     def cancel(self) -> bool:

@@ -261,6 +261,7 @@ class Runner:
                 lost=job.lost,
                 revoked=job.revoked,
                 previous=job.previous,
+                grant=job.grant,
             )
             args = (context, *args)
         try:
