@@ -4,7 +4,8 @@ BlimpError
 ├── ConfigError              a file, a variable or an option a person wrote is wrong
 │   ├── AirframeError        ... in an airframe file
 │   ├── MissionError         ... in a mission file
-│   └── BoardError           ... in a device table: two devices want one address or pin
+│   ├── BoardError           ... in a device table: two devices want one address or pin
+│   └── TableMismatch        ... in a database of results (a LinkError too: they wait for it)
 ├── HardwareError            a chip or a bus did not do what its datasheet says
 │   ├── BusError             no answer, or the bus is stuck
 │   └── DeviceError          wrong identity, failed self-test, a value out of its range
@@ -19,7 +20,7 @@ BlimpError
     ├── Retry                a task asks to be run again later
     ├── MaxRetriesExceeded   ... and has asked too often
     ├── Reject               a task asks for its message to be dropped or put back
-    ├── ResultError          a result that cannot be written as JSON
+    ├── ResultError          a result that cannot be written as JSON, or cannot be read
     ├── Expired              older than its time to live before it could begin
     ├── Revoked              called back before it began, or ended while it ran
     ├── Superseded           a newer message with the same key has taken its place
@@ -81,6 +82,13 @@ class NotAuthorised(LinkError):
     """The broker, or the ship, does not accept who is asking."""
 
 
+class TableMismatch(ConfigError, LinkError):
+    """A table of results is of another version. The text names it and its columns.
+
+    A LinkError, because what is to be written waits until somebody has put it right.
+    """
+
+
 class TaskError(BlimpError):
     """Base of the queue's errors."""
 
@@ -122,7 +130,7 @@ class Reject(TaskError):
 
 
 class ResultError(TaskError):
-    """A task returned what JSON cannot hold."""
+    """A task returned what JSON cannot hold, or what is stored cannot be read."""
 
 
 class Expired(TaskError):

@@ -26,6 +26,8 @@ from blimp.tasks.publishing.outgoing import Outgoing, SendOptions
 from blimp.tasks.publishing.publisher import Publisher
 from blimp.tasks.remote.revocation import BROADCAST, Revocations
 from blimp.tasks.results.handle import ResultHandle
+from blimp.tasks.results.opening import open_database
+from blimp.tasks.results.options import ResultKeywords, database_url, result_options
 from blimp.tasks.results.redis import RedisResults
 from blimp.tasks.retry import CONNECTING, ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.tasks.signing import Key, Signer
@@ -49,7 +51,9 @@ class TaskApp(Hooks, Closing):
         `valkeys://` or `sentinel://`; `amqp://` or `memory://` for what those can do. Or
         several, in a list or with `;` between them: where one does not answer the next is
         used, after `failover_strategy`.
-    result_backend: a Redis URL, or several, or None to keep no results.
+    result_backend: a Redis URL, or several; `db+sqlite:///file` or
+        `db+postgresql+psycopg://…`; or None to keep no results. How they are kept, see
+        ResultOptions: `result_extended`, `result_expires_s`, `database_…`.
     queue: where its tasks go unless told otherwise; the app's name by default.
     limit_bytes: messages and results above it are refused.
     transport: "streams", which loses nothing; or "redis" (kombu's own), "amqp", "memory" or
@@ -82,6 +86,7 @@ class TaskApp(Hooks, Closing):
         signing_key: Key | Sequence[Key] | None = None,
         events: bool = False,
         send_sent_event: bool = False,
+        **results: Unpack[ResultKeywords],
     ) -> None:
         super().__init__(name)
         self.brokers = Brokers(broker, strategy=failover_strategy)
@@ -94,13 +99,26 @@ class TaskApp(Hooks, Closing):
         self.tasks: dict[str, Task] = {}
         self.signer = None if signing_key is None else Signer(signing_key)
         self.result_backend = result_backend
-        kept = None if result_backend is None else Brokers(result_backend, schemes=SCHEMES)
+        self.result_options = result_options(results)
+        database = database_url(result_backend)
+        kept = None
+        if result_backend is not None and database is None:
+            kept = Brokers(result_backend, schemes=SCHEMES)
         self._shares = kept is not None and kept.urls == self.brokers.urls
         kept = self.brokers if self._shares else kept  # they change over together
         self.results: ResultBackend | None = None if kept is None else self._redis(kept)
         # Its own, not that of `results`: where the broker is the server, both are used at once.
         server = self.brokers if is_on_redis(self.transport) else kept
         self._store = None if server is None else self._redis(server)
+        if database is not None:
+            self.results = open_database(
+                database,
+                clock=self.clock,
+                options=self.result_options,
+                limit_bytes=limit_bytes,
+                timeout_s=timeout_s,
+                told_by=self._store,
+            )
         self.broker_clock = BrokerClock(link=self._store, clock=self.clock)
         self.revocations = Revocations(link=self._store, app=name)
         self.retry_policy = policy_of(retry_policy, PUBLISHING) if retry else ONCE
@@ -271,7 +289,11 @@ class TaskApp(Hooks, Closing):
 
     def _redis(self, brokers: Brokers) -> RedisResults:
         return RedisResults(
-            url=brokers, clock=self.clock, limit_bytes=self.limit_bytes, timeout_s=self.timeout_s
+            url=brokers,
+            clock=self.clock,
+            keep_s=self.result_options.keep_s,
+            limit_bytes=self.limit_bytes,
+            timeout_s=self.timeout_s,
         )
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from blimp.tasks.log import stderr_logger
 from blimp.tasks.middleware.once import clear_begun, is_marked
 from blimp.tasks.remote.broadcast import BroadcastListener
 from blimp.tasks.remote.revoking import Revoking
+from blimp.tasks.results.opening import prepare_results
 from blimp.tasks.work.alarms import Alarms
 from blimp.tasks.work.boot import Boot
 from blimp.tasks.work.consumer import Consumer
@@ -194,12 +195,18 @@ class Worker:
         missing = missing_guarantees(self.app)
         if missing is not None:
             self._log.warning(missing)
+        upkeep = prepare_results(self.app, log=self._log)
         self._hand.expect(self.app.tasks.values())
         signals = self._take_signals()
         self._crew.start()  # after the stop signals are let in: what tasks start inherits that
         pulse = Pulse(
             beat=self._consumer.probe if self._lock is None else self._lock.take,
-            watchers=(*self.app.link_watchers, self._revoking.refresh, self.events.beat),
+            watchers=(
+                *self.app.link_watchers,
+                self._revoking.refresh,
+                self.events.beat,
+                *upkeep,
+            ),
             on_lost_name=self._lose_name,
             stopping=self._stops.stopping,
             wake=self._consumer.wake,

@@ -90,6 +90,14 @@ class ResultBackend(Protocol):
 
     def forget_group(self, id: str) -> None: ...
 
+    def prepare(self) -> None:
+        """Make what results are kept in, where that is to be made. Raises TableMismatch."""
+        ...
+
+    def cleanup(self) -> int:
+        """Forget what is older than `keep_s`; return how much. Nothing where that is done."""
+        ...
+
     def close(self) -> None:
         """Give up the connections; a later call opens them anew. Idempotent."""
         ...

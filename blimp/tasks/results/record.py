@@ -66,6 +66,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One task's last known state.
 
     result: what it returned (SUCCESS), how far it is (PROGRESS), or its fault.
+    args, kwargs: where results are extended; they do not count for a limit.
     """
 
     id: str
@@ -78,6 +79,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     retries: int = 0
     queue: str | None = None
+    args: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
     parent_id: str | None = None
     group_id: str | None = None
 
@@ -109,6 +112,12 @@ def encode(record: Record, *, limit_bytes: int) -> bytes:
         "retries": record.retries,
         "queue": record.queue,
     }
+    given = {
+        name: value
+        for name, value in (("args", record.args), ("kwargs", record.kwargs))
+        if value is not None
+    }
+    document |= given
     if record.parent_id:
         document["parent_id"] = record.parent_id
     if record.group_id:
@@ -117,11 +126,12 @@ def encode(record: Record, *, limit_bytes: int) -> bytes:
         document["blimp_state"] = record.state.value
     try:
         data = to_json(document)
+        size = len(data) - (len(to_json(given)) if given else 0)
     except (TypeError, ValueError, RecursionError) as error:
         raise ResultError(f"{record.name} returned what JSON cannot hold: {error}") from error
-    if len(data) > limit_bytes:
+    if size > limit_bytes:
         raise ResultError(
-            f"{record.name} returned {len(data)} bytes as JSON: the limit is {limit_bytes}"
+            f"{record.name} returned {size} bytes as JSON: the limit is {limit_bytes}"
         )
     return data
 
@@ -150,6 +160,8 @@ def decode(data: bytes) -> Record:
             worker=document.get("worker"),
             retries=document.get("retries") or 0,
             queue=document.get("queue"),
+            args=document.get("args"),
+            kwargs=document.get("kwargs"),
             parent_id=document.get("parent_id"),
             group_id=document.get("group_id"),
         )

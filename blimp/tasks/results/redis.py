@@ -15,6 +15,7 @@ from blimp.errors import LinkError, ResultError
 from blimp.tasks.broker.brokers import Brokers
 from blimp.tasks.broker.urls import link_errors, open_redis
 from blimp.tasks.message import MAX_MESSAGE_BYTES, to_json
+from blimp.tasks.results.options import KEEP_S
 from blimp.tasks.results.record import Record, State, decode, encode
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ T = TypeVar("T")
 
 KEY_PREFIX = "celery-task-meta-"
 GROUP_PREFIX = "celery-taskset-meta-"
-KEEP_S = 86_400
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
 PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
 POLL_S = 0.5  # how often a waiter looks itself, should a publication be lost
@@ -165,6 +165,13 @@ class RedisResults:
     def forget_group(self, id: str) -> None:
         self.ask(lambda client: client.delete(group_key(id)))
 
+    def prepare(self) -> None:
+        """A server needs nothing."""
+
+    def cleanup(self) -> int:
+        """The server forgets by itself."""
+        return 0
+
     def watch(self, id: str) -> Watch:
         """Return a subscription to task `id`, in force when this returns."""
         return Watch(results=self, id=id, clock=self._clock)
@@ -208,10 +215,23 @@ def _is_refusal(error: Exception) -> bool:
 
 
 class Watch(Closing):
-    """The records of one task as they are published. A context manager; one thread's."""
+    """The records of one task as they are published. A context manager; one thread's.
 
-    def __init__(self, *, results: RedisResults, id: str, clock: Clock) -> None:
+    read: gives what is stored, where that is not on the server; look_s: seconds between two.
+    """
+
+    def __init__(
+        self,
+        *,
+        results: RedisResults,
+        id: str,
+        clock: Clock,
+        read: Callable[[str], bytes | None] | None = None,
+        look_s: float = POLL_S,
+    ) -> None:
         self._results = results
+        self._read = read or results.read
+        self._look_s = look_s
         self._id = id
         self._clock = clock
         self._url = ""
@@ -232,12 +252,12 @@ class Watch(Closing):
             if self._url != self._results.brokers.current:
                 self._subscribe()
             now_s = self._clock.now_s()
-            if self._asked_s is None or now_s - self._asked_s >= POLL_S:
-                stored = self._results.read(self._id)
+            if self._asked_s is None or now_s - self._asked_s >= self._look_s:
+                stored = self._read(self._id)
                 self._asked_s = now_s
                 if stored is not None and stored != self._newest:
                     return self._take(stored)
-            left_s = min(deadline_s, self._asked_s + POLL_S) - now_s
+            left_s = min(deadline_s, self._asked_s + self._look_s) - now_s
             with self._results.link(self._url):
                 heard = self._pubsub.get_message(timeout=max(0.0, left_s))
             if heard is not None and heard["type"] == "message":

@@ -69,6 +69,7 @@ class Runner:
         self._settler = settler
         self._log = log
         self._chance = random.Random()
+        self._is_extended = app.result_options.result_extended
         self._chain = chain(app.middleware, self._call)
 
     async def run(self, job: Job) -> None:
@@ -238,6 +239,8 @@ class Runner:
             worker=self._worker,
             retries=job.message.retries,
             queue=job.message.queue,
+            args=list(job.message.args) if self._is_extended else None,
+            kwargs=job.message.kwargs if self._is_extended else None,
             parent_id=job.message.parent_id,
             group_id=job.message.group_id,
         )

@@ -1,0 +1,1 @@
+"""Results in a database, in the tables that Celery uses. Needs the extra `sql`."""
