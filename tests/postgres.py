@@ -43,9 +43,18 @@ class Postgres:
 
     Start it from the main thread: the kernel takes the end of the starting thread for the
     end of the parent. Raises BlimpError with the server's last words where it does not start.
+    is_durable: what is committed is on the disk, as it must be wherever power may fail.
     """
 
-    def __init__(self, *, directory: Path, programs: Path, start_timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        programs: Path,
+        is_durable: bool = True,
+        start_timeout_s: float = 60.0,
+    ) -> None:
+        self._is_durable = is_durable
         self._directory = directory
         self._programs = programs
         self._start_timeout_s = start_timeout_s
@@ -79,6 +88,7 @@ class Postgres:
             "shared_buffers=16MB",
             "max_connections=60",
             "autovacuum=off",
+            f"fsync={'on' if self._is_durable else 'off'}",
         )
         command = ["postgres", "-D", str(self._directory / "data")]
         for setting in settings:
