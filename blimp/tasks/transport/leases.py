@@ -64,6 +64,8 @@ class Leases:
     # --- what is held ------------------------------------------------------------------------
 
     def hold(self, claims: Sequence[Claim]) -> None:
+        if not claims:
+            return
         with self._changed:
             self._held.update((claim.tag, claim) for claim in claims)
             self._sent.difference_update(claim.tag for claim in claims)
@@ -242,7 +244,8 @@ class Leases:
             with self._changed:
                 # Not at the first: whoever takes one message a moment must not wake it each time.
                 self._idle = empty >= PERIODS_TO_IDLE
-                self._changed.wait(timeout=None if self._idle else self._period_s)
+                if not self._closed:  # or a close before this thread ran would wait a period
+                    self._changed.wait(timeout=None if self._idle else self._period_s)
                 if self._closed:
                     return
                 empty = empty + 1 if not self._held and not self._idle else 0

@@ -1,13 +1,16 @@
 """What another has ended counts as lost; what we ended ourselves does not."""
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 import redis
 
 from blimp.tasks.transport import DONE, LOST, SETTLED, Holder
+from blimp.tasks.transport.leases import Leases
 from blimp.tasks.transport.store import Claim
 from tests.faults.proxy import Command, Proxy
+from tests.tasks.conftest import DEADLINE_S
 from tests.tasks.test_worker import wait_until
 from tests.tasks.transport.conftest import counts
 from tests.tasks.transport.test_lost_answer import CutAfter, proxied, proxy, put
@@ -146,3 +149,23 @@ def test_a_callback_that_raises_ends_no_renewals(
         ours.close()
     assert told == [first.tag, second.tag]
     assert caplog.text.count("ValueError: callback") == 2
+
+
+def test_a_close_before_its_thread_ran_waits_for_no_period(
+    streams: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve, may_run = Leases._serve, threading.Event()
+
+    def serve_late(leases: Leases) -> None:
+        may_run.wait(DEADLINE_S)
+        serve(leases)
+
+    monkeypatch.setattr(Leases, "_serve", serve_late)
+    holder = Holder(url=streams, options={"consumer": "w", "lease_s": 600.0})
+    take(holder)
+    closing = threading.Thread(target=holder.close)
+    closing.start()
+    wait_until(lambda: holder.leases._closed, "closing has begun")
+    may_run.set()
+    closing.join(DEADLINE_S)
+    assert not closing.is_alive()
