@@ -6,6 +6,7 @@ from benchmarks.kill import campaign
 
 
 @pytest.mark.flight  # no flight, but tens of seconds of processes
+@pytest.mark.timeout(300)
 def test_fifty_kills_lose_nothing_and_move_nothing_twice() -> None:
     report = campaign(kills=50, tasks=3000, seed=3)
     assert report["kills"] == 50

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,16 @@ STATUS_KEYS = [
     "vehicle", "mode", "armed", "killed", "failsafe", "age_s", "position_ned_m",
     "velocity_ned_mps", "altitude_m", "attitude_rad", "battery_v", "actuators", "sensors", "loop",
 ]  # fmt: skip
+
+THERE = """
+name = "there"
+leg = [
+  { do = "arm" },
+  { do = "takeoff", altitude_m = 1.5 },
+  { do = "goto", north_m = 4.0, east_m = 0.0, altitude_m = 1.5 },
+  { do = "land" },
+]
+"""
 
 
 @pytest.fixture
@@ -87,10 +98,15 @@ def test_manual_mode_drives_one_motor_and_an_estop_ends_it_for_good(stack: Runni
     assert stack.status()["killed"] is False
 
 
-def test_a_worker_killed_in_mid_leg_costs_the_mission_nothing(stack: RunningStack) -> None:
-    mission = stack.start_ground("--json", "mission", "run", "square")
+def test_a_worker_killed_in_mid_leg_costs_the_mission_nothing(
+    stack: RunningStack, tmp_path: Path
+) -> None:
+    # A leg to be killed in, and one more: this is real time, and squares are flown in lockstep.
+    there = tmp_path / "there.toml"
+    there.write_text(THERE)
+    mission = stack.start_ground("--json", "mission", "run", str(there))
     with stack.world() as world:
-        stack.wait_until(lambda: world.truth().position_ned_m[0] > 4.0, within_s=120.0)
+        stack.wait_until(lambda: world.truth().position_ned_m[0] > 1.5, within_s=120.0)
         before = world.truth()
         stack.kill("worker")
         restarted = stack.wait_for_event(lambda e: e.get("process") == "worker")
@@ -101,7 +117,7 @@ def test_a_worker_killed_in_mid_leg_costs_the_mission_nothing(stack: RunningStac
     flown = stack.finish(mission)
     assert flown.status == 0, flown.stdout + flown.stderr
     result = flown.json["result"]
-    assert result["completed"] == result["legs"] == 7
+    assert result["completed"] == result["legs"] == 4
     assert stack.end() == 0
     assert stack.left_behind() == []
 
