@@ -184,6 +184,15 @@ class Worker:
         """Why a fresh process should take this one's place; None where none should."""
         return self._stops.restart_reason
 
+    @property
+    def sizes(self) -> Sizes:
+        """How many tasks run at once, by executor."""
+        return self._crew.sizes
+
+    def jobs(self) -> list[Job]:
+        """Return what is in hand now. Any thread."""
+        return self._hand.jobs()
+
     def run(self) -> int:
         """Consume until stopped; return the exit status. Takes SIGTERM, SIGINT and SIGQUIT.
 

@@ -45,7 +45,7 @@ class Crew:
         log: Any,
     ) -> None:
         self._run = run
-        self._sizes = sizes
+        self.sizes = sizes
         self._origins = origins
         self._max_tasks = max_tasks
         self._max_memory_mb = max_memory_mb
@@ -58,7 +58,7 @@ class Crew:
 
     def start(self) -> None:
         """Begin the threads. They block the signals that the calling thread blocks."""
-        sizes = self._sizes
+        sizes = self.sizes
         self._loops = LoopExecutor(
             run=self._run,
             workers=sizes.loop_workers,
@@ -101,7 +101,7 @@ class Crew:
 
             processes = ProcessExecutor(
                 run=self._run,
-                size=self._sizes.process_workers,
+                size=self.sizes.process_workers,
                 origins=self._origins,
                 max_tasks=self._max_tasks,
                 max_memory_mb=self._max_memory_mb,

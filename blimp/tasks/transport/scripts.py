@@ -11,7 +11,7 @@ from typing import Any
 from redis.exceptions import NoScriptError
 
 NAMES = (
-    "ack", "begin", "bind", "broadcast", "bury", "complete", "counts", "delete", "leave",
+    "ack", "begin", "bind", "broadcast", "bury", "complete", "counts", "delete", "lanes", "leave",
     "publish", "purge", "put", "release", "renew", "requeue_dead", "take",
 )  # fmt: skip
 # What is put before a script; its functions are local to it.
