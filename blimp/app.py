@@ -35,6 +35,7 @@ from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.mailbox import MailboxClient, MailboxServer
 from blimp.paths import RuntimePaths
+from blimp.tasks.observe.watching import Watching, watched
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
@@ -57,6 +58,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     vehicle: str
     broker: str | None
     runtime_dir: Path | None
+    watching: Watching = Watching()
 
 
 class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,15 +221,16 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
             clock=clock,
             signing_key=signing_keys_from_environment(),
         )
-        worker = Worker(
-            app=app,
-            name=vehicle,
-            max_memory_mb=WORKER_MEMORY_MB,
-            launch=Launch.of_this_process(),
-            on_ready=ready,
-        )
-        on_stop(worker.stop)
-        status = worker.run()
+        with watched(app, options.watching):
+            worker = Worker(
+                app=app,
+                name=vehicle,
+                max_memory_mb=WORKER_MEMORY_MB,
+                launch=Launch.of_this_process(),
+                on_ready=ready,
+            )
+            on_stop(worker.stop)
+            status = worker.run()
     if status:
         raise BlimpError(f"the worker ended with status {status}; its log says why")
 

@@ -141,18 +141,31 @@ def worker(
         str | None, typer.Option("--broker", help="Broker URL; else BLIMP_BROKER_URL.")
     ] = None,
     runtime_dir: RuntimeDir = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65_535, help="Serve Prometheus metrics there."),
+    ] = None,
+    metrics_address: Annotated[
+        str, typer.Option("--metrics-address", help="Of this machine; by default only it reaches.")
+    ] = "127.0.0.1",
 ) -> None:
     """Run the task worker.
 
     It takes commands from the queue to the mailbox.
 
-    Example: blimp worker --vehicle twin --broker redis://localhost
+    \b
+    Examples:
+      blimp worker --vehicle twin --broker redis://localhost
+      blimp worker --vehicle twin --metrics-port 9464
     """
     from blimp.app import WorkerOptions, work
+    from blimp.tasks.observe.watching import Watching
 
-    work(
-        WorkerOptions(vehicle=vehicle, broker=broker, runtime_dir=runtime_dir), on_stop=_on_signals
+    watching = Watching(metrics_port=metrics_port, metrics_address=metrics_address, vehicle=vehicle)
+    options = WorkerOptions(
+        vehicle=vehicle, broker=broker, runtime_dir=runtime_dir, watching=watching
     )
+    work(options, on_stop=_on_signals)
 
 
 @app.command()

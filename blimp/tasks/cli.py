@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from blimp.errors import BlimpError, ConfigError
 from blimp.tasks import inspect
 from blimp.tasks.log import LEVELS
+from blimp.tasks.observe.options import add_options, read_options
+from blimp.tasks.observe.watching import watched
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -57,24 +59,24 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
     from blimp.tasks.worker import Worker
 
     app.log_level = options.log_level
-    worker = Worker(
-        app=app,
-        name=options.name,
-        queues=[queue for queue in options.queues.split(",") if queue],
-        loop_workers=options.loop_workers,
-        loop_concurrency=options.loop_concurrency,
-        sync_workers=options.sync_workers,
-        process_workers=options.process_workers,
-        prefetch=options.prefetch,
-        max_tasks=options.max_tasks,
-        max_memory_mb=options.max_memory_mb,
-        grace_s=options.grace,
-        app_path=options.app,
-        events=options.events or None,
-        launch=Launch.of_this_process(),
-        on_ready=lambda: print("ready", file=sys.stderr, flush=True),
-    )
-    with app:
+    with app, watched(app, read_options(options)):
+        worker = Worker(
+            app=app,
+            name=options.name,
+            queues=[queue for queue in options.queues.split(",") if queue],
+            loop_workers=options.loop_workers,
+            loop_concurrency=options.loop_concurrency,
+            sync_workers=options.sync_workers,
+            process_workers=options.process_workers,
+            prefetch=options.prefetch,
+            max_tasks=options.max_tasks,
+            max_memory_mb=options.max_memory_mb,
+            grace_s=options.grace,
+            app_path=options.app,
+            events=options.events or None,
+            launch=Launch.of_this_process(),
+            on_ready=lambda: print("ready", file=sys.stderr, flush=True),
+        )
         return worker.run()
 
 
@@ -122,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
         "-E", "--events", action="store_true", help="tell what becomes of tasks, as Celery does"
     )
     worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
+    add_options(worker)
     inspect.add_commands(commands)
     return parser
 

@@ -14,6 +14,8 @@ from prometheus_client.core import (
 )
 
 from blimp.tasks.executors import Place, place_of
+from blimp.tasks.leases.grant import COUNTERS
+from blimp.tasks.leases.pool import RELEASE_TASK
 from blimp.tasks.observe.queues import Figures, Queues
 from blimp.tasks.observe.tally import Histogram, Tally
 from blimp.tasks.work.job import Stage
@@ -46,7 +48,7 @@ class WorkerCollector:
         self._queues = queues
 
     def collect(self) -> Iterator[Metric]:
-        for part in (self._tasks, self._work, self._broker):
+        for part in (self._tasks, self._work, self._broker, self._pools):
             try:
                 yield from list(part())
             except Exception as error:
@@ -133,6 +135,31 @@ class WorkerCollector:
         )
         if figures.is_up:
             yield from _queues(figures)
+
+    def _pools(self) -> Iterator[Metric]:
+        app = self._worker.app
+        if RELEASE_TASK not in app.tasks or not self._queues.read().is_up:
+            return
+        found = [self._queues.pool(name) for name in app.pools]
+        executors = GaugeMetricFamily(
+            "blimp_pool_executors", "Executors by state", labels=("pool", "state")
+        )
+        waiting = GaugeMetricFamily(
+            "blimp_pool_waiting", "Holders that wait for one", labels=("pool",)
+        )
+        for stats in found:
+            executors.add_metric([stats.name, "free"], len(stats.free))
+            executors.add_metric([stats.name, "busy"], len(stats.busy))
+            waiting.add_metric([stats.name], len(stats.waiting))
+        yield executors
+        yield waiting
+        for counter in sorted(COUNTERS - {"token"}):
+            family = CounterMetricFamily(
+                f"blimp_pool_{counter}", f"Of a pool: {counter}", labels=("pool",)
+            )
+            for stats in found:
+                family.add_metric([stats.name], getattr(stats, counter))
+            yield family
 
 
 def _queues(figures: Figures) -> Iterator[Metric]:

@@ -9,12 +9,12 @@ from blimp.errors import ConfigError
 from blimp.tasks.observe.queues import Queues
 from blimp.tasks.observe.server import PageServer
 from blimp.tasks.observe.tally import Tally
+from blimp.tasks.observe.watching import LOOPBACK
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.worker import Worker
 
-LOOPBACK = "127.0.0.1"
 MOST_PORT = 65_535
 
 

@@ -13,6 +13,7 @@ from blimp.errors import BlimpError
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.leases.grant import PoolStats
 
 DEADLINE_S = 0.5
 FRESH_S = 0.5  # however many ask, the broker is asked no oftener
@@ -61,6 +62,16 @@ class Queues:
                 self._last = self._read(now_s)
             return self._last
 
+    def pool(self, name: str) -> PoolStats:
+        """Return how a pool stands. Raises LinkError, LeaseError."""
+        from blimp.tasks.leases.pool import ExecutorPool
+
+        with self._lock:
+            link = self._link
+            if link is None:  # no streams: the pools are where the results are
+                return self._app.pools[name].stats()
+            return ExecutorPool(link.client, name, clock=self._app.clock).stats()
+
     def close(self) -> None:
         with self._lock:
             self._give_up()
@@ -69,7 +80,7 @@ class Queues:
         from blimp.tasks.broker.carrier import STREAMS
 
         try:
-            return self._streams(now_s) if self._app.transport == STREAMS else self._kombu(now_s)
+            return self._streams(now_s) if self._app.transport == STREAMS else self._kombu()
         except Exception:  # of any broker's driver: what it says is in the worker's log
             self._give_up()
             return Figures(is_up=False, asked_s=now_s)
@@ -123,7 +134,7 @@ class Queues:
             now_s=seconds + microseconds / 1e6,
         )
 
-    def _kombu(self, now_s: float) -> Figures:
+    def _kombu(self) -> Figures:
         """Ask what every broker can tell: how many wait, whatever their lane."""
         from blimp.tasks.broker.carrier import open_connection
 
@@ -140,7 +151,9 @@ class Queues:
                     lanes.append(Lane(queue=queue, lane="all", ready=int(found.message_count)))
         finally:
             connection.release()
-        return Figures(is_up=True, lanes=tuple(lanes), asked_s=now_s)
+        asked_s = self._app.clock.now_s()
+        theirs_s = self._app.broker_clock.now_s()  # that of the results, or this machine's
+        return Figures(is_up=True, lanes=tuple(lanes), asked_s=asked_s, now_s=theirs_s)
 
     def _give_up(self) -> None:
         if self._link is not None:

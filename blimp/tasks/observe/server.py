@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
-from urllib.parse import urlsplit
 
 from blimp.closing import Closing
 from blimp.errors import ConfigError
@@ -110,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        if urlsplit(self.path).path != PATH:
+        if self.path.partition("?")[0] != PATH:
             self.send_error(404, explain=f"only {PATH} is here")
             return
         kind, page = self.server.page(self.headers.get("Accept") or "")
