@@ -27,7 +27,8 @@ class EventBuffer:
 
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._events: deque[Event] = deque()
         self._waits = False
         self._closed = False
@@ -36,12 +37,13 @@ class EventBuffer:
 
     def put(self, event: Event) -> bool:
         """Keep `event`; False where it is dropped. Any thread; waits for nothing."""
-        with self._changed:
-            if self._closed or self.size_bytes + len(event.data) > self._limit_bytes:
+        size = len(event[1])
+        with self._lock:  # the lock itself: this is part of every task
+            if self._closed or self.size_bytes + size > self._limit_bytes:
                 self.dropped += 1
                 return False
             self._events.append(event)
-            self.size_bytes += len(event.data)
+            self.size_bytes += size
             if self._waits:
                 self._changed.notify()
             return True
@@ -51,7 +53,7 @@ class EventBuffer:
         with self._changed:
             self._waits = True
             self._changed.wait_for(lambda: self._events or self._closed)
-            self._waits = False
+            self._waits = False  # the next may come without a word: it is looked for
             return bool(self._events)
 
     def take(self, *, most_bytes: int) -> list[Event]:

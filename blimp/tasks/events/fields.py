@@ -28,12 +28,51 @@ _REVOKED = (State.REVOKED, State.EXPIRED, State.SUPERSEDED)
 _encode = msgspec.json.Encoder().encode
 
 
-def to_bytes(fields: Fields) -> bytes:
-    """Return `fields` as JSON, whatever a stranger's texts hold."""
+class Received(msgspec.Struct, frozen=True):
+    """What is told of a task before it runs. These are structures where speed counts."""
+
+    type: str
+    timestamp: float
+    uuid: str
+    name: str
+    args: str
+    kwargs: str
+    root_id: str
+    parent_id: str | None
+    retries: int
+    eta: str | None
+    expires: str | None
+
+
+class Started(msgspec.Struct, frozen=True):
+    type: str
+    timestamp: float
+    uuid: str
+
+
+class Succeeded(msgspec.Struct, frozen=True):
+    type: str
+    timestamp: float
+    uuid: str
+    result: str
+    runtime: float | None
+
+
+def to_bytes(told: Fields | msgspec.Struct, *, about: bytes) -> bytes:
+    """Return `told` as JSON, whatever a stranger's texts hold.
+
+    about: an object that says the same of each event, as JSON.
+    """
     try:
-        return _encode(fields)
+        return _encode(told)[:-1] + b"," + about[1:]
     except UnicodeEncodeError:  # half a surrogate pair
-        return _encode({key: _mended(value) for key, value in fields.items()})
+        fields = told if isinstance(told, dict) else msgspec.structs.asdict(told)
+        return to_bytes({key: _mended(value) for key, value in fields.items()}, about=about)
+
+
+def about_program(*, hostname: str, pid: int) -> bytes:
+    """Return what each event says of the program that sends it, as JSON."""
+    return _encode({"hostname": hostname, "utcoffset": utc_offset_h(), "pid": pid})
 
 
 def _mended(value: Any) -> Any:
@@ -45,38 +84,43 @@ def utc_offset_h() -> float:
     return (time.altzone if time.localtime().tm_isdst > 0 else time.timezone) / 3600
 
 
-def about_message(message: TaskMessage) -> Fields:
-    """Return what is told of a task before it runs."""
+def received(message: TaskMessage, *, at_s: float, kind: str = "task-received") -> Received:
+    """Return what is told of a task that came. at_s: the time of day."""
     headers = message.headers
-    if not (_is_text(headers.get("argsrepr")) and _is_text(headers.get("kwargsrepr"))):
+    args, kwargs = headers.get("argsrepr"), headers.get("kwargsrepr")
+    if not (isinstance(args, str) and isinstance(kwargs, str)):
         headers = build_headers(message)
-    return {
-        "uuid": message.id,
-        "name": message.task,
-        "args": headers["argsrepr"][:MAX_REPR_LENGTH],
-        "kwargs": headers["kwargsrepr"][:MAX_REPR_LENGTH],
-        "root_id": message.root_id or message.id,
-        "parent_id": message.parent_id,
-        "retries": message.retries,
-        "eta": _text_or_none(headers.get("eta")),
-        "expires": _text_or_none(headers.get("expires")),
-    }
+        args, kwargs = headers["argsrepr"], headers["kwargsrepr"]
+    eta, expires = headers.get("eta"), headers.get("expires")
+    return Received(
+        kind,
+        at_s,
+        message.id,
+        message.task,
+        args[:MAX_REPR_LENGTH],
+        kwargs[:MAX_REPR_LENGTH],
+        message.root_id or message.id,
+        message.parent_id,
+        message.retries,
+        eta if isinstance(eta, str) else None,
+        expires if isinstance(expires, str) else None,
+    )
 
 
-def about_sent(message: TaskMessage) -> Fields:
+def sent(message: TaskMessage, *, at_s: float) -> Fields:
     """Return what its sender tells of a task."""
-    return about_message(message) | {
+    return msgspec.structs.asdict(received(message, at_s=at_s, kind="task-sent")) | {
         "queue": message.queue,
         "exchange": "",
         "routing_key": message.queue,
     }
 
 
-def about_end(job: Job, verdict: Verdict) -> tuple[str, Fields] | None:
-    """Return the type of the event that tells of a job's end, and what is particular to it.
+def ended(job: Job, verdict: Verdict, *, at_s: float) -> Fields | Succeeded | None:
+    """Return what is told of a job's end; None where nothing is known of it.
 
-    None where nothing is known of it. What another delivery has ended is told once more: its
-    worker may have been killed before it did.
+    What another delivery has ended is told once more: its worker may have been killed before
+    it did.
     """
     state, result, fault, trace = verdict.state, verdict.result, verdict.fault, verdict.traceback
     if verdict.settled:
@@ -85,19 +129,23 @@ def about_end(job: Job, verdict: Verdict) -> tuple[str, Fields] | None:
         previous = job.previous
         state, result = previous.state, previous.result
         fault, trace = previous.fault, previous.traceback
+    again = verdict.give_back or verdict.retry_in_s is not None
+    if state is State.SUCCESS and not again:
+        return Succeeded("task-succeeded", at_s, job.message.id, short(result), _runtime_s(job))
+    told: Fields = {"timestamp": at_s, "uuid": job.message.id}
     if verdict.give_back:
-        return "task-rejected", {"requeue": True}
-    told = {"exception": _exception(fault), "traceback": trace and trace[-MAX_TRACEBACK_LENGTH:]}
-    if verdict.retry_in_s is not None:
-        return "task-retried", told
-    if state is State.SUCCESS:
-        return "task-succeeded", {"result": short(result), "runtime": _runtime_s(job)}
+        return told | {"type": "task-rejected", "requeue": True}
+    if verdict.dead and fault is not None and fault.exc_type == "Reject":
+        return told | {"type": "task-rejected", "requeue": False}
     if state in _REVOKED:
         expired = state is State.EXPIRED
-        return "task-revoked", {"terminated": job.is_called, "signum": None, "expired": expired}
-    if verdict.dead and fault is not None and fault.exc_type == "Reject":
-        return "task-rejected", {"requeue": False}
-    return "task-failed", told
+        why = {"terminated": job.is_called, "signum": None, "expired": expired}
+        return told | {"type": "task-revoked", **why}
+    return told | {
+        "type": "task-failed" if verdict.retry_in_s is None else "task-retried",
+        "exception": _exception(fault),
+        "traceback": trace and trace[-MAX_TRACEBACK_LENGTH:],
+    }
 
 
 def short(value: Any) -> str:
@@ -123,11 +171,3 @@ def _runtime_s(job: Job) -> float | None:
     if job.started_s is None or job.ended_s is None:
         return None  # its function was called elsewhere, or before events were told
     return job.ended_s - job.started_s
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _text_or_none(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

@@ -41,15 +41,9 @@ class SentEvents:
             post = self._posts.get(process)
             if post is None:
                 post = self._posts[process] = open_post(self._app, hostname=hostname)
-        event = {
-            "type": "task-sent",
-            "timestamp": self._app.clock.wall_s(),
-            "hostname": hostname,
-            "utcoffset": fields.utc_offset_h(),
-            "pid": process,
-            **fields.about_sent(message),
-        }
-        batch = [Event("task-sent", fields.to_bytes(event))]
+        told = fields.sent(message, at_s=self._app.clock.wall_s())
+        about = fields.about_program(hostname=hostname, pid=process)
+        batch = [Event("task-sent", fields.to_bytes(told, about=about))]
         try:
             body = write(batch, first=self._clock.forward())
             post.send(body, routing_key=routing_key(batch))

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 from blimp.tasks.events import fields
 from blimp.tasks.events.buffer import HOLD_BYTES, Event, EventBuffer
 from blimp.tasks.events.clock import LamportClock
+from blimp.tasks.events.fields import Succeeded
 from blimp.tasks.events.posts import open_post
 from blimp.tasks.events.sender import EventSender
 from blimp.tasks.work.job import Stage
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
     from blimp.tasks.app import TaskApp
     from blimp.tasks.events.fields import Fields
     from blimp.tasks.work.hand import Hand
@@ -57,7 +60,8 @@ class WorkerEvents:
         self._is_enabled = self._closed = self._was_held = False
         self._buffer = EventBuffer()
         self._sender: EventSender | None = None
-        self._about = {"hostname": worker, "utcoffset": fields.utc_offset_h(), "pid": os.getpid()}
+        self._name = worker
+        self._about = fields.about_program(hostname=worker, pid=os.getpid())
         self._wall_s = 0.0  # what the app's clock is behind the time of day
         hand.held_by = self._holds
 
@@ -114,16 +118,18 @@ class WorkerEvents:
     # --- told of jobs, in any thread ------------------------------------------------------------
 
     def received(self, job: Job) -> None:
-        self._tell("task-received", fields.about_message(job.message), at_s=job.received_s)
+        at_s = self._wall_s + (job.received_s or 0.0)
+        self._put("task-received", fields.received(job.message, at_s=at_s))
 
     def started(self, job: Job) -> None:
-        self._tell("task-started", {"uuid": job.message.id}, at_s=job.started_s)
+        at_s = self._wall_s + (job.started_s or 0.0)
+        self._put("task-started", fields.Started("task-started", at_s, job.message.id))
 
     def settled(self, job: Job, verdict: Verdict) -> None:
-        told = fields.about_end(job, verdict)
+        at_s = self._wall_s + (job.ended_s or self._app.clock.now_s())
+        told = fields.ended(job, verdict, at_s=at_s)
         if told is not None:
-            kind, about = told
-            self._tell(kind, {"uuid": job.message.id, **about}, at_s=job.ended_s)
+            self._put("task-succeeded" if isinstance(told, Succeeded) else told["type"], told)
 
     def lost(self, job: Job) -> None:
         """Whoever has it now tells of it."""
@@ -135,7 +141,7 @@ class WorkerEvents:
         self._tell_worker("worker-online")
         self._sender = EventSender(
             buffer=self._buffer,
-            post=open_post(self._app, hostname=str(self._about["hostname"])),
+            post=open_post(self._app, hostname=self._name),
             clock=self.clock,
             outage=self._app.outage("events not sent", log=self._log),
             on_sent=self._sent,
@@ -155,12 +161,11 @@ class WorkerEvents:
         }
         if self._buffer.dropped:
             about["dropped"] = self._buffer.dropped  # not Celery's: whoever counts may know
-        self._tell(kind, about, at_s=None)
+        about |= {"type": kind, "timestamp": self._app.clock.wall_s()}
+        self._put(kind, about)
 
-    def _tell(self, kind: str, about: Fields, *, at_s: float | None) -> None:
-        at_s = self._app.clock.now_s() if at_s is None else at_s
-        event = {"type": kind, "timestamp": self._wall_s + at_s, **self._about, **about}
-        self._buffer.put(Event(kind, fields.to_bytes(event)))
+    def _put(self, kind: str, told: Fields | Struct) -> None:
+        self._buffer.put(Event(kind, fields.to_bytes(told, about=self._about)))
 
     def _set_time(self) -> None:
         """Find the time of day anew: it may have been set since. All else is one clock's."""

@@ -1,0 +1,158 @@
+"""Events under load: python -m benchmarks.events [--tasks 100000] [--write]
+
+For each executor so many tasks wait in a queue; a worker runs them, once without events and once
+with them, and Celery's own receiver, in Celery's environment, counts what it is told of each.
+One JSON object: events lost and out of order, and tasks a second without and with events. The
+two rates are taken in turn on the same machine; their ratio is what is to be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.queue.server import Server
+from blimp.processes import Child
+from blimp.tasks import TaskApp
+from blimp.tasks.broker.carrier import STREAMS
+
+PROJECT = Path(__file__).parents[1]
+PYTHON = PROJECT / ".venv-celery" / "bin" / "python"
+RESULTS = PROJECT / "benchmarks" / "results" / "events.json"
+EXECUTORS = ("threads", "loops", "processes")
+TRANSPORT = "blimp.tasks.transport:Transport"
+BROKER, CARRIER = "EVENTS_BROKER", "EVENTS_CARRIER"
+DEADLINE_S = 600.0
+
+app = TaskApp(
+    "events",
+    broker=os.environ.get(BROKER, "redis://localhost/0"),
+    transport=os.environ.get(CARRIER, STREAMS),
+)
+
+
+@app.task(name="threads", ignore_result=True)
+def threads() -> None: ...
+
+
+@app.task(name="loops", ignore_result=True)
+async def loops() -> None: ...
+
+
+@app.task(name="processes", ignore_result=True, cpu_bound=True)
+def processes() -> None: ...
+
+
+class Run:
+    """One worker on one queue of tasks, of one executor."""
+
+    def __init__(self, server: Server, *, executor: str, tasks: int, carrier: str) -> None:
+        self._server = server
+        self._executor = executor
+        self._tasks = tasks
+        self._carrier = carrier
+
+    def rate(self, *, events: bool) -> tuple[float, dict[str, Any]]:
+        """Return tasks a second, from ready to the last, and what the receiver has to say."""
+        self._server.clear()
+        with TaskApp("events", broker=self._server.url, transport=self._carrier) as sender:
+            for _ in range(self._tasks):
+                sender.send_task(self._executor, ignore_result=True)
+        receiver = self._receiver() if events else None
+        worker = Child(
+            name="worker",
+            arguments=[
+                *f"{sys.executable} -m blimp.tasks worker -A benchmarks.events:app".split(),
+                *(["--events"] if events else []),
+            ],
+            environment={BROKER: self._server.url, CARRIER: self._carrier},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            began_s = self._wait_below(self._tasks)
+            took_s = self._wait_below(1) - began_s
+            heard = (
+                {} if receiver is None else json.loads(receiver.communicate(timeout=DEADLINE_S)[0])
+            )
+        finally:
+            worker.end(within_s=10.0)
+        return self._tasks / took_s, heard
+
+    def _receiver(self) -> subprocess.Popen[str]:
+        words = [
+            str(PYTHON),
+            "-m",
+            "benchmarks.events_receiver",
+            self._server.url,
+            str(self._tasks),
+        ]
+        receiver = subprocess.Popen(
+            [*words, *([TRANSPORT] if self._carrier == STREAMS else [])],
+            cwd=PROJECT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert receiver.stdout is not None
+        assert receiver.stdout.readline() == "listening\n"
+        return receiver
+
+    def _wait_below(self, count: int) -> float:
+        """Return when fewer than `count` tasks were left."""
+        until_s = time.monotonic() + DEADLINE_S
+        while self._left() >= count:
+            assert time.monotonic() < until_s, "the worker does not get on"
+            time.sleep(0.02)
+        return time.monotonic()
+
+    def _left(self) -> int:
+        """Return how many tasks the server has, those in hand included."""
+        if self._carrier == STREAMS:
+            return int(self._server.client.xlen("blimp:queue:events:lane:2"))
+        client = self._server.client
+        waiting = client.llen("events") + client.llen("events\x06\x166")
+        held = sum(int(client.hlen(key)) for key in client.keys("blimp.unacked.*"))
+        return int(waiting) + held
+
+
+def campaign(*, tasks: int, carrier: str = STREAMS, both: bool = True) -> dict[str, Any]:
+    """Return what became of the events of `tasks` tasks on each executor.
+
+    both: measure the rate without events, too.
+    """
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="events-") as name, Server(Path(name)) as server:
+        for executor in EXECUTORS:
+            run = Run(server, executor=executor, tasks=tasks, carrier=carrier)
+            without = run.rate(events=False)[0] if both else None
+            told, heard = run.rate(events=True)
+            found[executor] = heard | {"tasks_per_s": {"events": round(told)}}
+            if without is not None:
+                found[executor]["tasks_per_s"]["no_events"] = round(without)
+                found[executor]["ratio"] = round(told / without, 3)
+    return {"tasks": tasks, "carrier": carrier, "executors": found}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.events", description=__doc__)
+    parser.add_argument("--tasks", type=int, default=100_000, metavar="N", help="default 100,000")
+    parser.add_argument("--carrier", choices=(STREAMS, "redis"), default=STREAMS)
+    parser.add_argument("--write", action="store_true", help=f"into {RESULTS.name}")
+    options = parser.parse_args()
+    found = campaign(tasks=options.tasks, carrier=options.carrier)
+    text = json.dumps(found, indent=2)
+    print(text)
+    if options.write:
+        RESULTS.write_text(text + "\n")
+    lost = sum(one["lost"] + one["out_of_order"] for one in found["executors"].values())
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
