@@ -124,7 +124,8 @@ class Store:
         """
         keys = [self.keys.exchange(exchange), stamp.key]
         for queue, _ in queues:
-            keys += [queue.lanes[parcel.lane], queue.later, queue.bell, queue.alive]
+            lane = queue.lanes[parcel.lane]
+            keys += [lane, queue.later, queue.bell, queue.alive, queue.ttl]
         args = [
             version, parcel.due_ms, parcel.lane, parcel.head, parcel.body,
             "" if parcel.ttl_ms is None else parcel.ttl_ms, stamp.number, stamp.remember_ms,

@@ -47,6 +47,21 @@ def test_a_queue_drops_what_is_older_than_it_allows(connect: Connect, holder: Ho
     assert basket.take_bodies(1) == [3]
 
 
+def test_a_queue_that_nobody_empties_does_not_grow_past_its_time(
+    connect: Connect, holder: Holder
+) -> None:
+    """A listener to events is killed, or stands still: what it does not take is too old soon."""
+    exchange = kombu.Exchange("told", type="topic")
+    queue = kombu.Queue("q", exchange, routing_key="#", message_ttl=60.0)
+    queue.bind(connect().channel()).declare()
+    lane = holder.keys.queue("q").lanes[2]
+    for number in range(1, 501):
+        holder.link.client.xadd(lane, {"h": "{}", "b": "", "n": number}, id=f"{number}-1")
+    connect().Producer().publish("new", exchange=exchange, routing_key="task.sent")
+    assert holder.link.client.xlen(lane) <= 101  # whole nodes of the stream go
+    assert Basket(connect(), queue).take_bodies(1) == ["new"]
+
+
 def test_a_queue_that_expires_itself_keeps_no_dead_letters(
     connect: Connect, holder: Holder, server: redis.Redis
 ) -> None:

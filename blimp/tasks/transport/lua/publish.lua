@@ -1,7 +1,7 @@
 -- Puts one message into every queue it is routed to, now or when it is due, all or none, and
 -- only once: a repetition of the same publish puts nothing.
 -- KEYS[1]  the exchange's bindings    KEYS[2]  hash of what was published before, "" for none
--- KEYS     then for each queue: stream of the lane, schedule, bell, sign of life
+-- KEYS     then for each queue: stream of the lane, schedule, bell, sign of life, time to live
 -- ARGV[1]  version of the bindings that the sender routed by, "" for none
 -- ARGV[2]  server's ms when it is due, 0 for now    ARGV[3]  lane
 -- ARGV[4]  head    ARGV[5]  body    ARGV[6]  its time to live, ms, "" for ever
@@ -18,12 +18,18 @@ if before ~= '' and redis.call('HEXISTS', before, number) == 1 then
   return { 1, {} }
 end
 local gone = {}
-for n = 0, (#KEYS - 2) / 4 - 1 do
-  local lane, later, bell, alive = unpack(KEYS, 4 * n + 3, 4 * n + 6)
+for n = 0, (#KEYS - 2) / 5 - 1 do
+  local lane, later, bell, alive, ttl = unpack(KEYS, 5 * n + 3, 5 * n + 7)
   if ARGV[9 + n] == '1' and redis.call('EXISTS', alive) == 0 then
     gone[#gone + 1] = n
   else
     enqueue(lane, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5], ARGV[6])
+    local limit_ms = redis.call('GET', ttl)
+    if limit_ms then -- whoever takes from it may be gone, and it would grow for ever
+      local time = redis.call('TIME')
+      local oldest_ms = time[1] * 1000 + math.floor(time[2] / 1000) - limit_ms
+      redis.call('XTRIM', lane, 'MINID', '~', string.format('%.0f', oldest_ms))
+    end
     if ARGV[9 + n] == '1' then
       local left_ms = redis.call('PTTL', alive) -- what is new expires with its queue
       for _, key in ipairs({ lane, later, bell }) do
