@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ class Listener:
         self._connection = open_connection(url, transport=transport, timeout_s=DEADLINE_S)
         kind = "fanout" if transport in ("streams", "redis") else "topic"
         self._queue = kombu.Queue(
-            "celeryev.test",
+            f"celeryev.{uuid.uuid4()}",
             kombu.Exchange("celeryev", type=kind),
             routing_key=routing_key,
             auto_delete=True,

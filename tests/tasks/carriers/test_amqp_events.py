@@ -1,0 +1,28 @@
+"""Events by way of RabbitMQ: a topic exchange, from which each takes what it wants."""
+
+from blimp.tasks import TaskApp
+from tests.rabbitmq import RabbitMQ, find_rabbitmq
+from tests.tasks.conftest import working
+from tests.tasks.events.listener import Listener
+
+find_rabbitmq()
+
+
+def test_events_are_heard_by_their_topic(app: TaskApp, rabbit: RabbitMQ, name: str) -> None:
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with (
+        Listener(rabbit.url, transport="amqp", routing_key="task.#") as tasks,
+        Listener(rabbit.url, transport="amqp", routing_key="worker.*") as workers,
+    ):
+        with working(app, name=name, events=True):
+            ids = {add.delay(n, 1).id for n in range(50)}
+            for id in ids:
+                tasks.wait_types(id, "task-received", "task-started", "task-succeeded")
+        workers.wait(lambda: any(one["hostname"] == name for one in workers.events))
+        workers.wait_type("worker-offline")
+    assert {one["type"].partition("-")[0] for one in tasks.events} == {"task"}
+    assert {one["type"].partition("-")[0] for one in workers.events} == {"worker"}
+    assert "task.multi" in {key for key, _ in tasks.bodies}
