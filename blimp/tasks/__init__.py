@@ -16,19 +16,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.results.handle import ResultHandle
+    from blimp.tasks.canvas.signature import Signature, chain, chord, group, signature
+    from blimp.tasks.results.handle import AsyncResult, GroupResult
     from blimp.tasks.results.record import State
     from blimp.tasks.task import Task, TaskContext
     from blimp.tasks.worker import Worker
 
-__all__ = ["ResultHandle", "State", "Task", "TaskApp", "TaskContext", "Worker"]
+__all__ = [
+    "AsyncResult", "GroupResult", "Signature", "State", "Task", "TaskApp", "TaskContext", "Worker",
+    "chain", "chord", "group", "signature",
+]  # fmt: skip
 
 _HOMES = {
     "TaskApp": "blimp.tasks.app",
     "Worker": "blimp.tasks.worker",
     "Task": "blimp.tasks.task",
     "TaskContext": "blimp.tasks.task",
-    "ResultHandle": "blimp.tasks.results.handle",
+    "AsyncResult": "blimp.tasks.results.handle",
+    "GroupResult": "blimp.tasks.results.handle",
+    "Signature": "blimp.tasks.canvas.signature",
+    "signature": "blimp.tasks.canvas.signature",
+    "chain": "blimp.tasks.canvas.signature",
+    "group": "blimp.tasks.canvas.signature",
+    "chord": "blimp.tasks.canvas.signature",
     "State": "blimp.tasks.results.record",
 }
 

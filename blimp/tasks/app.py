@@ -25,7 +25,7 @@ from blimp.tasks.options import TaskKeywords, options_of
 from blimp.tasks.publishing.outgoing import Outgoing, SendOptions
 from blimp.tasks.publishing.publisher import Publisher
 from blimp.tasks.remote.revocation import BROADCAST, Revocations
-from blimp.tasks.results.handle import ResultHandle
+from blimp.tasks.results.handle import AsyncResult
 from blimp.tasks.results.opening import open_database
 from blimp.tasks.results.options import ResultKeywords, database_url, result_options
 from blimp.tasks.results.redis import RedisResults
@@ -34,6 +34,7 @@ from blimp.tasks.signing import Key, Signer
 from blimp.tasks.task import Task
 
 if TYPE_CHECKING:
+    from blimp.tasks.canvas.chords import Chords
     from blimp.tasks.leases.pools import Pools
     from blimp.tasks.middleware import Middleware
     from blimp.tasks.results.backend import ResultBackend
@@ -140,6 +141,7 @@ class TaskApp(Hooks, Closing):
         self.events = events
         self.sent_events = SentEvents(self) if send_sent_event else None
         self._pools: Pools | None = None  # most apps have none
+        self._chords: Chords | None = None
 
     @property
     def broker(self) -> str:
@@ -183,6 +185,26 @@ class TaskApp(Hooks, Closing):
             self._pools = Pools(self)
         return self._pools
 
+    @property
+    def chords(self) -> Chords | None:
+        """Where the parts of chords are counted, None where there is no Redis server for it."""
+        if self._chords is None:
+            from blimp.tasks.canvas.chords import KEEP_S, Chords
+
+            kept = self.results
+            link = kept if isinstance(kept, RedisResults) else None
+            if link is None and is_on_redis(self.transport):
+                link = self._store
+            if link is not None:
+                self._chords = Chords(link=link, keep_s=kept.keep_s if kept else KEEP_S)
+        return self._chords
+
+    @property
+    def chords_end_at_once(self) -> bool:
+        """Whether the parts of chords are counted in the step that ends a delivery."""
+        shares = self._shares or not isinstance(self.results, RedisResults)
+        return self.transport == STREAMS and shares
+
     @overload
     def task(self, function: Callable[..., Any], /) -> Task: ...
 
@@ -216,8 +238,18 @@ class TaskApp(Hooks, Closing):
         try:
             return self.tasks[name]
         except KeyError:
+            if name == "celery.accumulate":  # canvas/plan.py begins it
+                return self._gathering(name)
             known = ", ".join(sorted(self.tasks)) or "none"
             raise UnknownTask(f"no task {name!r} in app {self.name!r}; it has: {known}") from None
+
+    def _gathering(self, name: str) -> Task:
+        """Return Celery's own task that returns what it is given."""
+
+        def accumulate(*args: Any, index: int | None = None) -> Any:
+            return args if index is None else args[index]
+
+        return Task(app=self, name=name, function=accumulate, options=options_of({}))
 
     def send_task(
         self,
@@ -225,7 +257,7 @@ class TaskApp(Hooks, Closing):
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
         **options: Unpack[SendOptions],
-    ) -> ResultHandle:
+    ) -> AsyncResult:
         """Send a task by name, whether or not it is registered here; see SendOptions.
 
         Raises LinkError where no broker answers, MessageError where JSON cannot hold the
@@ -235,8 +267,24 @@ class TaskApp(Hooks, Closing):
         outgoing.send()
         return self.result(outgoing.id)
 
-    def result(self, id: str) -> ResultHandle:
-        return ResultHandle(id=id, results=self.results, clock=self.clock, revoke=self.revoke)
+    def send_canvas(
+        self,
+        signature: dict[str, Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncResult:
+        """Send a signature, chain, group or chord; see canvas/signature.py and SendOptions.
+
+        Returns where its result will be. Raises as `send_task` does, and ConfigError where a
+        chord has no Redis server to be counted on.
+        """
+        from blimp.tasks.canvas.sending import send
+
+        return send(self, signature, args, kwargs, **options)
+
+    def result(self, id: str) -> AsyncResult:
+        return AsyncResult(id, app=self)
 
     def revoke(self, id: str, *, terminate: bool = False) -> None:
         """Call task `id` back, sent or not: it ends as REVOKED where it has not begun.
@@ -256,7 +304,7 @@ class TaskApp(Hooks, Closing):
 
     def broadcast(
         self, name: str, payload: dict[str, Any] | None = None, *, id: str | None = None
-    ) -> ResultHandle:
+    ) -> AsyncResult:
         """Tell every listening worker at once; repeat with the same `id` until confirmed.
 
         Raises LinkError where the broker is away.

@@ -55,7 +55,9 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One task to be run. Times are seconds since the epoch.
 
     delivery: 1 for the first delivery, one more each time it is given back or restored.
-    callbacks, errbacks: Celery's signatures of what follows its end; see callbacks.py.
+    callbacks, errbacks: Celery's signatures of what follows its end; chain: the links after
+        it, last first; chord: the body of the chord that it is part `group_index` of. See
+        canvas/shape.py. nesting: how often it was replaced, as Celery counts; stamps: Celery's.
     headers: as received, for middleware; carried over when the task is retried.
     """
 
@@ -77,11 +79,21 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     root_id: str | None = None
     parent_id: str | None = None
     group_id: str | None = None
+    group_index: int | None = None
     timelimit: tuple[float | None, float | None] = (None, None)
     callbacks: tuple[dict[str, Any], ...] = ()
     errbacks: tuple[dict[str, Any], ...] = ()
+    chain: tuple[dict[str, Any], ...] = ()
+    chord: dict[str, Any] | None = None
+    nesting: int = 0
+    stamps: dict[str, Any] = msgspec.field(default_factory=dict)
     origin: str = ""
     headers: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether anything may follow its end; see canvas/after.py."""
+        return bool(self.callbacks or self.errbacks or self.chain or self.chord)
 
 
 def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, Any]:
@@ -99,7 +111,7 @@ def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, 
         "eta": _to_iso(message.eta_s),
         "expires": _to_iso(message.expires_s),
         "group": message.group_id,
-        "group_index": None,
+        "group_index": message.group_index,
         "retries": message.retries,
         "timelimit": list(message.timelimit),
         "root_id": message.root_id or message.id,
@@ -108,9 +120,9 @@ def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, 
         "kwargsrepr": text_of(message.kwargs)[:MAX_REPR_LENGTH],
         "origin": message.origin,
         "ignore_result": bool(message.ignore_result),
-        "replaced_task_nesting": 0,
-        "stamped_headers": None,
-        "stamps": {},
+        "replaced_task_nesting": message.nesting,
+        "stamped_headers": list(message.stamps) or None,
+        "stamps": message.stamps,
     }
     if message.issued_ms is not None:
         headers["blimp_issued_ms"] = message.issued_ms
@@ -139,8 +151,8 @@ def build_body(message: TaskMessage) -> bytes:
     embed = {
         "callbacks": message.callbacks or None,
         "errbacks": message.errbacks or None,
-        "chain": None,
-        "chord": None,
+        "chain": message.chain or None,
+        "chord": message.chord,
     }
     try:
         return to_json([message.args, message.kwargs, embed])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError
-from blimp.tasks.canvas.callbacks import read_callbacks
 from blimp.tasks.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -89,11 +88,36 @@ def parse_message(
         parent_id=_optional_text(headers, "parent_id"),
         group_id=_optional_text(headers, "group"),
         timelimit=_timelimit(headers),
-        callbacks=read_callbacks(embed, "callbacks") if embed else (),
-        errbacks=read_callbacks(embed, "errbacks") if embed else (),
         origin=_optional_text(headers, "origin") or "",
+        nesting=_count(headers, "replaced_task_nesting"),
         headers=dict(headers),
+        **_canvas(headers, embed),
     )
+
+
+def _canvas(headers: Mapping[str, Any], embed: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what follows the message and what it is a part of: of most, nothing."""
+    found: dict[str, Any] = {}
+    if headers.get("group_index") is not None:
+        found["group_index"] = _count(headers, "group_index")
+    if headers.get("stamps"):
+        found["stamps"] = _stamps(headers["stamps"])
+    if embed and any(embed.values()):
+        from blimp.tasks.canvas.shape import read_callbacks, read_chord
+
+        found["callbacks"] = read_callbacks(embed, "callbacks")
+        found["errbacks"] = read_callbacks(embed, "errbacks")
+        found["chain"] = read_callbacks(embed, "chain")
+        found["chord"] = read_chord(embed)
+        if found["chord"] and not headers.get("group"):
+            raise MessageError("body: 'chord' is set, and header 'group' is missing")
+    return found
+
+
+def _stamps(stamps: object) -> dict[str, Any]:
+    if not isinstance(stamps, dict):
+        raise MessageError(f"header 'stamps' is {_kind(stamps)}, must be dict")
+    return stamps
 
 
 def readable_id(headers: object) -> str | None:
@@ -120,9 +144,6 @@ def _parse_body(
             raise MessageError(f"body: {what} is {_kind(value)}, must be {kind.__name__}")
     if not isinstance(embed, dict | None):
         raise MessageError(f"body: embed is {_kind(embed)}, must be dict")
-    for what in ("chain", "chord"):
-        if embed and embed.get(what):
-            raise MessageError(f"body: {what!r} is set: this version runs single tasks only")
     return tuple(args), kwargs, embed
 
 

@@ -16,10 +16,11 @@ from blimp.tasks.retry import give_up
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.canvas.signature import Signature
     from blimp.tasks.leases.grant import Grant
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.publishing.outgoing import SendOptions
-    from blimp.tasks.results.handle import ResultHandle
+    from blimp.tasks.results.handle import AsyncResult
 
 
 class Task:
@@ -45,10 +46,10 @@ class Task:
             )
         self.__doc__ = function.__doc__
         try:
-            self._signature: inspect.Signature | None = inspect.signature(function)
+            self._parameters: inspect.Signature | None = inspect.signature(function)
         except ValueError:  # some built-in functions have none
-            self._signature = None
-        self._counts = _positional_counts(self._signature)
+            self._parameters = None
+        self._counts = _positional_counts(self._parameters)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -60,22 +61,42 @@ class Task:
         """
         if not kwargs and len(args) + self.options.bind in self._counts:
             return  # `bind` costs more than a short task does
-        if self._signature is not None:
+        if self._parameters is not None:
             try:
-                self._signature.bind(*([None] if self.options.bind else []), *args, **kwargs)
+                self._parameters.bind(*([None] if self.options.bind else []), *args, **kwargs)
             except TypeError as error:
                 raise MessageError(f"arguments of {self.name!r}: {error}") from None
 
     def named_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name, defaults included. Raises MessageError."""
         self.check_arguments(args, kwargs)
-        if self._signature is None:
+        if self._parameters is None:
             return dict(kwargs)
-        bound = self._signature.bind(*([None] if self.options.bind else []), *args, **kwargs)
+        bound = self._parameters.bind(*([None] if self.options.bind else []), *args, **kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)
 
-    def delay(self, *args: Any, **kwargs: Any) -> ResultHandle:
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return a signature of it with these arguments: to be sent, linked, or part of others."""
+        return self.signature(args, kwargs)
+
+    def si(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return a signature that takes no further arguments."""
+        return self.signature(args, kwargs, immutable=True)
+
+    def signature(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        *,
+        immutable: bool = False,
+        **options: Any,
+    ) -> Signature:
+        from blimp.tasks.canvas.signature import signature
+
+        return signature(self, args, kwargs, options, immutable=immutable)
+
+    def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
         return self.apply_async(args, kwargs)
 
     def apply_async(
@@ -83,7 +104,7 @@ class Task:
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
         **options: Unpack[SendOptions],
-    ) -> ResultHandle:
+    ) -> AsyncResult:
         """Send the task to a worker; see SendOptions. What is not said is as the task says."""
         own = self.options
         defaults = {

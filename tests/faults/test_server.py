@@ -12,7 +12,7 @@ import pytest
 
 from blimp.errors import LinkError
 from blimp.tasks import TaskApp, Worker
-from blimp.tasks.results.handle import ResultHandle
+from blimp.tasks.results.handle import AsyncResult
 from tests.faults.conftest import Fork
 from tests.faults.ground import Ground, until
 from tests.faults.motor import What
@@ -90,7 +90,7 @@ def test_a_server_that_comes_back_empty_is_worked_for_all_the_same(
     assert side.strange_keys() == []
 
 
-def send_until_refused(app: TaskApp, sent: list[ResultHandle]) -> None:
+def send_until_refused(app: TaskApp, sent: list[AsyncResult]) -> None:
     deadline_s = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline_s:
         sent.append(app.send_task("turn"))

@@ -9,7 +9,9 @@ import pytest
 
 from blimp.errors import MessageError
 from blimp.tasks import TaskApp, TaskContext
-from blimp.tasks.canvas.callbacks import MOST_CALLBACKS, following
+from blimp.tasks.canvas.after import after
+from blimp.tasks.canvas.outline import Settings
+from blimp.tasks.canvas.shape import MOST_CALLBACKS
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Record, State
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working
@@ -120,6 +122,9 @@ def test_whoever_finds_the_result_sends_what_its_writer_did_not(
     assert ran == []
 
 
+HOME = Settings(queue="home", now_s=lambda: 1.0)
+
+
 def test_a_callback_goes_where_it_says_and_knows_its_parent() -> None:
     parent = TaskMessage(
         id="p", task="one", queue="q", root_id="r", priority=3,
@@ -127,15 +132,15 @@ def test_a_callback_goes_where_it_says_and_knows_its_parent() -> None:
         callbacks=({"task": "a", "options": {"queue": "other", "task_id": "mine"}},
                    {"task": "b", "kwargs": {"n": 1}}),
     )  # fmt: skip
-    first, second = following(parent, state=State.SUCCESS, result=5, queue="home")
+    first, second = after(parent, state=State.SUCCESS, result=5, settings=HOME).messages
     assert (first.id, first.queue, first.args) == ("mine", "other", (5,))
     assert (second.queue, second.kwargs, second.priority) == ("home", {"n": 1}, 3)
     assert (second.parent_id, second.root_id) == ("p", "r")
     assert second.headers == {"blimp_vehicle": "v"}
-    (_, again) = following(parent, state=State.SUCCESS, result=5, queue="home")
+    (_, again) = after(parent, state=State.SUCCESS, result=5, settings=HOME).messages
     assert again.id == second.id != "p"
-    assert following(parent, state=State.RETRY, result=None, queue="home") == ()
-    assert following(parent, state=State.FAILURE, result=None, queue="home") == ()
+    assert after(parent, state=State.RETRY, settings=HOME).messages == []
+    assert after(parent, state=State.FAILURE, settings=HOME).messages == []
 
 
 @pytest.mark.parametrize(
@@ -144,12 +149,12 @@ def test_a_callback_goes_where_it_says_and_knows_its_parent() -> None:
         (3, r"link\[0\] is int, must be a signature"),
         ({}, r"link\[0\]: 'task' must be 1 to 255 letters"),
         ({"task": "x" * 256}, "'task' must be 1 to 255 letters"),
-        ({"task": "t", "subtask_type": "chord"}, "is a 'chord'"),
+        ({"task": "t", "subtask_type": "chord", "kwargs": {"header": []}}, "a chord needs a body"),
         ({"task": "t", "args": "ab"}, "args is str, must be list"),
         ({"task": "t", "kwargs": [1]}, "kwargs is list, must be dict"),
         ({"task": "t", "options": 1}, "options is int, must be dict"),
         ({"task": "t", "options": {"queue": 1}}, "queue must be 1 to 255 letters"),
-        ({"task": "t", "options": {"link": [{"task": "u"}]}}, "'link' is set"),
+        ({"task": "t", "options": {"link": [{"task": 1}]}}, r"link\[0\].link\[0\]: 'task' must"),
     ],
 )
 def test_a_wrong_signature_is_named(app: TaskApp, signature: object, complaint: str) -> None:

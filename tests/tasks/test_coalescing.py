@@ -9,7 +9,7 @@ import redis
 from blimp.errors import LinkError, MessageError, Superseded
 from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.publishing.coalescing import Coalescing
-from blimp.tasks.results.handle import ResultHandle
+from blimp.tasks.results.handle import AsyncResult
 from blimp.tasks.results.record import State
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.look import Look
@@ -29,7 +29,7 @@ def ran(app: TaskApp) -> list[Any]:
     return seen
 
 
-def states(*handles: ResultHandle) -> list[State]:
+def states(*handles: AsyncResult) -> list[State]:
     return [handle.wait(DEADLINE_S).state for handle in handles]
 
 

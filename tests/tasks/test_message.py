@@ -155,7 +155,9 @@ def test_a_time_to_live_must_be_positive(ttl_s: float) -> None:
         (b'["ab", {}, {}]', "args is str, must be list"),
         (b"[[], [1], {}]", "kwargs is list, must be dict"),
         (b"[[], {}, 3]", "embed is int, must be dict"),
-        (b'[[], {}, {"chain": [{"task": "t"}]}]', "'chain' is set"),
+        (b'[[], {}, {"chain": [{"task": 1}]}]', "body: chain[0]: 'task' must be"),
+        (b'[[], {}, {"chain": 3}]', "'chain' must be a list of at most"),
+        (b'[[], {}, {"chord": {"task": "t"}}]', "header 'group' is missing"),
         (b"[" * 100_000, "body is not JSON"),
     ],
 )

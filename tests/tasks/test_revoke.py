@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from blimp.clock import SystemClock
-from blimp.errors import ConfigError, MessageError, Revoked, SoftTimeLimitExceeded, TaskError
+from blimp.errors import ConfigError, MessageError, Revoked, SoftTimeLimitExceeded
 from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.cli import main
 from blimp.tasks.remote.revocation import KEEP_S, Revocations
-from blimp.tasks.results.handle import ResultHandle
 from blimp.tasks.results.record import State
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.look import Look
@@ -239,11 +237,6 @@ def test_what_is_kept_ends_by_itself(app: TaskApp) -> None:
 def test_what_is_no_id_is_refused(app: TaskApp, id: str) -> None:
     with pytest.raises(MessageError, match="printable letters"):
         app.revoke(id)
-
-
-def test_a_handle_of_nobody_cannot_revoke() -> None:
-    with pytest.raises(TaskError, match="take one of a TaskApp"):
-        ResultHandle(id="a", results=None, clock=SystemClock()).revoke()
 
 
 def test_the_command_line_revokes(

@@ -8,7 +8,7 @@ import pytest
 
 from blimp.clock import SystemClock
 from blimp.tasks import State, TaskApp
-from blimp.tasks.results.handle import ResultHandle
+from blimp.tasks.results.handle import AsyncResult
 from tests.tasks.conftest import DEADLINE_S, working
 
 HOUR_S = 3600.0
@@ -31,7 +31,7 @@ def mine(url: str) -> Any:
         yield app
 
 
-def outcome(handle: ResultHandle) -> State:
+def outcome(handle: AsyncResult) -> State:
     return handle.wait(DEADLINE_S).state
 
 

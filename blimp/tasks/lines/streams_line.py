@@ -149,11 +149,9 @@ class StreamsLine:
         held, app = _held(endings[0]), self._options.app
 
         def tell() -> list[str] | None:
-            ends = [self._end(one, held.holder) for one in endings]
-            answers = iter(held.holder.leases.end([one for one in ends if one is not None]))
             return [
-                self._refusal(ending, LOST if end is None else next(answers))
-                for ending, end in zip(endings, ends, strict=True)
+                self._refusal(ending, answer)
+                for ending, answer in zip(endings, self._tell(endings, held), strict=True)
             ]
 
         told = held.tell([one.job.delivery.tag for one in endings], tell, otherwise=None)
@@ -164,23 +162,55 @@ class StreamsLine:
                 app.results.write(ending.job.message.id, ending.record)
         return [""] * len(endings)
 
+    def _tell(self, endings: Sequence[Ending], held: Held) -> list[int | str]:
+        """Tell the server of ends; of those that complete a chord again, with its body."""
+        ends = [self._end(one, held.holder) for one in endings]
+        told = iter(held.holder.leases.end([one for one in ends if one is not None]))
+        answers: list[int | str] = []
+        for ending, end in zip(endings, ends, strict=True):
+            answer = LOST if end is None else next(told)
+            if isinstance(answer, list):
+                answer = self._join(ending, answer, held)
+            answers.append(answer)
+        return answers
+
+    def _join(self, ending: Ending, complete: Sequence[int], held: Held) -> int | str:
+        """End a delivery whose parts complete chords, the bodies among what follows it."""
+        from blimp.tasks.canvas.joining import join
+
+        assert ending.canvas is not None
+        parts = [ending.canvas.parts[number] for number in complete]
+        app = self._options.app
+        joined = join(app, ending, parts, held.holder.link.client)
+        assert joined.canvas is not None
+        if app.results is not None and not app.completes_at_once:
+            app.results.write_many(joined.canvas.records)
+        return self._tell([joined], held)[0]
+
     def _end(self, ending: Ending, holder: Holder) -> End | None:
         """Return what the server is to write, None where the lease is lost already."""
         app, tag, keys = self._options.app, ending.job.delivery.tag, holder.keys
         claim = holder.leases.claim(tag) if ending.acks else None
         if claim is None and ending.acks:
             return None
+        puts = ending.next
+        chorded = None
+        if ending.canvas is not None:
+            from blimp.tasks.canvas.onstreams import chorded_of, puts_of
+
+            puts, chorded = puts_of(ending), chorded_of(ending.canvas, app)
         return End(
             claim=claim,
-            once=keys.once(tag) if ending.next else "",
+            once=keys.once(tag) if puts or chorded else "",
             result=result_key(ending.job.message.id),
             record=ending.record if app.completes_at_once else b"",
             keep_s=app.results.keep_s if app.results else 0,
             puts=tuple(
                 post(message, keys=keys, signer=app.signer, limit_bytes=app.limit_bytes)
-                for message in ending.next
+                for message in puts
             ),
             reason=ending.dead,
+            chorded=chorded,
         )
 
     def _refusal(self, ending: Ending, answer: int | str) -> str:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.tasks.canvas.callbacks import check_signature
 from blimp.tasks.message import NORMAL, TaskMessage
 from blimp.tasks.options import check_limits, check_priority
 from blimp.tasks.publishing.coalescing import Coalescing
@@ -34,7 +33,7 @@ class SendOptions(TypedDict, total=False):
     priority: 0 (first) to 9 (last). coalesce: of the waiting messages with this key only the
     newest runs. soft_time_limit, time_limit: in seconds, instead of the task's own.
     link, link_error: signatures, as Celery writes them, of what follows a success or any
-    other end; see callbacks.py. retry, retry_policy: for this message alone.
+    other end; see canvas/signature.py. retry, retry_policy: for this message alone.
     """
 
     countdown: float | None
@@ -49,8 +48,8 @@ class SendOptions(TypedDict, total=False):
     time_limit: float | None
     ignore_result: bool
     headers: dict[str, Any] | None
-    link: Sequence[dict[str, Any]]
-    link_error: Sequence[dict[str, Any]]
+    link: dict[str, Any] | Sequence[dict[str, Any]]
+    link_error: dict[str, Any] | Sequence[dict[str, Any]]
     retry: bool
     retry_policy: RetryPolicy | dict[str, Any] | None
 
@@ -137,8 +136,15 @@ class Outgoing:
         )
 
 
-def _signatures(given: Sequence[dict[str, Any]], what: str) -> tuple[dict[str, Any], ...]:
-    return tuple(check_signature(one, where=f"{what}[{n}]") for n, one in enumerate(given))
+def _signatures(
+    given: dict[str, Any] | Sequence[dict[str, Any]], what: str
+) -> tuple[dict[str, Any], ...]:
+    if not given:
+        return ()
+    from blimp.tasks.canvas.shape import check_signature, listed
+
+    found = listed(given)
+    return tuple(check_signature(one, where=f"{what}[{n}]") for n, one in enumerate(found))
 
 
 @cache

@@ -42,7 +42,7 @@ FINAL = frozenset(
     }
 )
 
-_CELERY_STATUS = {
+CELERY_STATUS = {
     State.REFUSED: "FAILURE",
     State.INTERRUPTED: "FAILURE",
     State.EXPIRED: "REVOKED",
@@ -67,6 +67,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     result: what it returned (SUCCESS), how far it is (PROGRESS), or its fault.
     args, kwargs: where results are extended; they do not count for a limit.
+    children: what its end has begun, as Celery writes results.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     kwargs: dict[str, Any] | None = None
     parent_id: str | None = None
     group_id: str | None = None
+    children: tuple[Any, ...] = ()
 
     @property
     def final(self) -> bool:
@@ -99,12 +101,12 @@ def encode(record: Record, *, limit_bytes: int) -> bytes:
 
     Raises ResultError where JSON cannot hold the result, or it is longer than the limit.
     """
-    status = _CELERY_STATUS.get(record.state, record.state.value)
+    status = CELERY_STATUS.get(record.state, record.state.value)
     document: dict[str, Any] = {
         "status": status,
         "result": msgspec.structs.asdict(record.fault) if record.fault else record.result,
         "traceback": record.traceback,
-        "children": [],
+        "children": record.children,
         "date_done": record.date_done,
         "task_id": record.id,
         "name": record.name,
@@ -164,6 +166,7 @@ def decode(data: bytes) -> Record:
             kwargs=document.get("kwargs"),
             parent_id=document.get("parent_id"),
             group_id=document.get("group_id"),
+            children=tuple(document.get("children") or ()),
         )
-    except (msgspec.DecodeError, KeyError, ValueError) as error:
+    except (msgspec.DecodeError, KeyError, ValueError, TypeError) as error:
         raise ResultError(f"a result of {len(data)} bytes cannot be read: {error}") from error

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from blimp.closing import Closing
 from blimp.errors import LinkError, ResultError
 from blimp.tasks.broker.brokers import Brokers
 from blimp.tasks.broker.urls import link_errors, open_redis
 from blimp.tasks.message import MAX_MESSAGE_BYTES, to_json
 from blimp.tasks.results.options import KEEP_S
 from blimp.tasks.results.record import Record, State, decode, encode
+from blimp.tasks.results.watching import Watch
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -29,7 +29,6 @@ KEY_PREFIX = "celery-task-meta-"
 GROUP_PREFIX = "celery-taskset-meta-"
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
 PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
-POLL_S = 0.5  # how often a waiter looks itself, should a publication be lost
 
 _STORE = (Path(__file__).parent / "store.lua").read_text()
 
@@ -174,7 +173,10 @@ class RedisResults:
 
     def watch(self, id: str) -> Watch:
         """Return a subscription to task `id`, in force when this returns."""
-        return Watch(results=self, id=id, clock=self._clock)
+        return self.watch_many([id])
+
+    def watch_many(self, ids: Sequence[str]) -> Watch:
+        return Watch(results=self, ids=ids, clock=self._clock)
 
     def ask(self, function: Callable[[Redis], T]) -> T:
         """Call `function` with a client; of several brokers, until one answers.
@@ -212,77 +214,3 @@ def _is_refusal(error: Exception) -> bool:
 
     # What it says of itself has classes of its own.
     return type(error) is redis.ResponseError and not str(error).startswith(PASSING)
-
-
-class Watch(Closing):
-    """The records of one task as they are published. A context manager; one thread's.
-
-    read: gives what is stored, where that is not on the server; look_s: seconds between two.
-    """
-
-    def __init__(
-        self,
-        *,
-        results: RedisResults,
-        id: str,
-        clock: Clock,
-        read: Callable[[str], bytes | None] | None = None,
-        look_s: float = POLL_S,
-    ) -> None:
-        self._results = results
-        self._read = read or results.read
-        self._look_s = look_s
-        self._id = id
-        self._clock = clock
-        self._url = ""
-        self._pubsub: Any = None
-        self._asked_s: float | None = None
-        self._subscribe()
-        self._newest = b""
-        self._closed = False
-
-    def next(self, *, timeout_s: float) -> Record | None:
-        """Return the next record, None when none comes within `timeout_s` seconds.
-
-        The first call looks at what is stored already; what is stored and was returned
-        before is not news. Raises LinkError where the broker is lost; may be called again.
-        """
-        deadline_s = self._clock.now_s() + timeout_s
-        while not self._closed:
-            if self._url != self._results.brokers.current:
-                self._subscribe()
-            now_s = self._clock.now_s()
-            if self._asked_s is None or now_s - self._asked_s >= self._look_s:
-                stored = self._read(self._id)
-                self._asked_s = now_s
-                if stored is not None and stored != self._newest:
-                    return self._take(stored)
-            left_s = min(deadline_s, self._asked_s + self._look_s) - now_s
-            with self._results.link(self._url):
-                heard = self._pubsub.get_message(timeout=max(0.0, left_s))
-            if heard is not None and heard["type"] == "message":
-                with contextlib.suppress(ResultError):
-                    return self._take(heard["data"])
-            elif self._clock.now_s() >= deadline_s:
-                break
-        return None
-
-    def _subscribe(self) -> None:
-        if self._pubsub is not None:
-            self._pubsub.close()
-        self._url = self._results.brokers.current
-        self._asked_s = None  # what is stored there is news
-        with self._results.link(self._url):
-            client = self._results.client_of(self._url)
-            self._pubsub = client.pubsub(ignore_subscribe_messages=True)
-            self._pubsub.subscribe(result_key(self._id))
-
-    def _take(self, data: bytes) -> Record:
-        self._newest = data
-        return decode(data)
-
-    def close(self) -> None:
-        """Give up the subscription. Idempotent."""
-        if not self._closed:
-            self._closed = True
-            self._pubsub.close()

@@ -24,6 +24,40 @@ class Put(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
+class Chorded(msgspec.Struct, frozen=True, kw_only=True):
+    """What chords add to an end; see complete.lua.
+
+    parts: the five keys of a chord, and member, place and entry. bodies: the five keys.
+    records: key and JSON. begun: key and number of parts.
+    """
+
+    parts: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = ()
+    bodies: tuple[tuple[str, ...], ...] = ()
+    records: tuple[tuple[str, bytes], ...] = ()
+    begun: tuple[tuple[str, int], ...] = ()
+    keep_s: int = 0
+    done_s: int = 0
+
+    def arguments(self) -> tuple[list[str], list[Any]]:
+        """Return its keys and arguments, with the keep of the records as that of the end."""
+        keys: list[str] = []
+        args: list[Any] = [len(self.parts), len(self.bodies), len(self.records), len(self.begun)]
+        args.append(self.keep_s)
+        for names, words in self.parts:
+            keys += names
+            args += words
+        for names in self.bodies:
+            keys += names
+            args.append(self.done_s)
+        for key, record in self.records:
+            keys.append(key)
+            args += (record, self.keep_s)
+        for key, size in self.begun:
+            keys.append(key)
+            args.append(size)
+        return keys, args
+
+
 class End(msgspec.Struct, frozen=True, kw_only=True):
     """How one delivery ends.
 
@@ -31,6 +65,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
         an end whose answer was lost is not written twice; "" where nothing follows.
     result, record, keep_s: the key of a task's result, its JSON, and how long it is kept.
     puts: the messages that follow. reason: why it becomes a dead letter.
+    chorded: None for most.
     """
 
     claim: Claim | None = None
@@ -40,6 +75,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
     keep_s: int = 0
     puts: tuple[Put, ...] = ()
     reason: str = ""
+    chorded: Chorded | None = None
 
 
 def arguments(ends: Sequence[End]) -> tuple[list[str], list[Any]]:
@@ -54,8 +90,13 @@ def arguments(ends: Sequence[End]) -> tuple[list[str], list[Any]]:
         else:
             keys += (claim.stream, claim.queue.dead, end.result)
             args += (claim.id, claim.fence, claim.lane)
-        args += (end.reason, end.record, end.keep_s, len(end.puts))
+        count = len(end.puts) if end.chorded is None else f"+{len(end.puts)}"
+        args += (end.reason, end.record, end.keep_s, count)
         for put in end.puts:
             keys += (put.queue.lanes[put.lane], put.queue.later, put.queue.bell)
             args += (put.lane, put.due_ms, put.head, put.body)
+        if end.chorded is not None:
+            more_keys, more_args = end.chorded.arguments()
+            keys += more_keys
+            args += more_args
     return keys, args

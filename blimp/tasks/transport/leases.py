@@ -157,7 +157,7 @@ class Leases:
             for one, answer in zip(claims, answers, strict=True)
         )
 
-    def end(self, ends: Sequence[End]) -> list[int | str]:
+    def end(self, ends: Sequence[End]) -> list[int | str | list[int]]:
         """End deliveries, each in one step; see `Store.end`."""
         self._send([end.claim for end in ends if end.claim is not None])
         answers = self._store.end(ends)

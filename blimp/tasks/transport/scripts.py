@@ -37,6 +37,7 @@ def source(name: str) -> str:
         # The whole of store.lua as a function: a final result is final, whoever writes.
         store = (files("blimp.tasks.results") / "store.lua").read_text()
         shared += f"local function store_result(KEYS, ARGV)\n{store}\nend\n"
+        shared += (files("blimp.tasks.canvas") / "part.lua").read_text()
     return shared + (folder / f"{name}.lua").read_text()
 
 

@@ -202,10 +202,11 @@ class Store:
         """
         return self._each(self._scripts.run_once, "ack", claims)
 
-    def end(self, ends: Sequence[End]) -> list[int | str]:
+    def end(self, ends: Sequence[End]) -> list[int | str | list[int]]:
         """End deliveries, each with its result and what follows it, or not at all.
 
-        Returns DONE, SETTLED or LOST for each, or what the server has against writing it.
+        Returns DONE, SETTLED or LOST for each, or what the server has against writing it, or
+        which of its parts complete a chord: then it is to be told again.
         """
         keys, args = arguments(ends)
         answers = self._scripts.run("complete", keys, [GROUP, self.consumer, self._max_dead, *args])

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
+from blimp.tasks.options import TaskOptions
 from blimp.tasks.reading import parse_message, readable_id
 from blimp.tasks.results.record import Record, State
-from blimp.tasks.work.job import fault_of
+from blimp.tasks.task import Task
+from blimp.tasks.work.job import failure, fault_of
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.message import TaskMessage
-    from blimp.tasks.task import Task
 
 LOG_LENGTH = 200
 
@@ -29,14 +32,39 @@ class Intake:
 
     def read(self, message: Any, *, queue: str) -> tuple[TaskMessage, Task] | str:
         """Return what kombu's `message` asks for; the reason where it was turned away."""
+        parsed = None
         try:
             parsed = self._parse(message, queue)
+            if parsed.chord is not None and self._app.chords is None:
+                from blimp.tasks.canvas.chords import NO_REDIS
+
+                raise MessageError(NO_REDIS)
             task = self._app.get_task(parsed.task)
             task.check_arguments(parsed.args, parsed.kwargs)
             return parsed, task
         except (MessageError, UnknownTask) as error:
+            if parsed is not None and parsed.is_followed and self._can_count(parsed):
+                return parsed, self._failing(parsed, error)
             self._turn_away(error, queue=queue, headers=message.headers)
             return str(error)
+
+    def _can_count(self, parsed: TaskMessage) -> bool:
+        return parsed.chord is None or self._app.chords is not None
+
+    def _failing(self, parsed: TaskMessage, error: Exception) -> Task:
+        """Return a task that fails with `error`: what waits for `parsed` is to hear of it.
+
+        Its message becomes a dead letter all the same.
+        """
+        verdict = msgspec.structs.replace(failure(error), dead=str(error))
+        kind = "unknown_task" if isinstance(error, UnknownTask) else "unreadable"
+        self._counts[kind] += 1
+        self._log.error(kind, queue=parsed.queue, id=parsed.id, reason=str(error)[:LOG_LENGTH])
+
+        def fail(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
+            return verdict
+
+        return Task(app=self._app, name=parsed.task, function=fail, options=TaskOptions())
 
     def turn_away_raw(self, raw: bytes, queue: str, error: Exception) -> None:
         """Drop a message that could not even be opened; no broker has a record of it."""

@@ -13,6 +13,7 @@ from blimp.tasks.results.record import Fault, Record, State
 from blimp.tasks.task import Task
 
 if TYPE_CHECKING:
+    from blimp.tasks.canvas.ending import Canvas
     from blimp.tasks.executors.call import Call, InThread
     from blimp.tasks.leases.grant import Grant
 
@@ -46,6 +47,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     acks: False where the message was acknowledged before it ran.
     give_back: put it back instead of acknowledging it.
     dead: make it a dead letter instead, for this reason.
+    canvas: what it tells chords, and of what can run no more; None for most.
     """
 
     job: Job
@@ -54,6 +56,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     acks: bool = True
     give_back: bool = False
     dead: str = ""
+    canvas: Canvas | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, ResultError, WorkerLost
-from blimp.tasks.canvas.callbacks import following
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.lines.owed import BrokerLeft
 from blimp.tasks.message import to_json
@@ -32,6 +31,7 @@ from blimp.tasks.work.limits import Limits, limit_of
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.canvas.after import After
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.work.observer import Observers
     from blimp.tasks.work.settler import Settler
@@ -167,14 +167,24 @@ class Runner:
         if verdict.give_back:
             again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
             return Ending(job=job, give_back=late, next=() if late else (again,), acks=late)
-        record, verdict = self._encode(job, verdict)
+        found, verdict = self._follow(job, verdict)
+        record, told = self._encode(job, verdict, found)
+        if told is not verdict:
+            verdict = told
+            found, _ = self._follow(job, verdict)
         job.verdict = verdict
+        canvas = None
+        if found is not None:
+            from blimp.tasks.canvas.concluding import canvas_of
+
+            canvas = canvas_of(self._app, found, verdict)
         return Ending(
             job=job,
             record=record,
-            next=(*self._tries(job, verdict), *verdict.next, *self._callbacks(job, verdict)),
+            next=(*self._tries(job, verdict), *verdict.next, *(found.messages if found else ())),
             acks=late,
             dead=verdict.dead,
+            canvas=canvas,
         )
 
     def _tries(self, job: Job, verdict: Verdict) -> tuple[TaskMessage, ...]:
@@ -189,22 +199,17 @@ class Runner:
             ),
         )
 
-    def _callbacks(self, job: Job, verdict: Verdict) -> tuple[TaskMessage, ...]:
-        """Return what the task calls at its end.
+    def _follow(self, job: Job, verdict: Verdict) -> tuple[After | None, Verdict]:
+        """Return what follows the task's end; of most tasks, nothing."""
+        if not job.message.is_followed:
+            return None, verdict
+        from blimp.tasks.canvas.concluding import follow
 
-        Where result and acknowledgement are two steps, the worker that wrote the result may
-        not have lived to send it: whoever finds the result sends it again, with the same ids.
-        """
-        message, state, result = job.message, verdict.state, verdict.result
-        if not (message.callbacks or message.errbacks):
-            return ()
-        if verdict.settled:
-            if self._app.completes_at_once or job.previous is None:
-                return ()
-            state, result = job.previous.state, job.previous.result
-        return following(message, state=state, result=result, queue=self._app.queue)
+        return follow(self._app, job, verdict)
 
-    def _encode(self, job: Job, verdict: Verdict) -> tuple[bytes, Verdict]:
+    def _encode(
+        self, job: Job, verdict: Verdict, found: After | None = None
+    ) -> tuple[bytes, Verdict]:
         """Return the result as it is stored, nothing where it is not to be; and what it says.
 
         A value that cannot be written, or cannot be handed to a callback, is a failure.
@@ -212,7 +217,7 @@ class Runner:
         if verdict.settled:
             return b"", verdict
         try:
-            return self._record_bytes(job, verdict), verdict
+            return self._record_bytes(job, verdict, found), verdict
         except Exception as error:  # a result may be of a class whose own methods raise
             if not isinstance(error, ResultError):
                 error = ResultError(f"{job.task.name} returned what cannot be written: {error!r}")
@@ -220,14 +225,14 @@ class Runner:
             verdict = failure(error)
             return self._record_bytes(job, verdict), verdict
 
-    def _record_bytes(self, job: Job, verdict: Verdict) -> bytes:
+    def _record_bytes(self, job: Job, verdict: Verdict, found: After | None = None) -> bytes:
         if self._app.results is not None and not _is_ignored(job):
-            return self._app.results.encode(self._record(job, verdict))
-        if job.message.callbacks and verdict.state is State.SUCCESS:
+            return self._app.results.encode(self._record(job, verdict, found))
+        if job.message.is_followed and verdict.state is State.SUCCESS:
             to_json(verdict.result)
         return b""
 
-    def _record(self, job: Job, verdict: Verdict) -> Record:
+    def _record(self, job: Job, verdict: Verdict, found: After | None = None) -> Record:
         return Record(
             id=job.message.id,
             state=verdict.state,
@@ -243,6 +248,7 @@ class Runner:
             kwargs=job.message.kwargs if self._is_extended else None,
             parent_id=job.message.parent_id,
             group_id=job.message.group_id,
+            children=tuple(node.as_tuple() for node in found.children) if found else (),
         )
 
     # --- the innermost link of the chain -----------------------------------------------------
@@ -305,7 +311,10 @@ class Runner:
         if self._app.results is None:
             return
         record = msgspec.structs.replace(
-            self._record(job, Verdict(state=State.STARTED, result={"hostname": self._worker})),
+            self._record(
+                job,
+                Verdict(state=State.STARTED, result={"hostname": self._worker}),
+            ),
             date_done=None,
         )
         # Only told, not relied on: a broker that is away must not keep a ship from flying.

@@ -125,7 +125,7 @@ class Settler:
             # No step without the one before it: no message goes whose result is not written.
             written = [
                 ending
-                for ending in self._stored(batch)
+                for ending in self._counted(self._stored(batch))
                 if (self._is_one_step and not ending.give_back)
                 or all(self.until_done(step) for step in self._steps(ending))
             ]
@@ -133,6 +133,9 @@ class Settler:
                 ends = [one for one in written if not one.give_back]
                 if not self.until_done(self._end, ends):
                     return [one for one in written if one.give_back]
+            for ending in written:
+                if ending.canvas is not None:
+                    self._note_joined(ending)
             return written
         except Exception as error:
             if len(batch) > 1:
@@ -174,6 +177,23 @@ class Settler:
             elif not answer:
                 self._log.warning("result stands", **_about(ending.job))
         return [one for one in batch if not any(one is other for other in refused)]
+
+    def _counted(self, batch: Sequence[Ending]) -> list[Ending]:
+        """Count the parts of chords where that is a step of its own."""
+        if all(one.canvas is None for one in batch):
+            return list(batch)
+        from blimp.tasks.canvas.concluding import count_parts
+
+        counted = [
+            ending if ending.canvas is None else count_parts(self._app, ending, self.until_done)
+            for ending in batch
+        ]
+        return [one for one in counted if one is not None]
+
+    def _note_joined(self, ending: Ending) -> None:
+        from blimp.tasks.canvas.concluding import note_joined
+
+        note_joined(self._app, ending, self.until_done)
 
     def _steps(self, ending: Ending) -> Iterator[Callable[[], Any]]:
         """Yield what is done before the one step, or instead of it; each is repeated alone."""

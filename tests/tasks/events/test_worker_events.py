@@ -9,7 +9,7 @@ import pytest
 
 from blimp.errors import Refused, Reject
 from blimp.tasks import TaskApp, TaskContext, Worker
-from blimp.tasks.results.handle import ResultHandle
+from blimp.tasks.results.handle import AsyncResult
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.events.listener import Listener
 
@@ -126,7 +126,7 @@ def test_a_revoked_task_is_told_of(app: TaskApp, listener: Listener) -> None:
     assert (ended["terminated"], ended["expired"]) == (True, False)
 
 
-def settle(worker: Worker, result: ResultHandle) -> None:
+def settle(worker: Worker, result: AsyncResult) -> None:
     """Wait until the task is all over, those who watch it included."""
     result.get(timeout=DEADLINE_S)
     worker._hand.wait_empty(DEADLINE_S, unless=lambda: False)

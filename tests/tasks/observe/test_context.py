@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import pytest
-
 from blimp.tasks.canvas.callbacks import following
+
 from blimp.tasks.message import TaskMessage, build_headers
 from blimp.tasks.observe.context import PARENT, STATE, read_context, trace_headers
 from blimp.tasks.results.record import State

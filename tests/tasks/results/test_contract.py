@@ -8,8 +8,9 @@ import redis
 
 from blimp.clock import SystemClock
 from blimp.errors import ResultError
+from blimp.tasks import TaskApp
 from blimp.tasks.results.backend import ResultBackend
-from blimp.tasks.results.handle import ResultHandle
+from blimp.tasks.results.handle import AsyncResult
 from blimp.tasks.results.record import FINAL, Fault, Record, State
 from blimp.tasks.results.redis import RedisResults
 from tests.broker import EmbeddedBroker
@@ -162,14 +163,16 @@ def test_a_watch_sees_what_was_stored_before_and_what_comes(results: ResultBacke
 
 
 def test_who_waits_gets_it_when_it_comes_and_hears_no_more_of_it(results: ResultBackend) -> None:
-    handle = ResultHandle(id="a", results=results, clock=SystemClock())
+    app = TaskApp("t", broker="memory://", transport="memory")
+    app.results = results
+    handle = AsyncResult("a", app=app)
     record = Record(id="a", state=State.SUCCESS, result=[1, 2])
     store = threading.Timer(0.05, lambda: results.store(record))
     store.start()
     assert handle.get(timeout=DEADLINE_S) == [1, 2]
     store.join()
     with pytest.raises(TimeoutError, match="task b is PENDING"):
-        ResultHandle(id="b", results=results, clock=SystemClock()).get(timeout=0.0)
+        AsyncResult("b", app=app).get(timeout=0.0)
 
 
 def test_a_group_is_kept_replaced_and_forgotten(results: ResultBackend) -> None:

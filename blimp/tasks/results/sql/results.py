@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import LinkError, ResultError
 from blimp.tasks.message import MAX_MESSAGE_BYTES, to_json
 from blimp.tasks.results.record import Record, State, decode, encode
-from blimp.tasks.results.redis import Watch, result_key
+from blimp.tasks.results.redis import result_key
 from blimp.tasks.results.sql.rows import (
     check_id,
     document_of,
@@ -21,6 +21,7 @@ from blimp.tasks.results.sql.rows import (
 from blimp.tasks.results.sql.sessions import Sessions
 from blimp.tasks.results.sql.statements import Statements
 from blimp.tasks.results.sql.watch import PollingWatch
+from blimp.tasks.results.watching import Watch
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -153,7 +154,9 @@ class SqlResults:
     def watch(self, id: str) -> ResultWatch:
         if self._told_by is None:
             return PollingWatch(results=self, id=id, clock=self._clock)
-        return Watch(results=self._told_by, id=id, clock=self._clock, read=self.read, look_s=LOOK_S)
+        return Watch(
+            results=self._told_by, ids=[id], clock=self._clock, read=self.read, look_s=LOOK_S
+        )
 
     # --- groups ----------------------------------------------------------------------------
 

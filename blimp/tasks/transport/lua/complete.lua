@@ -7,10 +7,20 @@
 --          seconds to keep that, number of messages that follow; "" for what there is not
 --   and for each message that follows
 --     KEYS   stream of its lane, schedule, bell    ARGV   lane, server's ms when due, head, body
+--   and where that number has a "+" before it
+--     ARGV   number of parts of chords, of chords whose body follows, of further records, of
+--            chords that begin, seconds to keep what chords are
+--     then for each part          KEYS  j t s d c of its chord, see part.lua
+--                                 ARGV  member, place, entry
+--          each body that follows KEYS  j t s d c    ARGV  seconds to remember it
+--          each further record    KEYS  celery-task-meta-<id>    ARGV  record, seconds to keep it
+--          each that begins       KEYS  s    ARGV  number of its parts
 -- A delivery that was acknowledged before has no entry id. What stands for its stream is a key
 -- that is set, so that an end that is told twice is written once, or "" where that is no matter.
 -- Returns for each 1 ended, 0 settled before, -1 held by someone else: then nothing is
--- written; or the server's error as text, where it would not write.
+-- written; or the server's error as text, where it would not write. Or a list of those of its
+-- parts, from 0, that complete a chord: then its record is written, and it is to be told again
+-- with the bodies.
 -- A final record that stands already stays, as in store.lua; the message is gone all the same.
 local KEEP_S = 3600
 local key, arg = 0, 3
@@ -25,6 +35,51 @@ local function next_args(count)
   return unpack(ARGV, arg - count + 1, arg)
 end
 
+-- Reads what chords add to `one`.
+local function read_canvas(one)
+  local parts, bodies, records, chords, keep_s = next_args(5)
+  one.parts, one.bodies, one.records, one.chords = {}, {}, {}, {}
+  for n = 1, tonumber(parts) do
+    local j, t, s, d, c = next_keys(5)
+    local member, place, entry = next_args(3)
+    one.parts[n] = { j, t, s, d, c, member, place, entry, keep_s }
+  end
+  for n = 1, tonumber(bodies) do
+    local j, t, s, d, c = next_keys(5)
+    one.bodies[n] = { j, t, s, d, c, next_args(1) }
+  end
+  for n = 1, tonumber(records) do
+    one.records[n] = { next_keys(1), next_args(2) }
+  end
+  for n = 1, tonumber(chords) do
+    one.chords[n] = { next_keys(1), next_args(1), keep_s }
+  end
+end
+
+-- Does what chords add to `one`. Returns the parts that are to begin a body, if there are any.
+local function finish_canvas(one)
+  local complete = {}
+  for n, part in ipairs(one.parts) do
+    if count_part(unpack(part)) == 2 then
+      complete[#complete + 1] = n - 1
+    end
+  end
+  if complete[1] then
+    return complete
+  end
+  for _, body in ipairs(one.bodies) do
+    if not join_parts(unpack(body)) then
+      one.following, one.records, one.chords = {}, {}, {} -- all of that was sent before
+    end
+  end
+  for _, record in ipairs(one.records) do
+    store_result({ record[1] }, { record[2], record[3] })
+  end
+  for _, chord in ipairs(one.chords) do
+    begin_chord(unpack(chord))
+  end
+end
+
 local function finish(one)
   local answer
   if one.id == '' then
@@ -35,8 +90,12 @@ local function finish(one)
   if answer ~= 1 then
     return answer
   end
+  local complete = one.parts and finish_canvas(one)
   if one.record ~= '' then
     store_result({ one.result }, { one.record, one.keep_s })
+  end
+  if complete then
+    return complete
   end
   for _, message in ipairs(one.following) do
     enqueue(unpack(message))
@@ -61,6 +120,9 @@ while arg < #ARGV do
     local stream, later, bell = next_keys(3)
     local lane, due_ms, head, body = next_args(4)
     one.following[n] = { stream, later, bell, lane, tonumber(due_ms), head, body }
+  end
+  if string.byte(count) == 43 then -- "+"
+    read_canvas(one)
   end
   local done, answer = pcall(finish, one)
   if not done then

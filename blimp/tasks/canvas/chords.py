@@ -1,0 +1,102 @@
+"""Counting the parts of chords on a Redis server, in the keys that Celery uses.
+
+Where results are kept on a Redis server it is that one, since Celery's clients write a chord's
+size there; otherwise the broker, where that is one. It is the broker itself in the usual case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import ResultError
+from blimp.tasks.canvas.after import Part
+from blimp.tasks.message import to_json
+from blimp.tasks.results.redis import GROUP_PREFIX
+
+if TYPE_CHECKING:
+    from blimp.tasks.results.redis import RedisResults
+
+KEEP_S = 86_400  # where nothing says how long results are kept
+DONE_S = 3600  # that a body has begun is remembered, for a part that is told again
+NO_REDIS = "chords need a Redis server to count on: as the broker, or for the results"
+LAST = "+inf"  # the place of a part that has none
+
+
+def keys_of(group_id: str) -> tuple[str, ...]:
+    """Return the five keys of one chord; see part.lua."""
+    return tuple(f"{GROUP_PREFIX}{group_id}.{letter}" for letter in "jtsdc")
+
+
+def size_key(group_id: str) -> str:
+    return keys_of(group_id)[2]
+
+
+def words_of(part: Part) -> tuple[str, str | int, bytes]:
+    """Return what part.lua is told of `part`. Raises ResultError where JSON cannot hold it."""
+    place: str | int = LAST if part.index is None else part.index
+    try:
+        entry = to_json(part.entry)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ResultError(f"a chord's part is what JSON cannot hold: {error}") from None
+    return f"{part.id}:{place}", place, entry
+
+
+def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
+    """Return id, state and value of each part, in order. Raises ResultError, redis-py's errors."""
+    found = []
+    for raw in client.zrange(keys_of(group_id)[0], 0, -1):
+        try:
+            _, id, state, value = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, ValueError, TypeError) as error:
+            raise ResultError(f"a part of chord {group_id} cannot be read: {error}") from None
+        found.append((str(id), str(state), value))
+    return found
+
+
+def read_shape(client: Any, group_id: str) -> Any:
+    """Return Celery's `as_tuple` of a header that has groups in it, None for any other."""
+    raw = client.get(GROUP_PREFIX + group_id)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw)["result"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return None
+
+
+class Chords:
+    """The steps of a chord where they are steps of their own. Raises LinkError."""
+
+    def __init__(self, *, link: RedisResults, keep_s: int) -> None:
+        self.link = link
+        self.keep_s = keep_s
+
+    def begin(self, sizes: Sequence[tuple[str, int]]) -> None:
+        """Say of how many parts each chord is, before any of them is sent."""
+        keys = [size_key(group_id) for group_id, _ in sizes]
+        self._run("begin", keys, [self.keep_s, *(size for _, size in sizes)])
+
+    def count(self, part: Part) -> bool:
+        """Say whether all are told with this one, and it is to begin the body."""
+        words = [*words_of(part), self.keep_s]
+        return bool(self._run("count", list(keys_of(part.group_id)), words) == 2)
+
+    def joined(self, part: Part) -> None:
+        """Note that the body of its chord has begun."""
+        self._run("join", list(keys_of(part.group_id)), [DONE_S])
+
+    def _run(self, name: str, keys: list[str], words: list[Any]) -> Any:
+        text = source(name)
+        return self.link.ask(lambda client: client.eval(text, len(keys), *keys, *words))
+
+
+@cache
+def source(name: str) -> str:
+    """Return the text of one of the scripts here."""
+    folder = files(__package__)
+    return (folder / "part.lua").read_text() + (folder / f"{name}.lua").read_text()

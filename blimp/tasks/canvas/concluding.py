@@ -1,0 +1,127 @@
+"""Between a worker and its canvases: what is to be written with the end of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import MessageError
+from blimp.tasks.canvas.after import After, after
+from blimp.tasks.canvas.chords import NO_REDIS
+from blimp.tasks.canvas.ending import Canvas
+from blimp.tasks.canvas.joining import encode_all, join
+from blimp.tasks.canvas.sending import settings_of
+from blimp.tasks.work.job import failure
+
+if TYPE_CHECKING:
+    from blimp.tasks.app import TaskApp
+    from blimp.tasks.work.job import Ending, Job, Verdict
+
+UntilDone = Callable[..., bool]
+
+
+def follow(app: TaskApp, job: Job, verdict: Verdict) -> tuple[After, Verdict]:
+    """Return what follows `job`, and its verdict: a failure where it cannot be followed.
+
+    Where result and acknowledgement are two steps, the worker that wrote the result may not
+    have lived to send it: whoever finds the result sends it again, with the same ids. In one
+    step, that is so only where it was to begin the body of a chord.
+    """
+    told: Any = verdict
+    if verdict.settled:
+        if job.previous is None or (app.completes_at_once and job.message.chord is None):
+            return After(), verdict
+        told = job.previous
+    try:
+        return _after(app, job, told), verdict
+    except MessageError as error:
+        if verdict.settled:
+            raise
+        verdict = failure(error)
+        return _after(app, job, verdict), verdict
+
+
+def _after(app: TaskApp, job: Job, told: Any) -> After:
+    found = after(
+        job.message,
+        state=told.state,
+        result=told.result,
+        fault=told.fault,
+        settings=settings_of(app),
+    )
+    if (found.sizes or found.parts) and app.chords is None:
+        raise MessageError(NO_REDIS)
+    return found
+
+
+def canvas_of(app: TaskApp, found: After, verdict: Verdict) -> Canvas | None:
+    if not (found.parts or found.sizes or found.records):
+        return None
+    return Canvas(
+        parts=tuple(found.parts),
+        sizes=tuple(found.sizes),
+        records=tuple(encode_all(app, found)),
+        settled=verdict.settled and app.completes_at_once,
+    )
+
+
+def count_parts(app: TaskApp, ending: Ending, until_done: UntilDone) -> Ending | None:
+    """Do what a canvas needs before the end, where the end is not one step with it.
+
+    Returns the ending to go on with, None where the worker was abandoned before.
+    """
+    canvas = ending.canvas
+    if canvas is None or ending.give_back:
+        return ending
+    if not app.completes_at_once and not _write(app, canvas.records, until_done):
+        return None
+    if app.chords_end_at_once:
+        return ending
+    chords = app.chords
+    if chords is None:
+        return ending
+    while canvas.parts or canvas.sizes:
+        if canvas.sizes and not until_done(chords.begin, canvas.sizes):
+            return None
+        counted: list[Ending] = []
+        if not until_done(_count_into, app, ending, counted):
+            return None
+        ending = counted[0]
+        assert ending.canvas is not None
+        canvas = ending.canvas
+        if not _write(app, canvas.records, until_done):
+            return None
+    return ending
+
+
+def _count_into(app: TaskApp, ending: Ending, counted: list[Ending]) -> None:
+    counted.append(_counted(app, ending))
+
+
+def _counted(app: TaskApp, ending: Ending) -> Ending:
+    """Return `ending` with its parts counted, and what follows the chords that they complete."""
+    canvas, chords = ending.canvas, app.chords
+    assert canvas is not None
+    assert chords is not None
+    complete = [part for part in canvas.parts if chords.count(part)]
+    ending = msgspec.structs.replace(
+        ending, canvas=msgspec.structs.replace(canvas, parts=tuple(complete), sizes=(), records=())
+    )
+    if complete:
+        return chords.link.ask(lambda client: join(app, ending, complete, client))
+    return ending
+
+
+def note_joined(app: TaskApp, ending: Ending, until_done: UntilDone) -> None:
+    """Note which bodies have begun, where that is a step of its own."""
+    if ending.canvas is None or app.chords_end_at_once or app.chords is None:
+        return
+    for part in ending.canvas.joined:
+        until_done(app.chords.joined, part)
+
+
+def _write(app: TaskApp, records: Any, until_done: UntilDone) -> bool:
+    results = app.results
+    return results is None or not records or until_done(results.write_many, records)

@@ -1,0 +1,126 @@
+"""Waiting for results: one subscription, whether for one task or for thousands.
+
+What is published is heard at once. A server does not keep what it publishes: so what is stored
+is looked at when one begins to wait, after a new connection, and every LOOK_AGAIN_S, should a
+publication be lost (a failing server, a result that something else than a worker has written).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from blimp.closing import Closing
+from blimp.errors import ResultError
+from blimp.tasks.results.record import Record, decode
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from blimp.clock import Clock
+    from blimp.tasks.results.redis import RedisResults
+
+LOOK_AGAIN_S = 5.0
+AT_ONCE = 1000  # keys in one command
+
+
+class Watch(Closing):
+    """The records of tasks as they are published. A context manager; one thread's.
+
+    read: gives what is stored, where that is not on the server; look_s: seconds between two.
+    """
+
+    def __init__(
+        self,
+        *,
+        results: RedisResults,
+        ids: Sequence[str],
+        clock: Clock,
+        read: Callable[[str], bytes | None] | None = None,
+        look_s: float | None = None,
+    ) -> None:
+        from blimp.tasks.results.redis import result_key
+
+        self._results = results
+        self._ids = list(ids)
+        self._read = read
+        self._look_s = LOOK_AGAIN_S if look_s is None else look_s
+        self._keys = {result_key(id): b"" for id in ids}  # the newest that was returned of each
+        self._clock = clock
+        self._url = ""
+        self._pubsub: Any = None
+        self._asked_s: float | None = None
+        self._stored: deque[tuple[str, bytes]] = deque()
+        self._closed = False
+        self._subscribe()
+
+    def next(self, *, timeout_s: float) -> Record | None:
+        """Return the next record, None when none comes within `timeout_s` seconds.
+
+        The first call looks at what is stored already; what is stored and was returned
+        before is not news. Raises LinkError where the broker is lost; may be called again.
+        """
+        deadline_s = self._clock.now_s() + timeout_s
+        while not self._closed:
+            if self._url != self._results.brokers.current:
+                self._subscribe()
+            now_s = self._clock.now_s()
+            if self._asked_s is None or now_s - self._asked_s >= self._look_s:
+                self._look()
+                self._asked_s = now_s
+            while self._stored:
+                key, data = self._stored.popleft()
+                if data != self._keys[key]:
+                    return self._take(key, data)
+            left_s = min(deadline_s, self._asked_s + self._look_s) - now_s
+            with self._results.link(self._url):
+                heard = self._pubsub.get_message(timeout=max(0.0, left_s))
+            if heard is not None and heard["type"] == "message":
+                with contextlib.suppress(ResultError):
+                    return self._take(heard["channel"].decode(), heard["data"])
+            elif self._clock.now_s() >= deadline_s:
+                break
+        return None
+
+    def _look(self) -> None:
+        keys = list(self._keys)
+        for start in range(0, len(keys), AT_ONCE):
+            part = keys[start : start + AT_ONCE]
+            found = (
+                self._results.ask(partial(_read, part))
+                if self._read is None
+                else [self._read(id) for id in self._ids[start : start + AT_ONCE]]
+            )
+            for key, data in zip(part, found, strict=True):
+                if data is not None and data != self._keys[key]:
+                    self._stored.append((key, data))
+
+    def _subscribe(self) -> None:
+        if self._pubsub is not None:
+            self._pubsub.close()
+        self._url = self._results.brokers.current
+        self._asked_s = None  # what is stored there is news
+        with self._results.link(self._url):
+            client = self._results.client_of(self._url)
+            self._pubsub = client.pubsub(ignore_subscribe_messages=True)
+            keys = list(self._keys)
+            for start in range(0, len(keys), AT_ONCE):
+                self._pubsub.subscribe(*keys[start : start + AT_ONCE])
+
+    def _take(self, key: str, data: bytes) -> Record:
+        self._keys[key] = data
+        return decode(data)
+
+    def close(self) -> None:
+        """Give up the subscription. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._pubsub.close()
+
+
+def _read(keys: Sequence[str], client: Redis) -> Any:
+    # MGET says nothing of a key of a wrong type.
+    return [client.get(keys[0])] if len(keys) == 1 else client.mget(keys)

@@ -1,0 +1,334 @@
+"""Chains, groups and chords, nested, on both transports: what comes out, and in which order."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from blimp.errors import ConfigError, MessageError, Revoked, TaskFailed
+from blimp.tasks import (
+    GroupResult,
+    State,
+    TaskApp,
+    TaskContext,
+    chain,
+    chord,
+    group,
+    signature,
+)
+from blimp.tasks.canvas.shape import MOST_DEEP
+from blimp.tasks.message import TaskMessage
+from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.look import Look
+from tests.tasks.test_worker import wait_until
+
+
+class Sums:
+    """An app's tasks, and what its errbacks have heard."""
+
+    def __init__(self, app: TaskApp) -> None:
+        self.app = app
+        self.heard: list[Any] = []
+        self._came = threading.Condition()
+        self.add = app.task(name="add")(lambda a, b: a + b)
+        self.total = app.task(name="total")(lambda numbers: sum(numbers))
+        self.same = app.task(name="same")(lambda value: value)
+        self.fail = app.task(name="fail")(self._fail)
+        self.bad = app.task(name="bad", ignore_result=True)(self._hear)
+        self.good = app.task(name="good", ignore_result=True)(self._hear)
+
+    @staticmethod
+    def _fail(*args: Any) -> None:
+        raise ValueError("no")
+
+    def _hear(self, *args: Any) -> None:
+        with self._came:
+            self.heard.append(args)
+            self._came.notify_all()
+
+    def wait(self, count: int = 1) -> list[Any]:
+        with self._came:
+            self._came.wait_for(lambda: len(self.heard) >= count, timeout=DEADLINE_S)
+        return self.heard
+
+
+@pytest.fixture
+def sums(app: TaskApp) -> Sums:
+    return Sums(app)
+
+
+@pytest.fixture
+def worked(sums: Sums, look: Look) -> Iterator[Sums]:
+    with working(sums.app) as worker:
+        yield sums
+        wait_until(lambda: look.waiting() + look.in_hand() == 0, "something is still on its way")
+        assert worker.counts["unreadable"] == 0
+
+
+CANVASES: dict[str, tuple[Callable[[Sums], Any], Any]] = {
+    "one": (lambda s: s.add.s(2, 2), 4),
+    "immutable": (lambda s: s.add.s(2, 2) | s.add.si(5, 5), 10),
+    "chain": (lambda s: s.add.s(2, 2) | s.add.s(4) | s.add.s(8), 16),
+    "chain of chains": (
+        lambda s: chain(s.add.s(1, 1) | s.add.s(1), chain(s.add.s(1), s.add.s(1))), 5),
+    "group": (lambda s: group(s.add.s(n, n) for n in range(5)), [0, 2, 4, 6, 8]),
+    "group in a group": (
+        lambda s: group(s.same.s(1), group(s.same.s(2), group(s.same.s(3)))), [1, 2, 3]),
+    "chains in a group": (
+        lambda s: group(s.add.s(1, 1) | s.add.s(1), s.same.s(9)), [3, 9]),
+    "chain into a group": (
+        lambda s: s.add.s(1, 1) | group(s.add.s(1), s.add.s(2)), [3, 4]),
+    "chord": (lambda s: chord([s.add.s(n, n) for n in range(10)], s.total.s()), 90),
+    "group, then a task": (lambda s: group(s.same.s(1), s.same.s(2)) | s.total.s(), 3),
+    "group of one, then a task": (lambda s: group(s.same.s(1)) | s.add.s(1), 2),
+    "order": (lambda s: chord([s.same.s(n) for n in range(12)], s.same.s()), list(range(12))),
+    "empty header": (lambda s: chord([], s.total.s()), 0),
+    "body is a chain": (
+        lambda s: chord([s.same.s(1), s.same.s(2)], s.total.s() | s.add.s(1)), 4),
+    "body is a group": (
+        lambda s: chord([s.same.s(1), s.same.s(2)], group(s.total.s(), s.same.s())), [3, [1, 2]]),
+    "body is a chord": (
+        lambda s: chord(
+            [s.same.s(1), s.same.s(2)], chord([s.total.s(), s.total.s()], s.total.s())), 6),
+    "two groups": (
+        lambda s: group(s.same.s(1), s.same.s(2)) | group(s.total.s(), s.total.s()) | s.total.s(),
+        6),
+    "group, task, group, task": (
+        lambda s: group(s.same.s(1), s.same.s(2)) | s.total.s() | s.add.s(1)
+        | group(s.add.s(1), s.add.s(2)) | s.total.s(), 11),
+    "chord in a chain": (
+        lambda s: s.add.s(1, 1) | chord([s.add.s(1), s.add.s(2)], s.total.s()) | s.add.s(10), 17),
+    "chains in a header": (
+        lambda s: chord([s.add.s(1, 1) | s.add.s(1), s.same.s(2)], s.same.s()), [3, 2]),
+    "a group at the end of a part": (
+        lambda s: chord([s.same.s(1) | group(s.add.s(1), s.add.s(2)), s.same.s(9)], s.same.s()),
+        [[2, 3], 9]),
+    "chord in a header": (
+        lambda s: chord(
+            [chord([s.same.s(1), s.same.s(2)], s.total.s()), s.same.s(4)], s.same.s()), [3, 4]),
+    "chord with a chain in a header": (
+        lambda s: chord(
+            [chord([s.same.s(1), s.same.s(2)], s.total.s() | s.add.s(1)), s.same.s(4)],
+            s.same.s()), [4, 4]),
+    "two chords side by side": (
+        lambda s: group(chord([s.same.s(1)], s.total.s()), chord([s.same.s(2)], s.total.s())),
+        [1, 2]),
+}  # fmt: skip
+
+
+def test_every_canvas_gives_what_it_says(worked: Sums) -> None:
+    sent = {name: make(worked).apply_async() for name, (make, _) in CANVASES.items()}
+    found = {name: handle.get(timeout=DEADLINE_S) for name, handle in sent.items()}
+    assert found == {name: expected for name, (_, expected) in CANVASES.items()}
+
+
+def test_what_is_sent_is_no_other_where_it_is_written_as_json(worked: Sums) -> None:
+    """A signature that has been through JSON is the same canvas."""
+    import json
+
+    made = {
+        name: signature(json.loads(json.dumps(make(worked))), app=worked.app)
+        for name, (make, _) in CANVASES.items()
+    }
+    sent = {name: one.apply_async() for name, one in made.items()}
+    found = {name: handle.get(timeout=DEADLINE_S) for name, handle in sent.items()}
+    assert found == {name: expected for name, (_, expected) in CANVASES.items()}
+
+
+# --- what does not succeed ----------------------------------------------------------------------
+
+
+def test_a_chain_ends_where_a_link_fails(worked: Sums) -> None:
+    canvas = worked.same.s(1) | worked.fail.s().on_error(worked.bad.s("x")) | worked.add.s(1)
+    last = canvas.apply_async()
+    with pytest.raises(TaskFailed, match="ValueError: no"):
+        last.get(timeout=DEADLINE_S)
+    assert last.parent is not None
+    assert last.parent.parent is not None
+    assert (last.parent.state, last.parent.parent.state) == (State.FAILURE, State.SUCCESS)
+    assert worked.wait() == [(last.parent.id, "x")]
+
+
+def test_a_chain_ends_where_a_link_is_revoked(worked: Sums) -> None:
+    waits = threading.Event()
+    worked.app.task(name="hold")(lambda: waits.wait(DEADLINE_S))
+    last = (signature("hold", app=worked.app) | worked.add.si(1, 1) | worked.add.s(1)).apply_async(
+        link_error=worked.bad.s()
+    )
+    assert last.parent is not None
+    last.parent.revoke()
+    waits.set()
+    with pytest.raises(Revoked):
+        last.get(timeout=DEADLINE_S)
+    assert worked.wait() == [(last.parent.id,)]
+
+
+def test_a_chord_whose_part_fails_ends_its_body(worked: Sums) -> None:
+    body = worked.total.s().on_error(worked.bad.s("body"))
+    handle = chord([worked.same.s(1), worked.fail.s(), worked.same.s(2)], body)()
+    with pytest.raises(TaskFailed, match=r"ChordError: Dependency .* raised ValueError\('no'\)"):
+        handle.get(timeout=DEADLINE_S)
+    assert isinstance(handle.parent, GroupResult)
+    assert handle.parent[1].id in str(handle.result)
+    assert worked.wait() == [(handle.id, "body")]
+
+
+def test_what_would_have_followed_a_failed_chord_ends_as_well(worked: Sums) -> None:
+    inner = chord([worked.fail.s(), worked.same.s(2)], worked.total.s() | worked.add.s(1))
+    handle = chord([inner, worked.same.s(1)], worked.same.s())()
+    with pytest.raises(TaskFailed, match=r"Dependency .* raised ChordError..Dependency"):
+        handle.get(timeout=DEADLINE_S)
+
+
+@pytest.mark.parametrize("header", ["chain", "unknown", "wrong"])
+def test_a_part_that_never_runs_is_a_part_that_failed(sums: Sums, header: str, look: Look) -> None:
+    part = {
+        "chain": lambda: sums.fail.s(1) | sums.same.s() | sums.same.s(),
+        "unknown": lambda: signature("nobody.knows"),
+        "wrong": lambda: sums.same.s(1, 2, 3),
+    }[header]()
+    with working(sums.app):
+        handle = chord([part, sums.same.s(1)], sums.total.s())()
+        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
+            handle.get(timeout=DEADLINE_S)
+
+
+def test_a_link_may_be_anything(worked: Sums) -> None:
+    task = worked.same.s(1)
+    task.link(worked.add.s(1) | worked.good.s("chain"))
+    task.link(group(worked.good.s("a"), worked.good.s("b")))
+    task.link(chord([worked.add.s(1), worked.add.s(2)], worked.good.s("chord")))
+    task.delay()
+    expected = [("chain",), ("a",), ("b",), ("chord",)]
+    found = {(args[0] if isinstance(args[0], int) else tuple(args[0]), *args[1:])
+             for args in worked.wait(4)}  # fmt: skip
+    assert found == {(2, "chain"), (1, "a"), (1, "b"), ((2, 3), "chord")}
+    assert len(worked.heard) == len(expected)
+
+
+def test_the_errbacks_of_a_chain_are_those_of_each_link(worked: Sums) -> None:
+    canvas = chain(worked.fail.s(), worked.same.s())
+    canvas.link_error(worked.bad.s("chain") | worked.bad.si("second"))
+    canvas.delay()
+    assert len(worked.wait(2)) == 2
+    assert worked.heard[1] == ("second",)
+
+
+def test_a_link_of_a_chain_is_called_by_its_last(worked: Sums) -> None:
+    canvas = chain(worked.add.s(1, 1), worked.add.s(1))
+    canvas.link(worked.good.s())
+    canvas.delay()
+    assert worked.wait() == [(3,)]
+
+
+# --- what a canvas is told ---------------------------------------------------------------------
+
+
+def test_a_retried_link_goes_on_with_its_chain(worked: Sums) -> None:
+    @worked.app.task(name="again", bind=True, max_retries=2)
+    def again(context: TaskContext, value: int) -> int:
+        if context.message.retries < 2:
+            context.retry(countdown=0.0)
+        return value
+
+    handle = chord([worked.same.s(1) | again.s() | worked.add.s(1), again.s(5)], worked.same.s())()
+    assert handle.get(timeout=DEADLINE_S) == [2, 5]
+
+
+def test_a_result_knows_its_children_and_its_group(worked: Sums) -> None:
+    last = (worked.add.s(1, 1) | group(worked.add.s(1), worked.add.s(2))).apply_async()
+    assert isinstance(last, GroupResult)
+    assert last.get(timeout=DEADLINE_S) == [3, 4]
+    first = last.parent
+    assert first is not None
+    (child,) = first.children
+    assert isinstance(child, GroupResult)
+    assert child.ids() == last.ids()
+    record = last[0].record
+    assert (record.group_id, record.parent_id) == (last.id, first.id)
+
+
+def test_headers_and_stamps_stay(app: TaskApp, sums: Sums) -> None:
+    seen: list[TaskMessage] = []
+
+    @app.task(name="look", bind=True, max_retries=1)
+    def look(context: TaskContext, *args: Any) -> None:
+        seen.append(context.message)
+        if context.message.retries < 1:
+            context.retry(countdown=0.0)
+
+    stamped = look.s().set(stamped_headers=["who"], who="me")
+    with working(app):
+        last = (sums.same.s(1) | group(stamped, sums.same.s())).apply_async()
+        last.get(timeout=DEADLINE_S)
+    assert [one.stamps for one in seen] == [{"who": "me"}] * 2
+    assert [one.group_index for one in seen] == [0, 0]
+    assert last.parent is not None
+    assert {one.root_id for one in seen} == {last.parent.id}
+
+
+def test_options_go_with_what_they_are_said_of(app: TaskApp, sums: Sums) -> None:
+    with working(app):
+        delayed = chord([sums.same.s(1), sums.same.s(2)], sums.total.s()).apply_async(countdown=0.1)
+        named = (sums.same.s(1) | sums.same.s()).apply_async(task_id="mine")
+        assert (named.id, named.get(timeout=DEADLINE_S)) == ("mine", 1)
+        assert delayed.get(timeout=DEADLINE_S) == 3
+
+
+# --- what cannot be done -------------------------------------------------------------------------
+
+
+def deep(levels: int) -> Any:
+    found: Any = signature("t")
+    for _ in range(levels):
+        found = signature("t").on_error(found)
+    return found
+
+
+def cyclic() -> Any:
+    found = signature("t")
+    found.link(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: chord([signature("t")]), "a chord needs a body"),
+        (lambda: chain(), "a chain needs a link"),
+        (lambda: deep(MOST_DEEP + 1), f"nested deeper than {MOST_DEEP}"),
+        (cyclic, f"nested deeper than {MOST_DEEP}"),
+        (lambda: group(signature("t") for _ in range(10_001)), "more than 10000 signatures"),
+        (lambda: signature("t", coalesce="x") | signature("u"), "has 'coalesce'"),
+        (lambda: signature("t", queue=3), "queue must be 1 to 255 letters"),
+        (lambda: signature("t", countdown="soon"), "'countdown' is 'soon', must be seconds"),
+        (lambda: signature("t", eta="soon"), "must be an ISO 8601 time"),
+        (lambda: chain(signature("t"), group([signature("u")] * 2), link=[signature("w")]),
+         "a group has no link"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_before_anything_is_sent(
+    app: TaskApp, look: Look, make: Callable[[], Any], complaint: str
+) -> None:
+    with pytest.raises(MessageError, match=complaint):
+        app.send_canvas(make())
+    assert look.waiting() == 0
+
+
+def test_what_is_no_signature_is_refused() -> None:
+    with pytest.raises(MessageError, match=r"tasks\[1\] is int, must be a signature"):
+        chain(signature("t"), 3)
+    with pytest.raises(MessageError, match="a group has no link"):
+        group(signature("t")).link(signature("u"))
+    with pytest.raises(ConfigError, match="belongs to no app"):
+        signature("t").delay()
+    with pytest.raises(MessageError, match="is a 'chunks'"):
+        signature({"task": "t", "subtask_type": "chunks"})
+
+
+def test_a_chord_needs_a_redis_server() -> None:
+    with TaskApp("alone", broker="memory://", transport="memory") as app:
+        task = app.task(name="t")(lambda *args: 1)
+        with pytest.raises(ConfigError, match="chords need a Redis server"):
+            chord([task.s()], task.s())()
