@@ -109,6 +109,11 @@ class Signature(dict[str, Any]):
             return NotImplemented
         return chain(self, other)
 
+    def __ror__(self, other: object) -> Signature:  # type: ignore[override]
+        if not isinstance(other, dict):
+            return NotImplemented
+        return chain(other, self)
+
     def __ior__(self, other: object) -> Signature:  # type: ignore[override]
         return self.__or__(other)
 

@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 import pytest
-from blimp.tasks.canvas.callbacks import following
 
+from blimp.tasks.canvas.after import after
+from blimp.tasks.canvas.outline import Settings
 from blimp.tasks.message import TaskMessage, build_headers
 from blimp.tasks.observe.context import PARENT, STATE, read_context, trace_headers
 from blimp.tasks.results.record import State
@@ -22,7 +23,8 @@ def test_a_trace_goes_on_through_retries_and_what_a_task_calls() -> None:
     assert build_headers(message)[PARENT] == GOOD
     assert build_headers(message)[STATE] == headers[STATE]
     assert "other" not in build_headers(message)
-    (called,) = following(message, state=State.SUCCESS, result=None, queue="q")
+    settings = Settings(queue="q", now_s=time.time)
+    (called,) = after(message, state=State.SUCCESS, settings=settings).messages
     assert build_headers(called)[PARENT] == GOOD
     assert build_headers(called)[STATE] == headers[STATE]
 
