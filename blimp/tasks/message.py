@@ -46,6 +46,7 @@ MAX_NUMBER = 1e15  # milliseconds since the epoch stay below it for 30,000 years
 CONTENT_TYPE = "application/json"
 CONTENT_ENCODING = "utf-8"
 VERSION = 1  # of our own headers
+AGAIN = "blimp_again"
 
 # The stock transport serves lane 0 first and rounds down to these steps.
 EMERGENCY, HIGH, NORMAL, LOW = 0, 3, 6, 9

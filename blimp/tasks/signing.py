@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blimp.errors import ConfigError, MessageError
-from blimp.tasks.message import to_json
+from blimp.tasks.message import AGAIN, to_json
 
 HEADER = "blimp_signature"
 LEAST_BYTES = 16
@@ -20,7 +20,7 @@ _SIGNED = (
     "task", "id", "retries", "eta", "expires", "group", "root_id", "parent_id", "timelimit",
     "ignore_result",
 )  # fmt: skip
-_UNSIGNED = (HEADER, "blimp_delivery", "blimp_again")
+_UNSIGNED = (HEADER, "blimp_delivery", AGAIN)
 
 Key = str | bytes
 

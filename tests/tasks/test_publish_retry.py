@@ -1,6 +1,8 @@
 """Publishing again: bounded, in the words of a policy, and never twice for one answer lost."""
 
+import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +12,8 @@ from blimp.errors import ConfigError, LinkError
 from blimp.tasks import TaskApp
 from blimp.tasks.broker.carrier import STREAMS
 from blimp.tasks.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
+from blimp.tasks.work.job import Ending
+from blimp.tasks.work.settler import Settler
 from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.look import Look
 
@@ -106,7 +110,20 @@ def test_a_publish_whose_answer_was_lost_runs_once(
     app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs: list[str] = []
-    app.task(name="note")(runs.append)
+    ran_again = threading.Event()
+    write = Settler._write
+
+    @app.task(name="note")
+    def note(what: str) -> None:
+        if what in runs:
+            ran_again.set()
+        runs.append(what)
+
+    def write_late(settler: Settler, batch: Sequence[Ending]) -> list[Ending]:
+        ran_again.wait(0.1)  # long enough for a copy that does not wait for the first's result
+        return write(settler, batch)
+
+    monkeypatch.setattr(Settler, "_write", write_late)
     send, lost = getattr(app.publisher, sending(app)), [True, True]
 
     def lose_the_answer(*args: Any, **options: Any) -> None:
@@ -120,8 +137,8 @@ def test_a_publish_whose_answer_was_lost_runs_once(
     # Streams know the message again; elsewhere the worker finds the result of the first.
     assert look.waiting() == (3 if look.is_stock else 1)
     app.send_task("note", ("b",))
-    # One at a time: a copy that is in hand beside the first finds no result yet.
-    with working(app, sync_workers=1, prefetch=1):
+    # One at a time: a copy that runs beside the first finds no result yet.
+    with working(app, sync_workers=1):
         handle.wait(DEADLINE_S)
         app.send_task("note", ("c",)).wait(DEADLINE_S)
     assert runs == ["a", "b", "c"]

@@ -6,6 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from blimp.errors import Interrupted, WorkerLost
+from blimp.tasks.message import AGAIN
 from blimp.tasks.results.record import State
 from blimp.tasks.work.job import Verdict, failure
 from blimp.tasks.work.judge import worker_lost
@@ -38,7 +39,7 @@ class Once:
 
     async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
         assert job.in_thread is not None
-        again = job.message.delivery > 1 or "blimp_again" in job.message.headers
+        again = job.message.delivery > 1 or AGAIN in job.message.headers
         if again and self._app.results is not None:
             job.previous = await job.in_thread(self._app.results.get, job.message.id)
             if job.previous is not None and job.previous.final:

@@ -14,6 +14,7 @@ from blimp.tasks.broker.brokers import Brokers
 from blimp.tasks.broker.carrier import AMQP, STREAMS, choose_transport, open_connection
 from blimp.tasks.broker.urls import link_error, link_errors
 from blimp.tasks.message import (
+    AGAIN,
     CONTENT_ENCODING,
     CONTENT_TYPE,
     MAX_MESSAGE_BYTES,
@@ -94,7 +95,7 @@ class Publisher:
                 else:
                     self._put(message, body, headers, stamp)
             except LinkError:
-                headers["blimp_again"] = True  # the answer may be lost, not the message
+                headers[AGAIN] = True  # the answer may be lost, not the message
                 raise
 
         self._retry(send, policy)

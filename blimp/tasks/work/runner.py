@@ -19,7 +19,7 @@ import msgspec
 from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.lines.owed import BrokerLeft
-from blimp.tasks.message import to_json
+from blimp.tasks.message import AGAIN, to_json
 from blimp.tasks.middleware import chain
 from blimp.tasks.middleware.once import begun_before, clear_begun, is_marked, mark_begun
 from blimp.tasks.middleware.revoked import revoked
@@ -83,6 +83,8 @@ class Runner:
                 if job.finish():
                     self._on_done(job)
                 return
+        if AGAIN in job.message.headers:  # what it repeats may have ended here just now
+            await job.in_thread(self._settler.wait_written)
         try:
             verdict = await self._through_chain(job)
         except Exception as error:  # fails closed: the function was not run, or its end is lost

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE = 128
 MOST_BYTES = 1_000_000
+LOOK_S = 1.0  # between looks whether there is still something to wait for
 
 
 class Settler:
@@ -55,7 +56,9 @@ class Settler:
         self._outage = app.outage("broker away", log=log)
         # Elsewhere a result goes first, to a server of its own.
         self._is_one_step = line.ends_at_once and (app.results is None or app.completes_at_once)
-        self._endings: queue.SimpleQueue[Ending | None] = queue.SimpleQueue()
+        # An event is set once what came before it is written.
+        self._endings: queue.SimpleQueue[Ending | threading.Event] = queue.SimpleQueue()
+        self._ended = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="settler", daemon=True)
         self._thread.start()
@@ -63,6 +66,13 @@ class Settler:
     def settle(self, ending: Ending) -> None:
         """Have `ending` written, and its job let go then. Any thread; does not wait."""
         self._endings.put(ending)
+
+    def wait_written(self) -> None:
+        """Wait until what was handed over before is written, or the worker ends."""
+        written = threading.Event()
+        self._endings.put(written)
+        while not written.wait(LOOK_S) and not (self._abandoned.is_set() or self._closed):
+            pass
 
     def until_done(self, function: Callable[..., Any], *args: Any) -> bool:
         """Call until the broker takes it; False where the worker was abandoned before."""
@@ -83,26 +93,37 @@ class Settler:
         """End the thread, once what waits is written or the worker is abandoned."""
         if not self._closed:
             self._closed = True
-            self._endings.put(None)
+            self._endings.put(self._ended)
             self._thread.join(timeout=2.0 * self._app.timeout_s)
 
     def _serve(self) -> None:
-        while (first := self._endings.get()) is not None:
-            batch, size = [first], len(first.record)
-            while self._has_room(len(batch), size) and not self._endings.empty():
-                one = self._endings.get()
-                if one is None:
-                    self._endings.put(None)
-                    break
-                batch.append(one)
-                size += len(one.record)
-            written = self._write(batch)
-            if self._observers:
-                self._tell(written)
-            try:
-                self._on_done(*(ending.job for ending in batch))
-            except Exception:  # nothing ends this thread: all that ends goes through it
-                self._log.exception("settle", jobs=len(batch))
+        while not self._ended.is_set():
+            batch, event = self._gather()
+            if batch:
+                self._finish(batch)
+            if event is not None:
+                event.set()
+
+    def _gather(self) -> tuple[list[Ending], threading.Event | None]:
+        """Wait for what is to be written together; return it, and an event that came after it."""
+        batch: list[Ending] = []
+        size = 0
+        while not batch or (self._has_room(len(batch), size) and not self._endings.empty()):
+            item = self._endings.get()
+            if isinstance(item, threading.Event):
+                return batch, item
+            batch.append(item)
+            size += len(item.record)
+        return batch, None
+
+    def _finish(self, batch: Sequence[Ending]) -> None:
+        written = self._write(batch)
+        if self._observers:
+            self._tell(written)
+        try:
+            self._on_done(*(ending.job for ending in batch))
+        except Exception:  # nothing ends this thread: all that ends goes through it
+            self._log.exception("settle", jobs=len(batch))
 
     def _tell(self, written: Sequence[Ending]) -> None:
         for ending in written:
