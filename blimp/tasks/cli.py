@@ -14,6 +14,7 @@ from blimp.tasks import inspect
 from blimp.tasks.log import LEVELS
 from blimp.tasks.observe.options import add_options, read_options
 from blimp.tasks.observe.watching import watched
+from blimp.tasks.results import commands as results
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -126,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
     add_options(worker)
     inspect.add_commands(commands)
+    results.add_commands(commands)
     return parser
 
 

@@ -29,10 +29,10 @@ def parse(url: str) -> URL:
         dialect = parsed.get_dialect()
         if parsed.get_backend_name() in DIALECTS:
             dialect.import_dbapi()
-    except exc.ArgumentError as error:
-        raise ConfigError(f"{shown}: it cannot be read: {type(error).__name__}") from None
     except (ImportError, exc.NoSuchModuleError) as error:
         raise ConfigError(f"{shown}: {error}; pip install 'blimp[sql]'") from None
+    except exc.ArgumentError:  # where its password stands is not known then
+        raise ConfigError("result_backend: its URL cannot be read as a database's") from None
     if parsed.get_backend_name() not in DIALECTS:
         raise ConfigError(f"{shown}: must be one of {', '.join(DIALECTS)}")
     if dialect.is_async:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlalchemy import exc
 
 from blimp.errors import BlimpError, LinkError, NotAuthorised, ResultError
 from blimp.tasks.broker.urls import MAX_REASON_LENGTH
 
 _REFUSED = "28"  # the class of PostgreSQL's states for a wrong user or password
+# While it connects, the driver has its words alone.
+_REFUSAL = re.compile(r'authentication failed|role "[^"]*" does not exist|no pg_hba.conf entry')
 # Others are mistakes in this package, and are told as they are.
 PASSING = (exc.DBAPIError, exc.TimeoutError, exc.DisconnectionError)
 _ROWS = (exc.DataError, exc.IntegrityError)  # of what is written, not of the database
@@ -26,7 +30,7 @@ def translated(error: exc.SQLAlchemyError, *, where: str) -> BlimpError:
     if isinstance(error, _ROWS):
         return ResultError(f"{where}: {reason}")
     state = getattr(cause, "sqlstate", None) or ""
-    if state.startswith(_REFUSED) or "authentication failed" in reason:
+    if state.startswith(_REFUSED) or _REFUSAL.search(reason):
         return NotAuthorised(f"{where} refuses: {reason}")
     lost = isinstance(error, exc.DBAPIError) and error.connection_invalidated
     return LinkError(f"{'lost ' if lost else ''}{where}: {reason}")
