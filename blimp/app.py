@@ -35,7 +35,7 @@ from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.mailbox import MailboxClient, MailboxServer
 from blimp.paths import RuntimePaths
-from blimp.tasks.observe.watching import Watching, watched
+from blimp.tasks.observe.watching import LogFormat, Watching, watched
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
@@ -52,6 +52,7 @@ class FlightOptions(msgspec.Struct, frozen=True, kw_only=True):
     bench: bool = False
     rate_hz: float = 100.0
     pad_east_m: float = 0.0
+    log_format: LogFormat = "text"
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +155,8 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     stopping: list[bool] = []  # no Event: a second signal inside its set() would hang
     on_stop(lambda: stopping.append(True))
     supervisor = notify_address()
+    log = _flight_log(options.log_format, vehicle)
+    boot_id = secrets.token_hex(4)
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
         _machine(simulated=options.simulated, paths=paths, clock=clock),
@@ -162,7 +165,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
             clock=clock,
             inbox=mailbox,
             vehicle=vehicle,
-            boot_id=secrets.token_hex(4),
+            boot_id=boot_id,
             rate_hz=options.rate_hz,
             bench=options.bench,
             simulated=options.simulated,
@@ -170,6 +173,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
         Watchdog(clock=clock, safe=ship.board.actuators.safe) as watchdog,
     ):
         told: set[str] = set()
+        log("flying", boot_id=boot_id, rate_hz=options.rate_hz, airframe=airframe.name)
 
         def after_cycle() -> None:
             watchdog.pet()
@@ -184,6 +188,17 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
             should_stop=lambda: bool(stopping),
             on_cycle=after_cycle,
         )
+    log("stopped", boot_id=boot_id)
+
+
+def _flight_log(form: LogFormat, vehicle: str) -> Callable[..., object]:
+    """Return what tells of the flight process's begin and end; never called in its loop."""
+    if form == "text":
+        return lambda *_, **__: None
+    from blimp.tasks.observe.json_log import JsonLogs
+
+    log: Callable[..., object] = JsonLogs(vehicle=vehicle).make().info
+    return log
 
 
 def _tell_once(loop: FlightLoop, told: set[str], supervisor: str | None) -> set[str]:

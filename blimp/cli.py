@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -53,6 +53,9 @@ PadEast = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+LogFormat = Annotated[
+    str, typer.Option("--log-format", help="Of the lines on standard error: text or json.")
+]
 Sim = Annotated[bool, typer.Option("--sim", help="Drive the simulated world, not real chips.")]
 
 
@@ -117,10 +120,12 @@ def fly(
         float, typer.Option("--rate", min=20.0, max=400.0, help="Loop rate, Hz.")
     ] = 100,
     pad_east: PadEast = 0.0,
+    log_format: LogFormat = "text",
 ) -> None:
     """Run the flight process.
 
-    It is the one owner of every bus.
+    It is the one owner of every bus. It tells when it flies and when it has ended, as JSON
+    only: as text it has nothing to say but errors.
 
     Example: blimp fly --airframe twin --runtime-dir /run/blimp
     """
@@ -128,7 +133,7 @@ def fly(
 
     options = FlightOptions(
         airframe=airframe, vehicle=vehicle, runtime_dir=runtime_dir, simulated=sim,
-        bench=bench, rate_hz=rate, pad_east_m=pad_east,
+        bench=bench, rate_hz=rate, pad_east_m=pad_east, log_format=_log_format(log_format),
     )  # fmt: skip
     fly(options, on_stop=_on_signals)
 
@@ -148,6 +153,7 @@ def worker(
     metrics_address: Annotated[
         str, typer.Option("--metrics-address", help="Of this machine; by default only it reaches.")
     ] = "127.0.0.1",
+    log_format: LogFormat = "text",
 ) -> None:
     """Run the task worker.
 
@@ -161,7 +167,12 @@ def worker(
     from blimp.app import WorkerOptions, work
     from blimp.tasks.observe.watching import Watching
 
-    watching = Watching(metrics_port=metrics_port, metrics_address=metrics_address, vehicle=vehicle)
+    watching = Watching(
+        metrics_port=metrics_port,
+        metrics_address=metrics_address,
+        log_format=_log_format(log_format),
+        vehicle=vehicle,
+    )
     options = WorkerOptions(
         vehicle=vehicle, broker=broker, runtime_dir=runtime_dir, watching=watching
     )
@@ -249,6 +260,14 @@ def main() -> None:
     except BlimpError as error:
         _say(f"blimp: {error}")
         sys.exit(1)
+
+
+def _log_format(word: str) -> Literal["text", "json"]:
+    if word == "json":
+        return "json"
+    if word != "text":
+        raise typer.BadParameter(f"{word[:40]!r}: must be text or json", param_hint="--log-format")
+    return "text"
 
 
 def _on_signals(stop: Callable[[], None]) -> None:

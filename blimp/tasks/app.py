@@ -19,6 +19,7 @@ from blimp.tasks.broker.outage import OnConnectionError, Outage
 from blimp.tasks.broker.urls import SCHEMES
 from blimp.tasks.events.sent import SentEvents
 from blimp.tasks.hooks import Hooks
+from blimp.tasks.log import stderr_logger
 from blimp.tasks.message import MAX_MESSAGE_BYTES
 from blimp.tasks.middleware import default_middleware
 from blimp.tasks.options import TaskKeywords, options_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from blimp.tasks.canvas.chords import Chords
     from blimp.tasks.leases.pools import Pools
     from blimp.tasks.middleware import Middleware
+    from blimp.tasks.observe.child import ChildWatching
     from blimp.tasks.results.backend import ResultBackend
 
 
@@ -97,6 +99,8 @@ class TaskApp(Hooks, Closing):
         self.timeout_s = timeout_s
         self.clock: Clock = clock or SystemClock()
         self.log_level = "info"  # of what a worker writes on standard error
+        self.make_log: Callable[..., Any] = stderr_logger
+        self.child_watching: ChildWatching | None = None  # what is told to its child processes
         self.tasks: dict[str, Task] = {}
         self.signer = None if signing_key is None else Signer(signing_key)
         self.result_backend = result_backend

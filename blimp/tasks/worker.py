@@ -21,7 +21,6 @@ from blimp.tasks.events.worker_events import WorkerEvents
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.executors.crew import Crew, Sizes
 from blimp.tasks.executors.origin import locate_all
-from blimp.tasks.log import stderr_logger
 from blimp.tasks.middleware.once import clear_begun, is_marked
 from blimp.tasks.remote.broadcast import BroadcastListener
 from blimp.tasks.remote.revoking import Revoking
@@ -98,7 +97,7 @@ class Worker:
         self.ready = threading.Event()
         self._grace_s = grace_s
         self._on_ready = on_ready
-        self._log = log or stderr_logger(level=app.log_level, worker=self.name)
+        self._log = log or app.make_log(level=app.log_level, worker=self.name)
         self._exit_status = 0
         self._counting = threading.Lock()
         self._stuck = 0

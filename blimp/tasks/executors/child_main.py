@@ -35,6 +35,7 @@ from blimp.tasks.executors.frames import (
 )
 from blimp.tasks.executors.origin import find
 from blimp.tasks.message import to_json
+from blimp.tasks.observe.child import in_child
 from blimp.tasks.results.record import State
 from blimp.tasks.task import Task, TaskContext
 from blimp.tasks.work.job import Verdict, failure
@@ -105,7 +106,8 @@ class Server:
         try:
             try:
                 self._job = begin.job
-                result = task.function(*args, **begin.message.kwargs)
+                with in_child(begin.watching, begin.message):
+                    result = task.function(*args, **begin.message.kwargs)
             finally:
                 self._job = None
             return Verdict(state=State.SUCCESS, result=_sendable(result, task, begin))

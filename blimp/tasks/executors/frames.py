@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from blimp.tasks.message import TaskMessage
+from blimp.tasks.observe.child import ChildWatching
 from blimp.tasks.results.record import Record
 from blimp.tasks.work.job import Verdict
 
@@ -51,6 +52,7 @@ class Begin(Frame, frozen=True, kw_only=True, tag="begin"):
     previous: Record | None = None
     broker_now_s: float | None = None
     grant: dict[str, Any] | None = None
+    watching: ChildWatching | None = None
 
 
 class Interrupt(Frame, frozen=True, kw_only=True, tag="interrupt"):

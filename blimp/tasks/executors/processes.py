@@ -199,6 +199,7 @@ class ChildCall:
                 worker=context.worker if context is not None else "",
                 previous=self._job.previous,
                 broker_now_s=self._broker_now_s() if context is not None else None,
+                watching=app.child_watching,
                 grant=self._job.grant.as_dict() if self._job.grant is not None else None,
             ),
             on_progress=lambda progress: self._tell_progress(context, progress),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from blimp.tasks.log import stderr_logger
 from blimp.tasks.results.record import State
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class Timing:
         if is_plain and self._app.log_level != "debug":
             return verdict
         if self._log is None:
-            self._log = stderr_logger(level=self._app.log_level)
+            self._log = self._app.make_log(level=self._app.log_level)
         tell = self._log.debug if is_plain else self._log.info
         tell(
             "task",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+
+from blimp.tasks.observe.child import ChildWatching
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -42,4 +44,29 @@ def watched(app: TaskApp, watching: Watching) -> Iterator[None]:
             stack.enter_context(
                 Metrics(app, port=watching.metrics_port, address=watching.metrics_address)
             )
+        if watching.log_format == "json":
+            stack.enter_context(_json_logs(app, watching))
         yield
+
+
+@contextlib.contextmanager
+def _json_logs(app: TaskApp, watching: Watching) -> Iterator[None]:
+    from blimp.tasks.observe.json_log import JsonLogs
+
+    logs = JsonLogs(level=app.log_level, vehicle=watching.vehicle)
+
+    def make(**bound: Any) -> Any:
+        log = logs.make(**bound)
+        app.child_watching = ChildWatching(
+            log_level=app.log_level, vehicle=logs.vehicle, worker=logs.worker
+        )
+        return log
+
+    before = app.make_log, app.middleware, app.child_watching
+    logs.install()
+    app.make_log, app.middleware = make, (logs.middleware, *app.middleware)
+    try:
+        yield
+    finally:
+        logs.uninstall()
+        app.make_log, app.middleware, app.child_watching = before
