@@ -10,7 +10,7 @@ UNIT_JOBS ?= $(shell expr 2 \* $(JOBS))
 SOAK ?= 200000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage check format bench celery faults clean
+.PHONY: help demo test coverage check format bench celery faults releases clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/' | expand -t 18
@@ -49,6 +49,9 @@ faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under
 	$(BIN)/python -m tests.faults.boundary --crowd --target worker
 	$(BIN)/python -m benchmarks.kill --kills 200
 	$(BIN)/python -m benchmarks.soak --tasks $(SOAK)
+
+releases: $(VENV)/dev.installed ## 100,000 releases with both callbacks firing, under kill -9
+	$(BIN)/python -m benchmarks.releases --links 5000 --out benchmarks/results/releases.json
 
 clean: ## remove the virtual environment and what the tools left
 	rm -rf $(VENV) $(GUESTS) $(CELERY) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

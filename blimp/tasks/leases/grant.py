@@ -89,6 +89,11 @@ class Grant:
         return self.ticket.holder
 
     @property
+    def was_released(self) -> bool:
+        """Whether it was given back here, or just is."""
+        return self._is_ended
+
+    @property
     def left_s(self) -> float:
         """Seconds for which it is certainly held, on this machine's clock; 0 where it is not."""
         return (

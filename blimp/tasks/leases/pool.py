@@ -162,8 +162,13 @@ class ExecutorPool:
         self._renewer.keep(grant)
 
     def give_back(self, grant: Grant) -> Release | None:
-        """Release `grant` now, or where the server is away, later: None then."""
+        """Release `grant`, unless that was done here; where the server is away, later.
+
+        None where nothing was asked, or no answer came.
+        """
         self._renewer.drop(grant)
+        if grant.was_released:
+            return None
         try:
             return self.release(grant)
         except LinkError:

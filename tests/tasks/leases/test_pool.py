@@ -401,6 +401,13 @@ def _joined(name: str) -> list[threading.Thread]:
     return threading.enumerate()
 
 
+def test_what_was_given_back_in_the_block_is_so_once(pool: ExecutorPool) -> None:
+    pool.add("twin")
+    with pool.lease("alice") as grant:
+        pool.release(grant)
+    assert pool.stats().double_released == 0
+
+
 def test_a_lease_that_is_taken_away_tells_its_holder(server: redis.Redis) -> None:
     pool = ExecutorPool(server, "ships", ttl_s=0.3)
     pool.add("twin")

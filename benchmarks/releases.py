@@ -1,0 +1,238 @@
+"""Releases with both callbacks firing, under kill -9: `python -m benchmarks.releases`.
+
+Eight processes take executors of one pool and give each back twice: once themselves, as a
+`link_error` that is called directly, and once through a list that any of them takes from, as a
+`link` that is queued. Processes are killed at random and begun anew; some hold on for longer
+than their grant lasts, some release what they never had. All the while a checker that shares
+no line with the pool looks whether an executor is lost, twice there, or held by two.
+
+With --links N, further N grants are given back by eight real workers: the release hangs on a
+task's `link` and `link_error`, twice on each; the workers are killed too. There a grant lasts
+an hour: nothing comes back but by its links.
+
+One JSON object at the end, with --out into a file as well. Exit status: 1 where anything that
+must hold did not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import platform
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.releases_check import Checker, Claims
+from benchmarks.releases_links import run_links
+from blimp.errors import LeaseError, NoneFree
+from blimp.tasks.broker.urls import open_redis
+from blimp.tasks.leases import ExecutorPool, Ticket
+from tests.broker import EmbeddedBroker
+
+POOL = "campaign"
+EXECUTORS = 6  # fewer than processes: there are always some that wait
+TTL_S = 0.4
+CALLBACKS, STOP = "campaign:callbacks", "campaign:stop"
+SLEEPY, FORGED, RENEWED = 0.0005, 0.01, 0.05  # shares of the grants
+TIMEOUT_S = 10.0
+
+
+class Process:
+    """One life of one of the processes: holds, gives back, and fires what others have queued."""
+
+    def __init__(self, *, url: str, name: str, seed: int) -> None:
+        self._name = name
+        self._chance = random.Random(f"{seed} {name}")
+        self._client: Any = open_redis(url, timeout_s=TIMEOUT_S)
+        self._pool = ExecutorPool(self._client, POOL, ttl_s=TTL_S)
+        self._claims = Claims(self._client)
+
+    def run(self) -> None:
+        logging.disable(logging.ERROR)  # a warning for each second release
+        number = 0
+        while not self._client.exists(STOP):
+            number += 1
+            queued = self._client.rpop(CALLBACKS)
+            if queued is not None:
+                self._pool.release(Ticket.read(json.loads(queued)))
+            try:
+                self._hold(f"{self._name}.{number}")
+            except NoneFree:
+                continue
+
+    def _hold(self, holder: str) -> None:
+        grant = self._pool.acquire(holder, wait_s=1.0)
+        self._claims.claim(grant.executor, grant.token, left_s=grant.left_s)
+        drawn = self._chance.random()
+        if drawn < SLEEPY:
+            time.sleep(1.5 * TTL_S)
+        elif drawn < RENEWED and self._pool.renew(grant):
+            self._claims.claim(grant.executor, grant.token, left_s=grant.left_s)
+        self._claims.unclaim(grant.executor, grant.token)
+        if drawn > 1.0 - FORGED:
+            self._pool.release(Ticket.read(grant.as_dict() | {"token": grant.token + 10**9}))
+        is_queued_first = self._chance.random() < 0.5
+        if is_queued_first:
+            self._queue(grant.ticket)
+        self._pool.release(grant)
+        if not is_queued_first:
+            self._queue(grant.ticket)
+
+    def _queue(self, ticket: Ticket) -> None:
+        self._client.lpush(CALLBACKS, json.dumps({
+            "pool": ticket.pool, "executor": ticket.executor,
+            "token": ticket.token, "holder": ticket.holder,
+        }))  # fmt: skip
+
+
+class Campaign:
+    """Begins the processes, kills them by the number of releases so far, and looks."""
+
+    def __init__(self, *, url: str, releases: int, kills: int, processes: int, seed: int) -> None:
+        self._url = url
+        self._releases = releases
+        self._kills = kills
+        self._processes = processes
+        self._seed = seed
+        self._chance = random.Random(seed)
+        self._client: Any = open_redis(url, timeout_s=TIMEOUT_S)
+        self._pool = ExecutorPool(self._client, POOL, ttl_s=TTL_S)
+        self._children: dict[int, Any] = {}
+        self._lives = 0
+
+    def run(self) -> dict[str, Any]:
+        executors = {f"executor-{number}" for number in range(EXECUTORS)}
+        for name in sorted(executors):
+            self._pool.add(name)
+        checker = Checker(self._client, pool=POOL, executors=executors)
+        for place in range(self._processes):
+            self._start(place)
+        began_s = time.monotonic()
+        killed, next_kill = 0, self._gap()
+        stats = self._pool.stats()
+        while stats.double_released < self._releases:
+            checker.look()
+            stats = self._pool.stats()
+            if killed < self._kills and stats.double_released >= next_kill:
+                self._kill(self._chance.randrange(self._processes))
+                killed, next_kill = killed + 1, next_kill + self._gap()
+        took_s = time.monotonic() - began_s
+        self._stop(checker)
+        stats = self._pool.stats()
+        ended = stats.released + stats.expired + stats.taken_away
+        wrong = checker.wrong[:20] + checker.overlaps()[:20]
+        if (stats.busy, len(stats.free)) != ((), EXECUTORS):
+            wrong.append(f"at the end: {stats.busy} busy, {stats.free} free")
+        if stats.acquired != ended:
+            wrong.append(f"{stats.acquired} grants, and {ended} ended")
+        return {
+            "releases_with_both_callbacks": stats.double_released,
+            "processes": self._processes,
+            "kills": killed,
+            "executors": EXECUTORS,
+            "ttl_s": TTL_S,
+            "acquired": stats.acquired,
+            "released": stats.released,
+            "double_released": stats.double_released,
+            "expired": stats.expired,
+            "stale": stats.stale,
+            "forged": stats.forged,
+            "refused": stats.refused,
+            "repaired": stats.repaired,
+            "snapshots": checker.looks,
+            "acquisitions_per_s": round(stats.acquired / took_s, 1),
+            "took_s": round(took_s, 1),
+            "wrong": wrong,
+        }
+
+    def _gap(self) -> int:
+        """Return after how many more releases the next is killed."""
+        mean = self._releases / (self._kills + 1)
+        return round(self._chance.uniform(0.5, 1.4) * mean)
+
+    def _start(self, place: int) -> None:
+        self._lives += 1
+        name = f"p{place}.{self._lives}"
+        life = multiprocessing.get_context("fork").Process(
+            target=_live, args=(self._url, name, self._seed), daemon=True
+        )
+        life.start()
+        self._children[place] = life
+
+    def _kill(self, place: int) -> None:
+        child = self._children[place]
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        self._start(place)
+
+    def _stop(self, checker: Checker) -> None:
+        """Let all end, fire what is still queued, and let the grants of the dead end."""
+        self._client.set(STOP, "1")
+        for child in self._children.values():
+            child.join(TIMEOUT_S)
+        logging.disable(logging.ERROR)
+        while (queued := self._client.rpop(CALLBACKS)) is not None:
+            self._pool.release(Ticket.read(json.loads(queued)))
+        until_s = time.monotonic() + 10.0 * TTL_S
+        while self._pool.stats().busy and time.monotonic() < until_s:
+            checker.look()
+        checker.look()
+
+
+def _live(url: str, name: str, seed: int) -> None:
+    try:
+        Process(url=url, name=name, seed=seed).run()
+    except LeaseError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        raise
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--releases", type=int, default=100_000)
+    parser.add_argument("--kills", type=int, default=400)
+    parser.add_argument("--links", type=int, default=0, help="grants given back by real workers")
+    parser.add_argument("--link-kills", type=int, default=40)
+    parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--out", type=Path)
+    told = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="blimp-"))
+    report: dict[str, Any] = {"seed": told.seed, "python": platform.python_version()}
+    try:
+        with EmbeddedBroker(directory=directory / "b") as broker:
+            report |= Campaign(
+                url=broker.url,
+                releases=told.releases,
+                kills=told.kills,
+                processes=told.processes,
+                seed=told.seed,
+            ).run()
+            if told.links:
+                report["links"] = run_links(
+                    url=broker.url,
+                    grants=told.links,
+                    kills=told.link_kills,
+                    workers=told.processes,
+                    seed=told.seed,
+                )
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    text = json.dumps(report, indent=2)
+    print(text)
+    if told.out is not None:
+        told.out.write_text(text + "\n")
+    return 1 if report["wrong"] or report.get("links", {}).get("wrong") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""The same through real links: a worker's tasks end, and what follows them gives back, twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.releases_check import Checker
+from blimp.errors import NoneFree
+from blimp.tasks import TaskApp
+from blimp.tasks.leases import PoolStats
+
+POOL = "linked"
+EXECUTORS = 64
+TTL_S = 3600.0  # nothing comes back by itself
+QUIET_S = 30.0  # without a release for so long, what is out is lost
+LOOK_EVERY = 4
+
+app = TaskApp(
+    "releases",
+    broker=os.environ.get("RELEASES_BROKER", "redis+socket:///nowhere"),
+    result_backend=os.environ.get("RELEASES_BROKER", "redis+socket:///nowhere"),
+)
+app.pools.declare(POOL, ttl_s=TTL_S)
+
+
+@app.task(name="evaluate", ignore_result=True)
+def evaluate(number: int) -> None:
+    """Every other one fails, and is followed by its link_error."""
+    if number % 2:
+        raise ValueError(number)
+
+
+class Workers:
+    """Real workers, each under its name: killed, the same name begins anew."""
+
+    def __init__(self, *, url: str, count: int) -> None:
+        self._environment = os.environ | {"RELEASES_BROKER": url}
+        self._processes = [self._start(place) for place in range(count)]
+
+    def kill(self, place: int) -> None:
+        self._processes[place].kill()
+        self._processes[place].wait()
+        self._processes[place] = self._start(place)
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait(30.0)
+
+    def _start(self, place: int) -> subprocess.Popen[bytes]:
+        words = "-m blimp.tasks worker -A benchmarks.releases_links:app --sync-workers 4 --name"
+        return subprocess.Popen(
+            [sys.executable, *words.split(), f"w{place}"],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+def run_links(*, url: str, grants: int, kills: int, workers: int, seed: int) -> dict[str, Any]:
+    """Have `grants` grants given back by links, and return what was seen."""
+    chance = random.Random(seed)
+    with TaskApp("releases", broker=url, result_backend=url) as sender:
+        pool = sender.pools[POOL]
+        pool.ttl_s = TTL_S
+        executors = {f"linked-{number}" for number in range(EXECUTORS)}
+        for name in sorted(executors):
+            pool.add(name)
+        checker = Checker(sender.broker_link.client, pool=POOL, executors=executors)
+        crew = Workers(url=url, count=workers)
+        began_s = time.monotonic()
+        killed, next_kill = 0, 1.0
+        try:
+            for number in range(grants):
+                grant = pool.acquire(f"mission-{number}", wait_s=QUIET_S)
+                give_back = [pool.release_signature(grant)] * 2
+                sender.send_task("evaluate", (number,), link=give_back, link_error=give_back)
+                if number % LOOK_EVERY == 0:
+                    checker.look()
+                if killed < kills and number >= next_kill * grants / (kills + 1):
+                    crew.kill(chance.randrange(workers))
+                    killed, next_kill = killed + 1, killed + 1 + chance.uniform(0.6, 1.4)
+            stats = _until_quiet(pool, checker, grants)
+        except NoneFree as error:
+            checker.wrong.append(str(error))
+            stats = pool.stats()
+        finally:
+            took_s = time.monotonic() - began_s
+            crew.close()
+    if (stats.released, stats.expired, len(stats.free)) != (grants, 0, EXECUTORS):
+        checker.wrong.append(f"{stats.released} of {grants} released, {stats.expired} expired")
+    return {
+        "grants": grants,
+        "workers": workers,
+        "kills": killed,
+        "executors": EXECUTORS,
+        "released": stats.released,
+        "double_released": stats.double_released,
+        "expired": stats.expired,
+        "snapshots": checker.looks,
+        "grants_per_s": round(grants / took_s, 1),
+        "took_s": round(took_s, 1),
+        "wrong": checker.wrong[:20],
+    }
+
+
+def _until_quiet(pool: Any, checker: Checker, grants: int) -> PoolStats:
+    """Wait until every link was followed twice, or nothing follows any more."""
+    done, since_s = 0, time.monotonic()
+    while True:
+        checker.look()
+        stats: PoolStats = pool.stats()
+        now = stats.released + stats.double_released
+        if now > done:
+            done, since_s = now, time.monotonic()
+        is_over = stats.released >= grants and stats.double_released >= grants
+        if is_over or time.monotonic() - since_s > QUIET_S:
+            return stats
