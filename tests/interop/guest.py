@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,31 @@ def find_guest() -> Path:
     pytest.skip(f"NOT RUN: no Celery here; {HOW}", allow_module_level=True)
 
 
+class Started:
+    """A program that runs. lines: what it has printed so far, on either output."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def has_printed(self, *words: str) -> bool:
+        """Say whether some line has all these words; fail where the program has ended."""
+        assert self.process.poll() is None, "".join(self.lines)
+        return any(all(word in line for word in words) for line in list(self.lines))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
+            self.lines.extend(stream)
+
+
 class Guest:
     """Runs scripts and commands in Celery's Python, against the broker at `url`.
 
@@ -39,13 +65,13 @@ class Guest:
 
     def __init__(self, url: str, *, transport: str, directory: Path) -> None:
         self._directory = directory
-        self._environment = os.environ | {
+        self.environment = os.environ | {
             "GROUND_BROKER": url,
             "GROUND_TRANSPORT": STREAMS if transport == "streams" else "",
             "PYTHONPATH": str(PROGRAMS),
             "PYTHONWARNINGS": "default",
         }
-        self._started: list[subprocess.Popen[str]] = []
+        self._started: list[Started] = []
 
     def run(self, script: str, *arguments: object, timeout_s: float = DEADLINE_S) -> Any:
         """Run a script of the folder to its end; return what it printed, read as JSON."""
@@ -59,7 +85,7 @@ class Guest:
         """Run that Python to its end; return what it printed. Fails where it fails."""
         done = subprocess.run(
             [str(PYTHON), *map(str, words)],
-            env=self._environment,
+            env=self.environment,
             cwd=self._directory,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -70,23 +96,22 @@ class Guest:
         assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def start(self, *words: object) -> subprocess.Popen[str]:
-        """Start that Python; it ends with this guest. Its two outputs are one pipe."""
+    def start(self, *words: object) -> Started:
+        """Start that Python; it ends with this guest."""
         process = subprocess.Popen(
             [str(PYTHON), "-u", *map(str, words)],
-            env=self._environment,
+            env=self.environment,
             cwd=self._directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self._started.append(process)
-        return process
+        started = Started(process)
+        self._started.append(started)
+        return started
 
     def close(self) -> None:
         """End what was started. Idempotent."""
         while self._started:
-            process = self._started.pop()
-            process.kill()
-            process.communicate()
+            self._started.pop().kill()

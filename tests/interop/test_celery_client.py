@@ -3,6 +3,7 @@
 from blimp.tasks import TaskApp
 from tests.interop.guest import Guest, find_guest
 from tests.tasks.conftest import working
+from tests.tasks.test_worker import wait_until
 
 find_guest()
 
@@ -21,3 +22,23 @@ def test_a_celery_program_sends_tasks_and_reads_results(app: TaskApp, guest: Gue
         assert (told["state"], told["value"]) == ("SUCCESS", 5)
         told = guest.run("send.py", "fail", "[]")
         assert (told["state"], told["value"]) == ("FAILURE", "ValueError: the valve is shut")
+
+
+def test_celery_events_shows_what_happens(app: TaskApp, guest: Guest) -> None:
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    dump = guest.start("-m", "celery", "-A", "ground", "events", "--dump")
+
+    def hears() -> bool:
+        worker.events.heartbeat()
+        return dump.has_printed("pad@ship", "heartbeat")
+
+    with working(app, name="pad@ship", events=True) as worker:
+        wait_until(hears, "nothing is heard")
+        id = add.delay(2, 3).id
+        wait_until(lambda: dump.has_printed("task succeeded", f"add({id})"), "no end is heard")
+    wait_until(lambda: dump.has_printed("pad@ship", "shutdown"), "the worker's end is not heard")
+    assert dump.has_printed("task received", f"add({id})", "args=(2, 3)")
+    assert dump.has_printed("task started", f"add({id})")
