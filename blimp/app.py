@@ -23,6 +23,7 @@ from blimp.closing import Closing
 from blimp.config import (
     broker_url_from_environment,
     notify_address,
+    remote_control_from_environment,
     signing_keys_from_environment,
     vehicle_name,
 )
@@ -235,6 +236,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
             mailbox=mailbox,
             clock=clock,
             signing_key=signing_keys_from_environment(),
+            remote_control=remote_control_from_environment(),
         )
         with watched(app, options.watching):
             worker = Worker(

@@ -58,6 +58,15 @@ def signing_keys_from_environment(
     return tuple(env.get("BLIMP_SIGNING_KEY", "").split()) or None
 
 
+def remote_control_from_environment(environment: Mapping[str, str] | None = None) -> str:
+    """Return `BLIMP_REMOTE_CONTROL`: what a ship's worker does for Celery's remote control.
+
+    Unset, it answers questions, and takes no command that is not signed.
+    """
+    env = os.environ if environment is None else environment
+    return env.get("BLIMP_REMOTE_CONTROL") or "inspect"
+
+
 def registry_dir(environment: Mapping[str, str] | None = None) -> Path:
     """Return the run registry: `<registry>/<vehicle>.json` for every running stack."""
     env = os.environ if environment is None else environment

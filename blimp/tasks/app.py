@@ -25,6 +25,7 @@ from blimp.tasks.middleware import default_middleware
 from blimp.tasks.options import TaskKeywords, options_of
 from blimp.tasks.publishing.outgoing import Outgoing, SendOptions
 from blimp.tasks.publishing.publisher import Publisher
+from blimp.tasks.remote.pidbox import check_mode
 from blimp.tasks.remote.revocation import BROADCAST, Revocations
 from blimp.tasks.results.handle import AsyncResult
 from blimp.tasks.results.opening import open_database
@@ -67,6 +68,9 @@ class TaskApp(Hooks, Closing):
     signing_key: messages are signed with it, and others refused; several: the first signs.
     events: its workers tell what becomes of tasks, as Celery's do; see docs/events.md.
     send_sent_event: who sends a task tells of it, too: a round trip more for each.
+    remote_control: what a worker does for whoever reaches the broker: "all" that Celery's does;
+        "inspect": answers questions, and changes something only where the command is signed;
+        "off": nothing. By default "inspect" with a signing key, and "all" without.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class TaskApp(Hooks, Closing):
         signing_key: Key | Sequence[Key] | None = None,
         events: bool = False,
         send_sent_event: bool = False,
+        remote_control: str | None = None,
         **results: Unpack[ResultKeywords],
     ) -> None:
         super().__init__(name)
@@ -103,6 +108,7 @@ class TaskApp(Hooks, Closing):
         self.child_watching: ChildWatching | None = None  # what is told to its child processes
         self.tasks: dict[str, Task] = {}
         self.signer = None if signing_key is None else Signer(signing_key)
+        self.remote_control = check_mode(remote_control, is_signed=self.signer is not None)
         self.result_backend = result_backend
         self.result_options = result_options(results)
         database = database_url(result_backend)

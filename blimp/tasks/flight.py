@@ -27,6 +27,7 @@ from blimp.tasks.broker.clock import Moment
 from blimp.tasks.client import vehicle_queue
 from blimp.tasks.message import EMERGENCY, NORMAL
 from blimp.tasks.remote.broadcast import Broadcast
+from blimp.tasks.remote.pidbox import INSPECT
 from blimp.tasks.task import TaskContext
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
 
@@ -98,11 +99,14 @@ def build_flight_app(
     mailbox: Mailbox,
     clock: Clock | None = None,
     signing_key: Key | Sequence[Key] | None = None,
+    remote_control: str = INSPECT,
 ) -> TaskApp:
     """Return the app with the tasks of `vehicle`, named `blimp.<command>`.
 
     Its queue is `blimp.<vehicle>`; results go to the broker's server. Run it with a Worker
     of at least 8 threads: a command that is superseded takes a moment to end.
+    remote_control: see TaskApp. Nobody stops the worker of a ship by reaching its broker, where
+    that is not asked for.
     """
     name = vehicle_queue(vehicle)
     app = TaskApp(
@@ -112,6 +116,7 @@ def build_flight_app(
         queue=name,
         clock=clock,
         signing_key=signing_key,
+        remote_control=remote_control,
     )
     authority = Authority(link=app.broker_link, vehicle=vehicle)
     for row in FLIGHT_TASKS:

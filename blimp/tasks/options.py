@@ -10,6 +10,7 @@ import msgspec
 from blimp.errors import ConfigError
 from blimp.tasks.message import EMERGENCY, LOW, MAX_LIMIT_S, NORMAL
 from blimp.tasks.retry import Backoff
+from blimp.tasks.work.rates import per_second
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
         acks_on_timeout: the same for one that ran into its time limit.
     requires: the pool of which it needs an executor while it runs; see leases/ and
         `TaskContext.grant`. It waits in its queue where none is free.
+    rate_limit: how often one worker begins it, at most: "10/s", "100/m", "1000/h", or a number
+        of times a second. What has to wait for that holds up nothing else.
     coalesce: of the waiting messages with one key only the newest runs. True: one key for
         the task; or a text that its arguments fill in, such as "{name}".
     """
@@ -59,6 +62,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     reject_on_worker_lost: bool = False
     acks_on_failure: bool = True
     acks_on_timeout: bool = True
+    rate_limit: str | float | None = None
     coalesce: bool | str = False
     requires: str | None = None
 
@@ -92,6 +96,7 @@ class TaskKeywords(TypedDict, total=False):
     reject_on_worker_lost: bool
     acks_on_failure: bool
     acks_on_timeout: bool
+    rate_limit: str | float | None
     coalesce: bool | str
     requires: str | None
 
@@ -112,6 +117,7 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
         raise ConfigError(f"task options {sorted(unknown)}: there are none of these names")
     plain["autoretry_for"] = tuple(keywords.get("autoretry_for", ()))
     check_priority(keywords.get("priority", NORMAL))
+    per_second(keywords.get("rate_limit"))
     check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
     return TaskOptions(**plain, backoff=backoff)  # type: ignore[arg-type]
 

@@ -23,6 +23,7 @@ from blimp.tasks.executors.crew import Crew, Sizes
 from blimp.tasks.executors.origin import locate_all
 from blimp.tasks.middleware.once import clear_begun, is_marked
 from blimp.tasks.remote.broadcast import BroadcastListener
+from blimp.tasks.remote.control import RemoteControl, Site
 from blimp.tasks.remote.revoking import Revoking
 from blimp.tasks.results.opening import prepare_results
 from blimp.tasks.work.alarms import Alarms
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
 
 NAME_WAIT_S = 0.2
+HEARING_S = 0.5
 
 
 class Worker:
@@ -143,9 +145,6 @@ class Worker:
             log=self._log,
         )
         self._revoking = Revoking(app=app, hand=self._hand, runner=self._runner, log=self._log)
-        self._listener = BroadcastListener(
-            app=app, worker=self.name, on_revoke=self._revoking.hear, log=self._log
-        )
         self._beat_s = PERIOD_S if app.link_watchers else QUIET_PERIOD_S
         self.events = WorkerEvents(
             app=app,
@@ -168,6 +167,28 @@ class Worker:
             origins=locate_all(app, app_path=app_path),
             max_tasks=max_tasks,
             max_memory_mb=max_memory_mb,
+            log=self._log,
+        )
+        self._remote = RemoteControl(
+            Site(
+                app=app,
+                name=self.name,
+                consumer=self._consumer,
+                hand=self._hand,
+                crew=self._crew,
+                revoking=self._revoking,
+                stop=self.stop,
+                events=self.events,
+                clock=self.events.clock,
+                log=self._log,
+                began_s=app.clock.now_s(),
+            )
+        )
+        self._listener = BroadcastListener(
+            app=app,
+            worker=self.name,
+            on_revoke=self._revoking.hear,
+            on_command=self._remote.hear if self._remote.is_on else None,
             log=self._log,
         )
         self._boot = Boot(
@@ -236,6 +257,7 @@ class Worker:
             self._stops.close()
             pulse.close()
             self._listener.close()
+            self._remote.close()
             self._alarms.close()
             self._boot.stop()
             self._crew.close()
@@ -330,6 +352,8 @@ class Worker:
         if self.app.broadcasts and not self._listener.wait_listening(self.app.timeout_s):
             # Commands are taken all the same: a ship that can be flown can also be landed.
             self._log.error("emergency lane not open yet")
+        elif self._remote.is_on and not self.ready.is_set():
+            self._listener.wait_listening(HEARING_S)  # who is ready answers
         self._revoking.load()
         self._log.info("consuming", queues=",".join(self.queues), tasks=len(self.app.tasks))
         if not self.ready.is_set():

@@ -47,7 +47,7 @@ class Crew:
         self._run = run
         self.sizes = sizes
         self._origins = origins
-        self._max_tasks = max_tasks
+        self.max_tasks = max_tasks
         self._max_memory_mb = max_memory_mb
         self._log = log
         self._loops: LoopExecutor
@@ -80,6 +80,23 @@ class Crew:
         """Run `coroutine` in the first loop."""
         return self._loops.call(coroutine)
 
+    def resize_threads(self, size: int) -> None:
+        """Have `size` threads for plain tasks. One thread's at a time."""
+        self._threads.resize(size)
+        self.sizes = msgspec.structs.replace(self.sizes, sync_workers=size)
+
+    def resize_processes(self, size: int) -> None:
+        """Have up to `size` processes. One thread's at a time."""
+        with self._lock:
+            self.sizes = msgspec.structs.replace(self.sizes, process_workers=size)
+            if self._processes is not None:
+                self._processes.resize(size)
+
+    def child_pids(self) -> list[int]:
+        with self._lock:
+            processes = self._processes
+        return [] if processes is None else processes.pids()
+
     def tell_stopping(self) -> None:
         """Tell tasks in other processes that the worker is about to stop. Any thread."""
         with self._lock:
@@ -103,13 +120,14 @@ class Crew:
                 run=self._run,
                 size=self.sizes.process_workers,
                 origins=self._origins,
-                max_tasks=self._max_tasks,
+                max_tasks=self.max_tasks,
                 max_memory_mb=self._max_memory_mb,
                 log=self._log,
             )
             with self._lock:
                 self._processes = processes
                 stopping = self._stopping
+                processes.resize(self.sizes.process_workers)  # changed while they began
             if stopping:
                 processes.tell_stopping()
         return self._processes

@@ -12,6 +12,7 @@ from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.tasks.executors.call import here
 from blimp.tasks.executors.child import ChildProcess
 from blimp.tasks.executors.frames import Begin, Interrupt, Progress, Setup, Stopping
+from blimp.tasks.executors.leaving import Leaving
 from blimp.tasks.executors.threads import drive
 from blimp.tasks.retry import Backoff
 
@@ -60,16 +61,33 @@ class ProcessExecutor:
         self._children: set[ChildProcess] = set()
         self._stopping = False
         self._closed = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"child-{number}", daemon=True)
-            for number in range(size)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._leaving = Leaving()
+        self._size = 0
+        self._threads: list[threading.Thread] = []
+        self.resize(size)
 
     def submit(self, job: Job) -> None:
         job.in_thread = here
         self._jobs.put(job)
+
+    def resize(self, size: int) -> None:
+        """Have up to `size` children; one that runs a job ends after it. One thread's at a time."""
+        if size < self._size:
+            self._leaving.add(self._size - size)
+            for _ in range(self._size - size):
+                self._jobs.put(None)  # for those that wait for a job
+        else:
+            for _ in range(self._leaving.stay(size - self._size)):
+                name = f"child-{len(self._threads)}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        self._size = size
+
+    def pids(self) -> list[int]:
+        """Return the numbers of its processes."""
+        with self._lock:
+            return [child.pid for child in self._children]
 
     def tell_stopping(self) -> None:
         """Tell the tasks that the worker is about to stop."""
@@ -95,7 +113,12 @@ class ProcessExecutor:
     def _work(self) -> None:
         child: ChildProcess | None = None
         try:
-            while (job := self._jobs.get()) is not None:
+            while not self._leaving.may_leave():
+                job = self._jobs.get()
+                if job is None:
+                    if self._closed.is_set():
+                        return
+                    continue
                 child = self._ready(child)
                 if child is None:
                     return
@@ -206,6 +229,10 @@ class ChildCall:
         )
         self.worn = done.worn
         return done.verdict
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
 
     def interrupt(self) -> None:
         if self._number is not None:

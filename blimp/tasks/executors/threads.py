@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import SoftTimeLimitExceeded
 from blimp.tasks.executors.call import here
+from blimp.tasks.executors.leaving import Leaving
 
 if TYPE_CHECKING:
     from blimp.tasks.executors import Run
@@ -26,25 +27,41 @@ class ThreadExecutor:
     def __init__(self, *, run: Run, size: int) -> None:
         self._run = run
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"task-{number}", daemon=True)
-            for number in range(size)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._leaving = Leaving()
+        self._begun = self._size = 0
+        self._closed = False
+        self.resize(size)
 
     def submit(self, job: Job) -> None:
         job.call = ThreadCall(job)
         job.in_thread = here
         self._jobs.put(job)
 
+    def resize(self, size: int) -> None:
+        """Have `size` threads; who runs a job leaves after it. One thread's at a time."""
+        if size < self._size:
+            self._leaving.add(self._size - size)
+            for _ in range(self._size - size):
+                self._jobs.put(_STOP)  # for those that wait for a job
+        else:
+            for _ in range(self._leaving.stay(size - self._size)):
+                name = f"task-{self._begun}"
+                self._begun += 1
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._size = size
+
     def close(self) -> None:
-        for _ in self._threads:
+        self._closed = True
+        for _ in range(self._begun):
             self._jobs.put(_STOP)
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            drive(self._run(job))
+        while not self._leaving.may_leave():
+            job = self._jobs.get()
+            if job is not None:
+                drive(self._run(job))
+            elif self._closed:
+                return
 
 
 class ThreadCall:

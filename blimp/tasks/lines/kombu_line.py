@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
@@ -74,6 +74,11 @@ class KombuLine(InSteps):
                 on_message=self._arrive,
             )
         return 0, 0
+
+    def consume(self, queues: Sequence[str]) -> None:
+        with self._lock:
+            before, self._options.queues = self._options.queues, tuple(queues)
+            self._linked().change([one for one in before if one not in queues])
 
     def drain(self, timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s

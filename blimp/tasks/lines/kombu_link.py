@@ -6,7 +6,7 @@ import contextlib
 import os
 import selectors
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ class KombuLink:
         self._limit = self._quota = 0
         self._is_amqp = options.app.transport == AMQP
         self._is_shared = False
-        self._consumers: list[Any] = []
+        self._consumers: dict[str, Any] = {}
         self._socket: Any = None
         self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector = selectors.DefaultSelector()
@@ -65,15 +65,10 @@ class KombuLink:
         with self._calling():
             connect(self._connection)
             if self._is_amqp:
-                from blimp.tasks.lines.rabbitmq import declare_queue, guard_channel
+                from blimp.tasks.lines.rabbitmq import guard_channel
 
                 for name in self._options.queues:
-                    if not declare_queue(self._connection, name):
-                        self._options.log.warning(
-                            "queue declared otherwise",
-                            queue=name,
-                            missing="priorities and dead letters may be",
-                        )
+                    self._declare(name)
                 # AMQP's limit for all consumers of a channel is RabbitMQ's shared one, and
                 # back to one per consumer in RabbitMQ 4: kombu knows.
                 transport = self._connection.transport
@@ -85,6 +80,16 @@ class KombuLink:
             if self._is_amqp:
                 guard_channel(self._channel)
             self.limit(limit)
+
+    def _declare(self, name: str) -> None:
+        from blimp.tasks.lines.rabbitmq import declare_queue
+
+        if not declare_queue(self._connection, name):
+            self._options.log.warning(
+                "queue declared otherwise",
+                queue=name,
+                missing="priorities and dead letters may be",
+            )
 
     def limit(self, messages: int) -> None:
         """Have at most so many unacknowledged. The first time, begin to consume."""
@@ -100,22 +105,35 @@ class KombuLink:
                 self._quota = 0  # none; to hold back here would starve what need not wait
             self._channel.basic_qos(0, self._quota, self._is_shared)
             if alone or not self._consumers:
-                before, self._consumers = self._consumers, []
+                before, self._consumers = self._consumers, {}
                 self._consume()
-                for consumer in before:
+                for consumer in before.values():
                     consumer.cancel()
+
+    def change(self, without: Collection[str]) -> None:
+        """Consume from the queues that the options name now, `without` those no more."""
+        with self._calling():
+            for name in without:
+                self._consumers.pop(name).cancel()
+            if self._is_amqp:
+                for name in self._options.queues:
+                    if name not in self._consumers:
+                        self._declare(name)
+            self._consume()
 
     def _consume(self) -> None:
         from kombu import Consumer, Queue
 
         for name in self._options.queues:
+            if name in self._consumers:
+                continue
             consumer = Consumer(
                 self._channel,
                 queues=[Queue(name, no_declare=self._is_amqp)],
                 on_message=partial(self._deliver, name),
                 auto_declare=not self._is_amqp,
             )
-            self._consumers.append(consumer)
+            self._consumers[name] = consumer
             consumer.consume()
 
     def _deliver(self, queue: str, message: Any) -> None:
@@ -162,7 +180,7 @@ class KombuLink:
     def stop(self) -> None:
         """Consume no more; what was taken can still be settled."""
         with self._calling():
-            for consumer in self._consumers:
+            for consumer in self._consumers.values():
                 consumer.cancel()
 
     def close(self) -> None:

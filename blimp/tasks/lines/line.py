@@ -36,6 +36,10 @@ class Line(Protocol):
         """Deliver one message. Raises TimeoutError where none comes in time."""
         ...
 
+    def consume(self, queues: Sequence[str]) -> None:
+        """Take from `queues` from now on, and from no others. What is held goes on."""
+        ...
+
     def delivery(self, message: Any) -> Delivery: ...
 
     def end(self, endings: Sequence[Ending]) -> list[str]:

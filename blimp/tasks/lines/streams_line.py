@@ -77,6 +77,13 @@ class StreamsLine:
         self._taker = Taker(holder=here.holder, queues=self._options.queues)
         return self._taker.begin(), 0
 
+    def consume(self, queues: Sequence[str]) -> None:
+        assert self._here is not None
+        self._options.queues = tuple(queues)
+        self.disconnect()
+        self._taker = Taker(holder=self._here.holder, queues=self._options.queues)
+        self._taker.begin()
+
     def _at(self, url: str) -> Held:
         """Return what is held at the broker `url`, kept for as long as the worker lives."""
         if url not in self._held:

@@ -51,10 +51,17 @@ class BroadcastListener:
     """Listens at every broker there is: a stop may come by another than the one in use.
 
     on_revoke: called with the id of a revoked task, and whether it is to be ended.
+    on_command: called with the broker's URL and a remote-control command; None to hear none.
     """
 
     def __init__(
-        self, *, app: TaskApp, worker: str, on_revoke: Callable[[str, bool], None], log: Any
+        self,
+        *,
+        app: TaskApp,
+        worker: str,
+        on_revoke: Callable[[str, bool], None],
+        on_command: Callable[[str, Any], None] | None = None,
+        log: Any,
     ) -> None:
         self._app = app
         self._worker = worker
@@ -70,6 +77,7 @@ class BroadcastListener:
                 worker=worker,
                 on_body=partial(self._take, url),
                 on_unheard=self._not_heard,
+                on_command=None if on_command is None else partial(on_command, url),
                 log=log,
             )
             for url in app.brokers.urls
@@ -83,6 +91,8 @@ class BroadcastListener:
 
     def wait_listening(self, timeout_s: float) -> bool:
         """Wait until it hears at the broker in use; say whether it does."""
+        if not self._started:
+            return False
         current = self._app.brokers.current
         (ear,) = (ear for ear in self._ears if ear.url == current)
         return ear.listening.wait(timeout_s)

@@ -16,6 +16,7 @@ from blimp.tasks.broker.carrier import (
     longest_wait_s,
     open_connection,
 )
+from blimp.tasks.remote.pidbox import EXCHANGE, command_queue
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -28,6 +29,7 @@ class Ear:
     """Listens until closed, and connects again for ever. Close is idempotent.
 
     on_body: called with what came. on_unheard: called with why something could not be read.
+    on_command: called with kombu's message of a remote-control command; None to hear none.
     listening: set while it hears.
     """
 
@@ -39,6 +41,7 @@ class Ear:
         worker: str,
         on_body: Callable[[bytes | str], None],
         on_unheard: Callable[[Exception], None],
+        on_command: Callable[[Any], None] | None,
         log: Any,
     ) -> None:
         self.url = url
@@ -46,6 +49,7 @@ class Ear:
         self._worker = worker
         self._on_body = on_body
         self._on_unheard = on_unheard
+        self._on_command = on_command
         self._log = log
         self._transport: Any = None
         self._seen: dict[str, str] = {}  # the last entry, where the broker keeps them
@@ -84,12 +88,12 @@ class Ear:
         fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
         # One fixed name: a killed worker then leaves no binding that its successor does not use.
         # RabbitMQ ends a connection's own queue with it, but may notice late: a name each there.
-        exclusive = kind == AMQP
+        suffix = f".{uuid.uuid4().hex}" if kind == AMQP else ""
         queue = Queue(
-            f"{fanout.name}.{self._worker}" + (f".{uuid.uuid4().hex}" if exclusive else ""),
+            f"{fanout.name}.{self._worker}{suffix}",
             exchange=fanout,
             durable=False,
-            exclusive=exclusive,
+            exclusive=bool(suffix),
         )
         options: dict[str, Any] = {}
         if kind == STREAMS:
@@ -108,12 +112,18 @@ class Ear:
             channel = connection.channel()
             if kind == STOCK:
                 channel.on_unheard = self._on_unheard
-            with Consumer(
-                channel,
-                queues=[queue],
-                on_message=self._hear,
-                no_ack=True,
-            ):
+            with contextlib.ExitStack() as hearing:
+                # First: where much lies there, what is urgent is read before the rest.
+                hearing.enter_context(
+                    Consumer(channel, queues=[queue], on_message=self._hear, no_ack=True)
+                )
+                if self._on_command is not None:
+                    commands = command_queue(self._worker, suffix=suffix)
+                    hearing.enter_context(
+                        Consumer(
+                            channel, queues=[commands], on_message=self._hear_command, no_ack=True
+                        )
+                    )
                 self._drain(connection, timeout_s=0.001)  # subscribes on its way in
                 self._transport = connection.transport if kind == STREAMS else None
                 self.listening.set()
@@ -132,6 +142,13 @@ class Ear:
         if entry is not None:
             self._seen[self._app.emergency_exchange] = entry  # whatever becomes of it
         self._on_body(message.body)
+
+    def _hear_command(self, message: Any) -> None:
+        entry = message.delivery_info.get("entry")
+        if entry is not None:
+            self._seen[EXCHANGE] = entry
+        assert self._on_command is not None
+        self._on_command(message)
 
     def _drain(self, connection: Any, *, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):

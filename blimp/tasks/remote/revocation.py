@@ -78,5 +78,10 @@ class Revocations:
             self._known.update(found)
         return new
 
+    def ids(self) -> list[str]:
+        """Return the ids of those that are known."""
+        with self._lock:
+            return list(self._known)
+
     def __contains__(self, id: str) -> bool:
         return id in self._known

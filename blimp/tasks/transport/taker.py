@@ -51,6 +51,8 @@ class Taker:
         Raises ConfigError where the server is too old.
         """
         self._holder.link.check_version()
+        if not self._queues:
+            return 0
         return self._holder.store.begin(self._queues, known=self._holder.leases.claims())
 
     def take(self, *, room: int, timeout_s: float) -> list[Delivered]:
@@ -60,6 +62,10 @@ class Taker:
         Where it had to wait it returns one of a lane at most: call again.
         """
         question = self._reader.messages
+        if not self._queues:
+            self._reader.wait(timeout_s)
+            self._interrupted = False
+            return []
         if not question.asked:
             if time.monotonic() >= self._look_s:
                 found = self._look(room)

@@ -8,11 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from blimp.errors import LinkError
 from blimp.tasks.broker.carrier import longest_wait_s
 from blimp.tasks.broker.urls import hide_password, is_lost
 from blimp.tasks.lines.line import LineOptions, open_line
 from blimp.tasks.work.intake import Intake
-from blimp.tasks.work.job import Job
+from blimp.tasks.work.job import Ending, Job
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from blimp.tasks.work.observer import Observers
 
 BATCH = 64
+WAKE_AGAIN_S = 0.05  # it may not have slept yet when it was woken
 
 
 class Consumer:
@@ -46,7 +50,10 @@ class Consumer:
     ) -> None:
         self._app = app
         self._observers = observers
-        self._queues = queues
+        self._queues = tuple(queues)
+        self._wanted: tuple[str, ...] | None = None  # queues, where they are to be others
+        self._has_changed = threading.Condition()
+        self.totals: Counter[str] = Counter()  # of the tasks that came, by name
         self._hand = hand
         self._submit = submit
         self._on_consuming = on_consuming
@@ -60,7 +67,7 @@ class Consumer:
             LineOptions(
                 app=app,
                 worker=worker,
-                queues=queues,
+                queues=self._queues,
                 room=hand.room,
                 limit=hand.limit,
                 waiting=hand.waiting,
@@ -71,6 +78,32 @@ class Consumer:
                 log=log,
             )
         )
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What it consumes from now."""
+        return self._queues
+
+    def change_queues(self, queues: Sequence[str], *, timeout_s: float) -> str | None:
+        """Have it consume from `queues` instead. Any thread; returns why it does not, yet.
+
+        What is in hand goes on. It is known when the broker is away, and done when it is back.
+        """
+        wanted = tuple(queues)
+        with self._has_changed:
+            self._wanted = wanted
+        until_s = self._app.clock.now_s() + timeout_s
+        while self._app.clock.now_s() < until_s:
+            self.look_again()
+            with self._has_changed:
+                if self._has_changed.wait_for(lambda: self._wanted is None, timeout=WAKE_AGAIN_S):
+                    return None if self._queues == wanted else "they were changed meanwhile"
+        return "not yet: the broker does not answer; it is done when it does"
+
+    def look_again(self) -> None:
+        """Have the consuming thread look at what has changed; it does by itself, only later."""
+        with contextlib.suppress(LinkError):
+            self.wake()
 
     def run(self) -> None:
         """Consume until stopping. Returns with nothing in hand but what runs."""
@@ -120,6 +153,8 @@ class Consumer:
             while not self._stopping.is_set():
                 if url != self._app.brokers.current:
                     return  # what is in hand goes on
+                if self._wanted is not None:
+                    self._change_queues()
                 for job in self._hand.due():
                     self._submit(job)
                 if self._hand.wait_for_room(self._hand.patience_s(self._longest_s)):
@@ -128,6 +163,19 @@ class Consumer:
             self.give_back_waiting()
         finally:
             self.line.disconnect()
+
+    def _change_queues(self) -> None:
+        with self._has_changed:
+            wanted = self._wanted
+        if wanted is None:
+            return
+        self._queues = wanted  # also where this fails: it connects to these then
+        self.line.consume(wanted)
+        self._log.info("consuming", queues=",".join(wanted))
+        with self._has_changed:
+            if self._wanted == wanted:
+                self._wanted = None
+            self._has_changed.notify_all()
 
     def _lose(self, tag: str) -> None:
         """Someone else has this delivery: its lease ended while this process stood still."""
@@ -163,9 +211,28 @@ class Consumer:
         wait_s = 0.0
         if parsed.eta_s is not None:
             wait_s = parsed.eta_s - self._app.broker_clock.now_s()
+        self.totals[parsed.task] += 1
         job = Job(message=parsed, task=task, delivery=delivery)
+        if wait_s <= 0.0 and self._postpone(job):
+            return
         if self._observers:
             job.received_s = self._app.clock.now_s()
             self._observers.received(job)
         if self._hand.take(job, wait_s=wait_s):
             self._submit(job)
+
+    def _postpone(self, job: Job) -> bool:
+        """Have the server keep `job` for a while, where more wait for its task's rate than enough.
+
+        As the same delivery: it has not begun. Elsewhere than on streams it waits in hand.
+        """
+        if not self.line.ends_at_once:
+            return False
+        wait_s = self._hand.postpone_s(job.task.name)
+        if wait_s is None:
+            return False
+        eta_s = self._app.broker_clock.recent_s() + wait_s
+        later = msgspec.structs.replace(job.message, eta_s=eta_s)
+        self.line.end([Ending(job=job, next=(later,))])
+        self._counts["postponed"] += 1
+        return True

@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.work.lookahead import Lookahead
+from blimp.tasks.work.rates import Rate, per_second
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.tasks.task import Task
     from blimp.tasks.work.job import Job
 
+MOST_SLOWED = 1000
+
 
 class Hand:
     """The jobs in hand. Those that wait for their time do not count against `prefetch`.
+
+    Nor do those that wait because their task has a rate limit, up to MOST_SLOWED.
 
     prefetch: how many of one executor's jobs, None for as many as Lookahead says; which
         executors the tasks need is said by `expect`. Where there are several, a full one must
@@ -27,7 +32,7 @@ class Hand:
         and lie here until it has room. After that nothing is taken: one queue has one order,
         and what is put back would be the first to come again.
 
-    The consuming thread takes; any thread may let go.
+    The consuming thread takes; any thread may let go, and change a rate.
     """
 
     def __init__(self, *, clock: Clock, prefetch: int | None, stopping: threading.Event) -> None:
@@ -42,20 +47,54 @@ class Hand:
         self._waiting: list[tuple[float, int, Job]] = []  # a heap; the consuming thread's
         self._order = itertools.count()
         self.held_by: Callable[[], bool] = bool  # says whether nothing more is to be taken
+        self._rates: dict[str, Rate] = {}  # by the task's name
+        self._slowed: set[str] = set()  # tags of those that wait for their task's rate
+        self._freed: list[Job] = []  # ... and need not any more
 
     def expect(self, tasks: Iterable[Task]) -> None:
         """Say which tasks may come."""
         with self._changed:
             for task in tasks:
                 self._busy.setdefault(place_of(task), 0)
+                per_s = per_second(task.options.rate_limit)
+                if per_s is not None:
+                    self._rates.setdefault(task.name, Rate(per_s))
+
+    def limit_rate(self, task: str, per_s: float | None) -> None:
+        """Have `task` begin so often a second from now on; None: as often as it can."""
+        with self._changed:
+            rate = self._rates.get(task)
+            if rate is not None and per_s is not None:
+                rate.change(per_s, now_s=self._clock.now_s())
+            elif rate is not None:
+                del self._rates[task]
+                self._freed += rate.waiting
+            elif per_s is not None:
+                self._rates[task] = Rate(per_s)
+
+    def postpone_s(self, task: str) -> float | None:
+        """Return in how long one more of `task` had better come again; None to take it now."""
+        if not self._rates:
+            return None
+        with self._changed:
+            rate = self._rates.get(task)
+            if rate is None or not rate.is_full():
+                return None
+            return rate.later_s(self._clock.now_s())
+
+    def grow(self, by: int) -> None:
+        """An executor has room for so many more, or fewer, at once."""
+        with self._changed:
+            if self._fixed is not None:
+                self._fixed = max(1, self._fixed + by)
+            self._lookahead.grow(by)
 
     def take(self, job: Job, *, wait_s: float) -> bool:
         """Hold `job`; say whether it may run now. Otherwise `due` returns it in `wait_s`."""
         with self._changed:
             self._jobs[job.delivery.tag] = job
             if wait_s <= 0.0:
-                self._count(job)
-                return True
+                return self._may_run(job)
         heapq.heappush(self._waiting, (self._clock.now_s() + wait_s, next(self._order), job))
         return False
 
@@ -65,16 +104,30 @@ class Hand:
         while self._waiting and self._waiting[0][0] <= self._clock.now_s():
             job = heapq.heappop(self._waiting)[2]
             with self._changed:
-                if job.delivery.tag in self._jobs:  # not lost meanwhile
-                    self._count(job)
+                # Not lost meanwhile, and its rate allows it.
+                if job.delivery.tag in self._jobs and self._may_run(job):
                     ready.append(job)
+        if self._slowed:
+            with self._changed:
+                ready += self._released()
         return ready
 
     def patience_s(self, longest_s: float) -> float:
         """Return how long to block: `longest_s`, or until the next job is due."""
-        if not self._waiting:
+        if not self._waiting and not self._slowed:
             return longest_s
-        return min(longest_s, max(0.0, self._waiting[0][0] - self._clock.now_s()))
+        next_s = [self._waiting[0][0]] if self._waiting else []
+        with self._changed:
+            if self._freed:
+                return 0.0
+            next_s += [rate.next_s for rate in self._rates.values() if rate.waiting]
+        return min((longest_s, *(max(0.0, one - self._clock.now_s()) for one in next_s)))
+
+    def is_scheduled(self, job: Job) -> bool:
+        """Say whether `job`, in hand, waits for its time."""
+        with self._changed:
+            tag = job.delivery.tag
+            return tag in self._jobs and tag not in self._counted and tag not in self._slowed
 
     def has_room(self) -> bool:
         """Say whether one more may be taken; never where the worker stops."""
@@ -87,10 +140,11 @@ class Hand:
         with self._changed:
             prefetch = self._prefetch()
             shares = [prefetch - busy for busy in self._busy.values()] or [prefetch]
+            slowed = len(self._slowed)
         most = max(shares)
         if len(shares) > 1:
             most = min(most, prefetch + sum(share for share in shares if share < 0))
-        return max(0, most)
+        return max(0, min(most, MOST_SLOWED - slowed))
 
     def limit(self) -> int:
         """Return how many may be in hand at once, those that wait for their time included."""
@@ -114,6 +168,7 @@ class Hand:
         with self._changed:
             for job in jobs:
                 self._jobs.pop(job.delivery.tag, None)
+                self._slowed.discard(job.delivery.tag)
                 place = self._counted.pop(job.delivery.tag, None)
                 if place is not None:
                     self._busy[place] -= 1
@@ -154,6 +209,33 @@ class Hand:
         place = place_of(job.task)
         self._counted[job.delivery.tag] = place
         self._busy[place] = self._busy.get(place, 0) + 1
+
+    def _may_run(self, job: Job) -> bool:
+        """Count `job` as about to run, or have it wait for its task's rate."""
+        rate = self._rates.get(job.task.name) if self._rates else None
+        if rate is None or (not rate.waiting and rate.take(self._clock.now_s())):
+            self._count(job)
+            return True
+        rate.waiting.append(job)
+        self._slowed.add(job.delivery.tag)
+        return False
+
+    def _released(self) -> list[Job]:
+        """Return those that their task's rate allows now."""
+        now_s, released = self._clock.now_s(), self._freed
+        self._freed = []
+        for rate in self._rates.values():
+            while rate.waiting and (not self._is_slowed(rate.waiting[0]) or rate.take(now_s)):
+                released.append(rate.waiting.popleft())
+        ready = [job for job in released if self._is_slowed(job)]
+        for job in ready:
+            self._slowed.discard(job.delivery.tag)
+            self._count(job)
+        return ready
+
+    def _is_slowed(self, job: Job) -> bool:
+        """Say whether it still waits: not lost, given back or revoked meanwhile."""
+        return job.delivery.tag in self._slowed
 
     def _prefetch(self) -> int:
         return self._lookahead.limit() if self._fixed is None else self._fixed

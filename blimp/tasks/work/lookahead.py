@@ -24,15 +24,20 @@ class Lookahead:
         self._clock = clock
         self._since_s = clock.now_s()
         self._ended = 0
-        self._limit = LEAST
+        self._limit = self._least = LEAST
 
     def ended(self, jobs: int) -> None:
         self._ended += jobs
+
+    def grow(self, by: int) -> None:
+        """So many more may run at once, or fewer: it is never less than that."""
+        self._least = max(LEAST, self._least + by)
 
     def limit(self) -> int:
         now_s = self._clock.now_s()
         passed_s = now_s - self._since_s
         if passed_s >= AHEAD_S:
-            self._limit = min(MOST, max(LEAST, round(self._ended * AHEAD_S / passed_s)))
+            ahead = min(MOST, round(self._ended * AHEAD_S / passed_s))
+            self._limit = max(self._least, ahead)
             self._since_s, self._ended = now_s, 0
         return self._limit

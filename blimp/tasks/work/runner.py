@@ -288,8 +288,8 @@ class Runner:
     async def _function(self, job: Job, args: tuple[Any, ...]) -> Any:
         assert job.call is not None
         job.is_called = True
+        job.started_s = self._app.clock.now_s()
         if self._observers:
-            job.started_s = self._app.clock.now_s()
             self._observers.started(job)
         limit = limit_of(job)
         # What can be cancelled needs no interruption to be revoked.
