@@ -19,7 +19,7 @@ def ask(app: TaskApp) -> Iterator[Ask]:
     mailbox = Mailbox("celery", type="fanout", accept=["json"], serializer="json")
 
     def ask(command: str, *, all: bool = False, **arguments: Any) -> Any:
-        options = {
+        options: dict[str, Any] = {
             name: arguments.pop(name)
             for name in ("destination", "pattern", "matcher", "limit", "timeout")
             if name in arguments
