@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from blimp.errors import BlimpError, ConfigError
-from blimp.tasks import inspect
+from blimp.tasks import queue_commands, remote_commands
 from blimp.tasks.log import LEVELS
 from blimp.tasks.observe.options import add_options, read_options
 from blimp.tasks.observe.watching import watched
@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     worker.set_defaults(run=_worker)
     worker.add_argument(
-        "-A", "--app", required=True, metavar="MODULE:APP", help=inspect.APP_MEANING
+        "-A", "--app", required=True, metavar="MODULE:APP", help=queue_commands.APP_MEANING
     )
     worker.add_argument(
         "--name", help="unique among live workers, so a second one here needs it; default APP@HOST"
@@ -126,7 +126,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
     add_options(worker)
-    inspect.add_commands(commands)
+    queue_commands.add_commands(commands)
+    remote_commands.add_commands(commands)
     results.add_commands(commands)
     return parser
 

@@ -225,7 +225,9 @@ class Hand:
         now_s, released = self._clock.now_s(), self._freed
         self._freed = []
         for rate in self._rates.values():
-            while rate.waiting and (not self._is_slowed(rate.waiting[0]) or rate.take(now_s)):
+            while rate.waiting and (
+                not self._is_slowed(rate.waiting[0]) or rate.take(now_s, has_waited=True)
+            ):
                 released.append(rate.waiting.popleft())
         ready = [job for job in released if self._is_slowed(job)]
         for job in ready:

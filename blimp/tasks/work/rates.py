@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LEAST_PER_S, MOST_PER_S = 1e-7, 1e6
-BURST_S = 0.1  # of a rate: what a busy thread was late for may be caught up with at once
+BURST_S = 0.1  # by so much a busy thread may be late, and catch up with it
 HELD_S = 1.0  # so much of a rate waits in hand,
 LEAST_HELD, MOST_HELD = 16, 128  # within these
 LONGEST_LATER_S = 60.0  # of one postponement: the rate may be changed meanwhile
@@ -48,7 +48,7 @@ def per_second(limit: object) -> float | None:
 class Rate:
     """A bucket of tokens for one task, and the jobs that wait for one. Its caller's lock guards it.
 
-    It holds one token, or what comes in BURST_S where that is more.
+    It holds one token: what is not used is not kept.
     """
 
     def __init__(self, per_s: float) -> None:
@@ -62,11 +62,14 @@ class Rate:
         self.next_s = min(self.next_s, now_s + 1.0 / per_s)
         self._later_s = now_s
 
-    def take(self, now_s: float) -> bool:
-        """Take a token; False where there is none."""
+    def take(self, now_s: float, *, has_waited: bool = False) -> bool:
+        """Take a token; False where there is none.
+
+        has_waited: for a job that waited for it, up to BURST_S too long.
+        """
         if now_s < self.next_s:
             return False
-        kept_s = BURST_S if self.per_s * BURST_S >= 1.0 else 0.0
+        kept_s = BURST_S if has_waited else 0.0
         self.next_s = max(self.next_s, now_s - kept_s) + 1.0 / self.per_s
         return True
 
