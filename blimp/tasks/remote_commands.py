@@ -21,7 +21,7 @@ class Argument(NamedTuple):
 
     name: str
     type: Callable[[str], Any] = str
-    count: str | None = None
+    how_many: str | None = None
     default: Any = None
 
 
@@ -105,7 +105,7 @@ def _add_verb(choices: Any, verb: Verb) -> None:
     parser = choices.add_parser(verb.name, help=verb.meaning, description=verb.meaning)
     for argument in verb.arguments:
         parser.add_argument(
-            argument.name, type=argument.type, nargs=argument.count, default=argument.default
+            argument.name, type=argument.type, nargs=argument.how_many, default=argument.default
         )
     for flag, meaning in verb.flags:
         parser.add_argument(f"--{flag.replace('_', '-')}", action="store_true", help=meaning)
