@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError
-from blimp.tasks.inspect import APP_MEANING
+from blimp.tasks.queue_commands import APP_MEANING
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
