@@ -212,6 +212,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     """Run the task worker: commands to the mailbox, snapshots to the ground."""
     from blimp.downlink import Downlink
     from blimp.tasks.flight import build_flight_app
+    from blimp.tasks.membership import Membership
     from blimp.tasks.work.restart import Launch
     from blimp.tasks.worker import Worker
 
@@ -238,7 +239,14 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
             signing_key=signing_keys_from_environment(),
             remote_control=remote_control_from_environment(),
         )
-        with watched(app, options.watching):
+        member = Membership(
+            link=app.broker_link,
+            vehicle=vehicle,
+            snapshot_age_s=mailbox.snapshot_age_s,
+            clock=clock,
+        )
+        app.on_link(member.look)
+        with watched(app, options.watching), member:
             worker = Worker(
                 app=app,
                 name=vehicle,

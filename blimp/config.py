@@ -5,6 +5,7 @@
 | `BLIMP_BROKER_URL`  | the broker, where the command line names none                        |
 | `BLIMP_VEHICLE`     | the ship, where the command line names none                          |
 | `BLIMP_SIGNING_KEY` | commands are signed with it, and others refused; several with spaces |
+| `XDG_STATE_HOME`    | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
 | `XDG_RUNTIME_DIR`   | parent of the run registry; `/tmp` where it is not set               |
 | `NOTIFY_SOCKET`     | where systemd, or `blimp up`, hears that a process is ready          |
 """
@@ -26,11 +27,13 @@ class GroundConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     broker, vehicle: None where the environment does not name one.
     registry: the directory in which running stacks of this user are registered.
+    state: where this user's control of ships is remembered from one command to the next.
     """
 
     broker: str | None
     vehicle: str | None
     registry: Path
+    state: Path = Path("~/.local/state/blimp")
 
 
 def ground_config(environment: Mapping[str, str] | None = None) -> GroundConfig:
@@ -41,6 +44,7 @@ def ground_config(environment: Mapping[str, str] | None = None) -> GroundConfig:
         broker=broker_url_from_environment(env),
         vehicle=None if vehicle is None else vehicle_name(vehicle, where="BLIMP_VEHICLE"),
         registry=registry_dir(env),
+        state=Path(env.get("XDG_STATE_HOME") or "~/.local/state") / "blimp",
     )
 
 

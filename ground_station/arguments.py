@@ -15,6 +15,8 @@ from typer.core import TyperCommand, TyperGroup
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan)", re.ASCII | re.IGNORECASE)
 
+MAX_PILOT_LETTERS = 80
+
 # The options of every command, by whether a value follows.
 GLOBAL_OPTIONS = {
     "--broker": True,
@@ -26,6 +28,7 @@ GLOBAL_OPTIONS = {
     "--wait": False,
     "--no-wait": False,
 }
+WAITS_SECONDS = ("control", "dispatch")
 
 
 def number(*, low: float, high: float, unit: str, above: bool = False) -> Callable[[str], float]:
@@ -45,6 +48,13 @@ def number(*, low: float, high: float, unit: str, above: bool = False) -> Callab
     return read
 
 
+def pilot_name(text: str) -> str:
+    """Return `text` where it can be read out on one line of anybody's terminal."""
+    if not 0 < len(text) <= MAX_PILOT_LETTERS or not text.isprintable():
+        raise typer.BadParameter(f"{text[:40]!r}: 1 to {MAX_PILOT_LETTERS} letters to be read")
+    return text
+
+
 def looks_negative(word: str) -> bool:
     return _NEGATIVE.match(word) is not None
 
@@ -52,8 +62,10 @@ def looks_negative(word: str) -> bool:
 def hoist_global_options(args: list[str]) -> list[str]:
     """Return `args` with the options of every command moved before it.
 
-    Words after `--` stay where they are.
+    Words after `--` stay where they are, and so does the `--wait` of a command that waits for
+    so many seconds: its own.
     """
+    own = ("--wait",) if _command(args) in WAITS_SECONDS else ()
     hoisted: list[str] = []
     rest: list[str] = []
     words = iter(args)
@@ -61,13 +73,25 @@ def hoist_global_options(args: list[str]) -> list[str]:
         name, equals, _ = word.partition("=")
         if word == "--":
             rest += [word, *words]
-        elif name not in GLOBAL_OPTIONS:
+        elif name not in GLOBAL_OPTIONS or name in own:
             rest.append(word)
         else:
             hoisted.append(word)
             if GLOBAL_OPTIONS[name] and not equals:
                 hoisted += [value for value in [next(words, None)] if value is not None]
     return hoisted + rest
+
+
+def _command(args: list[str]) -> str:
+    """Return the first word that is neither an option of every command nor its value."""
+    words = iter(args)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if not word.startswith("-"):
+            return word
+        if GLOBAL_OPTIONS.get(name) and not equals:
+            next(words, None)
+    return ""
 
 
 class GroundGroup(TyperGroup):

@@ -21,6 +21,7 @@ from ground_station.session import NotConfirmed
 # Every mistake on a command line is one; typer exports only its child.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
+_GROUPS = ("mission", "control")
 _INTERRUPTED = 130  # typer's word for a Ctrl-C that nobody caught
 
 
@@ -87,8 +88,8 @@ def _check_text(arguments: Sequence[str]) -> None:
 def _task_of(arguments: Sequence[str]) -> str:
     """Return the task that a command line meant, "" where it cannot be told."""
     names = {command.name or _function_name(command) for command in app.registered_commands}
-    word = next((word for word in arguments if word in names or word == "mission"), "")
-    return word if word in ("", "status", "watch", "mission") else f"blimp.{word}"
+    word = next((word for word in arguments if word in names or word in _GROUPS), "")
+    return word if word in ("", "status", "watch", "dispatch", *_GROUPS) else f"blimp.{word}"
 
 
 def _function_name(command: Any) -> str:

@@ -16,6 +16,8 @@ from ground_station.options import (
     EastM,
     MissionFile,
     NorthM,
+    Pilot,
+    WaitS,
     YawDeg,
     options,
     seconds,
@@ -38,6 +40,8 @@ app = typer.Typer(
 )
 mission_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(mission_app, name="mission", help="Fly a mission file, or check one.")
+control_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(control_app, name="control", help="Who may command the ship: take it, give it back.")
 app.callback()(options)
 
 
@@ -88,6 +92,8 @@ def status(context: typer.Context) -> int:
 def watch(context: typer.Context) -> int:
     """Show the ship live until Ctrl-C. Lines of text, or JSON, where there is no terminal.
 
+    Control of the ship that you took before is renewed meanwhile.
+
     \b
     Examples:
       ground watch
@@ -96,7 +102,7 @@ def watch(context: typer.Context) -> int:
     from ground_station.watch import watch as run
 
     this = session(context)
-    with this.telemetry() as reader:
+    with this.kept_control(), this.telemetry() as reader:
         heard = run(
             reader=reader,
             vehicle=this.ship.vehicle,
@@ -317,6 +323,67 @@ def servo(
     return this.command("servo", {"name": name, "deg": degrees}, timeout_s=SHORT_S)
 
 
+# --- who flies ----------------------------------------------------------------------------
+
+
+@control_app.command("take")
+def control_take(
+    context: typer.Context,
+    pilot: Pilot = None,
+    for_s: Annotated[
+        float | None,
+        typer.Option(
+            "--for",
+            metavar="S",
+            help="It ends so long after your last command, watch or mission; else 120.",
+            parser=number(low=5, high=600, unit="s"),
+        ),
+    ] = None,
+    wait_s: WaitS = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take it from another pilot. Asks on a terminal.")
+    ] = False,
+) -> int:
+    """Take control of the ship: commands of all others are refused, but for estop.
+
+    Where another pilot holds it, this says who, and for how long, and ends with 7.
+
+    \b
+    Examples:
+      ground control take
+      ground control take --pilot alice --for 300
+      ground control take --wait 60
+      ground control take --force --yes
+    """
+    from ground_station.control_command import take
+
+    return take(
+        session(context), pilot=pilot, ttl_s=for_s or 120.0, wait_s=wait_s or 0.0, force=force
+    )
+
+
+@control_app.command("release")
+def control_release(context: typer.Context) -> int:
+    """Give control of the ship back; harmless to repeat. Everybody commands it then.
+
+    Example: ground control release
+    """
+    from ground_station.control_command import release
+
+    return release(session(context))
+
+
+@control_app.command("who")
+def control_who(context: typer.Context) -> int:
+    """Say who holds control of the ship, and for how long.
+
+    Example: ground control who
+    """
+    from ground_station.control_command import who
+
+    return who(session(context))
+
+
 # --- missions -----------------------------------------------------------------------------
 
 
@@ -343,3 +410,29 @@ def mission_check(context: typer.Context, file: MissionFile) -> int:
     from ground_station.mission_command import check
 
     return check(session(context), file)
+
+
+@app.command()
+def dispatch(
+    context: typer.Context,
+    file: MissionFile,
+    any_ship: Annotated[
+        bool, typer.Option("--any", help="On whichever ship is free; else say --vehicle NAME.")
+    ] = False,
+    wait_s: WaitS = None,
+    pilot: Pilot = None,
+) -> int:
+    """Fly a mission on a ship that is free, under control of it, and give both back.
+
+    A ship that does not answer, is armed, or was stopped by an emergency stop is passed over.
+    None free: 7, after --wait seconds.
+
+    \b
+    Examples:
+      ground dispatch --any square
+      ground dispatch --any survey.toml --wait 300 --yes
+      ground dispatch --vehicle twin-2 square
+    """
+    from ground_station.dispatch_command import dispatch
+
+    return dispatch(session(context), file, any_ship=any_ship, wait_s=wait_s or 0.0, pilot=pilot)

@@ -44,6 +44,27 @@ def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) 
     return Ship(vehicle=wanted, broker=broker)
 
 
+def find_broker(*, config: GroundConfig, broker: str | None) -> str:
+    """Return the broker that is meant, for whoever asks for any of its ships.
+
+    Raises LinkError where there is none, ConfigError where it could be more than one.
+    """
+    if broker == "":
+        raise ConfigError("--broker is empty: say its URL, or leave it out to find it here")
+    found = broker or config.broker
+    if found is not None:
+        return found
+    brokers = {entry.broker: entry.vehicle for entry in running_stacks(config.registry)}
+    if not brokers:
+        raise LinkError(_nothing_runs(config.registry))
+    if len(brokers) > 1:
+        raise ConfigError(
+            f"ships of {len(brokers)} brokers run on this machine "
+            f"({', '.join(sorted(brokers.values()))}): say --broker"
+        )
+    return next(iter(brokers))
+
+
 def running_stacks(registry: Path) -> list[Registration]:
     """Return the stacks of this user that run on this machine, by name.
 
@@ -73,10 +94,7 @@ def running_stacks(registry: Path) -> list[Registration]:
 def _local_ship(registry: Path, wanted: str | None) -> Ship:
     stacks = running_stacks(registry)
     if not stacks:
-        raise LinkError(
-            f"no ship runs on this machine (looked in {registry}): start one with "
-            "'blimp up --sim', or name its broker with --broker or BLIMP_BROKER_URL"
-        )
+        raise LinkError(_nothing_runs(registry))
     names = ", ".join(entry.vehicle for entry in stacks)
     if wanted is not None:
         chosen = [entry for entry in stacks if entry.vehicle == wanted]
@@ -115,3 +133,10 @@ def _stacks_or_none(registry: Path) -> list[Registration]:
         return running_stacks(registry)
     except ConfigError:
         return []
+
+
+def _nothing_runs(registry: Path) -> str:
+    return (
+        f"no ship runs on this machine (looked in {registry}): start one with "
+        "'blimp up --sim', or name its broker with --broker or BLIMP_BROKER_URL"
+    )

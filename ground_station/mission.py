@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from blimp.clock import Clock
-from blimp.errors import LinkError
+from blimp.errors import LinkError, NotInControl
 from blimp.tasks.client import Reply
 from ground_station.mission_file import (
     Hold,
@@ -108,6 +108,7 @@ class MissionResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a mission went: SUCCESS, or the state in which its last leg ended.
 
     replies: every task that was sent, pings and second attempts included.
+    ousted: it ended because another pilot holds control of the ship.
     """
 
     name: str
@@ -118,6 +119,7 @@ class MissionResult(msgspec.Struct, frozen=True, kw_only=True):
     reports: tuple[LegReport, ...]
     replies: tuple[Reply, ...]
     duration_s: float
+    ousted: bool = False
 
     @property
     def ok(self) -> bool:
@@ -194,6 +196,7 @@ class MissionRunner:
         self._end_s = math.inf
         self._track = mission.track()
         self._replies: list[Reply] = []
+        self._ousted = False
 
     def run(self) -> MissionResult:
         """Fly every leg. A refusal or failure ends the mission and, in the air, holds.
@@ -222,7 +225,7 @@ class MissionRunner:
         last = reports[-1]
         reason = "" if last.state == "SUCCESS" else f"leg {last.leg} ({last.do}): {last.reason}"
         # Somebody else commands the ship now: theirs is the last word.
-        taken_over = last.reason.startswith("superseded")
+        taken_over = self._ousted or last.reason.startswith("superseded")
         if last.state != "SUCCESS" and flying and not taken_over:
             reason += f"; {self._hold()}"
         return MissionResult(
@@ -234,6 +237,7 @@ class MissionRunner:
             reports=tuple(reports),
             replies=tuple(self._replies),
             duration_s=self._clock.now_s() - began_s,
+            ousted=self._ousted,
         )
 
     # --- one leg --------------------------------------------------------------------------
@@ -312,6 +316,7 @@ class MissionRunner:
                 continue
             if reply.state != "TIMEOUT":
                 self._replies.append(reply)
+                self._ousted = reply.kind == NotInControl.__name__
                 again = reply.state not in _ANSWERS
                 return _Ended(state=reply.state, reason=reply.reason, again=again)
         over = self._clock.now_s() >= self._end_s

@@ -5,9 +5,22 @@ from typing import Any
 import msgspec
 
 from blimp.errors import ConfigError
-from ground_station.mission import LegReport, MissionEvent, MissionRunner
+from ground_station.mission import (
+    LegReport,
+    MissionClient,
+    MissionEvent,
+    MissionResult,
+    MissionRunner,
+)
 from ground_station.mission_file import Mission, load_mission
-from ground_station.report import DONE, Outcome, ProgressLine, Report, exit_status
+from ground_station.report import (
+    DONE,
+    NOT_AUTHORISED,
+    Outcome,
+    ProgressLine,
+    Report,
+    exit_status,
+)
 from ground_station.session import Session
 
 # What a hall or a field in sight holds; farther, somebody must have meant it.
@@ -27,25 +40,43 @@ def check(session: Session, file: str) -> int:
 
 def run(session: Session, file: str) -> int:
     """Fly a mission file and return the exit status."""
+    mission = confirmed(session, file)
+    if session.options.dry_run:
+        session.report.say(f"dry run with {session.ship.vehicle}: nothing is sent")
+        return check(session, file)
+    with session.pilots_client() as client:
+        result = fly(session, mission, client=client)
+    return tell(session, mission, result)
+
+
+def confirmed(session: Session, file: str) -> Mission:
+    """Return the mission of `file`, once it may be flown. Raises NotConfirmed."""
     if not session.options.wait:
         raise ConfigError("--no-wait: this program flies the mission, leg by leg: it must stay")
     mission = load_mission(file)
     distance_m, altitude_m = mission.reach_m()
     far = distance_m > FAR_M or altitude_m > HIGH_M
     session.confirm(f"{_summary(mission)}. Fly it?", programs_too=far)
-    if session.options.dry_run:
-        session.report.say(f"dry run with {session.ship.vehicle}: nothing is sent")
-        return check(session, file)
-    with session.client() as client:
-        result = MissionRunner(
-            client=client,
-            mission=mission,
-            clock=session.clock,
-            timeout_s=session.options.timeout_s,
-            on_event=MissionLines(report=session.report),
-        ).run()
+    return mission
+
+
+def fly(session: Session, mission: Mission, *, client: MissionClient) -> MissionResult:
+    """Fly `mission` and tell of it leg by leg."""
+    return MissionRunner(
+        client=client,
+        mission=mission,
+        clock=session.clock,
+        timeout_s=session.options.timeout_s,
+        on_event=MissionLines(report=session.report),
+    ).run()
+
+
+def tell(
+    session: Session, mission: Mission, result: MissionResult, *, vehicle: str | None = None
+) -> int:
+    """Tell how a mission went and return the exit status. vehicle: that was dispatched."""
     if session.report.as_json:
-        return session.report.outcome(
+        session.report.outcome(
             _outcome(
                 mission,
                 state=result.state,
@@ -53,16 +84,19 @@ def run(session: Session, file: str) -> int:
                 completed=result.completed,
                 reports=result.reports,
                 duration_s=result.duration_s,
+                vehicle=vehicle,
             )
         )
-    state = "flown" if result.ok else result.state.lower()
-    session.report.data(
-        f"{mission.name}: {state}, {result.completed} of {result.legs} legs "
-        f"in {result.duration_s:.0f} s"
-    )
-    if result.reason:
-        session.report.say(f"ground: {result.reason}")
-    return exit_status(result.state)
+    else:
+        state = "flown" if result.ok else result.state.lower()
+        by = "" if vehicle is None else f" by {vehicle}"
+        session.report.data(
+            f"{mission.name}: {state}{by}, {result.completed} of {result.legs} legs "
+            f"in {result.duration_s:.0f} s"
+        )
+        if result.reason:
+            session.report.say(f"ground: {result.reason}")
+    return NOT_AUTHORISED if result.ousted else exit_status(result.state)
 
 
 class MissionLines:
@@ -110,12 +144,15 @@ def _outcome(
     reason: str = "",
     reports: tuple[LegReport, ...] = (),
     duration_s: float | None = None,
+    vehicle: str | None = None,
 ) -> Outcome:
     result: dict[str, Any] = {
+        **({} if vehicle is None else {"vehicle": vehicle}),
         "name": mission.name,
         "legs": len(mission.legs),
         "completed": completed,
         "duration_s": duration_s,
         "reports": msgspec.to_builtins(reports),
     }
-    return Outcome(id=None, task="mission", state=state, result=result, reason=reason)
+    task = "mission" if vehicle is None else "dispatch"
+    return Outcome(id=None, task=task, state=state, result=result, reason=reason)

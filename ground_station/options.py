@@ -6,7 +6,7 @@ import typer
 
 from blimp.clock import SystemClock
 from blimp.config import ground_config
-from ground_station.arguments import number
+from ground_station.arguments import number, pilot_name
 from ground_station.report import Report
 from ground_station.session import Options, Session
 
@@ -39,6 +39,24 @@ YawDeg = Annotated[
 ]
 MissionFile = Annotated[
     str, typer.Argument(metavar="FILE", help="A .toml file, or the name of a built-in mission.")
+]
+Pilot = Annotated[
+    str | None,
+    typer.Option(
+        "--pilot",
+        metavar="NAME",
+        help="By what name others see you; else user@host.",
+        parser=pilot_name,
+    ),
+]
+WaitS = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        metavar="S",
+        help="How long to wait for others to give it back.",
+        parser=number(low=0, high=86400, unit="s"),
+    ),
 ]
 
 
@@ -93,7 +111,7 @@ def options(
 
     \b
     Exit status: 0 done, 2 wrong usage, 3 no link, 4 not confirmed, 5 the ship refused,
-    6 timed out or outcome unknown, 7 not authorised.
+    6 timed out or outcome unknown, 7 not authorised, or another pilot holds control.
     """
     context.obj = Session(
         options=Options(

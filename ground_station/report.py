@@ -12,7 +12,7 @@ are the snapshot: `id, task, state, result, reason, latency_ms`.
 | 4    | not confirmed                                                              |
 | 5    | the ship refused; its reason is printed                                    |
 | 6    | timed out, failed, expired or interrupted: what happened must be looked at |
-| 7    | not authorised                                                             |
+| 7    | not authorised: by the broker, or another pilot holds control of the ship  |
 """
 
 import json

@@ -17,14 +17,17 @@ import msgspec
 
 from blimp.clock import Clock
 from blimp.config import GroundConfig, signing_keys_from_environment
-from blimp.errors import BlimpError
-from ground_station.discover import Ship, find_ship
-from ground_station.report import Outcome, ProgressLine, Report
+from blimp.errors import BlimpError, NotInControl
+from ground_station.discover import Ship, find_broker, find_ship
+from ground_station.kept import KeptControl
+from ground_station.report import NOT_AUTHORISED, Outcome, ProgressLine, Report
 
 if TYPE_CHECKING:
     from blimp.tasks.client import Reply, VehicleClient
     from blimp.telemetry import TelemetryReader
+    from ground_station.control import Control
 
+FOR_EVERYBODY = ("ping", "sensor", "estop")
 START_TTL_S = 5.0  # the age past which a command must not begin
 
 
@@ -66,15 +69,46 @@ class Session:
         return self._ship
 
     @contextmanager
-    def client(self) -> Iterator["VehicleClient"]:
+    def client(self, *, ship: Ship | None = None) -> Iterator["VehicleClient"]:
+        """For what everybody may send, whoever holds control. ship: another than is meant."""
         from blimp.tasks.client import VehicleClient
 
+        ship = ship or self.ship
         with VehicleClient(
-            broker=self.ship.broker,
-            vehicle=self.ship.vehicle,
+            broker=ship.broker,
+            vehicle=ship.vehicle,
             signing_key=signing_keys_from_environment(),
         ) as client:
             yield client
+
+    @contextmanager
+    def pilots_client(self) -> Iterator["VehicleClient"]:
+        """For commands: under this user's control of the ship, where he took it; renewed."""
+        with self.kept_control() as token, self.client() as client:
+            client.authority = token
+            yield client
+
+    @contextmanager
+    def kept_control(self) -> Iterator[int | None]:
+        """Renew this user's control of the ship for the block, where he took it before."""
+        ship = self.ship
+        file = KeptControl(state=self._config.state, broker=ship.broker, vehicle=ship.vehicle)
+        if file.load() is None:  # most often: nothing more is loaded then, and nothing asked
+            yield None
+            return
+        with self.control() as control, control.kept() as grant:
+            yield None if grant is None else grant.token
+
+    def control(self, *, ship: Ship | None = None) -> "Control":
+        from ground_station.control import Control
+
+        return Control(
+            ship=ship or self.ship, state=self._config.state, clock=self.clock, say=self.report.say
+        )
+
+    def find_broker(self) -> str:
+        """Return the broker that is meant, whatever ship. Raises LinkError or ConfigError."""
+        return find_broker(config=self._config, broker=self.options.broker)
 
     @contextmanager
     def telemetry(self) -> Iterator["TelemetryReader"]:
@@ -115,7 +149,8 @@ class Session:
         if self.options.dry_run:
             return self._dry_run(task, arguments)
         line = ProgressLine(report=self.report, what=name)
-        with self.client() as client, client.send(task, arguments, ttl_s=ttl_s) as pending:
+        connect = self.client if name in FOR_EVERYBODY else self.pilots_client
+        with connect() as client, client.send(task, arguments, ttl_s=ttl_s) as pending:
             if not self.options.wait:
                 return self._sent(pending.id, task)
             try:
@@ -130,7 +165,8 @@ class Session:
     def reply(self, reply: "Reply", line: ProgressLine) -> int:
         """Tell how a command ended and return the exit status."""
         line.end(state=reply.state, reason=reply.reason, latency_ms=reply.latency_ms)
-        return self.report.outcome(outcome_of(reply))
+        status = self.report.outcome(outcome_of(reply))
+        return NOT_AUTHORISED if reply.kind == NotInControl.__name__ else status
 
     def _dry_run(self, task: str, arguments: dict[str, Any]) -> int:
         """Tell what would be sent, to whom. It is found, but nothing is sent."""

@@ -60,7 +60,7 @@ def watch(
     state = Watch(clock=clock)
     end_s = None if timeout_s is None else clock.now_s() + timeout_s
     news = _news(reader, clock)
-    with _terminate_as_interrupt():
+    with terminate_as_interrupt():
         try:
             if report.as_json or not report.out_is_terminal:
                 _print(news, state, report, clock, end_s)
@@ -134,8 +134,8 @@ def _news(reader: TelemetryReader, clock: Clock) -> Iterator[tuple[Snapshot, flo
 
 
 @contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end the view as Ctrl-C does, so that the terminal is left clean."""
+def terminate_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that all is left in order."""
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt

@@ -58,7 +58,7 @@ class VehicleClient(Closing):
         self._signing_key = signing_key
         self.broker = broker
         self.vehicle = vehicle
-        self._source = source or _who()
+        self._source = source or f"{user_name()}:{os.getpid()}"
         self._timeout_s = timeout_s
         self.clock: Clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -198,9 +198,10 @@ def vehicle_queue(vehicle: str) -> str:
     return f"blimp.{vehicle}"
 
 
-def _who() -> str:
+def user_name() -> str:
+    """Return who asks: this user, at this machine."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
         user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}:{os.getpid()}"
+    return f"{user}@{socket.gethostname()}"

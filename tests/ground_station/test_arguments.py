@@ -85,6 +85,19 @@ def test_options_are_no_numbers(word: str) -> None:
         (["result", "--", "--json"], ["result", "--", "--json"]),
         (["goto", "1", "2", "3", "--yaw-deg", "-9"], ["goto", "1", "2", "3", "--yaw-deg", "-9"]),
         (["ping", "--broker"], ["--broker", "ping"]),
+        (["ping", "--wait"], ["--wait", "ping"]),
+        (
+            ["--vehicle", "dispatch", "goto", "1", "2", "3", "--wait"],
+            ["--vehicle", "dispatch", "--wait", "goto", "1", "2", "3"],
+        ),
+        (
+            ["--yes", "dispatch", "--any", "a", "--wait", "9", "--json"],
+            ["--yes", "--json", "dispatch", "--any", "a", "--wait", "9"],
+        ),
+        (
+            ["control", "take", "--wait=9", "--no-wait"],
+            ["--no-wait", "control", "take", "--wait=9"],
+        ),
     ],
 )
 def test_global_options_may_stand_anywhere(given: list[str], made: list[str]) -> None:

@@ -161,6 +161,10 @@ class ExecutorPool:
         self._check_mine(grant.ticket)
         self._renewer.keep(grant)
 
+    def let_lapse(self, grant: Grant) -> None:
+        """Renew `grant` in the background no more: it lasts for as long as it does. Idempotent."""
+        self._renewer.drop(grant)
+
     def give_back(self, grant: Grant) -> Release | None:
         """Release `grant`, unless that was done here; where the server is away, later.
 

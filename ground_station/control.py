@@ -1,0 +1,154 @@
+"""Control of one ship: who has it, taking it, keeping it while a command is under way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blimp.closing import Closing
+from blimp.errors import BlimpError, NoneFree, NotAuthorised
+from blimp.tasks.authority import CONTROL_TTL_S, held_by, holder_of, pilots
+from blimp.tasks.leases.grant import Grant, Holding, Ticket
+from blimp.tasks.results.redis import RedisResults
+from ground_station.kept import Kept, KeptControl
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+    from ground_station.discover import Ship
+
+MIN_TTL_S = 5.0
+MAX_TTL_S = 600.0  # who falls silent keeps everybody else from the ship for so long
+
+Say = Callable[[str], None]
+
+
+class Control(Closing):
+    """This user's control of `ship`. Raises LinkError where its broker does not answer.
+
+    state: the directory of this user's state. say: told what a person should know.
+    """
+
+    def __init__(self, *, ship: Ship, state: Path, clock: Clock, say: Say) -> None:
+        self._ship = ship
+        self._file = KeptControl(state=state, broker=ship.broker, vehicle=ship.vehicle)
+        self._clock = clock
+        self._say = say
+        self._link = RedisResults(url=ship.broker, clock=clock)
+        self._pool = pilots(self._link, ship.vehicle)
+
+    def who(self) -> Holding | None:
+        """Return who holds control, None where nobody does."""
+        return self._pool.who(self._ship.vehicle)
+
+    def is_mine(self, holding: Holding | None) -> bool:
+        kept = self._file.load()
+        return holding is not None and kept is not None and kept.token == holding.token
+
+    def take(self, pilot: str, *, ttl_s: float = CONTROL_TTL_S, wait_s: float = 0.0) -> Grant:
+        """Take control, or renew it; kept for the commands to come.
+
+        Raises NotAuthorised naming who holds it.
+        """
+        grant = self.current()
+        if grant is None:
+            grant = self.acquire(pilot, ttl_s=ttl_s, wait_s=wait_s)
+        grant.ttl_s = ttl_s
+        self._pool.renew(grant)
+        ticket = grant.ticket
+        self._file.save(
+            Kept(
+                pool=ticket.pool,
+                executor=ticket.executor,
+                token=ticket.token,
+                holder=ticket.holder,
+                ttl_s=ttl_s,
+            )
+        )
+        return grant
+
+    def acquire(self, pilot: str, *, ttl_s: float, wait_s: float = 0.0) -> Grant:
+        """Return control for this process alone: nothing is kept. Raises NotAuthorised."""
+        pool = pilots(self._link, self._ship.vehicle, ttl_s=ttl_s)
+        pool.add(self._ship.vehicle)
+        try:
+            return pool.acquire(holder_of(pilot), wait_s)
+        except NoneFree:
+            holding = self.who()
+            if holding is None:
+                words = f"control of {self._ship.vehicle} is just changing hands: ask again"
+                raise NotAuthorised(words) from None
+            words = held_by(self._ship.vehicle, holding.holder, holding.left_s)
+            raise NotAuthorised(words) from None
+
+    def take_away(self) -> None:
+        """End whoever's control it is: the ship refuses what he sends from now on."""
+        self._pool.take_away(self._ship.vehicle)
+        self._file.forget()
+
+    def release(self) -> bool:
+        """Give it back; False where it was not held here. Raises NotAuthorised for another's."""
+        kept = self._file.load()
+        grant = None if kept is None else self._grant(kept)
+        released = grant is not None and self._pool.release(grant).released
+        self._file.forget()
+        holding = None if released else self.who()
+        if holding is not None:
+            raise NotAuthorised(held_by(self._ship.vehicle, holding.holder, holding.left_s))
+        return released
+
+    def current(self) -> Grant | None:
+        """Return the grant that was kept, renewed; None where there is none, or it has ended."""
+        kept = self._file.load()
+        grant = None if kept is None else self._grant(kept)
+        if grant is None:
+            return None
+        if not self._pool.renew(grant):
+            self._file.forget()
+            self._say(f"ground: control of {self._ship.vehicle} is yours no more: {grant.reason}")
+            return None
+        return grant
+
+    @contextmanager
+    def kept(self) -> Iterator[Grant | None]:
+        """Renew what was taken before for as long as the block lasts; None where nothing was."""
+        grant = self.current()
+        if grant is None:
+            yield None
+            return
+        with self.renewing(grant):
+            yield grant
+
+    @contextmanager
+    def renewing(self, grant: Grant) -> Iterator[None]:
+        """Renew `grant` in the background; say so where it is lost meanwhile."""
+        vehicle = self._ship.vehicle
+        grant.on_lost(lambda one: self._say(f"ground: control of {vehicle} is lost: {one.reason}"))
+        self._pool.keep(grant)
+        try:
+            yield
+        finally:
+            self._pool.let_lapse(grant)
+
+    def give_back(self, grant: Grant) -> None:
+        self._pool.give_back(grant)
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _grant(self, kept: Kept) -> Grant | None:
+        """Return what was kept as a grant; None for what can be none of this ship."""
+        try:
+            ticket = Ticket(
+                pool=kept.pool, executor=kept.executor, token=kept.token, holder=kept.holder
+            ).checked()
+        except BlimpError:
+            return None
+        is_sound = math.isfinite(kept.ttl_s) and MIN_TTL_S <= kept.ttl_s <= MAX_TTL_S
+        if ticket.pool != self._pool.name or not is_sound:
+            return None
+        return Grant(
+            ticket=ticket, ttl_s=kept.ttl_s, asked_s=self._clock.now_s(), clock=self._clock
+        )

@@ -1,0 +1,86 @@
+"""`ground control take`, `release` and `who`."""
+
+from collections.abc import Mapping
+
+from blimp.tasks.authority import pilot_of
+from blimp.tasks.client import user_name
+from ground_station.control import Control
+from ground_station.report import Outcome
+from ground_station.session import Session
+
+TASK = "control"
+
+
+def take(session: Session, *, pilot: str | None, ttl_s: float, wait_s: float, force: bool) -> int:
+    """Take control of the ship, or renew it, and return the exit status."""
+    name = pilot or user_name()
+    vehicle = session.ship.vehicle
+    with session.control() as control:
+        if force:
+            _take_away(session, control)
+        if session.options.dry_run:
+            session.report.say(f"dry run: {name} would take control of {vehicle}")
+            return _done(session, {"dry_run": True, "vehicle": vehicle, "pilot": name})
+        grant = control.take(name, ttl_s=ttl_s, wait_s=wait_s)
+    mine = pilot_of(grant.holder)
+    if not session.report.as_json:
+        session.report.data(
+            f"{mine} holds control of {vehicle}, for {ttl_s:g} s after each command"
+        )
+    return _done(session, {"vehicle": vehicle, "pilot": mine, "for_s": ttl_s})
+
+
+def release(session: Session) -> int:
+    """Give control back and return the exit status."""
+    vehicle = session.ship.vehicle
+    with session.control() as control:
+        if session.options.dry_run:
+            session.report.say(f"dry run: control of {vehicle} would be given back")
+            return _done(session, {"dry_run": True, "vehicle": vehicle})
+        released = control.release()
+    if not session.report.as_json:
+        done = "given back" if released else "held by nobody"
+        session.report.data(f"control of {vehicle} is {done}: everybody commands it")
+    return _done(session, {"vehicle": vehicle, "released": released})
+
+
+def who(session: Session) -> int:
+    """Tell who holds control and return the exit status."""
+    vehicle = session.ship.vehicle
+    with session.control() as control:
+        holding = control.who()
+        is_mine = control.is_mine(holding)
+    if holding is None:
+        words = f"nobody holds control of {vehicle}: everybody commands it"
+    else:
+        words = (
+            f"{pilot_of(holding.holder)}{' (you)' if is_mine else ''} holds control of {vehicle} "
+            f"since {holding.held_s:.0f} s, for another {holding.left_s:.0f} s unless it is renewed"
+        )
+    if not session.report.as_json:
+        session.report.data(words)
+    told = {
+        "vehicle": vehicle,
+        "pilot": None if holding is None else pilot_of(holding.holder),
+        "yours": is_mine,
+        "held_s": None if holding is None else holding.held_s,
+        "left_s": None if holding is None else holding.left_s,
+    }
+    return _done(session, told)
+
+
+def _take_away(session: Session, control: Control) -> None:
+    """Ask whether to, and end another pilot's control."""
+    holding = control.who()
+    if holding is None or control.is_mine(holding):
+        return
+    pilot, vehicle = pilot_of(holding.holder), session.ship.vehicle
+    session.confirm(f"{pilot} holds control of {vehicle}. Take it away?", programs_too=True)
+    if not session.options.dry_run:
+        control.take_away()
+
+
+def _done(session: Session, result: Mapping[str, object]) -> int:
+    if session.report.as_json:
+        return session.report.outcome(Outcome(id=None, task=TASK, state="SUCCESS", result=result))
+    return 0

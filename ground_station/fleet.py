@@ -1,0 +1,199 @@
+"""The ships of a broker that can be dispatched: a free one, looked at before it flies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from blimp.closing import Closing
+from blimp.errors import LinkError, NoneFree, NotAuthorised
+from blimp.tasks.authority import FLIGHT_TTL_S, holder_of, pilot_of, ships
+from blimp.tasks.leases.grant import Grant
+from blimp.tasks.results.redis import RedisResults
+from ground_station.discover import Ship
+
+if TYPE_CHECKING:
+    from blimp.types import Snapshot
+    from ground_station.session import Session
+
+HEARD_S = 3.0  # a ship silent for longer is dead, or its link is
+PING_S = 2.0
+ROUND_S = 1.0  # between two looks at ships that are free, but not fit to fly just now
+
+Say = Callable[[str], None]
+
+
+class Dispatched(msgspec.Struct, frozen=True):
+    """A ship that is taken, and the token under which it is commanded."""
+
+    ship: Ship
+    token: int
+
+
+class Unfit(Exception):
+    """A ship that cannot be dispatched just now; its text says why."""
+
+
+class Dead(Unfit):
+    """... nor soon: nothing answers there."""
+
+
+class Fleet(Closing):
+    """The ships of `broker`. Raises LinkError where it does not answer."""
+
+    def __init__(self, *, broker: str, session: Session) -> None:
+        self._broker = broker
+        self._session = session
+        self._link = RedisResults(url=broker, clock=session.clock)
+        self._pool = ships(self._link)
+
+    @contextmanager
+    def any_ship(self, *, pilot: str, wait_s: float) -> Iterator[Dispatched]:
+        """Take a free ship that is fit to fly, and its control; both go back at the end.
+
+        Raises NotAuthorised where none is free within `wait_s`, naming who has them; LinkError
+        where there is none at all.
+        """
+        until_s = self._session.clock.now_s() + wait_s
+        while True:
+            left_s = max(0.0, until_s - self._session.clock.now_s())
+            reasons: dict[str, str] = {}
+            with ExitStack() as held, ExitStack() as passed_over:
+                found = self._look_around(
+                    pilot, wait_s=left_s, reasons=reasons, held=held, passed_over=passed_over
+                )
+                passed_over.close()
+                if found is not None:
+                    yield found
+                    return
+            now_s = self._session.clock.now_s()
+            if now_s >= until_s:
+                raise self._none(reasons, wait_s=wait_s)
+            self._session.clock.sleep_until(min(until_s, now_s + ROUND_S))
+
+    @contextmanager
+    def one_ship(self, vehicle: str, *, pilot: str, wait_s: float) -> Iterator[Dispatched]:
+        """Take control of a certain ship that is fit to fly; it goes back at the end.
+
+        Control that this user took before is used, and stays his. Raises NotAuthorised where
+        another has it, LinkError where the ship does not answer.
+        """
+        with ExitStack() as held:
+            try:
+                token = self._take(vehicle, pilot=pilot, taken=held, wait_s=wait_s)
+            except Dead as dead:
+                raise LinkError(f"{vehicle} is not dispatched: {dead}") from None
+            except Unfit as unfit:
+                raise NotAuthorised(f"{vehicle} is not dispatched: {unfit}") from None
+            yield Dispatched(Ship(vehicle=vehicle, broker=self._broker), token)
+
+    def close(self) -> None:
+        self._link.close()
+
+    # --- one look around ---------------------------------------------------------------------
+
+    def _look_around(
+        self,
+        pilot: str,
+        *,
+        wait_s: float,
+        reasons: dict[str, str],
+        held: ExitStack,
+        passed_over: ExitStack,
+    ) -> Dispatched | None:
+        """Return the first free ship that is fit; None, and why each is not, where none is.
+
+        held: gives back what is returned. passed_over: what was looked at before, and is kept
+        meanwhile so that it does not come again.
+        """
+        while True:
+            try:
+                # A holder has one ship at most: each look has a name of its own.
+                grant = self._pool.acquire(holder_of(pilot), 0.0 if reasons else wait_s)
+            except NoneFree:
+                return None
+            vehicle = grant.executor
+            with ExitStack() as taken:
+                taken.callback(self._pool.give_back, grant)
+                try:
+                    token = self._take(vehicle, pilot=pilot, taken=taken)
+                except Dead as dead:
+                    self._pool.remove(vehicle, now=True)
+                    self._session.report.say(f"ground: {vehicle} is put aside: {dead}")
+                    reasons[vehicle] = str(dead)
+                    continue
+                except (Unfit, NotAuthorised) as unfit:
+                    reasons[vehicle] = str(unfit)
+                    passed_over.push(taken.pop_all())
+                    continue
+                self._pool.keep(grant)
+                grant.on_lost(self._told_lost)
+                held.push(taken.pop_all())
+                return Dispatched(Ship(vehicle=vehicle, broker=self._broker), token)
+
+    def _take(
+        self, vehicle: str, *, pilot: str, taken: ExitStack, wait_s: float | None = None
+    ) -> int:
+        """Return the token of a ship's control, once the ship was looked at.
+
+        wait_s: for whoever has it; control that this user took before is then used, and stays
+        his. None to do neither.
+        """
+        ship = Ship(vehicle=vehicle, broker=self._broker)
+        self._check(ship)
+        with ExitStack() as own:
+            control = own.enter_context(self._session.control(ship=ship))
+            grant = None if wait_s is None else control.current()
+            if grant is None:
+                grant = control.acquire(pilot, ttl_s=FLIGHT_TTL_S, wait_s=wait_s or 0.0)
+                own.callback(control.give_back, grant)
+            _be_fit(self._snapshot(ship))  # nobody else commands it from here on
+            own.enter_context(control.renewing(grant))
+            taken.push(own.pop_all())
+        return grant.token
+
+    def _told_lost(self, grant: Grant) -> None:
+        self._session.report.say(f"ground: {grant.executor} is not this flight's any more")
+
+    def _check(self, ship: Ship) -> None:
+        """Raise Unfit, or Dead, for a ship that must not be sent on a mission."""
+        snapshot = self._snapshot(ship)
+        with self._session.client(ship=ship) as client:
+            reply = client.ping(timeout_s=PING_S)
+        if reply.state != "SUCCESS":
+            raise Dead(f"it does not answer a ping within {PING_S:g} s ({reply.reason})")
+        _be_fit(snapshot)
+
+    def _snapshot(self, ship: Ship) -> Snapshot:
+        from blimp.telemetry import TelemetryReader
+
+        with TelemetryReader(ship.broker, ship.vehicle) as reader:
+            found = reader.latest()
+        if found is None or found[1] > HEARD_S:
+            ago = "never" if found is None else f"{found[1]:.0f} s ago"
+            raise Dead(f"last heard {ago}, the limit is {HEARD_S:g} s")
+        return found[0]
+
+    def _none(self, reasons: dict[str, str], *, wait_s: float) -> Exception:
+        stats = self._pool.stats()
+        for holding in stats.busy:
+            reasons.setdefault(holding.executor, f"{pilot_of(holding.holder)} has it")
+        if not stats.size:
+            told = "".join(f"; {name}: {why}" for name, why in sorted(reasons.items()))
+            return LinkError(f"no ship can be dispatched: none is in the pool{told}")
+        within = f" within {wait_s:g} s" if wait_s else ""
+        told = "; ".join(f"{name}: {why}" for name, why in sorted(reasons.items()))
+        return NotAuthorised(f"no ship is free{within}: {told or 'just now'}")
+
+
+def _be_fit(snapshot: Snapshot) -> None:
+    """Raise Unfit for a ship that somebody flies, or ought to look at first."""
+    if snapshot.killed:
+        raise Unfit("it was stopped by an emergency stop: look at it, and arm it by hand")
+    if snapshot.armed:
+        raise Unfit("it is armed: somebody flies it")
+    if snapshot.failsafe:
+        raise Unfit(f"its failsafe is in force ({snapshot.failsafe})")

@@ -1,0 +1,72 @@
+"""This user's control of ships, remembered from one command line to the next.
+
+One file for each ship and broker, which nobody else may read: who has the token commands.
+"""
+
+import hashlib
+import os
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from blimp.errors import ConfigError
+from blimp.paths import make_directory
+
+MAX_FILE_BYTES = 4096
+FORGOTTEN_S = 86_400.0  # no grant lasts so long: what it was for is gone
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A grant of control: see `blimp.tasks.leases.grant.Ticket`. ttl_s: as it was asked for."""
+
+    pool: str
+    executor: str
+    token: int
+    holder: str
+    ttl_s: float
+
+
+class KeptControl:
+    """The file of one ship. state: the directory of this user's state."""
+
+    def __init__(self, *, state: Path, broker: str, vehicle: str) -> None:
+        self._directory = state.expanduser() / "control"
+        key = hashlib.sha256(broker.encode()).hexdigest()[:16]  # it may hold a password
+        self.path = self._directory / f"{vehicle}-{key}.json"
+
+    def load(self) -> Kept | None:
+        """Return what was kept; None for nothing, what cannot be read, or what others may."""
+        try:
+            with self.path.open("rb") as file:
+                about = os.fstat(file.fileno())
+                if about.st_uid != os.getuid() or about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                    return None
+                return msgspec.json.decode(file.read(MAX_FILE_BYTES), type=Kept)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+
+    def save(self, kept: Kept) -> None:
+        """Write it whole or not at all. Raises ConfigError where it cannot be written."""
+        make_directory(self._directory)
+        draft = self.path.with_suffix(f".{os.getpid()}")
+        try:
+            self._clear()
+            draft.unlink(missing_ok=True)
+            draft.touch(mode=0o600, exist_ok=False)
+            draft.write_bytes(msgspec.json.encode(kept))
+            draft.rename(self.path)
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
+
+    def forget(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    def _clear(self) -> None:
+        """Remove what ended long ago: every embedded broker has a name of its own."""
+        for old in self._directory.iterdir():
+            with suppress(OSError):
+                if time.time() - old.stat().st_mtime > FORGOTTEN_S:
+                    old.unlink()

@@ -1,0 +1,254 @@
+"""Dispatching: a free ship is taken, looked at, flown, and given back, whatever happens."""
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from blimp.clock import ManualClock, SystemClock
+from blimp.sim import Lockstep
+from blimp.tasks.authority import holder_of, pilots, ships
+from blimp.tasks.leases import ExecutorPool
+from blimp.tasks.membership import Membership
+from blimp.tasks.results.redis import RedisResults
+from tests.broker import EmbeddedBroker
+from tests.ground_station.ship import FlyingShip
+from tests.ground_station.test_cli import Ground
+
+HOP = """name = "hop"
+[[leg]]
+do = "arm"
+[[leg]]
+do = "takeoff"
+altitude_m = 1
+[[leg]]
+do = "land"
+"""
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def link(broker_server: EmbeddedBroker) -> Iterator[RedisResults]:
+    with contextlib.closing(RedisResults(url=broker_server.url, clock=SystemClock())) as link:
+        yield link
+
+
+@pytest.fixture
+def pool(link: RedisResults) -> Iterator[ExecutorPool]:
+    pool = ships(link)
+    yield pool
+    stats = pool.stats()
+    for name in (*stats.free, *(holding.executor for holding in stats.busy)):
+        pool.remove(name, now=True)
+
+
+@pytest.fixture
+def hop(tmp_path: Path) -> str:
+    path = tmp_path / "hop.toml"
+    path.write_text(HOP)
+    return str(path)
+
+
+@pytest.fixture
+def ground(
+    broker_server: EmbeddedBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Ground:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ground = Ground(capsys)
+    ground.options = ["--broker", broker_server.url]
+    return ground
+
+
+Launch = Callable[[], FlyingShip]
+
+
+@pytest.fixture
+def launch(broker_server: EmbeddedBroker, pool: ExecutorPool) -> Iterator[Launch]:
+    """Start a ship that is in the pool, and is heard."""
+    with contextlib.ExitStack() as running:
+
+        def start() -> FlyingShip:
+            ship = running.enter_context(Lockstep("twin", seed=1))
+            one = FlyingShip(broker=broker_server, vehicle=f"fleet{next(_numbers)}", ship=ship)
+            running.enter_context(one.worker())
+            one.publish()
+            pool.add(one.vehicle)
+            return one
+
+        yield start
+
+
+def test_a_free_ship_flies_the_mission_and_all_is_given_back(
+    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool, link: RedisResults
+) -> None:
+    ship = launch()
+    status, told = ground.json("dispatch", "--any", hop, "--pilot", "alice")
+    assert (status, told["task"], told["state"]) == (0, "dispatch", "SUCCESS"), told
+    assert told["result"]["vehicle"] == ship.vehicle
+    assert told["result"]["completed"] == 3
+    assert pool.stats().free == (ship.vehicle,)
+    assert pilots(link, ship.vehicle).who(ship.vehicle) is None
+    assert not ship.ship.snapshot().armed
+
+
+def test_where_all_are_taken_it_says_who_has_them(
+    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool
+) -> None:
+    for name in ("alice", "bob"):
+        launch()
+        pool.acquire(holder_of(name))
+    status, told = ground.json("dispatch", "--any", hop)
+    assert (status, told["task"], told["state"]) == (7, "dispatch", "FAILURE")
+    assert told["reason"].startswith("no ship is free: fleet")
+    assert "alice has it" in told["reason"]
+    assert "bob has it" in told["reason"]
+
+
+def test_a_dispatch_waits_for_a_ship_that_is_given_back(
+    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool
+) -> None:
+    ship = launch()
+    grant = pool.acquire(holder_of("alice"))
+
+    def give_back() -> None:
+        _until_waiting(pool)
+        pool.release(grant)
+
+    giving = threading.Thread(target=give_back)
+    giving.start()
+    status, told = ground.json("dispatch", "--any", hop, "--wait", "20")
+    giving.join()
+    assert (status, told["result"]["vehicle"]) == (0, ship.vehicle)
+
+
+def test_a_dead_ship_is_put_aside_and_the_next_one_flies(
+    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool
+) -> None:
+    pool.add("ghost")
+    ship = launch()
+    assert ground("dispatch", "--any", hop) == 0
+    assert "ghost is put aside: last heard never, the limit is 3 s" in ground.err
+    assert f"hop: flown by {ship.vehicle}, 3 of 3 legs" in ground.out
+    assert pool.stats().free == (ship.vehicle,)
+
+
+def test_none_at_all_is_no_link(ground: Ground, hop: str, pool: ExecutorPool) -> None:
+    assert ground("dispatch", "--any", hop) == 3
+    assert "none is in the pool" in ground.err
+
+
+def test_a_ship_that_somebody_flies_or_has_control_of_is_passed_over(
+    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool, link: RedisResults
+) -> None:
+    armed, stopped, held = launch(), launch(), launch()
+    for ship, command in ((armed, "arm"), (stopped, "estop")):
+        ship.ship.command(command)
+        ship.publish()
+    control = pilots(link, held.vehicle)
+    control.add(held.vehicle)
+    control.acquire(holder_of("alice"))
+    assert ground("dispatch", "--any", hop) == 7
+    assert f"{armed.vehicle}: it is armed: somebody flies it" in ground.err
+    assert f"{stopped.vehicle}: it was stopped by an emergency stop" in ground.err
+    assert f"{held.vehicle}: alice holds control of {held.vehicle}" in ground.err
+    assert set(pool.stats().free) == {armed.vehicle, stopped.vehicle, held.vehicle}
+    free = launch()
+    assert ground("dispatch", "--any", hop) == 0
+    assert f"flown by {free.vehicle}" in ground.out
+
+
+def test_a_certain_ship_under_the_control_that_was_taken_before(
+    ground: Ground, launch: Launch, hop: str, link: RedisResults
+) -> None:
+    launch()
+    ship = launch()
+    ground.options += ["--vehicle", ship.vehicle]
+    assert ground("control", "take", "--pilot", "alice") == 0
+    assert ground("dispatch", hop) == 0
+    assert f"flown by {ship.vehicle}" in ground.out
+    holding = pilots(link, ship.vehicle).who(ship.vehicle)
+    assert holding is not None
+    assert holding.holder.startswith("alice#")
+    ship.publish()
+    assert ground("control", "release") == 0
+    assert ground("dispatch", hop) == 0
+    assert pilots(link, ship.vehicle).who(ship.vehicle) is None
+
+
+def test_a_mission_that_fails_gives_the_ship_back_too(
+    ground: Ground, launch: Launch, tmp_path: Path, pool: ExecutorPool, link: RedisResults
+) -> None:
+    ship = launch()
+    path = tmp_path / "high.toml"
+    path.write_text(HOP.replace("altitude_m = 1", "altitude_m = 31"))  # its limit is 30
+    assert ground("dispatch", "--any", str(path), "--yes") == 5
+    assert pool.stats().free == (ship.vehicle,)
+    assert pilots(link, ship.vehicle).who(ship.vehicle) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["dispatch", "HOP"], 2),
+        (["--vehicle", "twin", "dispatch", "--any", "HOP"], 2),
+        (["dispatch", "--any", "nowhere.toml"], 2),
+        (["dispatch", "--any", "HOP", "--wait", "-1"], 2),
+        (["dispatch", "--any", "HOP", "--wait"], 2),
+        (["dispatch", "--any", "HOP", "--no-wait"], 2),
+        (["--dry-run", "dispatch", "--any", "HOP"], 0),
+    ],
+)
+def test_what_cannot_be_meant_is_usage(
+    ground: Ground, hop: str, words: list[str], status: int
+) -> None:
+    assert ground(*(hop if word == "HOP" else word for word in words)) == status
+
+
+# --- the ship's side ------------------------------------------------------------------------------
+
+
+def test_a_ship_is_in_the_pool_while_its_flight_process_is_heard(
+    link: RedisResults, pool: ExecutorPool
+) -> None:
+    clock = ManualClock()
+    age_s: list[float | None] = [None]
+    with Membership(
+        link=link, vehicle="member", snapshot_age_s=lambda: age_s[0], clock=clock
+    ) as member:
+        member.look(True)
+        assert pool.stats().free == ()
+        age_s[0] = 0.1
+        member.look(False)
+        assert pool.stats().free == ()
+        member.look(True)
+        assert pool.stats().free == ("member",)
+        pool.remove("member")  # put aside by mistake
+        member.look(True)
+        assert pool.stats().free == ()
+        clock.advance(10.0)
+        member.look(True)
+        assert pool.stats().free == ("member",)
+        age_s[0] = 2.5
+        member.look(True)
+        assert pool.stats().free == ()
+        age_s[0] = 0.1
+        member.look(True)
+        grant = pool.acquire("somebody")
+    assert pool.stats().size == 1  # it leaves when it is given back
+    pool.release(grant)
+    assert pool.stats().size == 0
+
+
+def _until_waiting(pool: ExecutorPool) -> None:
+    deadline = threading.Event()
+    for _ in range(2000):
+        if pool.stats().waiting:
+            return
+        deadline.wait(0.005)
+    raise AssertionError("nobody waits")
