@@ -113,8 +113,15 @@ class Postgres:
                     raise BlimpError(f"PostgreSQL does not answer: {words}") from None
             time.sleep(0.02)
 
-    def stop(self, *, with_signal: signal.Signals = signal.SIGINT) -> None:
-        """Stop it, cutting every session off: SIGINT tidily, SIGQUIT as if it had crashed."""
+    def stop(self) -> None:
+        """Stop it, cutting every session off. Idempotent."""
+        self._end(signal.SIGINT)
+
+    def crash(self) -> None:
+        """Stop it as if it had crashed: what is not on the disk is gone."""
+        self._end(signal.SIGQUIT)
+
+    def _end(self, with_signal: signal.Signals) -> None:
         child, self._child = self._child, None
         if child is not None:
             child.send(with_signal)

@@ -17,6 +17,7 @@ from blimp.errors import LinkError, ResultError
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.broker.outage import Outage
     from blimp.tasks.lines.line import Line
     from blimp.tasks.work.job import Ending, Job
     from blimp.tasks.work.observer import Observers
@@ -54,6 +55,7 @@ class Settler:
         self._observers = observers
         self._log = log
         self._outage = app.outage("broker away", log=log)
+        self._results_outage = app.outage("results away", log=log)
         # Elsewhere a result goes first, to a server of its own.
         self._is_one_step = line.ends_at_once and (app.results is None or app.completes_at_once)
         # An event is set once what came before it is written.
@@ -74,15 +76,21 @@ class Settler:
         while not written.wait(LOOK_S) and not (self._abandoned.is_set() or self._closed):
             pass
 
-    def until_done(self, function: Callable[..., Any], *args: Any) -> bool:
-        """Call until the broker takes it; False where the worker was abandoned before."""
+    def until_done(
+        self, function: Callable[..., Any], *args: Any, outage: Outage | None = None
+    ) -> bool:
+        """Call until the broker takes it; False where the worker was abandoned before.
+
+        outage: of what is asked, where that is not the broker.
+        """
+        outage = outage or self._outage
         while True:
             try:
                 function(*args)
-                self._outage.over()
+                outage.over()
                 return True
             except LinkError as error:
-                if self.wait_out(error):
+                if self._abandoned.wait(outage.failed(error)):
                     return False
 
     def wait_out(self, error: LinkError) -> bool:
@@ -187,7 +195,7 @@ class Settler:
             records = [(one.job.message.id, one.record) for one in kept]
             answers[:] = results.write_many(records)
 
-        if kept and not self.until_done(store):
+        if kept and not self.until_done(store, outage=self._results_outage):
             return [one for one in batch if not any(one is other for other in kept)]
         refused: list[Ending] = []
         for ending, answer in zip(kept, answers, strict=True):
