@@ -8,7 +8,8 @@ no line with the pool looks whether an executor is lost, twice there, or held by
 
 With --links N, further N grants are given back by eight real workers: the release hangs on a
 task's `link` and `link_error`, twice on each; the workers are killed too. There a grant lasts
-an hour: nothing comes back but by its links.
+an hour: nothing comes back but by its links. With --tasks N, N tasks that require an executor run
+in such workers, and claim it as above; whose worker is killed has his own again.
 
 One JSON object at the end, with --out into a file as well. Exit status: 1 where anything that
 must hold did not.
@@ -17,6 +18,7 @@ must hold did not.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import logging
 import multiprocessing
@@ -32,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.releases_check import Checker, Claims
-from benchmarks.releases_links import run_links
+from benchmarks.releases_links import run_links, run_tasks
 from blimp.errors import LeaseError, NoneFree
 from blimp.tasks.broker.urls import open_redis
 from blimp.tasks.leases import ExecutorPool, Ticket
@@ -44,6 +46,8 @@ TTL_S = 0.4
 CALLBACKS, STOP = "campaign:callbacks", "campaign:stop"
 SLEEPY, FORGED, RENEWED = 0.0005, 0.01, 0.05  # shares of the grants
 TIMEOUT_S = 10.0
+ASK_EVERY = 8  # grants, whether it is over
+LOOKS = 3  # between two counts
 
 
 class Process:
@@ -58,9 +62,9 @@ class Process:
 
     def run(self) -> None:
         logging.disable(logging.ERROR)  # a warning for each second release
-        number = 0
-        while not self._client.exists(STOP):
-            number += 1
+        for number in itertools.count():
+            if number % ASK_EVERY == 0 and self._client.exists(STOP):
+                return
             queued = self._client.rpop(CALLBACKS)
             if queued is not None:
                 self._pool.release(Ticket.read(json.loads(queued)))
@@ -71,13 +75,13 @@ class Process:
 
     def _hold(self, holder: str) -> None:
         grant = self._pool.acquire(holder, wait_s=1.0)
-        self._claims.claim(grant.executor, grant.token, left_s=grant.left_s)
+        self._claims.claim(grant.executor, holder, left_s=grant.left_s)
         drawn = self._chance.random()
         if drawn < SLEEPY:
             time.sleep(1.5 * TTL_S)
         elif drawn < RENEWED and self._pool.renew(grant):
-            self._claims.claim(grant.executor, grant.token, left_s=grant.left_s)
-        self._claims.unclaim(grant.executor, grant.token)
+            self._claims.claim(grant.executor, holder, left_s=grant.left_s)
+        self._claims.unclaim(grant.executor, holder)
         if drawn > 1.0 - FORGED:
             self._pool.release(Ticket.read(grant.as_dict() | {"token": grant.token + 10**9}))
         is_queued_first = self._chance.random() < 0.5
@@ -120,7 +124,8 @@ class Campaign:
         killed, next_kill = 0, self._gap()
         stats = self._pool.stats()
         while stats.double_released < self._releases:
-            checker.look()
+            for _ in range(LOOKS):
+                checker.look()
             stats = self._pool.stats()
             if killed < self._kills and stats.double_released >= next_kill:
                 self._kill(self._chance.randrange(self._processes))
@@ -201,7 +206,8 @@ def main() -> int:
     parser.add_argument("--releases", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=400)
     parser.add_argument("--links", type=int, default=0, help="grants given back by real workers")
-    parser.add_argument("--link-kills", type=int, default=40)
+    parser.add_argument("--tasks", type=int, default=0, help="tasks that require an executor")
+    parser.add_argument("--worker-kills", type=int, default=40)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--out", type=Path)
@@ -221,7 +227,15 @@ def main() -> int:
                 report["links"] = run_links(
                     url=broker.url,
                     grants=told.links,
-                    kills=told.link_kills,
+                    kills=told.worker_kills,
+                    workers=told.processes,
+                    seed=told.seed,
+                )
+            if told.tasks:
+                report["tasks"] = run_tasks(
+                    url=broker.url,
+                    tasks=told.tasks,
+                    kills=told.worker_kills,
                     workers=told.processes,
                     seed=told.seed,
                 )
@@ -231,7 +245,8 @@ def main() -> int:
     print(text)
     if told.out is not None:
         told.out.write_text(text + "\n")
-    return 1 if report["wrong"] or report.get("links", {}).get("wrong") else 0
+    parts = (report, report.get("links", {}), report.get("tasks", {}))
+    return 1 if any(part.get("wrong") for part in parts) else 0
 
 
 if __name__ == "__main__":

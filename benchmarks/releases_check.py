@@ -19,19 +19,19 @@ SNAPSHOT = """
 return { redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1),
   redis.call('ZRANGE', KEYS[3], 0, -1), redis.call('HGETALL', KEYS[4]) }
 """
-# KEYS  claims, overlaps    ARGV  executor, token, believes to hold it until, now
+# KEYS  claims, overlaps    ARGV  executor, who, believes to hold it until, now
 # Returns 1 where someone else believes so now.
 CLAIM = """
 local found = redis.call('HGET', KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. ARGV[3])
-local token, until_s = string.match(found or '', '(%S+) (%S+)')
-if token and token ~= ARGV[2] and tonumber(until_s) > tonumber(ARGV[4]) then
+local who, until_s = string.match(found or '', '(%S+) (%S+)')
+if who and who ~= ARGV[2] and tonumber(until_s) > tonumber(ARGV[4]) then
   redis.call('RPUSH', KEYS[2], ARGV[1] .. ': ' .. found .. ' and ' .. ARGV[2] .. ' at ' .. ARGV[4])
   return 1
 end
 return 0
 """
-# KEYS  claims    ARGV  executor, token
+# KEYS  claims    ARGV  executor, who
 UNCLAIM = """
 if string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '%S+') == ARGV[2] then
   redis.call('HDEL', KEYS[1], ARGV[1])
@@ -40,18 +40,18 @@ end
 
 
 class Claims:
-    """What one process believes to hold."""
+    """What each process believes to hold."""
 
     def __init__(self, client: Any) -> None:
         self._claim = client.register_script(CLAIM)
         self._unclaim = client.register_script(UNCLAIM)
 
-    def claim(self, executor: str, token: int, *, left_s: float) -> None:
+    def claim(self, executor: str, who: str, *, left_s: float) -> None:
         now_s = time.monotonic()
-        self._claim(keys=[CLAIMS, OVERLAPS], args=[executor, token, now_s + left_s, now_s])
+        self._claim(keys=[CLAIMS, OVERLAPS], args=[executor, who, now_s + left_s, now_s])
 
-    def unclaim(self, executor: str, token: int) -> None:
-        self._unclaim(keys=[CLAIMS], args=[executor, token])
+    def unclaim(self, executor: str, who: str) -> None:
+        self._unclaim(keys=[CLAIMS], args=[executor, who])
 
 
 class Checker:

@@ -1,4 +1,4 @@
-"""The same through real links: a worker's tasks end, and what follows them gives back, twice."""
+"""The same through real workers: links that give back twice, and tasks that require one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import Any
 
-from benchmarks.releases_check import Checker
+from benchmarks.releases_check import Checker, Claims
 from blimp.errors import NoneFree
-from blimp.tasks import TaskApp
+from blimp.tasks import AsyncResult, TaskApp, TaskContext
 from blimp.tasks.leases import PoolStats
 
 POOL = "linked"
+REQUIRED = "required"
 EXECUTORS = 64
+RUN_S = 0.05  # of a task, so that some are killed in it
+REQUIRED_EXECUTORS = 6
+AHEAD = 24  # tasks sent and not done
 TTL_S = 3600.0  # nothing comes back by itself
 QUIET_S = 30.0  # without a release for so long, what is out is lost
 LOOK_EVERY = 4
@@ -26,6 +31,7 @@ app = TaskApp(
     result_backend=os.environ.get("RELEASES_BROKER", "redis+socket:///nowhere"),
 )
 app.pools.declare(POOL, ttl_s=TTL_S)
+app.pools.declare(REQUIRED, ttl_s=TTL_S)
 
 
 @app.task(name="evaluate", ignore_result=True)
@@ -33,6 +39,19 @@ def evaluate(number: int) -> None:
     """Every other one fails, and is followed by its link_error."""
     if number % 2:
         raise ValueError(number)
+
+
+@app.task(name="occupy", requires=REQUIRED, bind=True)
+def occupy(context: TaskContext) -> int:
+    """Be the only one that believes to hold its executor, dead deliveries of its own apart."""
+    grant = context.grant
+    assert grant is not None
+    claims = Claims(app.broker_link.client)
+    claims.claim(grant.executor, grant.holder, left_s=grant.left_s)
+    context.stopping.wait(RUN_S)
+    grant.check()
+    claims.unclaim(grant.executor, grant.holder)
+    return context.message.retries
 
 
 class Workers:
@@ -108,6 +127,55 @@ def run_links(*, url: str, grants: int, kills: int, workers: int, seed: int) -> 
         "grants_per_s": round(grants / took_s, 1),
         "took_s": round(took_s, 1),
         "wrong": checker.wrong[:20],
+    }
+
+
+def run_tasks(*, url: str, tasks: int, kills: int, workers: int, seed: int) -> dict[str, Any]:
+    """Have `tasks` tasks run that require an executor, and return what was seen."""
+    chance = random.Random(seed)
+    executors = {f"required-{number}" for number in range(REQUIRED_EXECUTORS)}
+    with TaskApp("releases", broker=url, result_backend=url) as sender:
+        pool = sender.pools[REQUIRED]
+        for name in sorted(executors):
+            pool.add(name)
+        checker = Checker(sender.broker_link.client, pool=REQUIRED, executors=executors)
+        crew = Workers(url=url, count=workers)
+        began_s = time.monotonic()
+        killed, done, since_s = 0, 0, time.monotonic()
+        handles: list[AsyncResult] = []
+        try:
+            while done < tasks and time.monotonic() - since_s < QUIET_S:
+                if len(handles) < tasks and len(handles) - done < AHEAD:
+                    handles.append(sender.send_task("occupy"))
+                checker.look()
+                now = pool.stats().released
+                if now > done:
+                    done, since_s = now, time.monotonic()
+                if killed < kills and done >= (killed + 1) * tasks / (kills + 1):
+                    crew.kill(chance.randrange(workers))
+                    killed += 1
+            states = Counter(handle.wait(QUIET_S).state.value for handle in handles)
+            stats = pool.stats()
+        finally:
+            took_s = time.monotonic() - began_s
+            crew.close()
+    wrong = checker.wrong[:20] + checker.overlaps()[:20]
+    if states != Counter({"SUCCESS": tasks}) or stats.busy or stats.expired:
+        wrong.append(f"{dict(states)} of {tasks}; {stats.busy} busy, {stats.expired} expired")
+    return {
+        "tasks": tasks,
+        "workers": workers,
+        "kills": killed,
+        "executors": len(executors),
+        "succeeded": states["SUCCESS"],
+        "acquired": stats.acquired,
+        "released": stats.released,
+        "taken_anew": stats.superseded,
+        "expired": stats.expired,
+        "snapshots": checker.looks,
+        "tasks_per_s": round(tasks / took_s, 1),
+        "took_s": round(took_s, 1),
+        "wrong": wrong,
     }
 
 

@@ -123,6 +123,8 @@ def ended(job: Job, verdict: Verdict, *, at_s: float) -> Fields | Succeeded | No
     it did.
     """
     state, result, fault, trace = verdict.state, verdict.result, verdict.fault, verdict.traceback
+    if verdict.again_in_s is not None:
+        return None
     if verdict.settled:
         if job.previous is None or not job.previous.final:
             return None

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from blimp.errors import LeaseError, LeaseLost, LinkError, NoneFree
 from blimp.tasks.results.record import State
 from blimp.tasks.work.job import Verdict
@@ -89,9 +87,7 @@ class Requires:
         except LeaseError as error:
             return self._judge(error, job)
         wait_s = min(LONGEST_S, FIRST_S * (1 + found.before // found.executors))
-        eta_s = self._app.broker_clock.now_s() + wait_s
-        again = msgspec.structs.replace(job.message, eta_s=eta_s)
-        return Verdict(state=State.PENDING, settled=True, next=(again,))
+        return Verdict(state=State.PENDING, again_in_s=wait_s)
 
     def _judge(self, error: LeaseError, job: Job) -> Verdict:
         return judge(error, task=job.task, message=job.message, chance=self._app.chance)
@@ -114,7 +110,8 @@ class NothingLeft:
     async def _after(self, job: Job, call_next: CallNext, *, pool: ExecutorPool) -> Verdict:
         assert job.in_thread is not None
         verdict = await call_next(job)
-        if job.grant is None and not verdict.settled and not verdict.give_back:
+        comes_again = verdict.give_back or verdict.again_in_s is not None
+        if job.grant is None and not verdict.settled and not comes_again:
             with contextlib.suppress(LinkError, LeaseError):  # then it ends with its time
                 await job.in_thread(pool.dismiss, job.message.id)
         return verdict

@@ -89,7 +89,7 @@ class Tally:
             self._started[job.task.name] += 1
 
     def settled(self, job: Job, verdict: Verdict) -> None:
-        if verdict.give_back:
+        if verdict.give_back or verdict.again_in_s is not None:
             return  # it has not ended: it comes again
         state = verdict.state.value if verdict.retry_in_s is None else RETRY
         key = (job.task.name, state)

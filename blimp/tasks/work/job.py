@@ -65,6 +65,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     retry_in_s: with RETRY, when to run it again.
     next: further messages that are sent if, and only if, this end is written.
     give_back: put the message back instead, and write nothing.
+    again_in_s: instead of all that, have the message come again after so many seconds, as it is:
+        neither a delivery nor a try is counted.
     dead: write it, and have the message a dead letter for this reason.
     settled: another delivery has written the result, or will; only acknowledge.
     """
@@ -76,6 +78,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     retry_in_s: float | None = None
     next: tuple[TaskMessage, ...] = ()
     give_back: bool = False
+    again_in_s: float | None = None
     dead: str = ""
     settled: bool = False
 

@@ -90,7 +90,7 @@ class Runner:
         except Exception as error:  # fails closed: the function was not run, or its end is lost
             self._log.exception("middleware", task=job.task.name, id=job.message.id)
             verdict = failure(error, trace=traceback.format_exc())
-        if verdict.retry_in_s is None and not verdict.give_back:
+        if verdict.retry_in_s is None and verdict.again_in_s is None and not verdict.give_back:
             self.conclude(job, verdict)
         else:  # the broker is asked something first
             await job.in_thread(self.conclude, job, verdict)
@@ -169,6 +169,11 @@ class Runner:
         if verdict.give_back:
             again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
             return Ending(job=job, give_back=late, next=() if late else (again,), acks=late)
+        if verdict.again_in_s is not None:
+            eta_s = self._app.broker_clock.now_s() + verdict.again_in_s
+            return Ending(
+                job=job, next=(msgspec.structs.replace(job.message, eta_s=eta_s),), acks=late
+            )
         found, verdict = self._follow(job, verdict)
         record, told = self._encode(job, verdict, found)
         if told is not verdict:

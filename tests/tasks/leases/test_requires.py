@@ -13,6 +13,7 @@ from blimp.errors import ConfigError, Revoked, TaskFailed
 from blimp.tasks import TaskApp
 from blimp.tasks.broker.guarantees import check_tasks
 from blimp.tasks.leases import ExecutorPool
+from blimp.tasks.results.record import State
 from blimp.tasks.task import TaskContext
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working
@@ -87,18 +88,29 @@ def test_one_that_waits_holds_no_thread_and_begins_when_it_can(
     def fly() -> str:
         return "flown"
 
+    landed: list[str] = []
+    has_landed = threading.Event()
+
+    @streams.task(name="land")
+    def land(result: str) -> None:
+        landed.append(result)
+        has_landed.set()
+
     @streams.task(name="other")
     def other() -> str:
         return "done"
 
     ships.keep(grant)
     with working(streams, sync_workers=1):
-        waiting = fly.delay()
+        waiting = fly.apply_async(link=[{"task": "land", "args": [], "kwargs": {}}])
         while waiting.id not in ships.stats().waiting:
             pass
         assert other.delay().get(timeout=DEADLINE_S) == "done"
+        assert waiting.state is State.PENDING
         ships.release(grant)
         assert waiting.get(timeout=DEADLINE_S) == "flown"
+        assert has_landed.wait(DEADLINE_S)
+    assert landed == ["flown"]
 
 
 def test_an_empty_pool_and_a_spoilt_one_fail_the_task(
