@@ -25,3 +25,9 @@ def pool(server: redis.Redis) -> ExecutorPool:
 @pytest.fixture
 def later(server: redis.Redis) -> Pass:
     return lambda seconds: pass_time(server, "ships", seconds)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renewals in the background come each 0.05 s, for grants that last as long as ever."""
+    monkeypatch.setattr("blimp.tasks.leases.renewer.LONGEST_S", 0.05)

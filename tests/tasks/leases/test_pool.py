@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import threading
 from typing import Any
 
@@ -120,7 +121,11 @@ def test_the_second_release_is_told_with_its_interval(
     assert release.released
     assert release.is_double
     [line] = caplog.messages
-    assert line.startswith("possible double release of executor-1: 2 releases within 0.02")
+    told = re.fullmatch(
+        r"possible double release of executor-1: 2 releases within (\d\.\d{3}) s", line
+    )
+    assert told is not None
+    assert 0.023 <= float(told[1]) < 1.0
     assert pool.stats().double_released == 1
     assert pool.stats().free == ("executor-1",)
 
@@ -134,7 +139,7 @@ def test_a_late_repetition_is_no_warning(
     later(5.0)
     release = pool.release(grant.ticket)
     assert release.outcome is Outcome.ALREADY
-    assert release.interval_s == pytest.approx(5.0, abs=0.5)
+    assert release.interval_s >= 5.0
     assert not caplog.messages
 
 
@@ -383,11 +388,11 @@ def test_an_empty_pool_is_told(pool: ExecutorPool) -> None:
 # --- a lease -----------------------------------------------------------------------------------
 
 
-def test_a_lease_is_renewed_and_given_back(server: redis.Redis) -> None:
-    pool = ExecutorPool(server, "ships", ttl_s=0.2)
+@pytest.mark.usefixtures("quick")
+def test_a_lease_is_renewed_and_given_back(pool: ExecutorPool) -> None:
     pool.add("twin")
     with pool.lease("alice") as grant:
-        while pool.stats().renewed < 5:  # each is a third of its time
+        while pool.stats().renewed < 5:
             assert not grant.lost.is_set()
         assert pool.who("twin") is not None
     assert pool.stats().free == ("twin",)
@@ -408,8 +413,8 @@ def test_what_was_given_back_in_the_block_is_so_once(pool: ExecutorPool) -> None
     assert pool.stats().double_released == 0
 
 
-def test_a_lease_that_is_taken_away_tells_its_holder(server: redis.Redis) -> None:
-    pool = ExecutorPool(server, "ships", ttl_s=0.3)
+@pytest.mark.usefixtures("quick")
+def test_a_lease_that_is_taken_away_tells_its_holder(pool: ExecutorPool) -> None:
     pool.add("twin")
     with pool.lease("alice") as grant:
         pool.take_away("twin")

@@ -28,8 +28,8 @@ def streams(broker_server: EmbeddedBroker, server: redis.Redis) -> Iterator[Task
 
 
 @pytest.fixture
-def ships(streams: TaskApp) -> ExecutorPool:
-    streams.pools.declare("ship", ttl_s=1.0)
+def ships(streams: TaskApp, quick: None) -> ExecutorPool:
+    streams.pools.declare("ship", ttl_s=30.0)
     return streams.pools["ship"]
 
 
@@ -280,8 +280,8 @@ def test_middleware_without_requires_is_refused(broker_server: EmbeddedBroker) -
 
 
 def test_a_pool_in_use_keeps_its_time(streams: TaskApp, ships: ExecutorPool) -> None:
-    streams.pools.declare("ship", ttl_s=1.0)
-    with pytest.raises(ConfigError, match=r"'ship'.*in use with a time to live of 1 s"):
+    streams.pools.declare("ship", ttl_s=30.0)
+    with pytest.raises(ConfigError, match=r"'ship'.*in use with a time to live of 30 s"):
         streams.pools.declare("ship", ttl_s=5.0)
     assert list(streams.pools) == ["ship"]
 
