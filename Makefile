@@ -10,7 +10,7 @@ UNIT_JOBS ?= $(shell expr 2 \* $(JOBS))
 SOAK ?= 200000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage check format bench celery faults releases clean
+.PHONY: help demo test coverage check format bench events celery faults releases clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/' | expand -t 18
@@ -40,6 +40,9 @@ bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this pro
 	$(BIN)/python -m benchmarks.lockstep
 	$(BIN)/python -m benchmarks.missions
 	$(BIN)/python -m benchmarks.loop
+
+events: $(VENV)/dev.installed $(CELERY)/installed ## count the events of 100,000 tasks on each executor, with Celery's receiver
+	$(BIN)/python -m benchmarks.events
 
 celery: $(VENV)/dev.installed $(CELERY)/installed ## run Celery's own integration tests on its transport and on ours
 	$(BIN)/python -m benchmarks.celery_suite

@@ -1,4 +1,6 @@
-"""Events under load: python -m benchmarks.events [--tasks 100000] [--write]
+"""Events under load.
+
+    python -m benchmarks.events [--tasks 100000] [--carrier streams|redis] [--write]
 
 For each executor so many tasks wait in a queue; a worker runs them, once without events and once
 with them, and Celery's own receiver, in Celery's environment, counts what it is told of each.
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,14 +124,20 @@ class Run:
         return int(waiting) + held
 
 
-def campaign(*, tasks: int, carrier: str = STREAMS, both: bool = True) -> dict[str, Any]:
+def campaign(
+    *,
+    tasks: int,
+    carrier: str = STREAMS,
+    executors: Sequence[str] = EXECUTORS,
+    both: bool = True,
+) -> dict[str, Any]:
     """Return what became of the events of `tasks` tasks on each executor.
 
     both: measure the rate without events, too.
     """
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="events-") as name, Server(Path(name)) as server:
-        for executor in EXECUTORS:
+        for executor in executors:
             run = Run(server, executor=executor, tasks=tasks, carrier=carrier)
             without = run.rate(events=False)[0] if both else None
             told, heard = run.rate(events=True)

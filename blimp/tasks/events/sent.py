@@ -33,15 +33,15 @@ class SentEvents:
         self._posts: dict[int, Post] = {}  # by process: a fork has a name of its own
         self.not_told = 0
 
-    def tell(self, message: TaskMessage) -> None:
-        """Tell that `message` was sent. Never raises LinkError."""
+    def tell(self, message: TaskMessage, *, at_s: float) -> None:
+        """Tell that `message` was sent, at a time of day. Never raises LinkError."""
         process = os.getpid()
         hostname = f"gen{process}@{socket.gethostname()}"  # as Celery names who has no name
         with self._lock:
             post = self._posts.get(process)
             if post is None:
                 post = self._posts[process] = open_post(self._app, hostname=hostname)
-        told = fields.sent(message, at_s=self._app.clock.wall_s())
+        told = fields.sent(message, at_s=at_s)
         about = fields.about_program(hostname=hostname, pid=process)
         batch = [Event("task-sent", fields.to_bytes(told, about=about))]
         try:

@@ -156,7 +156,7 @@ class WorkerEvents:
             "freq": BEATS * self._beat_s,
             "active": running,
             "processed": self._counts["done"],
-            "loadavg": os.getloadavg(),
+            "loadavg": [round(load, 2) for load in os.getloadavg()],
             **fields.SOFTWARE,
         }
         if self._buffer.dropped:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -163,6 +164,7 @@ def test_a_sender_tells_of_what_it_sends(app: TaskApp, url: str, listener: Liste
     with TaskApp("tests", broker=url, send_sent_event=True) as sender:
         id = sender.send_task("elsewhere", [1]).id
         (sent,) = listener.wait_types(id, "task-sent")
+        assert sent["timestamp"] <= time.time()
         assert sent.items() >= {
             "name": "elsewhere", "args": "(1,)", "queue": "tests", "exchange": "",
             "routing_key": "tests", "retries": 0,
