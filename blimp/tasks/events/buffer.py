@@ -7,6 +7,7 @@ from collections import deque
 from typing import NamedTuple
 
 HOLD_BYTES = 2_000_000  # of what waits: no more tasks are taken then
+BATCHED = "task"  # the group of which many go as one message
 LIMIT_BYTES = 8_000_000  # what is in hand by then may still fill it so far
 
 
@@ -56,6 +57,10 @@ class EventBuffer:
             self._waits = False  # the next may come without a word: it is looked for
             return bool(self._events)
 
+    def is_batch(self) -> bool:
+        """Say whether what comes first may go with others. The taking thread's."""
+        return bool(self._events) and self._events[0].group == BATCHED
+
     def take(self, *, most_bytes: int) -> list[Event]:
         """Return the oldest events that may go as one message, at least one where there is any.
 
@@ -71,7 +76,7 @@ class EventBuffer:
                     break
                 batch.append(self._events.popleft())
                 self.size_bytes -= len(event.data)
-                if event.group != "task":
+                if event.group != BATCHED:
                     break
         return batch
 

@@ -64,7 +64,8 @@ class EventSender:
 
     def _serve(self) -> None:
         while self._buffer.wait():
-            self._closing.wait(GATHER_S)
+            if self._buffer.is_batch():
+                self._closing.wait(GATHER_S)
             while batch := self._buffer.take(most_bytes=MOST_BYTES):
                 if not self._send(batch):
                     self._buffer.drop(len(batch))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blimp.tasks.work.job import Job, Verdict
     from blimp.tasks.work.observer import Observers
 
-BEATS = 2  # of the pulse, from one heartbeat to the next
+BEATS = 3  # of the pulse, from one heartbeat to the next
 
 
 class WorkerEvents:
