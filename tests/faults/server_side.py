@@ -19,6 +19,7 @@ from blimp.tasks.transport.keys import GROUP, Keys
 # and a queue are made of, a name's lease and what a sender sent last until they lapse.
 KEPT = (
     KEY_PREFIX,
+    "celery-taskset-meta-",
     "blimp-began-",
     "blimp:coalesce:",
     "blimp:exchange:",

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from blimp.tasks import State, TaskApp
+from blimp.tasks import Signature, State, TaskApp, chord
 from blimp.tasks.results.record import Record
 from blimp.tasks.transport.holder import DEFAULT_MAX_DELIVERIES
 from blimp.tasks.transport.keys import GROUP, Keys
@@ -56,6 +56,14 @@ STEPS = (
     Step(name="revoked", task="turn", final=(State.REVOKED,), bodies=0),
     Step(name="parent", task="parent"),
     Step(name="child", task="", effects=(1,)),  # sent by its parent, by way of the worker
+    # A chord of one task and a chain of two, and its body; and one whose part fails.
+    Step(name="part", task=""),
+    Step(name="link", task=""),
+    Step(name="last", task=""),
+    Step(name="body", task="", effects=(1,)),
+    Step(name="failed_part", task="", final=(State.FAILURE,)),
+    Step(name="failed_body", task="", final=(State.FAILURE,), bodies=0),
+    Step(name="errback", task="", effects=(1,)),
 )
 UNKNOWN, POISON = "unknown", "poison"  # dead letters both: of no task, and delivered too often
 MAY_BE_DEAD = ("reject",)
@@ -78,9 +86,20 @@ class Workload:
                 self._app.get_task(step.task).apply_async(
                     args, task_id=self.ids[step.name], countdown=step.countdown_s
                 )
+        self._send_chords()
         self._app.revoke(self.ids["revoked"])
         self._app.send_task("nobody_knows", task_id=f"{self._run}-{UNKNOWN}")
         self._send_poison()
+
+    def _send_chords(self) -> None:
+        def one(task: str, name: str) -> Signature:
+            return self._app.get_task(task).si().set(task_id=self.ids[name])
+
+        chord(
+            [one("noop", "part"), one("noop", "link") | one("noop", "last")], one("turn", "body")
+        )()
+        failed = one("noop", "failed_body").on_error(one("turn", "errback"))
+        chord([one("fail", "failed_part")], failed)()
 
     def _send_poison(self) -> None:
         """Have one that was delivered as often as may be, and whose holder is long dead."""

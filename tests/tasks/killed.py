@@ -55,6 +55,19 @@ def good(context: TaskContext, *_: object) -> None:
     _follow("good", context)
 
 
+@app.task(name="chord.part", bind=True)
+def part(context: TaskContext, number: int) -> int:
+    """Take long enough to be killed in."""
+    context.stopping.wait(0.005)
+    return number
+
+
+@app.task(name="chord.body", bind=True)
+def body(context: TaskContext, numbers: list[int], number: int) -> None:
+    assert numbers == [number + place for place in range(len(numbers))], numbers
+    _follow("body", context)
+
+
 @app.task(name="link.bad", bind=True, ignore_result=True)
 def bad(context: TaskContext, *_: object) -> None:
     _follow("bad", context)
