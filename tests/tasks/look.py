@@ -42,6 +42,11 @@ class Look:
     def dead(self, queue: str = "tests") -> int:
         return 0 if self.is_stock else self._counts(queue)[3]
 
+    def dead_reasons(self, queue: str = "tests") -> list[str]:
+        """Return why each dead letter is one. On streams only."""
+        found = self.server.xrange(self._keys.queue(queue).dead)
+        return [fields[b"reason"].decode() for _, fields in found]
+
     def push(self, queue: str, envelope: bytes) -> None:
         """Put kombu's envelope into `queue` as a stranger would."""
         if self.is_stock:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from blimp.errors import ConfigError, MessageError, Revoked, TaskFailed
 from blimp.tasks import (
@@ -332,3 +333,156 @@ def test_a_chord_needs_a_redis_server() -> None:
         task = app.task(name="t")(lambda *args: 1)
         with pytest.raises(ConfigError, match="chords need a Redis server"):
             chord([task.s()], task.s())()
+
+
+# --- what others have put there --------------------------------------------------------------
+
+
+def part(gid: str, index: object, *, id: str = "part", **embed: Any) -> dict[str, Any]:
+    """Return what a part of the chord `gid` is published as."""
+    body = {"task": "total", "args": [], "kwargs": {}, "options": {"task_id": "body"}}
+    return {"id": id, "task": "same", "args": (1,), "queue": "tests", "group_id": gid,
+            "group_index": index, "chord": body, **embed}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["j", "d", "s", "c"])
+def test_a_key_of_a_wrong_type_costs_a_dead_letter_with_the_reason(
+    sums: Sums, server: redis.Redis, look: Look, key: str
+) -> None:
+    server.rpush(f"celery-taskset-meta-g.{key}", "forged")
+    if key != "s":
+        server.set("celery-taskset-meta-g.s", 1)
+    sums.app.publisher.publish(TaskMessage(**part("g", 0)))
+    sums.app.publisher.publish(TaskMessage(id="other", task="same", args=(1,), queue="tests"))
+    with working(sums.app) as worker:
+        assert sums.app.result("other").wait(DEADLINE_S).state is State.SUCCESS
+        wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
+    assert look.in_hand() == 0
+    if not look.is_stock:
+        (reason,) = look.dead_reasons()
+        assert "WRONGTYPE" in reason
+
+
+def test_a_size_that_is_no_number_is_named(sums: Sums, server: redis.Redis, look: Look) -> None:
+    server.set("celery-taskset-meta-g.s", "many")
+    sums.app.publisher.publish(TaskMessage(**part("g", 0)))
+    with working(sums.app) as worker:
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+    if not look.is_stock:
+        (reason,) = look.dead_reasons()
+        assert "celery-taskset-meta-g.s is no number" in reason
+
+
+def test_a_size_that_lies_has_the_body_run_once_at_most(
+    sums: Sums, server: redis.Redis, look: Look
+) -> None:
+    server.set("celery-taskset-meta-few.s", 2)
+    server.set("celery-taskset-meta-many.s", 9)
+    for index in range(4):
+        for gid in ("few", "many"):
+            message = part(gid, index, id=f"{gid}{index}")
+            message["chord"] = message["chord"] | {"options": {"task_id": f"body-{gid}"}}
+            sums.app.publisher.publish(TaskMessage(**message))
+    with working(sums.app) as worker:
+        assert sums.app.result("body-few").get(timeout=DEADLINE_S) == 2
+        wait_until(lambda: worker.counts["done"] == 9, "not all are done")
+    assert sums.app.result("body-many").state is State.PENDING
+    assert 0 < server.ttl("celery-taskset-meta-many.j") <= 86_400
+    assert look.waiting() == 0
+
+
+def test_a_part_that_comes_twice_counts_once(sums: Sums, server: redis.Redis) -> None:
+    server.set("celery-taskset-meta-g.s", 2)
+    for id in ("a", "a", "a", "b"):
+        sums.app.publisher.publish(TaskMessage(**part("g", "ab".index(id), id=id)))
+    with working(sums.app) as worker:
+        assert sums.app.result("body").get(timeout=DEADLINE_S) == 2
+        wait_until(lambda: worker.counts["done"] == 5, "not all are done")
+    left = {key.decode() for key in server.scan_iter("celery-taskset-meta-*")}
+    assert left == {"celery-taskset-meta-g.c"}
+
+
+@pytest.mark.parametrize("entry", ["nonsense", "[1]", '[1, "x", "FAILURE", 7]'])
+def test_a_forged_part_fails_its_chord(sums: Sums, server: redis.Redis, entry: str) -> None:
+    server.zadd("celery-taskset-meta-g.j", {entry: 0})
+    server.set("celery-taskset-meta-g.s", 2)
+    sums.app.publisher.publish(TaskMessage(**part("g", 1)))
+    with working(sums.app), pytest.raises(TaskFailed, match="ChordError"):
+        sums.app.result("body").get(timeout=DEADLINE_S)
+
+
+def test_a_body_whose_results_are_too_long_fails_with_the_limit(url: str) -> None:
+    with TaskApp("tests", broker=url, result_backend=url, limit_bytes=2000) as app:
+        sums = Sums(app)
+        with working(app):
+            handle = chord([sums.same.s("x" * 500) for _ in range(5)], sums.same.s())()
+            with pytest.raises(TaskFailed, match=r"ChordError: 'same' is \d+ bytes .* is 2000"):
+                handle.get(timeout=DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("embed", "complaint"),
+    [
+        ({"chain": [3]}, r"body: chain\[0\] is int"),
+        ({"chord": 3}, "body: chord is int"),
+        ({"chord": {"task": "t", "subtask_type": "chord", "kwargs": {}}}, "header is NoneType"),
+    ],
+)
+def test_a_message_with_a_wrong_canvas_is_a_failure(
+    sums: Sums, embed: dict[str, Any], complaint: str
+) -> None:
+    wrong = {name: tuple(one) if isinstance(one, list) else one for name, one in embed.items()}
+    message = {"id": "m", "task": "same", "queue": "tests", "group_id": "g"} | wrong
+    sums.app.publisher.publish(TaskMessage(**message))
+    with working(sums.app), pytest.raises(TaskFailed, match=complaint):
+        sums.app.result("m").get(timeout=DEADLINE_S)
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def test_a_group_is_waited_for_by_one_subscription(worked: Sums, server: redis.Redis) -> None:
+    held = group(worked.same.s(n) for n in range(50)).apply_async()
+    before = server.info("clients")["connected_clients"]
+    told: list[dict[str, Any]] = []
+    assert held.get(timeout=DEADLINE_S, on_progress=told.append) == list(range(50))
+    assert server.info("clients")["connected_clients"] <= before + 2
+    assert [one["done"] for one in told] == list(range(1, 51))
+    assert (held.completed_count, held.ready(), held.successful()) == (50, True, True)
+
+
+def test_a_group_is_saved_restored_and_forgotten(worked: Sums) -> None:
+    held = group(worked.same.s(1), worked.fail.s()).apply_async()
+    with pytest.raises(TaskFailed, match="no"):
+        held.get(timeout=DEADLINE_S)
+    values = held.join(timeout=DEADLINE_S, propagate=False)
+    assert values[0] == 1
+    assert isinstance(values[1], TaskFailed)
+    held.save()
+    again = GroupResult.restore(held.id, app=worked.app)
+    assert again == held
+    assert again is not None
+    assert (again.ids(), again.failed()) == (held.ids(), True)
+    again.forget()
+    assert GroupResult.restore(held.id, app=worked.app) is None
+    assert held.state is State.PENDING
+    with pytest.raises(TimeoutError, match="2 of 2 have not ended after 0 s"):
+        held.get(timeout=0.0)
+
+
+def test_a_group_is_revoked(sums: Sums) -> None:
+    held = group(sums.same.s(1), sums.same.s(2)).apply_async()
+    held.revoke()
+    with working(sums.app), pytest.raises(Revoked):
+        held.get(timeout=DEADLINE_S)
+
+
+def test_a_task_tells_how_far_it_is(worked: Sums) -> None:
+    @worked.app.task(name="tell", bind=True)
+    def tell(context: TaskContext) -> int:
+        context.progress(0.5)
+        return 1
+
+    told: list[dict[str, Any]] = []
+    assert tell.delay().get(timeout=DEADLINE_S, on_progress=told.append) == 1
+    assert told in ([], [{"fraction": 0.5}])

@@ -6,7 +6,7 @@ size there; otherwise the broker, where that is one. It is the broker itself in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import msgspec
 from blimp.errors import ResultError
 from blimp.tasks.canvas.after import Part
 from blimp.tasks.message import to_json
-from blimp.tasks.results.redis import GROUP_PREFIX
+from blimp.tasks.results.redis import GROUP_PREFIX, is_refusal
 
 if TYPE_CHECKING:
     from blimp.tasks.results.redis import RedisResults
@@ -49,7 +49,7 @@ def words_of(part: Part) -> tuple[str, str | int, bytes]:
 def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
     """Return id, state and value of each part, in order. Raises ResultError, redis-py's errors."""
     found = []
-    for raw in client.zrange(keys_of(group_id)[0], 0, -1):
+    for raw in _asked(lambda: client.zrange(keys_of(group_id)[0], 0, -1)):
         try:
             _, id, state, value = msgspec.json.decode(raw)
         except (msgspec.DecodeError, ValueError, TypeError) as error:
@@ -60,12 +60,10 @@ def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
 
 def read_shape(client: Any, group_id: str) -> Any:
     """Return Celery's `as_tuple` of a header that has groups in it, None for any other."""
-    raw = client.get(GROUP_PREFIX + group_id)
-    if raw is None:
-        return None
     try:
-        return msgspec.json.decode(raw)["result"]
-    except (msgspec.DecodeError, KeyError, TypeError):
+        raw = _asked(lambda: client.get(GROUP_PREFIX + group_id))
+        return None if raw is None else msgspec.json.decode(raw)["result"]
+    except (ResultError, msgspec.DecodeError, KeyError, TypeError):
         return None
 
 
@@ -92,7 +90,21 @@ class Chords:
 
     def _run(self, name: str, keys: list[str], words: list[Any]) -> Any:
         text = source(name)
-        return self.link.ask(lambda client: client.eval(text, len(keys), *keys, *words))
+        return self.link.ask(
+            lambda client: _asked(lambda: client.eval(text, len(keys), *keys, *words))
+        )
+
+
+def _asked(function: Callable[[], Any]) -> Any:
+    """Call `function`. Raises ResultError where a key is not what it should be."""
+    from redis import ResponseError
+
+    try:
+        return function()
+    except ResponseError as error:
+        if is_refusal(error):
+            raise ResultError(f"a chord cannot be counted: {error}") from None
+        raise
 
 
 @cache

@@ -2,12 +2,12 @@
 -- stands in them, so that its workers and ours may end parts of one chord:
 --   j  sorted set of the parts that are told, by their place      d  set of `<task id>:<place>`
 --   s  how many there are to be, t a difference to that (Celery's)
---   c  who is to begin the body; 'done' once that is so
+--   c  who is to begin the body; 'done' once that is so: nothing counts any more then
 -- Returns 2 where all are there and this part is to begin the body, else 1.
 -- Told again, a part counts once, and the one that was to begin the body still is.
 local function count_part(j, t, s, d, c, member, place, entry, keep_s)
-  local known = redis.call('GET', c)
-  if known == 'done' then
+  local known, claim = redis.call('GET', c), 'blimp:' .. member
+  if known and known ~= claim then
     return 1
   end
   if redis.call('SISMEMBER', d, member) == 0 then
@@ -27,10 +27,6 @@ local function count_part(j, t, s, d, c, member, place, entry, keep_s)
     error({ err = 'ERR ' .. s .. ' is no number' })
   end
   if redis.call('ZCARD', j) < tonumber(size) + tonumber(more) then
-    return 1
-  end
-  local claim = 'blimp:' .. member
-  if known and known ~= claim then
     return 1
   end
   redis.call('SET', c, claim)

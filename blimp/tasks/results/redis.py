@@ -114,7 +114,7 @@ class RedisResults:
             client.script_load(_STORE)
             answers = self._send(client, records)  # what was written already stays as it is
         for answer in answers:
-            if isinstance(answer, Exception) and not _is_refusal(answer):
+            if isinstance(answer, Exception) and not is_refusal(answer):
                 raise answer
         return [
             ResultError(f"{result_key(id)}: {answer}")
@@ -208,7 +208,7 @@ class RedisResults:
                 self._clients.popitem()[1].close()
 
 
-def _is_refusal(error: Exception) -> bool:
+def is_refusal(error: Exception) -> bool:
     """Say whether the server means this one key, such as one of a wrong type."""
     import redis
 
