@@ -432,8 +432,8 @@ def test_a_message_with_a_wrong_canvas_is_a_failure(
     sums: Sums, embed: dict[str, Any], complaint: str
 ) -> None:
     wrong = {name: tuple(one) if isinstance(one, list) else one for name, one in embed.items()}
-    message = {"id": "m", "task": "same", "queue": "tests", "group_id": "g"} | wrong
-    sums.app.publisher.publish(TaskMessage(**message))
+    message: dict[str, Any] = {"id": "m", "task": "same", "queue": "tests", "group_id": "g"}
+    sums.app.publisher.publish(TaskMessage(**(message | wrong)))
     with working(sums.app), pytest.raises(TaskFailed, match=complaint):
         sums.app.result("m").get(timeout=DEADLINE_S)
 
