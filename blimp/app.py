@@ -25,6 +25,7 @@ from blimp.config import (
     notify_address,
     remote_control_from_environment,
     signing_keys_from_environment,
+    trace_settings_from_environment,
     vehicle_name,
 )
 from blimp.control.build import build_flight_loop
@@ -36,7 +37,8 @@ from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.mailbox import MailboxClient, MailboxServer
 from blimp.paths import RuntimePaths
-from blimp.tasks.observe.watching import LogFormat, Watching, watched
+from blimp.tasks.observe.settings import LogFormat, Watching
+from blimp.tasks.observe.watching import watched
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
@@ -246,7 +248,10 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
             clock=clock,
         )
         app.on_link(member.look)
-        with watched(app, options.watching), member:
+        watching = msgspec.structs.replace(
+            options.watching, trace=trace_settings_from_environment()
+        )
+        with watched(app, watching), member:
             worker = Worker(
                 app=app,
                 name=vehicle,

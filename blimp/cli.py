@@ -165,7 +165,7 @@ def worker(
       blimp worker --vehicle twin --metrics-port 9464
     """
     from blimp.app import WorkerOptions, work
-    from blimp.tasks.observe.watching import Watching
+    from blimp.tasks.observe.settings import Watching
 
     watching = Watching(
         metrics_port=metrics_port,

@@ -7,6 +7,8 @@
 | `BLIMP_SIGNING_KEY` | commands are signed with it, and others refused; several with spaces |
 | `XDG_STATE_HOME`    | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
 | `XDG_RUNTIME_DIR`   | parent of the run registry; `/tmp` where it is not set               |
+| `BLIMP_TRACE_FILE`  | gets a line of JSON for each span                                    |
+| `OTEL_*`            | OpenTelemetry's own: where spans go (see docs/observe.md)            |
 | `NOTIFY_SOCKET`     | where systemd, or `blimp up`, hears that a process is ready          |
 """
 
@@ -18,7 +20,9 @@ from pathlib import Path
 import msgspec
 
 from blimp.errors import ConfigError
+from blimp.tasks.observe.settings import TraceSettings
 
+_OTLP_TRACES = "OTEL_EXPORTER_OTLP_TRACES_"
 VEHICLE_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 
 
@@ -81,6 +85,30 @@ def notify_address(environment: Mapping[str, str] | None = None) -> str | None:
     """Return the supervisor's address for readiness (sd_notify(3)), None without one."""
     env = os.environ if environment is None else environment
     return env.get("NOTIFY_SOCKET") or None
+
+
+def trace_settings_from_environment(
+    environment: Mapping[str, str] | None = None,
+) -> TraceSettings:
+    """Return where spans are to go: nowhere, where the environment says nothing of it."""
+    env = os.environ if environment is None else environment
+    if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return TraceSettings()
+    named = env.get("OTEL_TRACES_EXPORTER", "")
+    has_endpoint = any(
+        env.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", _OTLP_TRACES + "ENDPOINT")
+    )
+    if not named.strip() and has_endpoint:
+        named = "otlp"
+    words = [word.strip() for word in named.split(",")]
+    protocol = env.get(_OTLP_TRACES + "PROTOCOL") or env.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+    attributes = env.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return TraceSettings(
+        file=env.get("BLIMP_TRACE_FILE", ""),
+        exporters=tuple(word for word in words if word not in ("", "none")),
+        protocol=protocol or "",
+        is_named=bool(env.get("OTEL_SERVICE_NAME")) or "service.name=" in attributes,
+    )
 
 
 def vehicle_name(name: str, *, where: str) -> str:

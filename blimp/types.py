@@ -192,6 +192,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
         infinite where it does not say, or names a time to come or before the receiver began.
     authority: under which it was let through, a number that grows whenever control of the
         ship changes hands; an older one than seen before is refused. 0 where nobody asked.
+    trace: which trace it belongs to, a W3C traceparent; "" for none. Told, never acted on.
     """
 
     id: str
@@ -205,6 +206,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     sent_s: float | None = None
     waited_s: float = 0.0
     authority: int = 0
+    trace: str = ""
 
 
 class OutcomeState(StrEnum):

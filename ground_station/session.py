@@ -74,11 +74,15 @@ class Session:
         from blimp.tasks.client import VehicleClient
 
         ship = ship or self.ship
-        with VehicleClient(
-            broker=ship.broker,
-            vehicle=ship.vehicle,
-            signing_key=signing_keys_from_environment(),
-        ) as client:
+        with (
+            traced(report=self.report) as tracer,
+            VehicleClient(
+                broker=ship.broker,
+                vehicle=ship.vehicle,
+                signing_key=signing_keys_from_environment(),
+                tracer=tracer,
+            ) as client,
+        ):
             yield client
 
     @contextmanager
@@ -150,7 +154,11 @@ class Session:
             return self._dry_run(task, arguments)
         line = ProgressLine(report=self.report, what=name)
         connect = self.client if name in FOR_EVERYBODY else self.pilots_client
-        with connect() as client, client.send(task, arguments, ttl_s=ttl_s) as pending:
+        with (
+            connect() as client,
+            root_span(client.tracer, f"ground {name}"),
+            client.send(task, arguments, ttl_s=ttl_s) as pending,
+        ):
             if not self.options.wait:
                 return self._sent(pending.id, task)
             try:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from blimp.tasks.leases.pools import Pools
     from blimp.tasks.middleware import Middleware
     from blimp.tasks.observe.child import ChildWatching
+    from blimp.tasks.observe.tracing import Tracer
     from blimp.tasks.results.backend import ResultBackend
 
 
@@ -105,6 +106,7 @@ class TaskApp(Hooks, Closing):
         self.clock: Clock = clock or SystemClock()
         self.log_level = "info"  # of what a worker writes on standard error
         self.make_log: Callable[..., Any] = stderr_logger
+        self.tracer: Tracer | None = None
         self.child_watching: ChildWatching | None = None  # what is told to its child processes
         self.tasks: dict[str, Task] = {}
         self.signer = None if signing_key is None else Signer(signing_key)

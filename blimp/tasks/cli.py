@@ -9,9 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from blimp.errors import BlimpError, ConfigError
 from blimp.tasks import queue_commands, remote_commands
 from blimp.tasks.log import LEVELS
+from blimp.tasks.observe import show
 from blimp.tasks.observe.options import add_options, read_options
 from blimp.tasks.observe.watching import watched
 from blimp.tasks.results import commands as results
@@ -24,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status: 0 done, 1 failed, 2 used wrongly."""
     options = _parser().parse_args(arguments)
     try:
-        app = load_app(options.app)
-        command: Callable[[TaskApp, argparse.Namespace], int] = options.run
+        app = None if options.app is None else load_app(options.app)
+        command: Callable[[TaskApp | None, argparse.Namespace], int] = options.run
         return command(app, options)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -56,11 +59,15 @@ def load_app(path: str) -> TaskApp:
 
 
 def _worker(app: TaskApp, options: argparse.Namespace) -> int:
+    from blimp.config import trace_settings_from_environment
     from blimp.tasks.work.restart import Launch
     from blimp.tasks.worker import Worker
 
     app.log_level = options.log_level
-    with app, watched(app, read_options(options)):
+    watching = msgspec.structs.replace(
+        read_options(options), trace=trace_settings_from_environment()
+    )
+    with app, watched(app, watching):
         worker = Worker(
             app=app,
             name=options.name,
@@ -128,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     add_options(worker)
     queue_commands.add_commands(commands)
     remote_commands.add_commands(commands)
+    show.add_command(commands)
     results.add_commands(commands)
     return parser
 

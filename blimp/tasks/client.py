@@ -22,6 +22,7 @@ from blimp.tasks.message import NORMAL, TaskMessage
 from blimp.tasks.publishing.pending import Pending, Progress, Reply, reply_of
 
 if TYPE_CHECKING:
+    from blimp.tasks.observe.tracing import Tracer
     from blimp.tasks.results.redis import RedisResults
     from blimp.tasks.signing import Key
 
@@ -38,6 +39,7 @@ class VehicleClient(Closing):
 
     broker: a URL, or several as TaskApp takes them. signing_key: commands are signed with it.
     authority: the token under which its holder commands, see `blimp.tasks.authority`.
+    tracer: makes a span of each command that is sent.
     Every method raises LinkError, naming the broker, where none answers in `timeout_s`.
     """
 
@@ -52,7 +54,9 @@ class VehicleClient(Closing):
         transport: str | None = None,
         signing_key: Key | Sequence[Key] | None = None,
         authority: int | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
+        self.tracer = tracer
         self.authority = authority
         self._transport = transport
         self._signing_key = signing_key
@@ -99,7 +103,11 @@ class VehicleClient(Closing):
         watch = results.watch(id)  # before sending: nothing it says may be missed
         sent_s = self.clock.now_s()
         try:
-            self._publisher.publish(message)
+            if self.tracer is None:
+                self._publisher.publish(message)
+            else:
+                with self.tracer.sending(message) as traced:
+                    self._publisher.publish(traced)
         except BaseException:
             watch.close()
             raise

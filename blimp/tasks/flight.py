@@ -26,6 +26,7 @@ from blimp.tasks.authority import HEADER, Authority
 from blimp.tasks.broker.clock import Moment
 from blimp.tasks.client import vehicle_queue
 from blimp.tasks.message import EMERGENCY, NORMAL
+from blimp.tasks.observe.context import PARENT, trace_headers
 from blimp.tasks.remote.broadcast import Broadcast
 from blimp.tasks.remote.pidbox import INSPECT
 from blimp.tasks.task import TaskContext
@@ -162,9 +163,22 @@ def _flight_task(
         meant_for = context.message.headers.get("blimp_vehicle", vehicle)
         if meant_for != vehicle:
             raise Refused(f"meant for vehicle {meant_for!r:.80}, this is {vehicle!r}")
-        return HandOver(
+        hand_over = HandOver(
             row=row, context=context, mailbox=mailbox, arguments=arguments, authority=authority
-        ).follow()
+        )
+        tracer = context.task.app.tracer
+        if tracer is None:
+            return hand_over.follow()
+        from blimp.tasks.observe.traced_flight import follow_traced
+
+        return follow_traced(
+            hand_over.follow,
+            tracer=tracer,
+            command=row.command,
+            clock=context.task.app.clock,
+            accepted_s=lambda: hand_over.accepted_s,
+            attributes={"blimp.vehicle": vehicle},
+        )
 
     run.__name__ = row.command
     run.__doc__ = f"Hand {row.command!r} to the flight process and follow it to its end."
@@ -198,6 +212,11 @@ class HandOver:
         self._accepted_s: float | None = None
         self._shown = -1.0
         self._shown_s = self._clock.now_s()
+
+    @property
+    def accepted_s(self) -> float | None:
+        """When the ship took the command, on its monotonic clock; None before."""
+        return self._accepted_s
 
     def follow(self) -> dict[str, Any]:
         """Return the result of the command once it is done.
@@ -262,6 +281,7 @@ class HandOver:
             source=_source(self._context.message.headers.get("blimp_source", "")),
             sent_s=sent_s,
             authority=authority,
+            trace=trace_headers(self._context.message.headers).get(PARENT, ""),
         )
 
     def _ask_authority(self) -> int:

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 
 from blimp.sim import Lockstep
 from blimp.tasks.flight import build_flight_app
+from blimp.tasks.observe.settings import Watching
+from blimp.tasks.observe.watching import watched
 from blimp.telemetry import TelemetryPublisher
 from blimp.types import Command, Outcome, Snapshot
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import working
+
+UNWATCHED = Watching()
 
 
 class LockstepMailbox:
@@ -53,10 +57,10 @@ class FlyingShip:
         self.mailbox = LockstepMailbox(ship)
 
     @contextlib.contextmanager
-    def worker(self) -> Iterator[None]:
+    def worker(self, watching: Watching = UNWATCHED) -> Iterator[None]:
         """Run its worker; ending and running it again is a restart under the same name."""
         app = build_flight_app(vehicle=self.vehicle, broker=self.broker.url, mailbox=self.mailbox)
-        with app, working(app, name=self.vehicle):
+        with app, watched(app, watching), working(app, name=self.vehicle):
             yield
 
     def publish(self, age_s: float = 0.0) -> Snapshot:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from blimp.tasks.observe.settings import TraceSettings
+
 if TYPE_CHECKING:
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.observe.json_log import JsonLogs
+    from blimp.tasks.observe.tracing import Tracer
 
 
 class ChildWatching(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,15 +23,31 @@ class ChildWatching(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = ""
     vehicle: str = ""
     worker: str = ""
+    trace: TraceSettings = TraceSettings()
+    service: str = ""
 
 
 def in_child(
     watching: ChildWatching | None, message: TaskMessage
 ) -> AbstractContextManager[object]:
     """Have what runs inside be watched, in a process that runs nothing else."""
-    if watching is None or not watching.log_level:
+    if watching is None:
         return contextlib.nullcontext()
-    return _logs(watching).bound(message)
+    stack = contextlib.ExitStack()
+    tracer = _tracer(watching)
+    if tracer is not None:
+        stack.enter_context(tracer.within(message))
+    if watching.log_level:
+        stack.enter_context(_logs(watching).bound(message))
+    return stack
+
+
+@cache
+def _tracer(watching: ChildWatching) -> Tracer | None:
+    from blimp.tasks.observe.watching import open_tracer
+
+    tracer = open_tracer(watching.trace, service=watching.service)
+    return None if isinstance(tracer, str) else tracer
 
 
 @cache

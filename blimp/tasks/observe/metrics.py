@@ -8,8 +8,8 @@ from blimp.closing import Closing
 from blimp.errors import ConfigError
 from blimp.tasks.observe.queues import Queues
 from blimp.tasks.observe.server import PageServer
+from blimp.tasks.observe.settings import LOOPBACK
 from blimp.tasks.observe.tally import Tally
-from blimp.tasks.observe.watching import LOOPBACK
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from blimp.tasks.observe.watching import LOG_FORMATS, LOOPBACK, Watching
+from blimp.tasks.observe.settings import LOG_FORMATS, LOOPBACK, Watching
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from blimp.tasks.observe.child import ChildWatching
+from blimp.tasks.observe.settings import TraceSettings, Watching
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-
-LOOPBACK = "127.0.0.1"
-LOG_FORMATS = ("text", "json")
-LogFormat = Literal["text", "json"]
-
-
-class Watching(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker is watched; by default not at all.
-
-    metrics_port: where Prometheus metrics are served, None for nowhere, 0 for any that is free.
-    log_format: of what it writes on standard error. vehicle: told in every line, "" for none.
-    """
-
-    metrics_port: int | None = None
-    metrics_address: str = LOOPBACK
-    log_format: LogFormat = "text"
-    vehicle: str = ""
+    from blimp.tasks.observe.tracing import Tracer
 
 
 @contextlib.contextmanager
@@ -46,7 +30,53 @@ def watched(app: TaskApp, watching: Watching) -> Iterator[None]:
             )
         if watching.log_format == "json":
             stack.enter_context(_json_logs(app, watching))
+        stack.enter_context(_traced(app, watching))  # last: outside of all other middleware
         yield
+
+
+def open_tracer(settings: TraceSettings, *, service: str) -> Tracer | str:
+    """Return what makes spans, or why nothing does: "" where nobody asked for it.
+
+    Raises ConfigError for an exporter that is not there, or a file that cannot be written.
+    """
+    if not (settings.is_wanted or _has_provider()):
+        return ""
+    try:
+        from blimp.tasks.observe.tracing import Tracer
+    except ImportError as error:
+        return f"traces need OpenTelemetry: pip install 'blimp[trace]' ({error})"
+    return Tracer(settings, service=service)
+
+
+def _has_provider() -> bool:
+    """Say whether this program has set up OpenTelemetry itself."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return False
+    ours = sys.modules.get("blimp.tasks.observe.tracing")
+    unset = (trace.ProxyTracerProvider, *(() if ours is None else (ours.OwnProvider,)))
+    return not isinstance(trace.get_tracer_provider(), unset)
+
+
+@contextlib.contextmanager
+def _traced(app: TaskApp, watching: Watching) -> Iterator[None]:
+    tracer = open_tracer(watching.trace, service=app.name)
+    if isinstance(tracer, str):
+        if tracer:
+            app.make_log(level=app.log_level).warning("not traced", reason=tracer)
+        yield
+        return
+    from blimp.tasks.observe.traced_jobs import TracedJobs
+
+    before = app.tracer, app.middleware, app.child_watching
+    app.tracer = tracer
+    app.middleware = (TracedJobs(app=app, tracer=tracer), *app.middleware)
+    app.child_watching = ChildWatching(trace=watching.trace, service=app.name)
+    try:
+        yield
+    finally:
+        app.tracer, app.middleware, app.child_watching = before
+        tracer.close()
 
 
 @contextlib.contextmanager
@@ -58,7 +88,11 @@ def _json_logs(app: TaskApp, watching: Watching) -> Iterator[None]:
     def make(**bound: Any) -> Any:
         log = logs.make(**bound)
         app.child_watching = ChildWatching(
-            log_level=app.log_level, vehicle=logs.vehicle, worker=logs.worker
+            log_level=app.log_level,
+            vehicle=logs.vehicle,
+            worker=logs.worker,
+            trace=watching.trace,
+            service=app.name,
         )
         return log
 

@@ -91,6 +91,12 @@ class Outgoing:
     def _send(self) -> TaskMessage:
         now_s = self._call(self._app.broker_clock.recent_s)
         message = self._message(now_s)
+        if self._app.tracer is None:
+            return self._publish(message)
+        with self._app.tracer.sending(message) as traced:
+            return self._publish(traced)
+
+    def _publish(self, message: TaskMessage) -> TaskMessage:
         if message.coalesce is None:
             self._app.publisher.publish(message, policy=self._policy)
             return message

@@ -27,3 +27,11 @@ async def in_loop() -> None:
 def in_process() -> None:
     logger.info("standard %s", "words")
     raise ValueError("told by the worker")
+
+
+@app.task(name="own.span", cpu_bound=True)
+def own_span() -> None:
+    from opentelemetry import trace
+
+    with trace.get_tracer("own").start_as_current_span("own"):
+        pass

@@ -1,0 +1,41 @@
+"""The ground's part of a trace: where it begins, if the environment asks for one."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from blimp.config import trace_settings_from_environment
+from blimp.errors import ConfigError
+from ground_station.report import Report
+
+if TYPE_CHECKING:
+    from blimp.tasks.observe.tracing import Tracer
+
+
+@contextmanager
+def traced(*, report: Report) -> Iterator["Tracer | None"]:
+    """Yield what makes spans; None where none are asked for.
+
+    That it cannot is told, and stops no command.
+    """
+    settings = trace_settings_from_environment()
+    if not settings.is_wanted:
+        yield None
+        return
+    from blimp.tasks.observe.watching import open_tracer
+
+    try:
+        tracer = open_tracer(settings, service="ground")
+    except ConfigError as error:
+        tracer = str(error)
+    if isinstance(tracer, str):
+        report.say(f"ground: not traced: {tracer}")
+        yield None
+        return
+    with tracer:
+        yield tracer
+
+
+def root_span(tracer: "Tracer | None", name: str) -> AbstractContextManager[object]:
+    """Have the block be the span with which a trace begins, where there is to be one."""
+    return nullcontext() if tracer is None else tracer.span(name)

@@ -1,0 +1,109 @@
+"""One trace, from the command on the ground to what the ship does."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blimp.tasks.observe.settings import TraceSettings, Watching
+from tests.ground_station.ship import FlyingShip
+
+GROUND = [sys.executable, "-m", "ground_station"]
+
+
+def ground(ship: FlyingShip, *words: str, trace: Path | str) -> subprocess.CompletedProcess[str]:
+    where = ["--broker", ship.broker.url, "--vehicle", ship.vehicle]
+    return subprocess.run(
+        [*GROUND, *where, *words],
+        env=os.environ | {"BLIMP_TRACE_FILE": str(trace)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def spans_of(trace: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in trace.read_text().splitlines()]
+
+
+def test_a_command_is_one_trace_from_the_command_line_to_the_ship(
+    parked: FlyingShip, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.jsonl"
+    watching = Watching(trace=TraceSettings(file=str(trace)))
+    with parked.worker(watching):
+        assert ground(parked, "arm", trace=trace).returncode == 0
+    spans = {span["name"]: span for span in spans_of(trace)}
+    queue = f"blimp.{parked.vehicle}"
+    chain = ["ground arm", f"send {queue}", f"process {queue}", "mailbox arm", "flight arm"]
+    assert set(spans) == {*chain, f"wait {queue}"}
+    assert len({span["context"]["trace_id"] for span in spans.values()}) == 1
+    assert spans["ground arm"]["parent_id"] is None
+    for parent, child in itertools.pairwise(chain):
+        assert spans[child]["parent_id"] == spans[parent]["context"]["span_id"], child
+    sent = spans[f"send {queue}"]
+    assert spans[f"wait {queue}"]["parent_id"] == sent["context"]["span_id"]
+    assert spans["ground arm"]["resource"]["attributes"]["service.name"] == "ground"
+    assert spans["flight arm"]["resource"]["attributes"]["service.name"] == queue
+    process = spans[f"process {queue}"]["attributes"]
+    assert process["messaging.operation.type"] == "process"
+    assert process["messaging.destination.name"] == queue
+    assert process["messaging.message.id"] == sent["attributes"]["messaging.message.id"]
+    assert process["blimp.state"] == "SUCCESS"
+
+
+def test_the_ship_is_told_the_trace_as_text(
+    parked: FlyingShip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    deliver = parked.ship.deliver
+    monkeypatch.setattr(
+        parked.ship, "deliver", lambda command: heard.append(command.trace) or deliver(command)
+    )
+    trace = tmp_path / "trace.jsonl"
+    with parked.worker():  # which traces nothing itself
+        assert ground(parked, "ping", trace=trace).returncode == 0
+    (sent,) = [span for span in spans_of(trace) if span["name"].startswith("send")]
+    ids = [sent["context"][name].removeprefix("0x") for name in ("trace_id", "span_id")]
+    (told,) = heard
+    assert told.startswith("00-{}-{}-".format(*ids))
+
+
+@pytest.mark.parametrize("bad", ["/nonexistent/trace.jsonl", "/", "/dev/full"])
+def test_a_trace_that_cannot_be_written_stops_no_command(twin: FlyingShip, bad: str) -> None:
+    done = ground(twin, "ping", trace=bad)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("not traced" in done.stderr) == (bad != "/dev/full")
+
+
+def test_without_the_extra_it_is_told_and_nothing_is_stopped(twin: FlyingShip) -> None:
+    program = f"""
+import os, sys
+sys.modules["opentelemetry"] = None
+os.environ["BLIMP_TRACE_FILE"] = "/nonexistent"
+from ground_station.cli import run
+sys.exit(run(["--broker", {twin.broker.url!r}, "--vehicle", {twin.vehicle!r}, "ping"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "blimp[trace]" in done.stderr
+
+
+def test_a_command_that_is_not_traced_loads_nothing_for_it(twin: FlyingShip) -> None:
+    program = f"""
+import sys
+from ground_station.cli import run
+status = run(["--broker", {twin.broker.url!r}, "--vehicle", {twin.vehicle!r}, "ping"])
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+sys.exit(status)
+"""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OTEL", "BLIMP"))}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=60)
