@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from blimp.tasks.observe.settings import TraceSettings, Watching
+from blimp.types import Command, Outcome
 from tests.ground_station.ship import FlyingShip
 
 GROUND = [sys.executable, "-m", "ground_station"]
@@ -62,9 +63,12 @@ def test_the_ship_is_told_the_trace_as_text(
 ) -> None:
     heard: list[str] = []
     deliver = parked.ship.deliver
-    monkeypatch.setattr(
-        parked.ship, "deliver", lambda command: heard.append(command.trace) or deliver(command)
-    )
+
+    def hear(command: Command) -> Outcome:
+        heard.append(command.trace)
+        return deliver(command)
+
+    monkeypatch.setattr(parked.ship, "deliver", hear)
     trace = tmp_path / "trace.jsonl"
     with parked.worker():  # which traces nothing itself
         assert ground(parked, "ping", trace=trace).returncode == 0
