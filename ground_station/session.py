@@ -21,6 +21,7 @@ from blimp.errors import BlimpError, NotInControl
 from ground_station.discover import Ship, find_broker, find_ship
 from ground_station.kept import KeptControl
 from ground_station.report import NOT_AUTHORISED, Outcome, ProgressLine, Report
+from ground_station.traced import root_span, traced
 
 if TYPE_CHECKING:
     from blimp.tasks.client import Reply, VehicleClient
