@@ -44,7 +44,7 @@ def in_child(
 
 @cache
 def _tracer(watching: ChildWatching) -> Tracer | None:
-    from blimp.tasks.observe.watching import open_tracer
+    from blimp.tasks.observe.opening import open_tracer
 
     tracer = open_tracer(watching.trace, service=watching.service)
     return None if isinstance(tracer, str) else tracer

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from blimp.tasks.observe.child import ChildWatching
-from blimp.tasks.observe.settings import TraceSettings, Watching
+from blimp.tasks.observe.opening import open_tracer
+from blimp.tasks.observe.settings import Watching
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.observe.tracing import Tracer
 
 
 @contextlib.contextmanager
@@ -32,30 +31,6 @@ def watched(app: TaskApp, watching: Watching) -> Iterator[None]:
             stack.enter_context(_json_logs(app, watching))
         stack.enter_context(_traced(app, watching))  # last: outside of all other middleware
         yield
-
-
-def open_tracer(settings: TraceSettings, *, service: str) -> Tracer | str:
-    """Return what makes spans, or why nothing does: "" where nobody asked for it.
-
-    Raises ConfigError for an exporter that is not there, or a file that cannot be written.
-    """
-    if not (settings.is_wanted or _has_provider()):
-        return ""
-    try:
-        from blimp.tasks.observe.tracing import Tracer
-    except ImportError as error:
-        return f"traces need OpenTelemetry: pip install 'blimp[trace]' ({error})"
-    return Tracer(settings, service=service)
-
-
-def _has_provider() -> bool:
-    """Say whether this program has set up OpenTelemetry itself."""
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return False
-    ours = sys.modules.get("blimp.tasks.observe.tracing")
-    unset = (trace.ProxyTracerProvider, *(() if ours is None else (ours.OwnProvider,)))
-    return not isinstance(trace.get_tracer_provider(), unset)
 
 
 @contextlib.contextmanager

@@ -16,10 +16,11 @@ from blimp.errors import ConfigError
 from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.cli import main
 from blimp.tasks.observe.context import PARENT
+from blimp.tasks.observe.opening import open_tracer
 from blimp.tasks.observe.settings import TraceSettings, Watching
 from blimp.tasks.observe.show import show
 from blimp.tasks.observe.tracing import Tracer
-from blimp.tasks.observe.watching import open_tracer, watched
+from blimp.tasks.observe.watching import watched
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -129,7 +130,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from blimp.tasks.observe.settings import TraceSettings
-from blimp.tasks.observe.watching import open_tracer
+from blimp.tasks.observe.opening import open_tracer
 spans = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(spans))
