@@ -1,8 +1,9 @@
 """One Celery worker, and the time until it answers `inspect ping`.
 
-    python -m benchmarks.celery_ping URL COUNT [TRANSPORT]
+    python -m benchmarks.celery_ping URL COUNT [TRANSPORT] [--no-worker]
 
-Prints the median in ms. Run by celery_suite.py in an environment that has Celery.
+Prints the median in ms. Run by celery_suite.py and remote_ping.py in an environment that has
+Celery; for the latter with a worker that is there already.
 """
 
 import os
@@ -21,11 +22,8 @@ if os.environ.get(TRANSPORT):
     app.conf.broker_transport = os.environ[TRANSPORT]
 
 
-def main() -> None:
-    url, count, *transport = sys.argv[1:]
-    app.conf.broker_url = app.conf.result_backend = url
-    app.conf.broker_transport = "".join(transport) or None
-    worker = subprocess.Popen(
+def start(url: str, transport: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
         [
             sys.executable,
             "-m",
@@ -36,10 +34,17 @@ def main() -> None:
             "--concurrency",
             "2",
         ],
-        env=os.environ | {URL: url, TRANSPORT: "".join(transport)},
+        env=os.environ | {URL: url, TRANSPORT: transport},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+
+
+def main() -> None:
+    url, count, *transport = [word for word in sys.argv[1:] if word != "--no-worker"]
+    app.conf.broker_url = app.conf.result_backend = url
+    app.conf.broker_transport = "".join(transport) or None
+    worker = None if "--no-worker" in sys.argv else start(url, "".join(transport))
     try:
         inspect = app.control.inspect(timeout=10.0, limit=1)
         for _ in range(3):  # the first may be lost on a worker that only starts
@@ -51,8 +56,9 @@ def main() -> None:
             took_ms.append((time.perf_counter() - began_s) * 1000.0)
         print(statistics.median(took_ms))
     finally:
-        worker.terminate()
-        worker.wait(30.0)
+        if worker is not None:
+            worker.terminate()
+            worker.wait(30.0)
 
 
 if __name__ == "__main__":

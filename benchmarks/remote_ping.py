@@ -1,0 +1,150 @@
+"""How long `inspect ping` takes by a Celery client: our worker, and Celery's, in one run.
+
+    python -m benchmarks.remote_ping [--count N] [--rounds N] [--environment DIR] [--json]
+
+Both on this project's transport and on kombu's own Redis transport, each on a server of its
+own, in turns. Then the emergency lane of our worker, at rest and while commands flood it: how
+long a broadcast takes to its handler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.celery_suite import PROJECT, TRANSPORTS
+from benchmarks.queue.server import Server
+from blimp.tasks import TaskApp, Worker
+from blimp.tasks.log import stderr_logger
+
+CLIENT = Path(__file__).parent / "celery_ping.py"
+BROADCASTS = 60
+
+
+class Working:
+    """A worker of ours in a thread. events: set when a broadcast reaches its handler."""
+
+    def __init__(self, url: str, *, transport: str) -> None:
+        self.app = TaskApp("remote_ping", broker=url, result_backend=url, transport=transport)
+        self.heard = threading.Event()
+        self.app.on_broadcast("stop")(self._hear)
+        self._worker = Worker(app=self.app, name="w@here", log=stderr_logger(level="error"))
+        self._thread = threading.Thread(target=self._worker.run, daemon=True)
+
+    def _hear(self, _: Any) -> dict[str, Any]:
+        self.heard.set()
+        return {}
+
+    def __enter__(self) -> Working:
+        self._thread.start()
+        assert self._worker.ready.wait(15.0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.stop()
+        self._thread.join(15.0)
+        self.app.close()
+
+    def broadcast_ms(self) -> list[float]:
+        """Return how long each of some broadcasts took to the handler."""
+        took = []
+        for _ in range(BROADCASTS):
+            self.heard.clear()
+            began_s = time.perf_counter()
+            self.app.broadcast("stop")
+            assert self.heard.wait(15.0), "the emergency lane is closed"
+            took.append((time.perf_counter() - began_s) * 1000.0)
+            time.sleep(0.02)
+        return sorted(took)
+
+
+def ping_ms(python: Path, url: str, *, transport: str, count: int, worker: bool) -> float:
+    """Return the median by a Celery client; of Celery's worker where it is to start one."""
+    named = TRANSPORTS["streams"] if transport == "streams" else None
+    words = [str(python), str(CLIENT), url, str(count), *([named] if named else [])]
+    if not worker:
+        words.append("--no-worker")
+    done = subprocess.run(words, cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout)
+
+
+def measure(python: Path, *, transport: str, count: int) -> dict[str, float]:
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(prefix="ping-") as name:
+        with Server(Path(name)) as server:
+            found["celery"] = ping_ms(
+                python, server.url, transport=transport, count=count, worker=True
+            )
+        directory = Path(name) / "ours"
+        directory.mkdir()
+        with Server(directory) as server, Working(server.url, transport=transport) as working:
+            found["ours"] = ping_ms(
+                python, server.url, transport=transport, count=count, worker=False
+            )
+            rest_ms = working.broadcast_ms()
+            flood = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.remote_ping", "--flood", server.url, transport],
+                cwd=PROJECT,
+            )
+            time.sleep(1.0)
+            flooded_ms = working.broadcast_ms()
+            flood.terminate()
+            flood.wait(10.0)
+    for label, took_ms in (("rest", rest_ms), ("flooded", flooded_ms)):
+        found[f"stop at {label}, p50"] = statistics.median(took_ms)
+        found[f"stop at {label}, worst"] = took_ms[-1]
+    return found
+
+
+def flood(url: str, transport: str) -> None:
+    """Publish commands that nobody waits for, as fast as one process can, until terminated."""
+    from kombu import Producer
+
+    from blimp.tasks.broker.carrier import open_connection
+    from blimp.tasks.remote.pidbox import command_exchange
+
+    exchange = command_exchange()
+    with open_connection(url, transport=transport, timeout_s=2.0) as connection:
+        producer = Producer(connection.channel())
+        while True:
+            producer.publish({"method": "stats"}, exchange=exchange, declare=[exchange])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.remote_ping", description=__doc__)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--environment", type=Path, default=PROJECT / ".venv-celery", metavar="DIR")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--flood", nargs=2, metavar=("URL", "TRANSPORT"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.flood:
+        flood(*options.flood)
+    python = options.environment / "bin" / "python"
+    rounds: dict[str, list[dict[str, float]]] = {"streams": [], "redis": []}
+    for _ in range(options.rounds):
+        for transport, found in rounds.items():
+            found.append(measure(python, transport=transport, count=options.count))
+    medians = {
+        transport: {name: statistics.median(one[name] for one in found) for name in found[0]}
+        for transport, found in rounds.items()
+    }
+    if options.json:
+        load = os.getloadavg()[0]
+        print(json.dumps({"rounds": rounds, "medians_ms": medians, "load": load}))
+        return
+    for transport, found_ms in medians.items():
+        print(transport, ", ".join(f"{name} {ms:.2f} ms" for name, ms in found_ms.items()))
+
+
+if __name__ == "__main__":
+    main()

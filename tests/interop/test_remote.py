@@ -1,0 +1,137 @@
+"""Celery's own `inspect` and `control` ask our worker, and change it."""
+
+import json
+import threading
+import urllib.request
+from typing import Any
+
+from blimp.tasks import State, TaskApp
+from tests.interop.guest import Guest, find_guest
+from tests.interop.test_flower import START_S, Flower
+from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.test_worker import wait_until
+
+find_guest()
+NAME = "pad@ship"
+
+
+def ask(guest: Guest, *commands: tuple[Any, ...]) -> list[Any]:
+    """Have each `(kind, name, *args)` asked; return the answers."""
+    words = [json.dumps([kind, name, list(args), {}]) for kind, name, *args in commands]
+    found: list[Any] = guest.run("remote.py", NAME, *words)
+    return found
+
+
+def test_celery_inspects_our_worker(app: TaskApp, guest: Guest) -> None:
+    go, began = threading.Event(), threading.Event()
+
+    @app.task(name="hold", rate_limit="100/s")
+    def hold(what: str) -> None:
+        began.set()
+        assert go.wait(DEADLINE_S)
+
+    with working(app, name=NAME, sync_workers=1) as worker:
+        running = hold.delay("a").id
+        assert began.wait(DEADLINE_S)
+        waiting = hold.delay("b").id
+        wait_until(lambda: worker.counts["received"] == 2, "it is not taken")
+        names = (
+            "ping", "stats", "active", "reserved", "scheduled", "revoked", "registered",
+            "active_queues", "conf", "report", "clock",
+        )  # fmt: skip
+        told = dict(zip(names, ask(guest, *(("inspect", name) for name in names)), strict=True))
+        (queried,) = ask(guest, ("inspect", "query_task", running, waiting, "none"))
+        go.set()
+        app.result(waiting).get(DEADLINE_S)
+    assert told["ping"] == {"ok": "pong"}
+    assert told["stats"]["total"] == {"hold": 2}
+    assert told["stats"]["pool"]["max-concurrency"] == 1
+    assert [one["id"] for one in told["active"]] == [running]
+    assert told["active"][0]["args"] == ["a"]
+    assert [one["id"] for one in told["reserved"]] == [waiting]
+    assert told["scheduled"] == told["revoked"] == []
+    assert told["registered"] == ["hold [rate_limit=100/s]"]
+    assert [one["name"] for one in told["active_queues"]] == ["tests"]
+    assert told["conf"]["task_default_queue"] == "tests"
+    assert "blimp:" in told["report"]["ok"]
+    assert told["clock"]["clock"] > 0
+    assert {id: state for id, (state, _) in queried.items()} == {
+        running: "active",
+        waiting: "reserved",
+    }
+
+
+def test_celery_controls_our_worker(app: TaskApp, guest: Guest) -> None:
+    app.task(name="add")(lambda a: a + 1)
+    with working(app, name=NAME, sync_workers=1) as worker:
+        told = ask(
+            guest,
+            ("control", "rate_limit", "add", "50/s"),
+            ("control", "time_limit", "add", 5, 10),
+            ("control", "add_consumer", "more"),
+            ("control", "pool_grow", 2),
+            ("control", "pool_shrink", 1),
+            ("control", "revoke", "called-back"),
+            ("control", "enable_events"),
+            ("control", "disable_events"),
+            ("control", "rate_limit", "none", "50/s"),
+            ("control", "autoscale", 3, 1),
+        )
+        assert [one.get("ok") for one in told[:8]] == [
+            "new rate limit set successfully",
+            "time limits set successfully",
+            "add consumer more",
+            "pool will grow",
+            "pool will shrink",
+            "tasks {'called-back'} flagged as revoked",
+            "task events enabled",
+            "task events disabled",
+        ]
+        assert told[8] == {"error": "unknown task"}
+        assert "not supported" in told[9]["error"]
+        assert app.send_task("add", (1,), queue="more").get(DEADLINE_S) == 2
+        handle = app.send_task("add", (1,), task_id="called-back")
+        assert handle.wait(DEADLINE_S).state is State.REVOKED
+        assert app.tasks["add"].options.time_limit == 10.0
+        (left,) = ask(guest, ("control", "cancel_consumer", "more"))
+        assert left == {"ok": "no longer consuming from more"}
+        (stopped,) = ask(guest, ("control", "shutdown"))
+        assert stopped == {"ok": "shutting down"}
+        wait_until(worker._stops.stopping.is_set, "it does not stop")
+
+
+def test_flower_asks_our_worker_and_changes_it(app: TaskApp, guest: Guest) -> None:
+    guest.environment["FLOWER_UNAUTHENTICATED_API"] = "true"
+    app.task(name="add")(lambda a: a + 1)
+    with working(app, name=NAME, events=True, sync_workers=2) as worker:
+        flower = Flower(guest)
+        told: dict[str, Any] = {}
+
+        def is_told() -> bool:
+            worker.events.heartbeat()
+            found = flower.ask(f"/api/workers?refresh=true&workername={NAME}") or {}
+            told.update(found.get(NAME, {}))
+            return {"stats", "conf"} <= told.keys()
+
+        wait_until(is_told, "Flower is not answered")
+        grow = urllib.request.Request(
+            f"{flower.url}/api/worker/pool/grow/{NAME}?n=2", method="POST", data=b""
+        )
+        with urllib.request.urlopen(grow, timeout=START_S) as answer:
+            assert answer.status == 200
+    assert {*told} >= {
+        "stats", "active_queues", "registered", "scheduled", "active", "reserved", "revoked",
+        "conf",
+    }  # fmt: skip
+    assert told["registered"] == ["add"]
+    assert told["stats"]["pool"]["max-concurrency"] == 2
+    assert told["active_queues"][0]["name"] == "tests"
+    assert worker._crew.sizes.sync_workers == 4
+
+
+def test_the_command_celery_says_what_ours_answers(app: TaskApp, guest: Guest) -> None:
+    with working(app, name=NAME):
+        told = guest.celery("inspect", "ping", "-d", NAME, "-t", "5")
+        assert f"{NAME}: OK" in told
+        assert "pong" in told
+        assert "1 node online" in told
