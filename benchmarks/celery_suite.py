@@ -90,7 +90,8 @@ def ping(python: Path, *, transport: str | None, directory: Path) -> float:
     with Server(directory) as server:
         command = [
             str(python),
-            str(PROJECT / "benchmarks" / "celery_ping.py"),
+            "-m",
+            "benchmarks.celery_ping",
             server.url,
             str(PINGS),
         ]

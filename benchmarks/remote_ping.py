@@ -26,7 +26,7 @@ from benchmarks.queue.server import Server
 from blimp.tasks import TaskApp, Worker
 from blimp.tasks.log import stderr_logger
 
-CLIENT = Path(__file__).parent / "celery_ping.py"
+CLIENT = "benchmarks.celery_ping"
 BROADCASTS = 60
 
 
@@ -70,7 +70,7 @@ class Working:
 def ping_ms(python: Path, url: str, *, transport: str, count: int, worker: bool) -> float:
     """Return the median by a Celery client; of Celery's worker where it is to start one."""
     named = TRANSPORTS["streams"] if transport == "streams" else None
-    words = [str(python), str(CLIENT), url, str(count), *([named] if named else [])]
+    words = [str(python), "-m", CLIENT, url, str(count), *([named] if named else [])]
     if not worker:
         words.append("--no-worker")
     done = subprocess.run(words, cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=True)

@@ -94,7 +94,6 @@ class Worker:
         self.app = app
         self._launch = launch
         self.name = name or f"{app.name}@{socket.gethostname()}"
-        self.queues = tuple(dict.fromkeys(queues)) or (app.queue,)
         self.counts: Counter[str] = Counter()
         self.ready = threading.Event()
         self._grace_s = grace_s
@@ -116,7 +115,7 @@ class Worker:
         self._consumer = Consumer(
             app=app,
             worker=self.name,
-            queues=self.queues,
+            queues=tuple(dict.fromkeys(queues)) or (app.queue,),
             hand=self._hand,
             submit=self._submit,
             on_consuming=self._consuming,
@@ -198,6 +197,11 @@ class Worker:
             stop_s=grace_s,
             log=self._log,
         )
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What it consumes from now; remote control may change it."""
+        return self._consumer.queues
 
     @property
     def restart_reason(self) -> str | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from blimp.tasks.remote.pidbox import OFF
+from blimp.tasks.remote.pidbox import MAX_COMMAND_BYTES, OFF
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,8 @@ class RemoteControl:
 
     def hear(self, url: str, message: Any) -> None:
         """Take kombu's `message`, heard at the broker `url`. Neither waits nor raises."""
-        letter = Letter(url, message.body, message.content_type, message.headers.get("clock"))
+        body = message.body if len(message.body) <= MAX_COMMAND_BYTES else b""  # it is none
+        letter = Letter(url, body, message.content_type, message.headers.get("clock"))
         with self._changed:
             self.counts["received"] += 1
             if len(self._letters) >= MOST_WAITING:

@@ -70,8 +70,8 @@ def read_command(body: bytes | str, *, content_type: str | None) -> Command:
     """Return the command in a message. Raises MessageError saying what is wrong."""
     if content_type != CONTENT_TYPE:
         raise MessageError(f"content type {content_type!r:.80}: only {CONTENT_TYPE!r} is accepted")
-    if len(body) > MAX_COMMAND_BYTES:
-        raise MessageError(f"command of {len(body)} bytes: the limit is {MAX_COMMAND_BYTES}")
+    if not body:
+        raise MessageError(f"command is empty, or above the limit of {MAX_COMMAND_BYTES} bytes")
     try:
         return _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from blimp.tasks.work.job import Job
 
 MOST_IDS = 1000
+MOST_REVOKED = 10_000
 ATTRIBUTES = ("exchange", "routing_key", "rate_limit")
 
 
@@ -23,11 +24,11 @@ def ping(desk: Desk, **_: Any) -> dict[str, str]:
     return {"ok": "pong"}
 
 
-def hello(desk: Desk, from_node: str, revoked: Any = None, **_: Any) -> Any:
+def hello(desk: Desk, from_node: str, **_: Any) -> Any:
     """Tell a Celery worker that has just started what it may have missed; take nothing over."""
     if from_node == desk.site.name:
         return None
-    return {"revoked": desk.site.app.revocations.ids(), "clock": desk.clock.forward()}
+    return {"revoked": revoked(desk), "clock": desk.clock.forward()}
 
 
 def clock(desk: Desk, **_: Any) -> dict[str, int]:
@@ -89,7 +90,8 @@ def scheduled(desk: Desk, **_: Any) -> list[dict[str, Any]]:
 
 
 def revoked(desk: Desk, **_: Any) -> list[str]:
-    return desk.site.app.revocations.ids()
+    """The newest of them: an answer has its limit, too."""
+    return desk.site.app.revocations.ids()[-MOST_REVOKED:]
 
 
 def query_task(desk: Desk, ids: Any, **_: Any) -> dict[str, list[Any]]:

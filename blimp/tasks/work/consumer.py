@@ -211,10 +211,10 @@ class Consumer:
         wait_s = 0.0
         if parsed.eta_s is not None:
             wait_s = parsed.eta_s - self._app.broker_clock.now_s()
-        self.totals[parsed.task] += 1
         job = Job(message=parsed, task=task, delivery=delivery)
-        if wait_s <= 0.0 and self._postpone(job):
+        if self._hand.limits_rates and wait_s <= 0.0 and self._postpone(job):
             return
+        self.totals[parsed.task] += 1
         if self._observers:
             job.received_s = self._app.clock.now_s()
             self._observers.received(job)

@@ -72,10 +72,13 @@ class Hand:
             elif per_s is not None:
                 self._rates[task] = Rate(per_s)
 
+    @property
+    def limits_rates(self) -> bool:
+        """Say whether any task has a rate limit."""
+        return bool(self._rates)
+
     def postpone_s(self, task: str) -> float | None:
         """Return in how long one more of `task` had better come again; None to take it now."""
-        if not self._rates:
-            return None
         with self._changed:
             rate = self._rates.get(task)
             if rate is None or not rate.is_full():
