@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blimp.closing import Closing
 from blimp.errors import BlimpError, NoneFree, NotAuthorised
-from blimp.tasks.authority import CONTROL_TTL_S, held_by, holder_of, pilots
+from blimp.tasks.authority import CONTROL_TTL_S, held_by, holder_of, pilots, readable
 from blimp.tasks.leases.grant import Grant, Holding, Ticket
 from blimp.tasks.results.redis import RedisResults
 from ground_station.kept import Kept, KeptControl
@@ -107,7 +107,8 @@ class Control(Closing):
             return None
         if not self._pool.renew(grant):
             self._file.forget()
-            self._say(f"ground: control of {self._ship.vehicle} is yours no more: {grant.reason}")
+            reason = readable(grant.reason)
+            self._say(f"ground: control of {self._ship.vehicle} is yours no more: {reason}")
             return None
         return grant
 
@@ -125,7 +126,11 @@ class Control(Closing):
     def renewing(self, grant: Grant) -> Iterator[None]:
         """Renew `grant` in the background; say so where it is lost meanwhile."""
         vehicle = self._ship.vehicle
-        grant.on_lost(lambda one: self._say(f"ground: control of {vehicle} is lost: {one.reason}"))
+
+        def tell(lost: Grant) -> None:
+            self._say(f"ground: control of {vehicle} is lost: {readable(lost.reason)}")
+
+        grant.on_lost(tell)
         self._pool.keep(grant)
         try:
             yield

@@ -11,6 +11,7 @@ from before he gave it back, is known for old.
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,11 @@ def holder_of(pilot: str) -> str:
 def pilot_of(holder: str) -> str:
     """Return the pilot in a holder's name."""
     return holder.rpartition("#")[0] or holder
+
+
+def readable(text: str) -> str:
+    """Return `text`, a pool's words, with pilots for holders."""
+    return re.sub(r"#[0-9a-f]{16}\b", "", text)
 
 
 class Authority:
