@@ -432,9 +432,8 @@ def test_options_that_cannot_be_are_refused(options: Any, reason: str) -> None:
 
 
 def test_engine_options_that_there_are_not_are_named(open_results: OpenResults) -> None:
-    results = open_results(database_engine_options={"pool_colour": "red"})
     with pytest.raises(ConfigError, match=r"database_engine_options: .*pool_colour"):
-        results.prepare()
+        open_results(database_engine_options={"pool_colour": "red"})
 
 
 def test_a_server_that_is_away_or_refuses_is_told_without_its_password(

@@ -71,6 +71,28 @@ def test_what_became_of_tasks_is_told(app: TaskApp, look: Look) -> None:
     assert sorted(rows(app).values()) == ["FAILURE", *["SUCCESS"] * 50]
 
 
+@pytest.mark.parametrize("keeper", ["redis", "sqlite"])
+def test_extended_results_tell_how_the_task_was_called(
+    url: str, tmp_path: Path, keeper: str
+) -> None:
+    backend = url if keeper == "redis" else f"db+sqlite:///{tmp_path}/r.db"
+    limit_bytes = 10_000
+    with TaskApp(
+        "tests", broker=url, result_backend=backend, result_extended=True, limit_bytes=limit_bytes
+    ) as app:
+        app.task(name="echo")(lambda value, times=1: value * times)
+        with working(app):
+            found = app.send_task("echo", ("ab",), {"times": 2}).wait(DEADLINE_S)
+            assert (found.result, found.args, found.kwargs) == ("abab", ["ab"], {"times": 2})
+            assert (found.name, found.worker, found.queue) == ("echo", "worker", "tests")
+            # Arguments do not count for the limit of a result.
+            assert app.send_task("echo", ("x" * 9_000,)).get(DEADLINE_S) == "x" * 9_000
+            found = app.send_task("echo", ("x" * 9_000, 2)).wait(DEADLINE_S)
+    assert found.state is State.FAILURE
+    assert "the limit is 10000" in found.reason
+    assert found.args == ["x" * 9_000, 2]
+
+
 def test_who_waits_is_told_and_need_not_look(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blimp.tasks.results.sql.results.LOOK_S", 10.0 * DEADLINE_S)
     go = threading.Event()

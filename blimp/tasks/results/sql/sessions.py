@@ -30,10 +30,10 @@ _BACKOFF = Backoff(first_s=0.01, cap_s=1.0, full_jitter=True)
 
 
 class Sessions:
-    """Gives connections of one engine, which is made on first use and never used in a fork.
+    """Gives connections of one engine, which connects on first use and is never used in a fork.
 
     The tables are made, or checked, with the first connection, and again after an error.
-    Raises ConfigError for a URL that cannot be used.
+    Raises ConfigError for a URL or engine options that cannot be used.
     """
 
     def __init__(self, *, url: str, options: ResultOptions, clock: Clock, timeout_s: float) -> None:
@@ -44,7 +44,8 @@ class Sessions:
         self._clock = clock
         self._timeout_s = timeout_s
         self._chance = random.Random()
-        self._engine: sa.Engine | None = None
+        # It connects when it is used; what is wrong with the options is told now.
+        self._engine: sa.Engine | None = self._make()
         self._inherited: list[sa.Engine] = []
         self._begin_anew()
         begin_anew_after_fork(self)
@@ -72,10 +73,11 @@ class Sessions:
     def engine(self) -> sa.Engine:
         with self._making:
             if self._engine is None:
-                self._engine = make_engine(
-                    self.url, options=self._options, timeout_s=self._timeout_s
-                )
+                self._engine = self._make()
             return self._engine
+
+    def _make(self) -> sa.Engine:
+        return make_engine(self.url, options=self._options, timeout_s=self._timeout_s)
 
     @contextlib.contextmanager
     def session(self, *, writes: bool = False) -> Iterator[sa.Connection]:
