@@ -69,7 +69,6 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         """Call `function` until it raises no LinkError; raise the last one.
 
         timeout_s: where the policy has none.
-
         brokers: so many are tried one after the other without a wait, however long they take.
         """
         began_s = clock.now_s()

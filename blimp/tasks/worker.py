@@ -1,7 +1,7 @@
 """The worker: takes messages, hands them to executors, and ends in good order.
 
-The main thread owns the consumer. Executors store results and acknowledge from their own
-threads, on connections of their own.
+The main thread owns the consumer. Executors run what it takes; the settler's thread stores
+results and acknowledges, on a connection of its own.
 """
 
 from __future__ import annotations

@@ -50,12 +50,11 @@ class Declarations(virtual.Channel):
         **kwargs: Any,
     ) -> None:
         exchange = exchange or "amq.direct"
-        kind = self.typeof(exchange)
-        if kind.type == FANOUT:
+        row = self._row(queue, exchange, routing_key, arguments)
+        if row is None:
             self.connection.listen(queue, exchange)
-            return
-        row = kind.prepare_bind(queue, exchange, routing_key, arguments)
-        self.connection.routes.bind(exchange, row, mortal=queue in self._expires_ms)
+        else:
+            self.connection.routes.bind(exchange, row, mortal=queue in self._expires_ms)
 
     def queue_unbind(
         self,
@@ -66,12 +65,18 @@ class Declarations(virtual.Channel):
         **kwargs: Any,
     ) -> None:
         exchange = exchange or "amq.direct"
+        row = self._row(queue, exchange, routing_key, arguments)
+        if row is None:
+            self.connection.stop_listening(queue, exchange)
+        else:
+            self.connection.routes.unbind(exchange, row)
+
+    def _row(self, queue: str, exchange: str, routing_key: str, arguments: Any) -> Any:
+        """Return a binding as its exchange's table has it; None where it is a fanout's."""
         kind = self.typeof(exchange)
         if kind.type == FANOUT:
-            self.connection.stop_listening(queue, exchange)
-            return
-        row = kind.prepare_bind(queue, exchange, routing_key, arguments)
-        self.connection.routes.unbind(exchange, row)
+            return None
+        return kind.prepare_bind(queue, exchange, routing_key, arguments)
 
     def queue_delete(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
