@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 NAMES = (
     "ack", "begin", "bind", "broadcast", "bury", "complete", "counts", "delete", "lanes", "leave",
@@ -73,6 +73,11 @@ class Scripts:
 
         try:
             return self._execute(execute, name, keys, args)
+        except ResponseError:
+            raise
+        except BaseException:
+            connection.disconnect()  # or its answer would be read as the next command's
+            raise
         finally:
             pool.release(connection)
 

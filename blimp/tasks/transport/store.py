@@ -100,10 +100,6 @@ class Store:
 
     # --- into the queues ---------------------------------------------------------------------
 
-    def put(self, queue: QueueKeys, lane: int, head: bytes, body: bytes) -> None:
-        """Put one message into a lane now, come what may."""
-        self.link.client.xadd(queue.lanes[lane], {"h": head, "b": body})
-
     def put_once(self, names: list[str], words: list[Any]) -> None:
         """Run `put.lua`, with its keys and arguments."""
         self._scripts.run("put", names, words)

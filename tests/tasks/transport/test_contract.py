@@ -15,7 +15,7 @@ from blimp.tasks.transport import DONE, LOST, Counts, DeadLetters, Holder
 from blimp.tasks.transport.end import End
 from blimp.tasks.transport.link import Link
 from tests.tasks.test_worker import wait_until
-from tests.tasks.transport.conftest import Basket, Connect, counts, parcel, queue, send
+from tests.tasks.transport.conftest import Basket, Connect, counts, parcel, put_raw, queue, send
 
 
 @pytest.mark.parametrize("body", [{"a": 1}, "text", "Grüße ☁", b"\x00\xff raw", b""], ids=repr)
@@ -548,7 +548,7 @@ def test_what_may_be_what_kills_is_delivered_alone(streams: str) -> None:
     with contextlib.closing(Holder(url=streams, options={"consumer": "a"})) as holder:
         queue = holder.keys.queue("q")
         for number in range(17):
-            holder.store.put(queue, 2, b"{}", str(number).encode())
+            put_raw(holder, str(number).encode())
         for _ in range(20):
             holder.store.begin([queue], known=())
             assert holder.store.take([queue], room=17).deliveries

@@ -22,6 +22,7 @@ from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.look import Look
 from tests.tasks.test_worker import wait_until
+from tests.tasks.transport.conftest import put_raw
 from tests.tasks.transport.test_worker import steal
 
 KEY = "celery-task-meta-x"
@@ -32,7 +33,7 @@ def claim(holder: Holder) -> Claim:
     """One delivery of queue "q", held by `holder`."""
     keys = holder.keys.queue("q")
     holder.store.make_group(keys)
-    holder.store.put(keys, 2, b"head", b"body")
+    put_raw(holder, b"body", head=b"head")
     ((claim, _),) = holder.store.take([keys], room=1).deliveries
     return claim
 
@@ -80,7 +81,7 @@ def test_many_end_at_once_each_for_itself(holder: Holder) -> None:
     keys = holder.keys.queue("q")
     holder.store.make_group(keys)
     for _ in range(3):
-        holder.store.put(keys, 1, b"head", b"body")
+        put_raw(holder, b"body", head=b"head", lane=1)
     first, second, third = (one for one, _ in holder.store.take([keys], room=3).deliveries)
     holder.store.release([second])
     ends = [End(claim=first), whole(holder, second), whole(holder, third)]
@@ -106,7 +107,7 @@ def test_one_that_cannot_be_written_spoils_no_other(holder: Holder, claim: Claim
     client: Any = holder.link.client
     client.rpush(KEY, "no result")
     keys = holder.keys.queue("q")
-    holder.store.put(keys, 2, b"head", b"body")
+    put_raw(holder, b"body", head=b"head")
     ((other, _),) = holder.store.take([keys], room=1).deliveries
     refused, done = holder.store.end([whole(holder, claim), End(claim=other)])
     assert str(refused).startswith("WRONGTYPE")

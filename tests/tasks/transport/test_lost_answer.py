@@ -15,7 +15,7 @@ from blimp.tasks.transport.taker import Taker
 from tests.broker import EmbeddedBroker
 from tests.faults.proxy import Command, Proxy
 from tests.tasks.conftest import DEADLINE_S
-from tests.tasks.transport.conftest import TRANSPORT, Basket, queue, send, streams_url
+from tests.tasks.transport.conftest import TRANSPORT, Basket, put_raw, queue, send, streams_url
 
 LEASE_S = 0.4
 CONSUMER = {"consumer": "w", "lease_s": LEASE_S}
@@ -43,9 +43,8 @@ def proxy(broker_server: EmbeddedBroker, streams: str, tmp_path: Path) -> Iterat
     upstream = Path(streams_url(broker_server).partition("://")[2].partition("?")[0])
     with redis.Redis(unix_socket_path=str(upstream)) as client:
         client.script_load(scripts.source("take"))  # or the reply that is cut is NOSCRIPT
-    proxy = Proxy(path=tmp_path / "p", upstream=upstream)
-    yield proxy
-    proxy.close()
+    with contextlib.closing(Proxy(path=tmp_path / "p", upstream=upstream)) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def far(proxied: str) -> Iterator[Holder]:
 
 def put(holder: Holder, count: int) -> None:
     for number in range(count):
-        holder.store.put(holder.keys.queue("q"), 2, b"{}", b"%d" % number)
+        put_raw(holder, b"%d" % number)
 
 
 def test_a_batch_whose_answer_was_lost_is_put_back_by_the_next_begin(
@@ -138,3 +137,24 @@ def wait(step: Callable[[], object]) -> None:
     while time.monotonic() < until_s:
         with contextlib.suppress(TimeoutError):
             step()
+
+
+def test_an_answer_that_nobody_waited_for_is_not_the_next_commands(
+    holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = holder.keys.queue("q")
+    holder.store.make_group(keys)
+    put(holder, 1)
+    pool = holder.link.client.connection_pool
+    connection = pool.get_connection()
+    pool.release(connection)  # the next to be used
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "read_response", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            holder.store.take([keys], room=1)
+    assert connection._sock is None
+    assert holder.link.client.ping() is True

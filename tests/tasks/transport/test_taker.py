@@ -11,6 +11,7 @@ from blimp.tasks.transport.end import End, Put
 from blimp.tasks.transport.taker import Delivered, Taker
 from tests.tasks.conftest import DEADLINE_S
 from tests.tasks.look import Look
+from tests.tasks.transport.conftest import put_raw
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_a_queue_that_is_never_empty_starves_no_other(streams: str) -> None:
         taker.begin()
         for name, count in (("busy", 12), ("other", 1), ("third", 1)):
             for _ in range(count):
-                far.store.put(far.keys.queue(name), 2, b"{}", b"")
+                put_raw(far, b"", queue=name)
         came = [
             claim.queue.name for _ in range(3) for claim, _ in taker.take(room=4, timeout_s=0.0)
         ]
