@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +16,19 @@ from blimp.broker import (
 )
 from blimp.errors import BlimpError
 from blimp.processes import Child
+
+
+def wait_for_answer(server: Child, *, answers: Callable[[], bool], within_s: float) -> str:
+    """Wait until a server answers; return what is wrong where it does not, else nothing."""
+    deadline_s = time.monotonic() + within_s
+    while not answers():
+        status = server.exit_status()
+        if status is not None:
+            return f"ended with status {status}"
+        if time.monotonic() > deadline_s:
+            return "does not answer"
+        time.sleep(0.02)
+    return ""
 
 
 class EmbeddedBroker:
@@ -74,14 +87,13 @@ class EmbeddedBroker:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline_s = time.monotonic() + self._start_timeout_s
-        while not answers(socket_path(self._directory)):
-            status = self._child.exit_status()
-            if status is not None or time.monotonic() > deadline_s:
-                self.stop()
-                what = "does not answer" if status is None else f"ended with status {status}"
-                raise BlimpError(f"the broker {arguments[0]} {what}: {self._last_words()}")
-            time.sleep(0.01)
+        path = socket_path(self._directory)
+        wrong = wait_for_answer(
+            self._child, answers=lambda: answers(path), within_s=self._start_timeout_s
+        )
+        if wrong:
+            self.stop()
+            raise BlimpError(f"the broker {arguments[0]} {wrong}: {self._last_words()}")
         return self
 
     def poll(self) -> int | None:

@@ -4,7 +4,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Self
 
@@ -13,6 +12,7 @@ from kombu import Connection
 
 from blimp.errors import BlimpError
 from blimp.processes import Child
+from tests.broker import wait_for_answer
 
 # Debian's command in /usr/sbin changes the user; the one behind it runs as whoever asks.
 SERVERS = ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
@@ -79,14 +79,10 @@ class RabbitMQ:
         self._configure_tls()
         self._run("epmd", ["epmd", "-address", "127.0.0.1", "-port", self._mapper_port])
         node = self._run("rabbitmq", [self._command])
-        deadline_s = time.monotonic() + self._start_timeout_s
-        while not self._answers():
-            status = node.exit_status()
-            if status is not None or time.monotonic() > deadline_s:
-                self.__exit__()
-                what = "does not answer" if status is None else f"ended with status {status}"
-                raise BlimpError(f"RabbitMQ {what}: {self._last_words()}")
-            time.sleep(0.05)
+        wrong = wait_for_answer(node, answers=self._answers, within_s=self._start_timeout_s)
+        if wrong:
+            self.__exit__()
+            raise BlimpError(f"RabbitMQ {wrong}: {self._last_words()}")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -29,9 +30,9 @@ def ground() -> Iterator[Ground]:
 @pytest.fixture
 def proxy(ground: Ground) -> Iterator[Proxy]:
     """A proxy before the ground's server."""
-    proxy = Proxy(path=ground.directory / "p", upstream=ground.directory / "b" / "broker.sock")
-    yield proxy
-    proxy.close()
+    upstream = ground.directory / "b" / "broker.sock"
+    with contextlib.closing(Proxy(path=ground.directory / "p", upstream=upstream)) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from blimp.errors import LinkError, Reject
 from blimp.tasks import TaskApp, TaskContext
@@ -27,6 +28,7 @@ BROKER = os.environ.get("FAULTS_BROKER", "redis+socket:///nowhere?virtual_host=0
 MOTOR = os.environ.get("FAULTS_MOTOR", "/nowhere")
 STUMBLES = 2
 POLL_S = 0.002
+SOON: dict[str, Any] = {"retry_backoff": 0.02, "retry_jitter": False}
 
 motor = MotorLink(MOTOR)
 
@@ -85,8 +87,7 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
         bind=True,
         autoretry_for=(Stumbled,),
         max_retries=STUMBLES,
-        retry_backoff=0.02,
-        retry_jitter=False,
+        **SOON,
     )
     def stumble(context: TaskContext) -> int:
         with body(context):
@@ -147,8 +148,7 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
         bind=True,
         autoretry_for=(LinkError,),
         max_retries=None,
-        retry_backoff=0.02,
-        retry_jitter=False,
+        **SOON,
     )
     def parent(context: TaskContext, child_id: str) -> None:
         """Sends another; where the broker is away that is its own to try again."""

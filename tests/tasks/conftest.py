@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,14 @@ from tests.broker import EmbeddedBroker
 from tests.tasks.look import Look
 
 DEADLINE_S = 15.0  # for what must happen; nothing here waits this long when it works
+
+
+def wait_until(condition: Any, what: str) -> None:
+    """Wait on something that no event tells of."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        threading.Event().wait(0.005)
 
 
 @pytest.fixture(params=["redis", "streams"])

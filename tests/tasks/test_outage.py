@@ -10,11 +10,12 @@ from functools import partial
 import pytest
 
 from blimp.errors import LinkError
-from blimp.tasks import TaskApp, TaskContext, Worker
+from blimp.tasks import TaskApp, Worker
 from blimp.tasks.message import TaskMessage
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.look import Look
+from tests.tasks.rounds import LongTask
 from tests.tasks.test_worker import wait_until
 
 
@@ -62,30 +63,21 @@ def test_a_task_that_runs_through_an_outage_is_settled_once(
     app: TaskApp, own_broker: EmbeddedBroker, transport: str
 ) -> None:
     """Its result is written and its message acknowledged when the broker is back."""
-    busy, go = threading.Event(), threading.Event()
-    runs: list[int] = []
-
-    @app.task(name="long", bind=True)
-    def long(context: TaskContext) -> str:
-        runs.append(context.fence)
-        busy.set()
-        go.wait(DEADLINE_S)
-        return "ended"
-
+    long = LongTask(app)
     with app, working(app) as worker:
-        long.apply_async(task_id="the-id")
-        assert busy.wait(DEADLINE_S)
+        long.task.apply_async(task_id="the-id")
+        assert long.busy.wait(DEADLINE_S)
         # The append-only file is written once a second: what is older survives a restart.
         client = app.broker_link.client
         wait_until(lambda: not client.info("persistence")["aof_pending_bio_fsync"], "not written")
         own_broker.stop()
-        go.set()
+        long.go.set()
         wait_until(lambda: worker.counts["reconnects"] > 0, "it did not notice")
         own_broker.start()
         wait_until(lambda: worker.counts["done"] == 1, "not settled")
         assert app.result("the-id").get(DEADLINE_S) == "ended"
         assert Look(server=client, transport=transport).in_hand() == 0
-    assert runs == [1]
+    assert long.runs == [1]
 
 
 def test_a_worker_waits_for_a_broker_that_is_not_there_yet(

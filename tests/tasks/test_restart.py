@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.tasks import State, TaskApp
+from blimp.tasks import AsyncResult, State, TaskApp
 from blimp.tasks.work.restart import STOP_SIGNALS, Launch
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess
 from tests.tasks.look import Look
@@ -27,6 +27,13 @@ def runs(directory: Path, name: str) -> int:
         return len((directory / name).read_text().splitlines())
     except FileNotFoundError:
         return 0
+
+
+def hold(labour: TaskApp, worker: WorkerProcess, task: str) -> AsyncResult:
+    """Have the worker busy with `task` until there is a file "held.go"."""
+    handle = labour.send_task(task, task_id="held")
+    wait_until(lambda: runs(worker.directory, "held.began"), "it did not begin")
+    return handle
 
 
 def test_after_its_most_tasks_it_begins_anew_and_loses_nothing_under_load(
@@ -61,11 +68,10 @@ def test_old_age_cuts_no_task_off(labour: TaskApp, url: str, start_worker: Start
     """Not even one that takes longer than the grace of a stop."""
     worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0")
     worker.wait_ready()
-    held = labour.send_task("hold", task_id="long")
-    wait_until(lambda: runs(worker.directory, "long.began"), "it did not begin")
+    held = hold(labour, worker, "hold")
     labour.send_task("pid").get(DEADLINE_S)
     wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
-    (worker.directory / "long.go").touch()
+    (worker.directory / "held.go").touch()
     assert held.get(DEADLINE_S) == 1  # its first delivery
     wait_until(lambda: worker.starts == 2, "it did not begin anew")
     assert worker.terminate() == 0
@@ -76,8 +82,7 @@ def test_a_stop_has_the_last_word_over_a_restart(
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0.1")
     worker.wait_ready()
-    labour.send_task("hold", task_id="long")
-    wait_until(lambda: runs(worker.directory, "long.began"), "it did not begin")
+    hold(labour, worker, "hold")
     labour.send_task("pid").get(DEADLINE_S)
     wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
     assert worker.terminate() == 0
@@ -119,8 +124,7 @@ def test_sigquit_is_cold_at_once(
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--grace 60")
     worker.wait_ready()
-    labour.send_task("hold", task_id="long")
-    wait_until(lambda: runs(worker.directory, "long.began"), "it did not begin")
+    hold(labour, worker, "hold")
     worker.process.send_signal(signal.SIGQUIT)
     assert worker.end() == 0
     assert look.in_hand(app="labour", worker="w") == 0
@@ -134,8 +138,7 @@ def test_it_does_not_begin_anew_while_a_child_is_at_work(
     options = "--process-workers 1 --max-tasks 2 --grace 0"
     worker = start_worker(url, app=LABOUR, options=options)
     worker.wait_ready()
-    held = labour.send_task("cpu.grip", task_id="held")
-    wait_until(lambda: runs(worker.directory, "held.began"), "it did not begin")
+    held = hold(labour, worker, "cpu.grip")
     for _ in range(2):
         labour.send_task("pid").get(DEADLINE_S)
     wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")

@@ -25,42 +25,18 @@ from blimp.tasks import State, TaskApp, TaskContext, Worker
 from blimp.tasks.message import HIGH, LOW
 from blimp.tasks.results.record import Record
 from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import wait_until as wait_until
 from tests.tasks.golden import CELERY_MESSAGE, envelope
 from tests.tasks.look import Look
-
-
-def wait_until(condition: Any, what: str) -> None:
-    """Wait on something that no event tells of."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, what
-        threading.Event().wait(0.005)
-
+from tests.tasks.rounds import a_hundred_done
 
 # --- plain and async, arguments and results ---------------------------------------------------
 
 
 def test_runs_plain_and_async_tasks_and_acknowledges_them(app: TaskApp, look: Look) -> None:
-    @app.task(name="add")
-    def add(a: int, b: int = 0) -> int:
-        """Add."""
-        return a + b
-
-    @app.task(name="slow")
-    async def slow(value: str) -> list[str]:
-        await asyncio.sleep(0)
-        return [value]
-
-    with working(app) as worker:
-        sums = [add.delay(n, b=1) for n in range(50)]
-        waits = [slow.delay(f"{n}") for n in range(50)]
-        assert [handle.get(DEADLINE_S) for handle in sums] == list(range(1, 51))
-        assert [handle.get(DEADLINE_S) for handle in waits] == [[f"{n}"] for n in range(50)]
-        wait_until(lambda: worker.counts["done"] == 100, "not all acknowledged")
+    with a_hundred_done(app):
         assert look.left_behind() == [b"blimp.worker.tests.worker"]
     assert look.left_behind() == []
-    assert add(2, 3) == 5
-    assert add.__doc__ == "Add."
 
 
 def test_async_tasks_run_side_by_side(app: TaskApp) -> None:

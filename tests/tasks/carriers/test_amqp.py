@@ -1,6 +1,5 @@
 """The worker on a real RabbitMQ: what becomes of each kind of task and message."""
 
-import asyncio
 import threading
 import time
 from typing import Any
@@ -16,6 +15,7 @@ from tests.broker import EmbeddedBroker
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
 from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.rounds import a_hundred_done
 from tests.tasks.test_worker import wait_until
 
 find_rabbitmq()
@@ -24,21 +24,8 @@ HOUR_S = 3600.0
 
 
 def test_runs_plain_and_async_tasks_and_acknowledges_them(app: TaskApp, depths: Depths) -> None:
-    @app.task(name="add")
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    @app.task(name="slow")
-    async def slow(value: str) -> list[str]:
-        await asyncio.sleep(0)
-        return [value]
-
-    with working(app) as worker:
-        sums = [add.delay(n, b=1) for n in range(50)]
-        waits = [slow.delay(f"{n}") for n in range(50)]
-        assert [handle.get(DEADLINE_S) for handle in sums] == list(range(1, 51))
-        assert [handle.get(DEADLINE_S) for handle in waits] == [[f"{n}"] for n in range(50)]
-        wait_until(lambda: worker.counts["done"] == 100, "not all acknowledged")
+    with a_hundred_done(app):
+        pass
     assert depths.ready(app.queue) == 0  # nothing came back when the connection ended
     assert depths.ready(f"{app.queue}.dead") == 0
 

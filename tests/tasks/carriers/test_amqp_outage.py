@@ -14,6 +14,7 @@ from tests.broker import EmbeddedBroker
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working
+from tests.tasks.rounds import LongTask
 from tests.tasks.test_kill import begin, marks
 from tests.tasks.test_outage import send_when_back
 from tests.tasks.test_worker import wait_until
@@ -39,21 +40,12 @@ def test_a_task_that_runs_through_an_outage_ends_once(
     far_app: TaskApp, link: TcpLink, depths: Depths, how: str
 ) -> None:
     """Its message comes again while it runs, and is acknowledged under its new tag."""
-    busy, go = threading.Event(), threading.Event()
-    runs: list[int] = []
-
-    @far_app.task(name="long", bind=True)
-    def long(context: TaskContext) -> str:
-        runs.append(context.fence)
-        busy.set()
-        go.wait(DEADLINE_S)
-        return "ended"
-
+    long = LongTask(far_app)
     far_app.task(name="quick")(lambda: 1)
     with working(far_app, prefetch=4) as worker:
-        handle = long.delay()
+        handle = long.task.delay()
         later = far_app.send_task("quick", countdown=1.0)  # in the worker's memory
-        assert busy.wait(DEADLINE_S)
+        assert long.busy.wait(DEADLINE_S)
         wait_until(lambda: worker.counts["received"] == 2, "not taken")
         getattr(link, how)()
         wait_until(lambda: worker.counts["reconnects"] > 0, "it did not notice")
@@ -62,37 +54,29 @@ def test_a_task_that_runs_through_an_outage_ends_once(
         link.mend()
         send_when_back(lambda: far_app.send_task("quick", task_id=f"after-{far_app.name}"))
         assert far_app.result(f"after-{far_app.name}").get(DEADLINE_S) == 1
-        go.set()
+        long.go.set()
         assert handle.get(DEADLINE_S) == "ended"
         assert later.get(DEADLINE_S) == 1
-    assert runs == [1]
+    assert long.runs == [1]
     assert depths.ready(far_app.queue) == 0
 
 
 def test_what_ended_in_an_outage_is_only_acknowledged_when_it_comes_again(
     far_app: TaskApp, link: TcpLink, depths: Depths
 ) -> None:
-    busy, go = threading.Event(), threading.Event()
-    runs: list[int] = []
-
-    @far_app.task(name="long", bind=True, ignore_result=True)  # nothing stored to look up
-    def long(context: TaskContext) -> None:
-        runs.append(context.fence)
-        busy.set()
-        go.wait(DEADLINE_S)
-
+    long = LongTask(far_app, ignore_result=True)  # nothing stored to look up
     far_app.task(name="quick")(lambda: 1)
     with working(far_app) as worker:
-        long.delay()
-        assert busy.wait(DEADLINE_S)
+        long.task.delay()
+        assert long.busy.wait(DEADLINE_S)
         link.cut()
         wait_until(lambda: worker.counts["reconnects"] > 0, "it did not notice")
-        go.set()
+        long.go.set()
         wait_until(lambda: worker.counts["done"] == 1, "it did not end")
         link.mend()
         send_when_back(lambda: far_app.send_task("quick", task_id=f"after-{far_app.name}"))
         assert far_app.result(f"after-{far_app.name}").get(DEADLINE_S) == 1
-    assert runs == [1]
+    assert long.runs == [1]
     assert depths.ready(far_app.queue) == 0
 
 
@@ -218,30 +202,21 @@ def test_of_two_brokers_the_other_is_taken_when_one_is_lost(
 ) -> None:
     """At the start, and in mid-flight."""
     far = rabbit.url.replace(f":{rabbit.port}", f":{link.port}")
-    busy, go = threading.Event(), threading.Event()
-    runs: list[int] = []
     with TaskApp(
         name,
         broker=["amqp://guest:guest@127.0.0.1:1//", far, rabbit.url],
         result_backend=broker_server.url,
         timeout_s=0.5,
     ) as app:
-
-        @app.task(name="long", bind=True)
-        def long(context: TaskContext) -> str:
-            runs.append(context.fence)
-            busy.set()
-            go.wait(DEADLINE_S)
-            return "ended"
-
+        long = LongTask(app)
         app.task(name="quick")(lambda: 1)
         with working(app):
-            handle = long.delay()
-            assert busy.wait(DEADLINE_S)
+            handle = long.task.delay()
+            assert long.busy.wait(DEADLINE_S)
             link.cut()
             send_when_back(lambda: app.send_task("quick", task_id=f"after-{name}"))
             assert app.result(f"after-{name}").get(DEADLINE_S) == 1
-            go.set()
+            long.go.set()
             assert handle.get(DEADLINE_S) == "ended"
-    assert runs == [1]
+    assert long.runs == [1]
     assert depths.ready(name) == 0
