@@ -19,6 +19,7 @@ from blimp.tasks.results.handle import AsyncResult, GroupResult
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.message import TaskMessage
 
 
 def settings_of(app: TaskApp) -> Settings:
@@ -65,9 +66,20 @@ def send(
         if chords is None:
             raise ConfigError(f"app {app.name!r}: {NO_REDIS}")
         chords.begin(planner.sizes)
-    for message in planner.messages:
-        app.publisher.publish(message)
+    _publish(app, planner.messages, name=signature["task"])
     return result_of(app, node)
+
+
+def _publish(app: TaskApp, messages: Sequence[TaskMessage], *, name: str) -> None:
+    tracer = app.tracer
+    if tracer is None:
+        for message in messages:
+            app.publisher.publish(message)
+        return
+    with tracer.span(f"send {name}"):  # all of them are one trace
+        for message in messages:
+            with tracer.sending(message) as traced:
+                app.publisher.publish(traced)
 
 
 def _merged(signature: Signature, options: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import redis
 
 from blimp.config import trace_settings_from_environment
 from blimp.errors import ConfigError
-from blimp.tasks import TaskApp, TaskContext
+from blimp.tasks import TaskApp, TaskContext, chain, group
 from blimp.tasks.cli import main
 from blimp.tasks.observe.context import PARENT
 from blimp.tasks.observe.opening import open_tracer
@@ -91,6 +91,24 @@ def test_retries_and_callbacks_belong_to_the_trace(app: TaskApp, trace: Path) ->
     assert failed["status"] == {"status_code": "ERROR", "description": "7"}
     assert failed["attributes"]["error.type"] == "ValueError"
     assert all(span["end_time"] >= span["start_time"] for span in spans_of(trace))
+
+
+def test_what_is_composed_is_one_trace(app: TaskApp, trace: Path) -> None:
+    @app.task(name="add")
+    def add(*numbers: Any) -> int:
+        return sum(one if isinstance(one, int) else sum(one) for one in numbers)
+
+    work = chain(add.s(1, 1), group(add.s(10), add.s(20)), add.s(100))
+    with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
+        assert work.apply_async().get(timeout=DEADLINE_S) == 134
+    runs = runs_of(trace, "add")
+    assert len(runs) == 4
+    assert len({span["context"]["trace_id"] for span in spans_of(trace)}) == 1
+    first = next(one for one in runs if one["parent_id"] not in map(id_of, runs))
+    members = [one for one in runs if one["parent_id"] == id_of(first)]
+    assert len(members) == 2
+    (last,) = [one for one in runs if one["parent_id"] in map(id_of, members)]
+    assert last["attributes"]["blimp.state"] == "SUCCESS"
 
 
 def test_a_trace_that_another_program_began_goes_on(app: TaskApp, trace: Path) -> None:
