@@ -1,8 +1,10 @@
 """An unmodified Celery program sends tasks by name to our worker, and reads what came of it."""
 
+import json
+
 from blimp.tasks import TaskApp
 from tests.interop.guest import Guest, find_guest
-from tests.tasks.conftest import working
+from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.test_worker import wait_until
 
 find_guest()
@@ -42,3 +44,12 @@ def test_celery_events_shows_what_happens(app: TaskApp, guest: Guest) -> None:
     wait_until(lambda: dump.has_printed("pad@ship", "shutdown"), "the worker's end is not heard")
     assert dump.has_printed("task received", f"add({id})", "args=(2, 3)")
     assert dump.has_printed("task started", f"add({id})")
+
+
+def test_celery_asks_the_worker_and_has_it_tell_of_its_tasks(app: TaskApp, guest: Guest) -> None:
+    to = ("--destination", "pad@ship", "--timeout", "10", "--json")
+    with working(app, name="pad@ship") as worker:
+        assert worker._listener.wait_listening(DEADLINE_S)
+        assert json.loads(guest.celery("inspect", "ping", *to)) == {"pad@ship": {"ok": "pong"}}
+        guest.celery("control", *to, "enable_events")
+        assert worker.events.is_enabled

@@ -45,6 +45,11 @@ class Flower:
         found = [one for one in shown["data"] if one["hostname"] == name]
         return found[0] if found else None
 
+    def inspected(self, name: str) -> dict[str, Any]:
+        """Return what a worker has answered to Flower's questions."""
+        found = self.ask("/api/workers?refresh=1") or {}
+        return found.get(name) or {"stats": {"total": None}}
+
     def task(self, id: str) -> dict[str, Any]:
         found = self.ask(f"/api/task/info/{id}")
         return found or {"state": None}
@@ -94,6 +99,9 @@ def test_flower_shows_the_worker_and_its_tasks(app: TaskApp, flower: Flower) -> 
         shown = flower.task(sum)
         wait_until(beats(worker, flower, active=1, processed=2), "it is not shown at work")
         at_work = flower.worker("pad@ship")
+        ran = {"add": 1, "holds": 1, "take off": 1}
+        wait_until(lambda: flower.inspected("pad@ship")["stats"]["total"] == ran, "no statistics")
+        asked = flower.inspected("pad@ship")
         tasks = flower.ask("/api/tasks")
         go.set()
         wait_until(lambda: flower.task(held)["state"] == "SUCCESS", "the end is not shown")
@@ -104,6 +112,8 @@ def test_flower_shows_the_worker_and_its_tasks(app: TaskApp, flower: Flower) -> 
     assert shown["received"] <= shown["started"] <= shown["succeeded"]
     assert flower.task(refused)["exception"] == "Refused('the battery is at 6.1 V')"
     assert tasks.keys() == {sum, refused, held}
+    assert asked["registered"] == ["add", "holds", "take off"]
+    assert [queue["name"] for queue in asked["active_queues"]] == ["tests"]
     assert at_work is not None
     assert at_work["status"] is True
     assert at_work["sw_ident"] == "blimp"

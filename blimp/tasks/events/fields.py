@@ -131,11 +131,12 @@ def ended(job: Job, verdict: Verdict, *, at_s: float) -> Fields | Succeeded | No
         previous = job.previous
         state, result = previous.state, previous.result
         fault, trace = previous.fault, previous.traceback
-    again = verdict.give_back or verdict.retry_in_s is not None
-    if state is State.SUCCESS and not again:
+    is_put_back = verdict.give_back or verdict.again_in_s is not None
+    is_over = not is_put_back and verdict.retry_in_s is None
+    if state is State.SUCCESS and is_over:
         return Succeeded("task-succeeded", at_s, job.message.id, short(result), _runtime_s(job))
     told: Fields = {"timestamp": at_s, "uuid": job.message.id}
-    if verdict.give_back:
+    if is_put_back:
         return told | {"type": "task-rejected", "requeue": True}
     if verdict.dead and fault is not None and fault.exc_type == "Reject":
         return told | {"type": "task-rejected", "requeue": False}
