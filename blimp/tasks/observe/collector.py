@@ -128,7 +128,7 @@ class WorkerCollector:
         yield running
 
     def _broker(self) -> Iterator[Metric]:
-        figures = self._queues.read()
+        figures = self._queues.read(self._worker.queues)
         self._tally.hear(figures)
         yield GaugeMetricFamily(
             "blimp_broker_up", "Whether the broker answered just now", value=float(figures.is_up)
@@ -138,7 +138,7 @@ class WorkerCollector:
 
     def _pools(self) -> Iterator[Metric]:
         app = self._worker.app
-        if RELEASE_TASK not in app.tasks or not self._queues.read().is_up:
+        if RELEASE_TASK not in app.tasks or not self._queues.read(self._worker.queues).is_up:
             return
         found = [self._queues.pool(name) for name in app.pools]
         executors = GaugeMetricFamily(

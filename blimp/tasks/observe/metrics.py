@@ -66,7 +66,7 @@ class Metrics(Closing):
 
         if self._queues is not None:
             raise ConfigError("metrics of one worker are served already: give each a port")
-        self._queues = Queues(app=self._app, queues=worker.queues)
+        self._queues = Queues(self._app)
         self._registry.register(
             WorkerCollector(worker=worker, tally=self._tally, queues=self._queues)
         )
@@ -75,7 +75,7 @@ class Metrics(Closing):
 
     def _learn_clock(self) -> None:
         assert self._queues is not None
-        self._tally.hear(self._queues.read())
+        self._tally.hear(self._queues.read(()))
 
     def _page(self, accept: str) -> tuple[str, bytes]:
         from prometheus_client.exposition import choose_encoder

@@ -42,25 +42,29 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queues:
-    """Reads `queues` on connections of its own. Thread-safe; never raises; close is idempotent.
+    """Reads queues on connections of its own. Thread-safe; never raises; close is idempotent.
 
     A broker that does not answer in DEADLINE_S is away, and given up until it is asked again.
     """
 
-    def __init__(self, *, app: TaskApp, queues: Sequence[str]) -> None:
+    def __init__(self, app: TaskApp) -> None:
         self._app = app
-        self._queues = tuple(queues)
         self._lock = threading.Lock()
-        self._last: Figures | None = None
+        self._last: tuple[tuple[str, ...], Figures] | None = None
         self._link: Any = None
         self._url = ""
 
-    def read(self) -> Figures:
+    def read(self, queues: Sequence[str]) -> Figures:
+        names = tuple(queues)
         with self._lock:
             now_s = self._app.clock.now_s()
-            if self._last is None or now_s - self._last.asked_s >= FRESH_S:
-                self._last = self._read(now_s)
-            return self._last
+            if self._last is not None:
+                asked, figures = self._last
+                if asked == names and now_s - figures.asked_s < FRESH_S:
+                    return figures
+            figures = self._read(names, now_s)
+            self._last = (names, figures)
+            return figures
 
     def pool(self, name: str) -> PoolStats:
         """Return how a pool stands. Raises LinkError, LeaseError."""
@@ -76,16 +80,18 @@ class Queues:
         with self._lock:
             self._give_up()
 
-    def _read(self, now_s: float) -> Figures:
+    def _read(self, queues: tuple[str, ...], now_s: float) -> Figures:
         from blimp.tasks.broker.carrier import STREAMS
 
         try:
-            return self._streams(now_s) if self._app.transport == STREAMS else self._kombu()
+            if self._app.transport == STREAMS:
+                return self._streams(queues, now_s)
+            return self._kombu(queues)
         except Exception:  # of any broker's driver: what it says is in the worker's log
             self._give_up()
             return Figures(is_up=False, asked_s=now_s)
 
-    def _streams(self, now_s: float) -> Figures:
+    def _streams(self, queues: tuple[str, ...], now_s: float) -> Figures:
         from blimp.tasks.broker.carrier import streams_options
         from blimp.tasks.broker.urls import redis_url
         from blimp.tasks.transport.keys import GROUP, LANES, NOBODY, Keys
@@ -100,7 +106,7 @@ class Queues:
         keys = Keys()
         names = [
             key
-            for name in self._queues
+            for name in queues
             for key in (*keys.queue(name).lanes, keys.queue(name).later, keys.queue(name).dead)
         ]
         answer = Scripts(self._link.client).run("lanes", names, [GROUP, NOBODY, LANES])
@@ -108,7 +114,7 @@ class Queues:
         lanes: list[Lane] = []
         scheduled: dict[str, int] = {}
         dead: dict[str, int] = {}
-        for queue, figures in zip(self._queues, found, strict=True):
+        for queue, figures in zip(queues, found, strict=True):
             *each, later, letters = figures
             for number, lane in enumerate(LANE_NAMES):
                 ready, in_flight, age_ms = each[3 * number : 3 * number + 3]
@@ -134,7 +140,7 @@ class Queues:
             now_s=seconds + microseconds / 1e6,
         )
 
-    def _kombu(self) -> Figures:
+    def _kombu(self, queues: tuple[str, ...]) -> Figures:
         """Ask what every broker can tell: how many wait, whatever their lane."""
         from blimp.tasks.broker.carrier import open_connection
 
@@ -144,7 +150,7 @@ class Queues:
         )
         try:
             connection.ensure_connection(max_retries=0, timeout=DEADLINE_S)
-            for queue in self._queues:
+            for queue in queues:
                 with contextlib.suppress(connection.channel_errors):  # not declared yet
                     channel = connection.channel()
                     found = channel.queue_declare(queue, passive=True)
