@@ -3,11 +3,14 @@
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
+from blimp.config import remote_control_from_environment
 from blimp.errors import Revoked, SoftTimeLimitExceeded, TaskError
 from blimp.tasks import State, TaskApp
+from blimp.tasks.flight import build_flight_app
 from blimp.tasks.remote import asking
 from blimp.tasks.remote.pidbox import Command
 from tests.tasks.conftest import DEADLINE_S, Silence, working
@@ -282,3 +285,13 @@ def test_who_may_only_ask_or_nothing(url: str, ask: Ask, mode: str, answers: boo
             assert "remote_control='inspect'" in ask("pool_grow")["error"]
         else:
             assert ask("ping", all=True, timeout=0.2) == []
+
+
+def test_a_ship_only_answers_questions_unless_it_is_told() -> None:
+    assert remote_control_from_environment({}) == "inspect"
+    assert remote_control_from_environment({"BLIMP_REMOTE_CONTROL": ""}) == "inspect"
+    assert remote_control_from_environment({"BLIMP_REMOTE_CONTROL": "all"}) == "all"
+    app = build_flight_app(
+        vehicle="ship", broker="redis://nowhere", mailbox=cast("Any", None), signing_key="k" * 20
+    )
+    assert app.remote_control == "inspect"
