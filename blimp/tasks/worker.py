@@ -129,6 +129,7 @@ class Worker:
             line=self._consumer.line,
             abandoned=self._stops.abandoned,
             on_done=self._done,
+            on_ran=self._hand.ran,
             observers=observers,
             log=self._log,
         )

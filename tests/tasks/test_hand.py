@@ -111,3 +111,26 @@ def test_a_task_of_a_kind_that_was_not_expected_counts_too(
     take(hand, app, "async", 1)
     take(hand, app, "plain", 4)
     assert hand.room() == 3
+
+
+def test_what_has_run_and_waits_to_be_written_makes_room_up_to_a_limit(
+    app: TaskApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow disk is to have many in one commit; one that is away is not to fill the worker."""
+    monkeypatch.setattr("blimp.tasks.work.hand.MOST_WRITING", 3)
+    hand = make_hand(app, clock, "plain")
+    jobs = take(hand, app, "plain", 4)
+    for job in jobs:
+        hand.ran(job)
+        hand.ran(job)
+    assert hand.room() == 3
+    assert hand.limit() == 7
+    assert hand.waiting() == 0
+    assert not any(hand.is_scheduled(job) for job in jobs)
+    jobs += take(hand, app, "plain", 3)
+    assert hand.room() == 0
+    hand.let_go(*jobs[:4])
+    assert hand.room() == 1
+    hand.let_go(*jobs)
+    assert hand.room() == 4
+    assert hand.jobs() == []

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from blimp.tasks.work.job import Job
 
 MOST_SLOWED = 1000
+MOST_WRITING = 128
 
 
 class Hand:
     """The jobs in hand. Those that wait for their time do not count against `prefetch`.
 
-    Nor do those that wait because their task has a rate limit, up to MOST_SLOWED.
+    Nor do those that wait because their task has a rate limit, up to MOST_SLOWED; nor, up to
+    MOST_WRITING, those of which `ran` was told: the more of them, the more go in one commit.
 
     prefetch: how many of one executor's jobs, None for as many as Lookahead says; which
         executors the tasks need is said by `expect`. Where there are several, a full one must
@@ -50,6 +52,7 @@ class Hand:
         self._rates: dict[str, Rate] = {}  # by the task's name
         self._slowed: set[str] = set()  # tags of those that wait for their task's rate
         self._freed: list[Job] = []  # ... and need not any more
+        self._writing: set[str] = set()  # tags of those that ran, and whose end is being written
 
     def expect(self, tasks: Iterable[Task]) -> None:
         """Say which tasks may come."""
@@ -130,7 +133,8 @@ class Hand:
         """Say whether `job`, in hand, waits for its time."""
         with self._changed:
             tag = job.delivery.tag
-            return tag in self._jobs and tag not in self._counted and tag not in self._slowed
+            apart = (self._counted, self._slowed, self._writing)
+            return tag in self._jobs and not any(tag in others for others in apart)
 
     def has_room(self) -> bool:
         """Say whether one more may be taken; never where the worker stops."""
@@ -153,12 +157,13 @@ class Hand:
         """Return how many may be in hand at once, those that wait for their time included."""
         with self._changed:
             prefetch = self._prefetch()
-        return prefetch * min(2, max(1, len(self._busy))) + self.waiting()
+            writing = len(self._writing)
+        return prefetch * min(2, max(1, len(self._busy))) + self.waiting() + writing
 
     def waiting(self) -> int:
         """Return how many wait for their time."""
         with self._changed:
-            return len(self._jobs) - len(self._counted)
+            return len(self._jobs) - len(self._counted) - len(self._writing)
 
     def wait_for_room(self, timeout_s: float) -> bool:
         with self._changed:
@@ -166,12 +171,22 @@ class Hand:
                 lambda: self.has_room() or self._stopping.is_set(), timeout=timeout_s
             )
 
+    def ran(self, job: Job) -> None:
+        """`job` has run, and its end is to be written where that takes time."""
+        with self._changed:
+            tag = job.delivery.tag
+            if len(self._writing) < MOST_WRITING and tag in self._counted:
+                self._busy[self._counted.pop(tag)] -= 1
+                self._writing.add(tag)
+                self._changed.notify_all()
+
     def let_go(self, *jobs: Job) -> None:
         """The jobs are settled, or the broker's again."""
         with self._changed:
             for job in jobs:
                 self._jobs.pop(job.delivery.tag, None)
                 self._slowed.discard(job.delivery.tag)
+                self._writing.discard(job.delivery.tag)
                 place = self._counted.pop(job.delivery.tag, None)
                 if place is not None:
                     self._busy[place] -= 1

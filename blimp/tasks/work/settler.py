@@ -34,6 +34,7 @@ class Settler:
     follows is queued before the message is acknowledged: a worker killed in between leaves a
     message that comes again, finds its result, and is only acknowledged.
 
+    on_ran: called with each job that waits for a commit, in any thread.
     on_done: called with the jobs that have left the worker's hands, in the settler's thread.
     Close is idempotent; what waits then is written once more, or comes again.
     """
@@ -45,6 +46,7 @@ class Settler:
         line: Line,
         abandoned: threading.Event,
         on_done: Callable[..., None],
+        on_ran: Callable[[Job], None],
         observers: Observers,
         log: Any,
     ) -> None:
@@ -56,6 +58,8 @@ class Settler:
         self._log = log
         self._outage = app.outage("broker away", log=log)
         self._results_outage = app.outage("results away", log=log)
+        self._on_ran = on_ran
+        self._commits = app.results is not None and app.results.commits
         # Elsewhere a result goes first, to a server of its own.
         self._is_one_step = line.ends_at_once and (app.results is None or app.completes_at_once)
         # An event is set once what came before it is written.
@@ -67,6 +71,8 @@ class Settler:
 
     def settle(self, ending: Ending) -> None:
         """Have `ending` written, and its job let go then. Any thread; does not wait."""
+        if self._commits:
+            self._on_ran(ending.job)
         self._endings.put(ending)
 
     def wait_written(self) -> None:
@@ -141,8 +147,7 @@ class Settler:
 
     def _has_room(self, count: int, size_bytes: int) -> bool:
         """Say whether one more may go with these: the server does nothing else meanwhile."""
-        results = self._app.results
-        gathers = self._line.ends_at_once or (results is not None and results.commits)
+        gathers = self._line.ends_at_once or self._commits
         return gathers and count < MOST_AT_ONCE and size_bytes < MOST_BYTES
 
     def _write(self, batch: Sequence[Ending]) -> list[Ending]:
