@@ -25,6 +25,7 @@ from typing import Any
 
 import psycopg
 
+from benchmarks.queue import usage
 from benchmarks.queue.server import Server
 from blimp.clock import SystemClock
 from blimp.processes import Child
@@ -59,8 +60,11 @@ def echo(number: int) -> int:
     return number
 
 
-def worker_rate(server: Server, *, tasks: int, keeper: str) -> float:
-    """Return tasks a second, from the first acknowledgement to the last."""
+def worker_rate(server: Server, *, tasks: int, keeper: str) -> dict[str, float]:
+    """Return tasks a second, from the first acknowledgement to the last, and what each took.
+
+    processor_us: of the worker alone; busy neighbours do not change it much.
+    """
     server.clear()
     with TaskApp(QUEUE, broker=server.url, transport=STREAMS) as sender:
         for number in range(tasks):
@@ -81,10 +85,12 @@ def worker_rate(server: Server, *, tasks: int, keeper: str) -> float:
 
     try:
         began_s, left = wait_below(tasks)
+        before_s = usage.processor_s(usage.tree(worker.pid))
         ended_s, _ = wait_below(1)
+        used_s = usage.processor_s(usage.tree(worker.pid)) - before_s
     finally:
         worker.end(within_s=10.0)
-    return left / (ended_s - began_s)
+    return {"per_s": left / (ended_s - began_s), "processor_us": 1e6 * used_s / left}
 
 
 def alone_rate(url: str, *, rows: int) -> float:
@@ -149,7 +155,11 @@ def one_round(server: Server, *, tasks: int, sqlite: str, postgres: str) -> dict
         "none": worker_rate(server, tasks=tasks, keeper=""),
         "redis": worker_rate(server, tasks=tasks, keeper=server.url),
     }
-    found["redis_cost"] = 1.0 - found["redis"] / found["none"]
+    none, redis = found["none"], found["redis"]
+    found["redis_cost"] = {
+        "throughput": 1.0 - redis["per_s"] / none["per_s"],
+        "processor": redis["processor_us"] / none["processor_us"] - 1.0,
+    }
     for name, url, bare in (
         ("sqlite", sqlite, bare_sqlite),
         ("postgresql", postgres, bare_postgres),
@@ -160,9 +170,9 @@ def one_round(server: Server, *, tasks: int, sqlite: str, postgres: str) -> dict
             floor = bare_rate(execute_many, rows=tasks)
         found[name] = {
             "worker": worker,
-            "alone": alone,
-            "bare_executemany": floor,
-            "worker_to_bare": worker / floor,
+            "alone_per_s": alone,
+            "bare_executemany_per_s": floor,
+            "worker_to_bare": worker["per_s"] / floor,
             "alone_to_bare": alone / floor,
         }
     return found
@@ -205,7 +215,7 @@ def main() -> int:
         "rounds": options.rounds,
         "load_before_each": loads,
         "processors": os.cpu_count(),
-        "per_second": median(rounds),
+        "medians": median(rounds),
     }
     text = json.dumps(document, indent=2)
     print(text)
