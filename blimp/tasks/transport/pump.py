@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import redis
 
 from blimp.tasks.transport.inbox import Inbox
-from blimp.tasks.transport.keys import LANES, QueueKeys
+from blimp.tasks.transport.keys import QueueKeys
 from blimp.tasks.transport.qos import FANOUT_TAG
 from blimp.tasks.transport.reader import Question, Reader
+from blimp.tasks.transport.taking import Asked, claimed, idle_s, make_groups, take_good
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from blimp.tasks.transport.holder import Holder
 
 FANOUT_BLOCK_MS = 5_000
-SWEEPS_PER_LEASE = 3  # while idle: looks for the dead and the due this often
 
 
 class Pump:
@@ -49,8 +48,8 @@ class Pump:
         self._listeners = listeners
         self._channels, self._callbacks = channels, callbacks
         self._counts = counts
-        self._asked_s = 0.0
-        self._block_s = 0.0
+        self._asked = Asked(lease_s=holder.lease_s)
+        self._block_ms = 0
 
     def wake(self) -> None:
         """Have whoever waits look again. Any thread."""
@@ -91,9 +90,9 @@ class Pump:
             if self.inbox.ready:
                 return
             if hungry and may_wait:
-                self._asked_s = time.monotonic()
+                self._asked.now(block_s=self._block_ms / 1000.0)
                 self.reader.ask_messages(
-                    hungry, consumer=self._holder.consumer, block_ms=int(self._block_s * 1000)
+                    hungry, consumer=self._holder.consumer, block_ms=self._block_ms
                 )
         if self._listeners and not self.reader.fanout.asked:
             self.reader.ask_fanout(self._listeners.after(), block_ms=FANOUT_BLOCK_MS)
@@ -107,10 +106,7 @@ class Pump:
         try:
             entries = question.answer()
         except redis.ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
-                raise
-            for queue, _ in about.values():  # the server was emptied, or the queue deleted
-                self._store.make_group(queue)
+            make_groups(self._store, (queue for queue, _ in about.values()), error)
             return
         self._accept(entries, about)
 
@@ -136,7 +132,7 @@ class Pump:
     def _take(self) -> list[QueueKeys]:
         """Take what is there; return the queues of the channels that have room left."""
         hungry: list[QueueKeys] = []
-        block_ms = self._holder.lease_s * 1000.0 / SWEEPS_PER_LEASE
+        wait_s = self._holder.lease_s
         if self._channels:
             self._channels.append(self._channels.pop(0))  # another is first next time
         for channel in self._channels:
@@ -145,31 +141,16 @@ class Pump:
                 continue
             channel.keep_alive(names)
             queues = [self._holder.keys.queue(name) for name in names]
-            self._asked_s, self._block_s = time.monotonic(), 0.0
-            taken = self._store.take(queues, room=room, early_ms=self.early_ms)
-            while taken.expired and not taken.deliveries:  # more of them may hide what is good
-                self._counts["expired"] += taken.expired
-                taken = self._store.take(queues, room=room, early_ms=self.early_ms)
+            self._asked.now()
+            taken = take_good(self._store, queues, room=room, early_ms=self.early_ms)
             self._counts["expired"] += taken.expired
-            self.inbox.accept(taken.deliveries, is_late=self._is_late())
-            if taken.next_due_ms is not None:
-                # Waited for, its server's milliseconds rounded up.
-                block_ms = min(block_ms, taken.next_due_ms + 1)
+            self.inbox.accept(taken.deliveries, is_late=self._asked.is_late())
+            wait_s = min(wait_s, idle_s(taken, lease_s=self._holder.lease_s))
             hungry += queues
             channel.rotate()
-        self._block_s = block_ms / 1000.0
+        self._block_ms = round(wait_s * 1000.0)
         return hungry
 
     def _accept(self, entries: list[Any], about: dict[str, tuple[QueueKeys, int]]) -> None:
-        found = []
-        for stream, id, fields in entries:
-            queue, lane = about[stream]
-            if lane < LANES:  # else the bell: it only wakes
-                found.append((self._store.claim(queue, lane, id, 1), fields))
-        found.sort(key=lambda one: one[0].lane)
-        self.inbox.accept(found, is_late=self._is_late())
-
-    def _is_late(self) -> bool:
-        """Say whether an answer lay unread for so long that its leases may have ended."""
-        late_s = time.monotonic() - self._asked_s - self._block_s
-        return late_s > self._holder.lease_s / SWEEPS_PER_LEASE
+        found = claimed(self._store, entries, about)
+        self.inbox.accept(found, is_late=self._asked.is_late())

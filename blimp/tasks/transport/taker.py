@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from blimp.tasks.transport.keys import GROUP, LANES
+from blimp.tasks.transport.keys import GROUP
 from blimp.tasks.transport.leases import ERRORS
-from blimp.tasks.transport.reader import Entry, Reader
+from blimp.tasks.transport.reader import Reader
+from blimp.tasks.transport.taking import (
+    Asked,
+    Delivered,
+    claimed,
+    idle_s,
+    make_groups,
+    take_good,
+)
 
 if TYPE_CHECKING:
     from blimp.tasks.transport.holder import Holder
-    from blimp.tasks.transport.store import Claim
 
-SWEEPS_PER_LEASE = 3  # while idle: looks for the dead and the due this often
 AT_ONCE_S = 0.001
-
-Delivered = tuple["Claim", list[bytes]]  # and the fields of its entry
 
 
 class Taker:
@@ -40,8 +44,7 @@ class Taker:
             for lane, stream in enumerate((*queue.lanes, queue.bell))
         }
         self._reader = Reader(holder.link)
-        self._asked_s = 0.0
-        self._block_s = 0.0
+        self._asked = Asked(lease_s=holder.lease_s)
         self._look_s = 0.0  # when it is time to look for what no answer shows
         self._interrupted = False
 
@@ -81,26 +84,20 @@ class Taker:
 
     def _look(self, room: int) -> list[Delivered]:
         """Take what is there: new, due, put back or left by the dead."""
-        store = self._holder.store
-        self._asked_s, self._block_s = time.monotonic(), 0.0
-        taken = store.take(self._queues, room=room)
-        while taken.expired and not taken.deliveries:  # more of them may hide what is good
-            taken = store.take(self._queues, room=room)
-        wait_s = self._holder.lease_s / SWEEPS_PER_LEASE
-        if taken.next_due_ms is not None:
-            # The next one due is waited for, its server's milliseconds rounded up.
-            wait_s = min(wait_s, (taken.next_due_ms + 1) / 1000.0)
+        self._asked.now()
+        taken = take_good(self._holder.store, self._queues, room=room)
+        until_s = self._asked.at_s + idle_s(taken, lease_s=self._holder.lease_s)
         # Less than was asked for is all there is: what comes next is waited for.
-        self._look_s = self._asked_s + wait_s if len(taken.deliveries) < room else 0.0
+        self._look_s = until_s if len(taken.deliveries) < room else 0.0
         if len(taken.deliveries) >= room:
             self._queues.append(self._queues.pop(0))  # or the first could have all of each
         return self._hold(taken.deliveries)
 
     def _ask(self) -> None:
         """Have the server say when something comes, up to when it is time to look again."""
-        self._asked_s = time.monotonic()
-        self._block_s = max(0.001, self._look_s - self._asked_s)
-        block_ms = math.ceil(self._block_s * 1000)
+        block_s = max(0.001, self._look_s - time.monotonic())
+        self._asked.now(block_s=block_s)
+        block_ms = math.ceil(block_s * 1000)
         command = (
             "XREADGROUP", "GROUP", GROUP, self._holder.consumer, "COUNT", 1, "BLOCK", block_ms,
             "STREAMS", *self._about, *(">" for _ in self._about),
@@ -117,7 +114,7 @@ class Taker:
         question = self._reader.messages
         with contextlib.suppress(*ERRORS, ValueError):
             if question.asked:
-                unseen = self._claims(question.withdraw())
+                unseen = claimed(self._holder.store, question.withdraw(), self._about)
                 self._holder.leases.hold([claim for claim, _ in unseen])
                 self._holder.leases.release([claim.tag for claim, _ in unseen], seen=False)
         self._reader.close()
@@ -127,25 +124,13 @@ class Taker:
         try:
             entries = question.answer()
         except redis.ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
-                raise
-            for queue in self._queues:  # the server was emptied, or the queue deleted
-                self._holder.store.make_group(queue)
+            make_groups(self._holder.store, self._queues, error)
             self._look_s = 0.0
             return []
-        found = self._claims(entries)
-        if len(found) < len(entries) or time.monotonic() - self._asked_s < AT_ONCE_S:
+        found = claimed(self._holder.store, entries, self._about)
+        if len(found) < len(entries) or time.monotonic() - self._asked.at_s < AT_ONCE_S:
             self._look_s = 0.0  # the bell rang, or there was something before it was asked for
         return self._hold(found)
-
-    def _claims(self, entries: Sequence[Entry]) -> list[Delivered]:
-        found: list[Delivered] = []
-        for stream, id, fields in entries:
-            queue, lane = self._about[stream]
-            if lane < LANES:  # else the bell: it only wakes
-                found.append((self._holder.store.claim(queue, lane, id, 1), fields))
-        found.sort(key=lambda one: one[0].lane)
-        return found
 
     def _hold(self, deliveries: list[Delivered]) -> list[Delivered]:
         """Renew from now on; return those that are still ours."""
@@ -153,9 +138,7 @@ class Taker:
             return deliveries
         leases = self._holder.leases
         leases.hold([claim for claim, _ in deliveries])
-        late_s = time.monotonic() - self._asked_s - self._block_s
-        if late_s > self._holder.lease_s / SWEEPS_PER_LEASE:
-            # The answer lay here unread, unrenewed: some may be another's by now.
+        if self._asked.is_late():  # the answer lay here unrenewed: some may be another's by now
             leases.renew([claim for claim, _ in deliveries])
             return [one for one in deliveries if one[0].tag in leases]
         return deliveries

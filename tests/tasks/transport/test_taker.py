@@ -8,7 +8,8 @@ import pytest
 
 from blimp.tasks.transport import DONE, Holder
 from blimp.tasks.transport.end import End, Put
-from blimp.tasks.transport.taker import Delivered, Taker
+from blimp.tasks.transport.taker import Taker
+from blimp.tasks.transport.taking import Delivered
 from tests.tasks.conftest import DEADLINE_S
 from tests.tasks.look import Look
 from tests.tasks.transport.conftest import put_raw
