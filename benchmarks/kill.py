@@ -156,8 +156,8 @@ class Campaign:
             "recovery_other_s": spread([min(s) for kill, s in again if not kill.same_name]),
             "recovery_each_task_s": spread(each),
             "left_in_broker": self._side.messages_left() + len(strange),
-            "slowest": slowest(again, same_name=True),
-            "slowest_other": slowest(again, same_name=False),
+            "slowest": slowest(again, kills=self._kills, same_name=True),
+            "slowest_other": slowest(again, kills=self._kills, same_name=False),
             "strange_keys": strange[:20],
             "lost_ids": tally.lost[:20],
             "asked_twice": tally.asked_twice,
@@ -200,8 +200,13 @@ def recoveries(kills: Sequence[Kill], heard: Sequence[Heard]) -> list[tuple[Kill
     return found
 
 
-def slowest(again: Sequence[tuple[Kill, list[float]]], *, same_name: bool) -> list[dict[str, Any]]:
-    """Return the five kills of one sort that took longest."""
+def slowest(
+    again: Sequence[tuple[Kill, list[float]]], *, kills: Sequence[Kill], same_name: bool
+) -> list[dict[str, Any]]:
+    """Return the five kills of one sort that took longest.
+
+    killed_again: the later kills whose victims had some of the same tasks in hand.
+    """
     alike = [(min(seconds), kill) for kill, seconds in again if kill.same_name is same_name]
     return [
         {
@@ -210,6 +215,11 @@ def slowest(again: Sequence[tuple[Kill, list[float]]], *, same_name: bool) -> li
             "in_hand": sorted(kill.in_hand)[:3],
             "of": len(kill.in_hand),
             "after_s": round(after_s, 3),
+            "killed_again": [
+                one.number
+                for one in kills
+                if one.number > kill.number and one.in_hand & kill.in_hand
+            ],
         }
         for after_s, kill in sorted(alike, key=lambda one: -one[0])[:5]
     ]
