@@ -55,7 +55,7 @@ faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under
 	$(BIN)/python -m benchmarks.soak --tasks $(SOAK)
 
 releases: $(VENV)/dev.installed ## 100,000 releases with both callbacks firing, under kill -9
-	$(BIN)/python -m benchmarks.releases --links 5000 --tasks 2000 --out benchmarks/results/releases.json
+	$(BIN)/python -m benchmarks.releases --links 2000 --tasks 600 --out benchmarks/results/releases.json
 
 clean: ## remove the virtual environment and what the tools left
 	rm -rf $(VENV) $(GUESTS) $(CELERY) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

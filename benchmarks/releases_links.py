@@ -18,7 +18,7 @@ from blimp.tasks.leases import PoolStats
 POOL = "linked"
 REQUIRED = "required"
 EXECUTORS = 64
-RUN_S = 0.05  # of a task, so that some are killed in it
+RUN_S = 0.2  # of a task, so that some are killed in it
 REQUIRED_EXECUTORS = 6
 AHEAD = 24  # tasks sent and not done
 TTL_S = 3600.0  # nothing comes back by itself
