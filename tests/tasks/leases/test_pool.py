@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from blimp.errors import ConfigError, LeaseError, LeaseLost, LinkError, NoneFree
 from blimp.tasks.broker.urls import open_redis
 from blimp.tasks.leases import ExecutorPool, Grant, Outcome
 from blimp.tasks.leases.grant import MAX_TOKEN, Ticket
+from blimp.tasks.leases.keys import bell_channels
 from tests.broker import EmbeddedBroker
 from tests.tasks.leases.conftest import TTL_S, Pass
 
@@ -335,6 +337,21 @@ def test_who_waits_is_woken_in_order(pool: ExecutorPool, server: redis.Redis) ->
     assert pool.stats().waiting == ()
 
 
+def test_who_waits_is_told_and_does_not_look_for_himself(
+    pool: ExecutorPool, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blimp.tasks.leases.pool.LOOK_S", 1000.0)
+    monkeypatch.setattr("blimp.tasks.leases.pool.PLACE_S", 3000.0)
+    pool.add("twin")
+    grant = pool.acquire("alice")
+    with ThreadPoolExecutor(1) as threads:
+        waits = threads.submit(pool.acquire, "bob", wait_s=15.0)
+        while not server.pubsub_numsub(f"{bell_channels('ships')}bob")[0][1]:
+            pass
+        pool.release(grant)
+        assert waits.result().executor == "twin"
+
+
 def test_who_comes_later_does_not_overtake(pool: ExecutorPool) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
@@ -497,6 +514,19 @@ def test_a_key_that_is_gone_loses_no_executor_that_another_knows(
         assert pool.release(grant).released
     later(10 * TTL_S)
     assert sorted(pool.reap().free) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("part", ["executors", "free", "due"])
+def test_whoever_comes_puts_right_what_does_not_agree(
+    pool: ExecutorPool, server: redis.Redis, part: str
+) -> None:
+    pool.add("a")
+    pool.add("b")
+    pool.acquire("alice")
+    server.delete(getattr(pool.keys, part))
+    stats = pool.stats()
+    assert (len(stats.free), len(stats.busy), stats.repaired) == (1, 1, 1)
+    assert pool.stats().repaired == 1
 
 
 @pytest.mark.parametrize("value", [b"\xff", "{}", "[]", '{"holder": 3}', json.dumps("x")])
