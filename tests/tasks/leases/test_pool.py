@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from blimp.tasks.leases import ExecutorPool, Grant, Outcome
 from blimp.tasks.leases.grant import MAX_TOKEN, Ticket
 from blimp.tasks.leases.keys import bell_channels
 from tests.broker import EmbeddedBroker
+from tests.tasks.conftest import DEADLINE_S
 from tests.tasks.leases.conftest import TTL_S, Pass
 
 
@@ -344,12 +344,16 @@ def test_who_waits_is_told_and_does_not_look_for_himself(
     monkeypatch.setattr("blimp.tasks.leases.pool.PLACE_S", 3000.0)
     pool.add("twin")
     grant = pool.acquire("alice")
-    with ThreadPoolExecutor(1) as threads:
-        waits = threads.submit(pool.acquire, "bob", wait_s=15.0)
-        while not server.pubsub_numsub(f"{bell_channels('ships')}bob")[0][1]:
-            pass
-        pool.release(grant)
-        assert waits.result().executor == "twin"
+    got: list[Grant] = []
+    thread = threading.Thread(
+        target=lambda: got.append(pool.acquire("bob", wait_s=100.0)), daemon=True
+    )
+    thread.start()
+    while not server.pubsub_numsub(f"{bell_channels('ships')}bob")[0][1]:
+        pass
+    pool.release(grant)
+    thread.join(DEADLINE_S)
+    assert [one.executor for one in got] == ["twin"]
 
 
 def test_who_comes_later_does_not_overtake(pool: ExecutorPool) -> None:
