@@ -53,6 +53,7 @@ faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under
 	$(BIN)/python -m tests.faults.boundary --crowd --target worker
 	$(BIN)/python -m benchmarks.kill --kills 200
 	$(BIN)/python -m benchmarks.soak --tasks $(SOAK)
+	$(BIN)/python -m benchmarks.canvas
 
 releases: $(VENV)/dev.installed ## 100,000 releases with both callbacks firing, under kill -9
 	$(BIN)/python -m benchmarks.releases --links 2000 --tasks 600 --out benchmarks/results/releases.json

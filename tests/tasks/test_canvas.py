@@ -300,7 +300,7 @@ def cyclic() -> Any:
         (lambda: chain(), "a chain needs a link"),
         (lambda: deep(MOST_DEEP + 1), f"nested deeper than {MOST_DEEP}"),
         (cyclic, f"nested deeper than {MOST_DEEP}"),
-        (lambda: group(signature("t") for _ in range(10_001)), "more than 10000 signatures"),
+        (lambda: group(signature("t") for _ in range(20_001)), "more than 20000 signatures"),
         (lambda: signature("t", coalesce="x") | signature("u"), "has 'coalesce'"),
         (lambda: signature("t", queue=3), "queue must be 1 to 255 letters"),
         (lambda: signature("t", countdown="soon"), "'countdown' is 'soon', must be seconds"),
@@ -490,3 +490,19 @@ def test_a_task_tells_how_far_it_is(worked: Sums) -> None:
         told.set()
 
     assert tell.delay().get(timeout=2 * DEADLINE_S, on_progress=hear) is True
+
+
+def test_a_link_that_would_be_too_long_fails_with_the_limit(url: str) -> None:
+    with TaskApp("tests", broker=url, result_backend=url, limit_bytes=2000) as app:
+        sums = Sums(app)
+        grow = app.task(name="grow")(lambda: "x" * 1500)
+        with working(app):
+            handle = (grow.s() | sums.add.s("y" * 600)).apply_async()
+            with pytest.raises(TaskFailed, match=r"MessageError: 'add' is \d+ bytes .* is 2000"):
+                handle.get(timeout=DEADLINE_S)
+
+
+def test_nothing_of_a_group_is_sent_where_one_is_too_long(app: TaskApp, look: Look) -> None:
+    with pytest.raises(MessageError, match="the limit is"):
+        app.send_canvas(group(signature("t"), signature("t", ("x" * 1_000_001,))))
+    assert look.waiting() == 0

@@ -12,7 +12,7 @@ from blimp.tasks.canvas.after import After, after
 from blimp.tasks.canvas.chords import NO_REDIS
 from blimp.tasks.canvas.ending import Canvas
 from blimp.tasks.canvas.joining import encode_all, join
-from blimp.tasks.canvas.sending import settings_of
+from blimp.tasks.canvas.sending import check_lengths, settings_of
 from blimp.tasks.work.job import failure
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _after(app: TaskApp, job: Job, told: Any) -> After:
     )
     if (found.sizes or found.parts) and app.chords is None:
         raise MessageError(NO_REDIS)
+    check_lengths(app, found.messages)
     return found
 
 

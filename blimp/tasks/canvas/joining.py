@@ -12,9 +12,8 @@ from blimp.errors import MessageError, ResultError
 from blimp.tasks.canvas.after import After, Failing, Part, within
 from blimp.tasks.canvas.chords import read_entries, read_shape
 from blimp.tasks.canvas.plan import Ids, Planner
-from blimp.tasks.canvas.sending import settings_of
+from blimp.tasks.canvas.sending import check_lengths, settings_of
 from blimp.tasks.canvas.shape import options_of
-from blimp.tasks.message import write_message
 from blimp.tasks.results.record import Fault, State
 
 if TYPE_CHECKING:
@@ -68,8 +67,7 @@ def _join(app: TaskApp, ending: Ending, part: Part, client: Any, found: After) -
     planner = Planner(settings=settings, ids=Ids(f"{part.group_id}/body"))
     try:
         planner.plan(part.body, (_values(part.group_id, client),))
-        for message in planner.messages:
-            write_message(message, signer=None, limit_bytes=app.limit_bytes)
+        check_lengths(app, planner.messages)
     except (MessageError, ResultError) as error:
         fault = Fault(
             exc_type="ChordError", exc_message=[str(error)], exc_module="celery.exceptions"

@@ -13,6 +13,7 @@ from blimp.tasks.canvas.chords import NO_REDIS
 from blimp.tasks.canvas.outline import Settings
 from blimp.tasks.canvas.plan import Ids, Node, Planner
 from blimp.tasks.canvas.shape import Signature, check_signature
+from blimp.tasks.message import write_message
 from blimp.tasks.options import check_limits, check_priority
 from blimp.tasks.publishing.outgoing import SendOptions
 from blimp.tasks.results.handle import AsyncResult, GroupResult
@@ -61,6 +62,7 @@ def send(
     )
     whole = {**signature, "options": _merged(signature, options)}
     node = planner.plan(whole, args, kwargs)
+    check_lengths(app, planner.messages)
     if planner.sizes:
         chords = app.chords
         if chords is None:
@@ -80,6 +82,12 @@ def _publish(app: TaskApp, messages: Sequence[TaskMessage], *, name: str) -> Non
         for message in messages:
             with tracer.sending(message) as traced:
                 app.publisher.publish(traced)
+
+
+def check_lengths(app: TaskApp, messages: Sequence[TaskMessage]) -> None:
+    """Raise MessageError for a message that is too long, or that JSON cannot hold."""
+    for message in messages:
+        write_message(message, signer=None, limit_bytes=app.limit_bytes)
 
 
 def _merged(signature: Signature, options: dict[str, Any]) -> dict[str, Any]:

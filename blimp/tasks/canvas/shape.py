@@ -15,7 +15,7 @@ from blimp.errors import MessageError
 from blimp.tasks.message import MAX_NAME_LENGTH
 
 MOST_CALLBACKS = 100
-MOST_SIGNATURES = 10_000  # in one canvas, all that is in it counted
+MOST_SIGNATURES = 20_000  # in one canvas, all that is in it counted
 MOST_DEEP = 50
 
 CHAIN, GROUP, CHORD = "chain", "group", "chord"

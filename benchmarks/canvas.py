@@ -1,0 +1,150 @@
+"""What canvases cost, and chords under fire.
+
+    python -m benchmarks.canvas [--parts N] [--chords N] [--kills N] [--json]
+
+One chord of N parts, and one group of 0.6 N that a worker begins in a single step: how long they
+take, and how long the server was busy with the longest command of it. Then many chords of four
+parts while their worker is killed at random moments: each body must have run exactly once, as
+counted by its marks; whoever was cut off may have made the same mark twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.queue.server import Server
+from blimp.tasks import TaskApp, chord, group, signature
+from blimp.tasks.broker.urls import open_redis
+
+DEADLINE_S = 300.0
+PARTS_OF_EACH = 4
+
+
+def start(url: str, directory: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "blimp.tasks", "worker", "-A", "tests.tasks.killed:app",
+         "--name", "w"],
+        env=os.environ
+        | {
+            "KILLED_BROKER": url,
+            "KILLED_RESULTS": url,
+            "KILLED_DIRECTORY": str(directory),
+            "KILLED_TRANSPORT": "streams",
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def longest_ms(client: Any) -> float:
+    """Return how long the server's longest command took since it was last asked."""
+    found = [one["duration"] for one in client.slowlog_get(1000)]
+    client.slowlog_reset()
+    return round(max(found, default=0) / 1000.0, 1)
+
+
+def measure(app: TaskApp, client: Any, parts: int) -> dict[str, float]:
+    """Send one large chord and one large group; return seconds, and the server's longest ms."""
+    client.config_set("slowlog-log-slower-than", 1000)
+    client.config_set("slowlog-max-len", 1000)
+    client.slowlog_reset()
+    began_s = time.monotonic()
+    whole = chord(
+        [signature("quick", (number,), app=app) for number in range(parts)],
+        signature("quick", app=app),
+    )()
+    sent_s = time.monotonic()
+    assert whole.get(timeout=DEADLINE_S) == list(range(parts))
+    done_s = time.monotonic()
+    found = {
+        "parts": parts,
+        "chord_sent_s": round(sent_s - began_s, 2),
+        "chord_done_s": round(done_s - sent_s, 2),
+        "chord_longest_ms": longest_ms(client),
+    }
+    links = parts * 6 // 10  # as many as one message holds
+    began_s = time.monotonic()
+    begun = (
+        signature("quick", (1,), app=app) | group(signature("quick", app=app) for _ in range(links))
+    ).apply_async()
+    assert begun.get(timeout=DEADLINE_S) == [1] * links
+    return found | {
+        "links": links,
+        "group_done_s": round(time.monotonic() - began_s, 2),
+        "group_longest_ms": longest_ms(client),
+    }
+
+
+def fire(app: TaskApp, url: str, directory: Path, *, chords: int, kills: int) -> dict[str, Any]:
+    """Kill the worker of many chords at random moments; count what became of the bodies."""
+    chance = random.Random(1)
+    sent = [
+        chord(
+            [signature("chord.part", (number + place,), app=app) for place in range(PARTS_OF_EACH)],
+            signature("chord.body", (number,), app=app),
+        )()
+        for number in range(chords)
+    ]
+    killed = 0
+    worker = start(url, directory)
+    try:
+        while killed < kills and not sent[-1].ready():
+            time.sleep(chance.uniform(0.4, 1.2))
+            worker.kill()
+            worker.wait()
+            killed += 1
+            worker = start(url, directory)
+        states = [handle.wait(DEADLINE_S).state.value for handle in sent]
+    finally:
+        worker.terminate()
+        worker.wait()
+    lines = [tuple(one.split()) for one in (directory / "followed").read_text().splitlines()]
+    expected = {("body", str(number), handle.id) for number, handle in enumerate(sent)}
+    return {
+        "chords": chords,
+        "kills": killed,
+        "succeeded": states.count("SUCCESS"),
+        "bodies_lost": len(expected - set(lines)),
+        "bodies_too_many": len(set(lines) - expected),
+        "bodies_begun_again": len(lines) - len(set(lines)),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.canvas")
+    parser.add_argument("--parts", type=int, default=10_000, help="default 10000")
+    parser.add_argument("--chords", type=int, default=2000, help="default 2000")
+    parser.add_argument("--kills", type=int, default=50, help="at most; default 50")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="canvas-") as name, Server(Path(name)) as server:
+        client = open_redis(server.url, timeout_s=DEADLINE_S)
+        with TaskApp("killed", broker=server.url, result_backend=server.url) as app:
+            worker = start(server.url, Path(name))
+            try:
+                found: dict[str, Any] = measure(app, client, options.parts)
+            finally:
+                worker.terminate()
+                worker.wait()
+            found |= fire(app, server.url, Path(name), chords=options.chords, kills=options.kills)
+        client.close()
+    if options.json:
+        print(json.dumps(found))
+    else:
+        for name, value in found.items():
+            print(f"{name:20} {value}")
+    return int(found["bodies_lost"] + found["bodies_too_many"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
