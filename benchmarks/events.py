@@ -2,8 +2,8 @@
 
     python -m benchmarks.events [--tasks 100000] [--carrier streams|redis] [--write]
 
-For each executor so many tasks wait in a queue; a worker runs them, once without events and once
-with them, and Celery's own receiver, in Celery's environment, counts what it is told of each.
+For each executor so many tasks wait in a queue; a worker runs them, 20,000 without events first
+and then all with them, and Celery's own receiver, in Celery's environment, counts what it is told.
 One JSON object: events lost and out of order, and tasks a second without and with events. The
 two rates are taken in turn on the same machine; their ratio is what is to be looked at.
 """
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from benchmarks.queue.server import Server
 from blimp.processes import Child
 from blimp.tasks import TaskApp
 from blimp.tasks.broker.carrier import STREAMS
+from blimp.tasks.message import TaskMessage
+from blimp.tasks.publishing.posting import post
+from blimp.tasks.transport.keys import Keys
 
 PROJECT = Path(__file__).parents[1]
 PYTHON = PROJECT / ".venv-celery" / "bin" / "python"
@@ -33,6 +37,7 @@ EXECUTORS = ("threads", "loops", "processes")
 TRANSPORT = "blimp.tasks.transport:Transport"
 BROKER, CARRIER = "EVENTS_BROKER", "EVENTS_CARRIER"
 DEADLINE_S = 600.0
+ENOUGH = 20_000  # tasks to measure a rate with
 
 app = TaskApp(
     "events",
@@ -65,9 +70,7 @@ class Run:
     def rate(self, *, events: bool) -> tuple[float, dict[str, Any]]:
         """Return tasks a second, from ready to the last, and what the receiver has to say."""
         self._server.clear()
-        with TaskApp("events", broker=self._server.url, transport=self._carrier) as sender:
-            for _ in range(self._tasks):
-                sender.send_task(self._executor, ignore_result=True)
+        self._fill()
         receiver = self._receiver() if events else None
         worker = Child(
             name="worker",
@@ -87,6 +90,24 @@ class Run:
         finally:
             worker.end(within_s=10.0)
         return self._tasks / took_s, heard
+
+    def _fill(self) -> None:
+        """Have all the tasks in the queue."""
+        if self._carrier != STREAMS:
+            with TaskApp("events", broker=self._server.url, transport=self._carrier) as sender:
+                for _ in range(self._tasks):
+                    sender.send_task(self._executor, ignore_result=True)
+            return
+        blank = str(uuid.uuid4())  # the entries are a sender's, but for their ids
+        message = TaskMessage(id=blank, task=self._executor, queue="events", ignore_result=True)
+        entry = post(message, keys=Keys())
+        pipe = self._server.client.pipeline(transaction=False)
+        for number in range(self._tasks):
+            head = entry.head.replace(blank.encode(), str(uuid.uuid4()).encode())
+            pipe.xadd(entry.queue.lanes[entry.lane], {"h": head, "b": entry.body})
+            if number % 1000 == 999:
+                pipe.execute()
+        pipe.execute()
 
     def _receiver(self) -> subprocess.Popen[str]:
         words = [
@@ -133,13 +154,17 @@ def campaign(
 ) -> dict[str, Any]:
     """Return what became of the events of `tasks` tasks on each executor.
 
-    both: measure the rate without events, too.
+    both: measure the rate without events, too, with ENOUGH tasks.
     """
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="events-") as name, Server(Path(name)) as server:
         for executor in executors:
+            without = None
+            if both:
+                fewer = min(tasks, ENOUGH)
+                quiet = Run(server, executor=executor, tasks=fewer, carrier=carrier)
+                without, _ = quiet.rate(events=False)
             run = Run(server, executor=executor, tasks=tasks, carrier=carrier)
-            without = run.rate(events=False)[0] if both else None
             told, heard = run.rate(events=True)
             found[executor] = heard | {"tasks_per_s": {"events": round(told)}}
             if without is not None:
@@ -152,9 +177,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.events", description=__doc__)
     parser.add_argument("--tasks", type=int, default=100_000, metavar="N", help="default 100,000")
     parser.add_argument("--carrier", choices=(STREAMS, "redis"), default=STREAMS)
+    parser.add_argument("--executor", action="append", choices=EXECUTORS, help="default: all")
     parser.add_argument("--write", action="store_true", help=f"into {RESULTS.name}")
     options = parser.parse_args()
-    found = campaign(tasks=options.tasks, carrier=options.carrier)
+    found = campaign(
+        tasks=options.tasks,
+        carrier=options.carrier,
+        executors=options.executor or EXECUTORS,
+    )
     text = json.dumps(found, indent=2)
     print(text)
     if options.write:

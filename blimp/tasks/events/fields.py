@@ -117,7 +117,7 @@ def sent(message: TaskMessage, *, at_s: float) -> Fields:
 
 
 def ended(job: Job, verdict: Verdict, *, at_s: float) -> Fields | Succeeded | None:
-    """Return what is told of a job's end; None where nothing is known of it.
+    """Return what is told of a job's end; None where nothing is known of it, or it has none.
 
     What another delivery has ended is told once more: its worker may have been killed before
     it did.
@@ -131,12 +131,11 @@ def ended(job: Job, verdict: Verdict, *, at_s: float) -> Fields | Succeeded | No
         previous = job.previous
         state, result = previous.state, previous.result
         fault, trace = previous.fault, previous.traceback
-    is_put_back = verdict.give_back or verdict.again_in_s is not None
-    is_over = not is_put_back and verdict.retry_in_s is None
+    is_over = not verdict.give_back and verdict.retry_in_s is None
     if state is State.SUCCESS and is_over:
         return Succeeded("task-succeeded", at_s, job.message.id, short(result), _runtime_s(job))
     told: Fields = {"timestamp": at_s, "uuid": job.message.id}
-    if is_put_back:
+    if verdict.give_back:
         return told | {"type": "task-rejected", "requeue": True}
     if verdict.dead and fault is not None and fault.exc_type == "Reject":
         return told | {"type": "task-rejected", "requeue": False}
