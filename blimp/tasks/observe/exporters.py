@@ -37,7 +37,7 @@ class FileSpanExporter(SpanExporter):
         try:
             for span in spans:  # one write each: what others append is not in its midst
                 os.write(self._file, f"{span.to_json(indent=None)}\n".encode())
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, OverflowError):
             return SpanExportResult.FAILURE
         return SpanExportResult.SUCCESS
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,8 @@ class Tracer(Closing):
         attributes: Mapping[str, Any] | None = None,
     ) -> Iterator[Span]:
         """Have the block be a span; what it raises is the span's error, and raised on."""
-        with self._tracer.start_as_current_span(name, kind=kind, attributes=attributes) as span:
+        begin = self._tracer.start_as_current_span
+        with _harmless(lambda: begin(name, kind=kind, attributes=attributes)) as span:
             yield span
 
     @contextlib.contextmanager
@@ -87,11 +89,14 @@ class Tracer(Closing):
         """Have the block be a task's run; `carrying` gives what it sends its context."""
         about = _about(message, name="process", type="process")
         about["messaging.message.delivery_attempt"] = delivery
-        with self._tracer.start_as_current_span(
-            f"process {message.queue}",
-            context=context_of(message),
-            kind=SpanKind.CONSUMER,
-            attributes=about,
+        begin = self._tracer.start_as_current_span
+        with _harmless(
+            lambda: begin(
+                f"process {message.queue}",
+                context=context_of(message),
+                kind=SpanKind.CONSUMER,
+                attributes=about,
+            )
         ) as span:
             yield span
 
@@ -106,10 +111,12 @@ class Tracer(Closing):
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         """Make a span of what is over, in `context` or else in the present one."""
-        span = self._tracer.start_span(
-            name, context=context, kind=kind, attributes=attributes, start_time=began_ns
-        )
-        span.end(max(began_ns, ended_ns))
+        began_ns = max(0, began_ns)  # what a message says of its age may be anything
+        with contextlib.suppress(Exception):
+            span = self._tracer.start_span(
+                name, context=context, kind=kind, attributes=attributes, start_time=began_ns
+            )
+            span.end(max(began_ns, ended_ns))
 
     @contextlib.contextmanager
     def within(self, message: TaskMessage) -> Iterator[None]:
@@ -126,6 +133,29 @@ class Tracer(Closing):
             ending = threading.Thread(target=provider.shutdown, name="spans", daemon=True)
             ending.start()
             ending.join(CLOSE_S)
+
+
+@contextlib.contextmanager
+def _harmless(begin: Callable[[], AbstractContextManager[Span]]) -> Iterator[Span]:
+    """Have the block be a span, if it can: what a span processor raises is none of the block's.
+
+    A message that is sent must not be taken for one that is not, nor a task that ended for one
+    that failed.
+    """
+    try:
+        manager = begin()
+        span = manager.__enter__()
+    except Exception:
+        yield trace.INVALID_SPAN
+        return
+    try:
+        yield span
+    except BaseException as error:
+        with contextlib.suppress(Exception):
+            manager.__exit__(type(error), error, error.__traceback__)
+        raise
+    with contextlib.suppress(Exception):
+        manager.__exit__(None, None, None)
 
 
 def context_of(message: TaskMessage) -> Context:

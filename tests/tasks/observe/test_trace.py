@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 import redis
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from blimp.config import trace_settings_from_environment
-from blimp.errors import ConfigError
+from blimp.errors import ConfigError, TaskFailed
 from blimp.tasks import TaskApp, TaskContext, chain, group
 from blimp.tasks.cli import main
+from blimp.tasks.message import TaskMessage
 from blimp.tasks.observe.context import PARENT
 from blimp.tasks.observe.opening import open_tracer
 from blimp.tasks.observe.settings import TraceSettings, Watching
@@ -120,6 +123,42 @@ def test_a_trace_that_another_program_began_goes_on(app: TaskApp, trace: Path) -
     good, other = runs_of(trace, "t")  # what its sender does not want sampled is not
     assert (good["context"]["trace_id"], good["parent_id"]) == (f"0x{TRACE}", f"0x{SPAN}")
     assert other["parent_id"] is None
+
+
+@pytest.mark.parametrize("issued_ms", [-(10**15), 0, 10**15])
+def test_a_message_of_no_age_is_traced_all_the_same(
+    issued_ms: int, app: TaskApp, trace: Path
+) -> None:
+    app.task(name="t")(lambda: 7)
+    with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
+        app.publisher.publish(TaskMessage(id="a", task="t", queue=app.queue, issued_ms=issued_ms))
+        assert app.result("a").get(timeout=DEADLINE_S) == 7
+    names = [span["name"] for span in spans_of(trace)]
+    assert names == ["wait tests", "process tests"]
+
+
+@pytest.mark.parametrize("is_at_start", [True, False])
+def test_a_processor_that_raises_costs_no_task(
+    is_at_start: bool, app: TaskApp, trace: Path
+) -> None:
+    app.task(name="t")(lambda: 7)
+    app.task(name="bad")(lambda: 1 // 0)
+
+    class Evil(SpanProcessor):
+        def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+            if is_at_start:
+                raise RuntimeError("no room")
+
+        def on_end(self, span: ReadableSpan) -> None:
+            raise RuntimeError("no room")
+
+    with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
+        assert app.tracer is not None
+        assert app.tracer._own is not None
+        app.tracer._own.add_span_processor(Evil())
+        assert app.send_task("t").get(timeout=DEADLINE_S) == 7
+        with pytest.raises(TaskFailed, match="ZeroDivisionError"):
+            app.send_task("bad").get(timeout=DEADLINE_S)
 
 
 def test_what_a_task_in_a_child_does_is_part_of_its_run(
