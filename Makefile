@@ -40,6 +40,7 @@ bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this pro
 	$(BIN)/python -m benchmarks.lockstep
 	$(BIN)/python -m benchmarks.missions
 	$(BIN)/python -m benchmarks.loop
+	$(BIN)/python -m benchmarks.observe
 	$(BIN)/python -m benchmarks.sql_results
 
 events: $(VENV)/dev.installed $(CELERY)/installed ## count the events of 100,000 tasks on each executor, with Celery's receiver
