@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status: 0 done, 1 failed, 2 used wrongly."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = _parser(words).parse_args(words)
     try:
         app = None if options.app is None else load_app(options.app)
         command: Callable[[TaskApp | None, argparse.Namespace], int] = options.run
@@ -88,7 +89,7 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
         return worker.run()
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m blimp.tasks",
         description=__doc__,
@@ -134,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
     add_options(worker)
     queue_commands.add_commands(commands)
-    remote_commands.add_commands(commands)
+    remote_commands.add_commands(commands, words=words)
     show.add_command(commands)
     results.add_commands(commands)
     return parser

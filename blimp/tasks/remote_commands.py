@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blimp.tasks.queue_commands import APP_MEANING
@@ -83,8 +83,12 @@ CONTROL = (
 )
 
 
-def add_commands(commands: Any) -> None:
-    """Add `inspect` and `control` to an argparse parser's commands."""
+def add_commands(commands: Any, *, words: Sequence[str]) -> None:
+    """Add `inspect` and `control` to an argparse parser's commands.
+
+    words: those to be parsed. What they do not name is not filled in: a worker's process would
+    keep the memory that it took.
+    """
     for name, meaning, verbs in (
         ("inspect", "ask workers about themselves", INSPECT),
         ("control", "change what workers do", CONTROL),
@@ -95,6 +99,8 @@ def add_commands(commands: Any) -> None:
             epilog=f"example: python -m blimp.tasks {name} {verbs[0].name} -A weather:app; "
             "status 1 where nobody answers, or one does not do it",
         )
+        if name not in words:
+            continue
         parser.set_defaults(run=ask_workers)
         choices = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
         for verb in verbs:
