@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from blimp.errors import TableMismatch
-from blimp.tasks import State, TaskApp, Worker
+from blimp.tasks import GroupResult, State, TaskApp, Worker, chain, chord, group
 from blimp.tasks.results.opening import prepare_results
 from blimp.tasks.results.sql.cleaning import Cleaning
 from blimp.tasks.results.sql.results import SqlResults
@@ -69,6 +69,21 @@ def test_what_became_of_tasks_is_told(app: TaskApp, look: Look) -> None:
     assert (record.state, record.reason) == (State.FAILURE, "the valve is shut")
     assert "ValueError" in (record.traceback or "")
     assert sorted(rows(app).values()) == ["FAILURE", *["SUCCESS"] * 50]
+
+
+def test_groups_chains_and_chords_find_their_results(app: TaskApp) -> None:
+    add = app.task(name="add")(lambda a, b: a + b)
+    total = app.task(name="total")(sum)
+    with working(app):
+        parts = group([add.s(number, 1) for number in range(5)]).apply_async()
+        parts.save()
+        assert parts.get(DEADLINE_S) == [1, 2, 3, 4, 5]
+        again = GroupResult.restore(parts.id, app=app)
+        assert again is not None
+        assert again.get(DEADLINE_S) == [1, 2, 3, 4, 5]
+        assert chain(add.s(1, 1), add.s(5)).apply_async().get(DEADLINE_S) == 7
+        header = [add.s(number, 1) for number in range(5)]
+        assert chord(header, total.s()).apply_async().get(DEADLINE_S) == 15
 
 
 @pytest.mark.parametrize("keeper", ["redis", "sqlite"])
