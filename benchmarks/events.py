@@ -36,6 +36,7 @@ RESULTS = PROJECT / "benchmarks" / "results" / "events.json"
 EXECUTORS = ("threads", "loops", "processes")
 TRANSPORT = "blimp.tasks.transport:Transport"
 BROKER, CARRIER = "EVENTS_BROKER", "EVENTS_CARRIER"
+NAME = "pad"
 DEADLINE_S = 600.0
 ENOUGH = 20_000  # tasks to measure a rate with
 
@@ -76,6 +77,7 @@ class Run:
             name="worker",
             arguments=[
                 *f"{sys.executable} -m blimp.tasks worker -A benchmarks.events:app".split(),
+                *["--name", NAME],
                 *(["--events"] if events else []),
             ],
             environment={BROKER: self._server.url, CARRIER: self._carrier},
@@ -141,8 +143,7 @@ class Run:
             return int(self._server.client.xlen("blimp:queue:events:lane:2"))
         client = self._server.client
         waiting = client.llen("events") + client.llen("events\x06\x166")
-        held = sum(int(client.hlen(key)) for key in client.keys("blimp.unacked.*"))
-        return int(waiting) + held
+        return int(waiting) + int(client.hlen(f"blimp.unacked.events.{NAME}"))
 
 
 def campaign(
