@@ -1,7 +1,9 @@
 """Pilots: who commands a ship, on the command line, from one command to the next."""
 
 import stat
+import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from blimp.clock import SystemClock
 from blimp.tasks.authority import pilots
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.results.redis import RedisResults
+from blimp.types import Command, Outcome
 from ground_station.kept import Kept, KeptControl
 from tests.ground_station.ship import FlyingShip
 from tests.ground_station.test_cli import Ground
@@ -186,6 +189,44 @@ def test_a_mission_ends_where_control_is_lost_and_the_ship_is_left_to_who_has_it
     assert "alice holds control" in ground.err
     assert "hold was not" not in ground.err
     assert user("alice")("disarm") == 0
+
+
+def test_a_worker_that_sleeps_between_asking_and_handing_over_moves_nothing(
+    twin: FlyingShip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the queue to the flight control: the fence is the last to say no."""
+    asked, wake = threading.Event(), threading.Event()
+    hand_over = twin.mailbox.call
+
+    def sleepy(command: Command, *, timeout_s: float) -> Outcome | None:
+        if command.name == "arm":
+            asked.set()
+            assert wake.wait(20.0)
+        return hand_over(command, timeout_s=timeout_s)
+
+    monkeypatch.setattr(twin.mailbox, "call", sleepy)
+    url = twin.broker.url
+    with (
+        closing(RedisResults(url=url, clock=SystemClock())) as link,
+        VehicleClient(url, twin.vehicle) as alice,
+        VehicleClient(url, twin.vehicle) as bob,
+    ):
+        pool = pilots(link, twin.vehicle)
+        pool.add(twin.vehicle)
+        alice.authority = pool.acquire("alice").token
+        late = alice.send("arm")
+        assert asked.wait(20.0)
+        pool.take_away(twin.vehicle)
+        bob.authority = pool.acquire("bob").token
+        assert bob.send("disarm").wait(10.0).state == "SUCCESS"
+        wake.set()
+        reply = late.wait(10.0)
+        assert (reply.state, reply.kind) == ("REFUSED", "NotInControl")
+        assert reply.reason.startswith(
+            f"authority {2 * alice.authority} is older than {2 * bob.authority}, the newest seen"
+        )
+        assert not twin.ship.snapshot().armed
+        assert bob.send("arm").wait(10.0).state == "SUCCESS"
 
 
 def test_bad_options_are_usage(user: As) -> None:
