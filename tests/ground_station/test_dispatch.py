@@ -18,15 +18,9 @@ from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 from tests.ground_station.test_cli import Ground
 
-HOP = """name = "hop"
-[[leg]]
-do = "arm"
-[[leg]]
-do = "takeoff"
-altitude_m = 1
-[[leg]]
-do = "land"
-"""
+ARM = '[[leg]]\ndo = "arm"\n'
+CHECK = f'name = "check"\n{ARM}[[leg]]\ndo = "disarm"\n'
+HOP = f'name = "hop"\n{ARM}[[leg]]\ndo = "takeoff"\naltitude_m = 0.6\n[[leg]]\ndo = "land"\n'
 _numbers = itertools.count(1)
 
 
@@ -46,9 +40,10 @@ def pool(link: RedisResults) -> Iterator[ExecutorPool]:
 
 
 @pytest.fixture
-def hop(tmp_path: Path) -> str:
-    path = tmp_path / "hop.toml"
-    path.write_text(HOP)
+def check(tmp_path: Path) -> str:
+    """The shortest of missions: it arms and disarms."""
+    path = tmp_path / "check.toml"
+    path.write_text(CHECK)
     return str(path)
 
 
@@ -85,9 +80,11 @@ def launch(broker_server: EmbeddedBroker, pool: ExecutorPool) -> Iterator[Launch
 
 
 def test_a_free_ship_flies_the_mission_and_all_is_given_back(
-    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool, link: RedisResults
+    ground: Ground, launch: Launch, tmp_path: Path, pool: ExecutorPool, link: RedisResults
 ) -> None:
     ship = launch()
+    (tmp_path / "hop.toml").write_text(HOP)
+    hop = str(tmp_path / "hop.toml")
     status, told = ground.json("dispatch", "--any", hop, "--pilot", "alice")
     assert (status, told["task"], told["state"]) == (0, "dispatch", "SUCCESS"), told
     assert told["result"]["vehicle"] == ship.vehicle
@@ -98,12 +95,12 @@ def test_a_free_ship_flies_the_mission_and_all_is_given_back(
 
 
 def test_where_all_are_taken_it_says_who_has_them(
-    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool
+    ground: Ground, launch: Launch, check: str, pool: ExecutorPool
 ) -> None:
     for name in ("alice", "bob"):
         launch()
         pool.acquire(holder_of(name))
-    status, told = ground.json("dispatch", "--any", hop)
+    status, told = ground.json("dispatch", "--any", check)
     assert (status, told["task"], told["state"]) == (7, "dispatch", "FAILURE")
     assert told["reason"].startswith("no ship is free: fleet")
     assert "alice has it" in told["reason"]
@@ -111,7 +108,7 @@ def test_where_all_are_taken_it_says_who_has_them(
 
 
 def test_a_dispatch_waits_for_a_ship_that_is_given_back(
-    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool
+    ground: Ground, launch: Launch, check: str, pool: ExecutorPool
 ) -> None:
     ship = launch()
     grant = pool.acquire(holder_of("alice"))
@@ -122,29 +119,29 @@ def test_a_dispatch_waits_for_a_ship_that_is_given_back(
 
     giving = threading.Thread(target=give_back)
     giving.start()
-    status, told = ground.json("dispatch", "--any", hop, "--wait", "20")
+    status, told = ground.json("dispatch", "--any", check, "--wait", "20")
     giving.join()
     assert (status, told["result"]["vehicle"]) == (0, ship.vehicle)
 
 
 def test_a_dead_ship_is_put_aside_and_the_next_one_flies(
-    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool
+    ground: Ground, launch: Launch, check: str, pool: ExecutorPool
 ) -> None:
     pool.add("ghost")
     ship = launch()
-    assert ground("dispatch", "--any", hop) == 0
+    assert ground("dispatch", "--any", check) == 0
     assert "ghost is put aside: last heard never, the limit is 3 s" in ground.err
-    assert f"hop: flown by {ship.vehicle}, 3 of 3 legs" in ground.out
+    assert f"check: flown by {ship.vehicle}, 2 of 2 legs" in ground.out
     assert pool.stats().free == (ship.vehicle,)
 
 
-def test_none_at_all_is_no_link(ground: Ground, hop: str, pool: ExecutorPool) -> None:
-    assert ground("dispatch", "--any", hop) == 3
+def test_none_at_all_is_no_link(ground: Ground, check: str, pool: ExecutorPool) -> None:
+    assert ground("dispatch", "--any", check) == 3
     assert "none is in the pool" in ground.err
 
 
 def test_a_ship_that_somebody_flies_or_has_control_of_is_passed_over(
-    ground: Ground, launch: Launch, hop: str, pool: ExecutorPool, link: RedisResults
+    ground: Ground, launch: Launch, check: str, pool: ExecutorPool, link: RedisResults
 ) -> None:
     armed, stopped, held = launch(), launch(), launch()
     for ship, command in ((armed, "arm"), (stopped, "estop")):
@@ -153,31 +150,31 @@ def test_a_ship_that_somebody_flies_or_has_control_of_is_passed_over(
     control = pilots(link, held.vehicle)
     control.add(held.vehicle)
     control.acquire(holder_of("alice"))
-    assert ground("dispatch", "--any", hop) == 7
+    assert ground("dispatch", "--any", check) == 7
     assert f"{armed.vehicle}: it is armed: somebody flies it" in ground.err
     assert f"{stopped.vehicle}: it was stopped by an emergency stop" in ground.err
     assert f"{held.vehicle}: alice holds control of {held.vehicle}" in ground.err
     assert set(pool.stats().free) == {armed.vehicle, stopped.vehicle, held.vehicle}
     free = launch()
-    assert ground("dispatch", "--any", hop) == 0
+    assert ground("dispatch", "--any", check) == 0
     assert f"flown by {free.vehicle}" in ground.out
 
 
 def test_a_certain_ship_under_the_control_that_was_taken_before(
-    ground: Ground, launch: Launch, hop: str, link: RedisResults
+    ground: Ground, launch: Launch, check: str, link: RedisResults
 ) -> None:
     launch()
     ship = launch()
     ground.options += ["--vehicle", ship.vehicle]
     assert ground("control", "take", "--pilot", "alice") == 0
-    assert ground("dispatch", hop) == 0
+    assert ground("dispatch", check) == 0
     assert f"flown by {ship.vehicle}" in ground.out
     holding = pilots(link, ship.vehicle).who(ship.vehicle)
     assert holding is not None
     assert holding.holder.startswith("alice#")
     ship.publish()
     assert ground("control", "release") == 0
-    assert ground("dispatch", hop) == 0
+    assert ground("dispatch", check) == 0
     assert pilots(link, ship.vehicle).who(ship.vehicle) is None
 
 
@@ -186,7 +183,7 @@ def test_a_mission_that_fails_gives_the_ship_back_too(
 ) -> None:
     ship = launch()
     path = tmp_path / "high.toml"
-    path.write_text(HOP.replace("altitude_m = 1", "altitude_m = 31"))  # its limit is 30
+    path.write_text(HOP.replace("altitude_m = 0.6", "altitude_m = 31"))  # its limit is 30
     assert ground("dispatch", "--any", str(path), "--yes") == 5
     assert pool.stats().free == (ship.vehicle,)
     assert pilots(link, ship.vehicle).who(ship.vehicle) is None
@@ -195,19 +192,19 @@ def test_a_mission_that_fails_gives_the_ship_back_too(
 @pytest.mark.parametrize(
     ("words", "status"),
     [
-        (["dispatch", "HOP"], 2),
-        (["--vehicle", "twin", "dispatch", "--any", "HOP"], 2),
+        (["dispatch", "FILE"], 2),
+        (["--vehicle", "twin", "dispatch", "--any", "FILE"], 2),
         (["dispatch", "--any", "nowhere.toml"], 2),
-        (["dispatch", "--any", "HOP", "--wait", "-1"], 2),
-        (["dispatch", "--any", "HOP", "--wait"], 2),
-        (["dispatch", "--any", "HOP", "--no-wait"], 2),
-        (["--dry-run", "dispatch", "--any", "HOP"], 0),
+        (["dispatch", "--any", "FILE", "--wait", "-1"], 2),
+        (["dispatch", "--any", "FILE", "--wait"], 2),
+        (["dispatch", "--any", "FILE", "--no-wait"], 2),
+        (["--dry-run", "dispatch", "--any", "FILE"], 0),
     ],
 )
 def test_what_cannot_be_meant_is_usage(
-    ground: Ground, hop: str, words: list[str], status: int
+    ground: Ground, check: str, words: list[str], status: int
 ) -> None:
-    assert ground(*(hop if word == "HOP" else word for word in words)) == status
+    assert ground(*(check if word == "FILE" else word for word in words)) == status
 
 
 # --- the ship's side ------------------------------------------------------------------------------
