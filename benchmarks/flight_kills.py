@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from blimp.clock import SystemClock
-from blimp.config import registry_dir
 from blimp.demo import Observer, StackProcess
 from blimp.paths import RuntimePaths
 from blimp.sim.remote import RemoteWorld
@@ -83,7 +82,7 @@ def flight(seed: int) -> Iterator[Flight]:
                 "--seed", str(seed), "--wind", "0.3",
             ],
             paths=paths,
-            registration=registry_dir() / f"{VEHICLE}.json",
+            vehicles=[VEHICLE],
             log=log,
         )  # fmt: skip
         try:

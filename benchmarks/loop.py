@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from blimp.config import registry_dir
 from blimp.control.timing import Timing
 from blimp.demo import StackProcess, percentile
 from blimp.paths import RuntimePaths
@@ -60,7 +59,7 @@ def measure(seconds: float, floods: int) -> dict[str, Any]:
         stack = StackProcess(
             arguments=["--vehicle", VEHICLE, "--runtime-dir", str(paths.directory)],
             paths=paths,
-            registration=registry_dir() / f"{VEHICLE}.json",
+            vehicles=[VEHICLE],
             log=log,
         )
         try:

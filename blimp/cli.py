@@ -231,14 +231,20 @@ def demo(
     mission: Annotated[str, typer.Option("--mission", help="A mission's name or file.")] = "square",
     seed: Seed = 1,
     wind: Wind = 0.3,
+    ships: Annotated[
+        int, typer.Option("--ships", min=1, max=8, help="A pilot dispatches each; no live view.")
+    ] = 1,
     json_output: Json = False,
 ) -> None:
-    """Fly a simulated mission and watch it.
+    """Fly a simulated mission and watch it, or one on each of several ships.
 
     Starts the stack, flies through the queue, leaves nothing behind. The square takes two and
     a half minutes.
 
-    Example: blimp demo --seed 7 --wind 0.3
+    \b
+    Examples:
+      blimp demo --seed 7 --wind 0.3
+      blimp demo --ships 2
     """
     from blimp.demo import DemoOptions, run_demo
 
@@ -246,7 +252,12 @@ def demo(
     options = DemoOptions(
         airframe=airframe, mission=mission, seed=seed, wind_mps=wind, live=not headless
     )
-    report = run_demo(options, say=_say)
+    if ships == 1:
+        report = run_demo(options, say=_say)
+    else:
+        from blimp.demo_fleet import run_fleet_demo
+
+        report = run_fleet_demo(options, ships=ships, say=_say)
     if json_output:
         _print_json(report)
     if not report["ok"]:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import hypot
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +29,7 @@ from blimp.config import (
     signing_keys_from_environment,
 )
 from blimp.errors import BlimpError, LinkError
+from blimp.fleet import vehicle_names
 from blimp.paths import RuntimePaths
 from blimp.processes import Child
 from blimp.sim.remote import RemoteWorld
@@ -67,11 +68,12 @@ class StackProcess:
     """`blimp up --sim --json` as a child: its events, and what it leaves behind."""
 
     def __init__(
-        self, *, arguments: list[str], paths: RuntimePaths, registration: Path, log: IO[bytes]
+        self, *, arguments: list[str], paths: RuntimePaths, vehicles: Sequence[str], log: IO[bytes]
     ) -> None:
         self._paths = paths
-        self._registration = registration
+        self._vehicles = vehicles
         self._log = log
+        self.left: list[str] = []  # behind, once it has ended
         self._child = Child(
             name="up",
             arguments=[sys.executable, "-m", "blimp", "up", "--sim", "--json", *arguments],
@@ -85,19 +87,24 @@ class StackProcess:
         self._reader.start()
 
     def wait_until_ready(self) -> dict[str, Any]:
-        """Return the `ready` event. Raises DemoError with the log's tail when none comes."""
+        """Return the `ready` event, the first of several ships; all of them are ready then.
+
+        Raises DemoError with the log's tail when none comes.
+        """
         with self._news:
             self._news.wait_for(
-                lambda: self._ready() is not None or not self._child.running(),
+                lambda: self._are_ready() or not self._child.running(),
                 timeout=START_DEADLINE_S,
             )
-            ready = self._ready()
-        if ready is not None:
-            return ready
+            if self._are_ready():
+                return self.all_ready()[0]
         raise DemoError(f"the stack did not start; its last words:\n{self.log_tail()}")
 
-    def _ready(self) -> dict[str, Any] | None:
-        return next((event for event in self.events if event["event"] == "ready"), None)
+    def all_ready(self) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["event"] == "ready"]
+
+    def _are_ready(self) -> bool:
+        return len(self.all_ready()) == len(self._vehicles)
 
     def log_tail(self) -> str:
         # Not seek and read: the stack writes through the same file position.
@@ -114,13 +121,15 @@ class StackProcess:
     def end(self) -> list[str]:
         """End the stack and return the name of every process and file that is left behind."""
         self._child.end(within_s=END_DEADLINE_S)
-        return self.left_behind()
+        self.left = self.left_behind()
+        return self.left
 
     def left_behind(self) -> list[str]:
         """Return every process and file of the stack that is there now."""
         self._child.running()  # reaps it, if it has ended
         left = [f"{name} (pid {pid})" for pid, name in self._pids.items() if _alive(pid)]
-        left += [str(p) for p in (self._paths.directory, self._registration) if p.exists()]
+        registrations = [registry_dir() / f"{vehicle}.json" for vehicle in self._vehicles]
+        left += [str(p) for p in (self._paths.directory, *registrations) if p.exists()]
         return left
 
     def _read(self) -> None:
@@ -224,15 +233,8 @@ def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
     mission = load_mission(options.mission)
     vehicle = airframes.load(options.airframe).name
     clock = SystemClock()
-    with _scratch(vehicle) as (paths, registration, log):
-        stack = StackProcess(
-            arguments=[
-                "--airframe", options.airframe, "--vehicle", vehicle,
-                "--seed", str(options.seed), "--wind", str(options.wind_mps),
-                "--runtime-dir", str(paths.directory),
-            ],
-            paths=paths, registration=registration, log=log,
-        )  # fmt: skip
+    with _scratch() as (paths, log):
+        stack = _stack(options, vehicles=[vehicle], paths=paths, log=log)
         try:
             ready = stack.wait_until_ready()
             say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
@@ -258,6 +260,33 @@ def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
                 say(f"the stack's last words:\n{stack.log_tail()}")
         say(_summary(report))
         return report
+
+
+@contextlib.contextmanager
+def ready_stack(options: DemoOptions, *, ships: int) -> Iterator[StackProcess]:
+    """Yield a stack of several ships that are ready; ended when the block is left."""
+    load_mission(options.mission)  # what cannot be flown starts nothing
+    vehicles = vehicle_names(airframes.load(options.airframe).name, ships=ships)
+    with _scratch() as (paths, log):
+        stack = _stack(options, vehicles=vehicles, paths=paths, log=log)
+        try:
+            stack.wait_until_ready()
+            yield stack
+        finally:
+            stack.end()
+
+
+def _stack(
+    options: DemoOptions, *, vehicles: Sequence[str], paths: RuntimePaths, log: IO[bytes]
+) -> StackProcess:
+    return StackProcess(
+        arguments=[
+            "--airframe", options.airframe, "--ships", str(len(vehicles)),
+            "--seed", str(options.seed), "--wind", str(options.wind_mps),
+            "--runtime-dir", str(paths.directory),
+        ],
+        paths=paths, vehicles=vehicles, log=log,
+    )  # fmt: skip
 
 
 class _Flight:
@@ -348,15 +377,15 @@ def _view(
 
 
 @contextlib.contextmanager
-def _scratch(vehicle: str) -> Iterator[tuple[RuntimePaths, Path, IO[bytes]]]:
-    """Yield a short runtime directory, the stack's registration, and a log.
+def _scratch() -> Iterator[tuple[RuntimePaths, IO[bytes]]]:
+    """Yield a short runtime directory, and a log.
 
     The stack makes the directory and removes it, or its guard does, and the log has no name:
     a killed demo leaves nothing.
     """
     directory = Path(tempfile.gettempdir()) / f"blimp-demo-{secrets.token_hex(4)}"
     with tempfile.TemporaryFile() as log:
-        yield RuntimePaths(directory), registry_dir() / f"{vehicle}.json", log
+        yield RuntimePaths(directory), log
 
 
 def _summary(report: dict[str, Any]) -> str:
