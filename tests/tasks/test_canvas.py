@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -506,3 +507,20 @@ def test_nothing_of_a_group_is_sent_where_one_is_too_long(app: TaskApp, look: Lo
     with pytest.raises(MessageError, match="the limit is"):
         app.send_canvas(group(signature("t"), signature("t", ("x" * 1_000_001,))))
     assert look.waiting() == 0
+
+
+@pytest.mark.parametrize("acks_late", [False, True])
+@pytest.mark.parametrize("ignore_result", [False, True])
+def test_parts_may_be_acknowledged_early_and_keep_no_result(
+    worked: Sums, acks_late: bool, ignore_result: bool
+) -> None:
+    options: dict[str, Any] = {"acks_late": acks_late, "ignore_result": ignore_result}
+    part = worked.app.task(name="part", **options)(lambda value: value)
+    assert chord([part.s(n) for n in range(6)], worked.same.s())().get(DEADLINE_S) == [*range(6)]
+    assert (part.s(1) | part.s() | worked.add.s(1)).delay().get(timeout=DEADLINE_S) == 2
+
+
+def test_a_time_in_the_options_of_a_later_link_is_written(worked: Sums) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=0.05)
+    last = worked.same.s().set(eta=soon, expires=soon + timedelta(seconds=60))
+    assert (worked.same.s(3) | last).delay().get(timeout=DEADLINE_S) == 3

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from blimp.errors import ConfigError, MessageError
@@ -41,7 +42,7 @@ class Signature(dict[str, Any]):
             task=task,
             args=list(args),
             kwargs=dict(kwargs or {}),
-            options=dict(options or {}),
+            options=_plain(options or {}),
             subtask_type=kind,
             immutable=immutable,
         )
@@ -60,7 +61,7 @@ class Signature(dict[str, Any]):
         """Change options; see SendOptions. Returns itself."""
         if immutable is not None:
             self["immutable"] = immutable
-        self.options.update(options)
+        self.options.update(_plain(options))
         return self
 
     def link(self, callback: Plain) -> Plain:
@@ -319,6 +320,14 @@ def _from_dict(plain: Plain, app: TaskApp | None) -> Signature:
         )
         kwargs["body"] = _from_dict(kwargs["body"], app)
     return found
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """Return options as JSON has them: it has no times."""
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in options.items()
+    }
 
 
 def _several(tasks: tuple[Any, ...]) -> Iterable[Any]:
