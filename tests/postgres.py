@@ -68,7 +68,7 @@ class Postgres:
             if os.getuid() == 0:
                 user = _nobody()
                 os.chown(self._directory, user.pw_uid, user.pw_gid)
-            command = "initdb --auth trust --username blimp --encoding UTF8 --no-sync -D"
+            command = "initdb --auth trust --username blimp --encoding UTF8 --locale=C --no-sync -D"
             made = subprocess.run(
                 self._as_nobody([*command.split(), str(data)]), capture_output=True, text=True
             )
