@@ -48,6 +48,7 @@ events: $(VENV)/dev.installed $(CELERY)/installed ## count the events of 100,000
 
 celery: $(VENV)/dev.installed $(CELERY)/installed ## run Celery's own integration tests on its transport and on ours
 	$(BIN)/python -m benchmarks.celery_suite
+	$(BIN)/python -m benchmarks.remote_ping
 
 faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under load, a soak
 	$(BIN)/python -m tests.faults.boundary
