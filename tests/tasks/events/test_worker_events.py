@@ -10,9 +10,11 @@ import pytest
 
 from blimp.errors import Refused, Reject
 from blimp.tasks import TaskApp, TaskContext, Worker
+from blimp.tasks.broker.carrier import open_connection
 from blimp.tasks.results.handle import AsyncResult
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.events.listener import Listener
+from tests.tasks.test_worker import wait_until
 
 
 @pytest.fixture
@@ -170,3 +172,20 @@ def test_a_sender_tells_of_what_it_sends(app: TaskApp, url: str, listener: Liste
             "routing_key": "tests", "retries": 0,
         }.items()  # fmt: skip
         assert sent["hostname"].startswith(f"gen{os.getpid()}@")
+
+
+def test_where_nobody_can_listen_nothing_is_kept() -> None:
+    with TaskApp("tests", broker="memory://") as app:
+
+        @app.task(name="noop")
+        def noop() -> None: ...
+
+        log = Silence()
+        with working(app, events=True, log=log) as worker:
+            noop.delay()
+            wait_until(lambda: worker.counts["done"] == 1, "it does not run")
+        assert worker.counts["events_dropped"] == 0
+        assert log.events("events not sent") == []
+        connection = open_connection("memory://", transport="memory", timeout_s=DEADLINE_S)
+        with connection, connection.channel() as channel:
+            assert channel._size("ae.undeliver") == 0
