@@ -13,6 +13,7 @@ PROJECT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 ENVIRONMENT = PROJECT / ".venv-celery"
 PYTHON = ENVIRONMENT / "bin" / "python"
+REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 HOW = "make .venv-celery/installed"
 STREAMS = "blimp.tasks.transport:Transport"
 DEADLINE_S = 30.0
@@ -23,11 +24,15 @@ def find_guest() -> Path:
 
     Where there is none the module is skipped, and says how to get one; under CI it fails.
     """
-    if PYTHON.exists() and (ENVIRONMENT / "installed").exists():
-        return PYTHON
+    installed = ENVIRONMENT / "installed"
+    what = "no Celery"
+    if PYTHON.exists() and installed.exists():
+        if installed.stat().st_mtime >= REQUIREMENTS.stat().st_mtime:
+            return PYTHON
+        what = "an environment older than its requirements"
     if os.environ.get("CI"):
-        pytest.fail(f"no Celery here, and CI needs one; {HOW}", pytrace=False)
-    pytest.skip(f"NOT RUN: no Celery here; {HOW}", allow_module_level=True)
+        pytest.fail(f"{what} here, and CI needs Celery; {HOW}", pytrace=False)
+    pytest.skip(f"NOT RUN: {what} here; {HOW}", allow_module_level=True)
 
 
 class Started:
