@@ -67,6 +67,12 @@ class Authority:
         self._link = link
         self._vehicle = vehicle
         self._pool: ExecutorPool | None = None
+        self._seen = 0
+
+    def seen(self, number: object) -> None:
+        """Take note of the number that the ship has refused a smaller one for."""
+        if isinstance(number, int):
+            self._seen = max(self._seen, number)
 
     def admit(self, told: object) -> int:
         """Return what the mailbox is told for a command with the token `told`, None for none.
@@ -80,7 +86,7 @@ class Authority:
         found = self._pool.stats()
         if not found.busy:
             if token is None:
-                return 2 * found.token + 1
+                return 2 * self._last_token(found.token) + 1
             raise NotInControl(
                 f"the control of {self._vehicle} that this was sent under has ended: take it again"
             )
@@ -88,6 +94,12 @@ class Authority:
         if token == holding.token:
             return 2 * token
         raise NotInControl(held_by(self._vehicle, holding.holder, holding.left_s))
+
+    def _last_token(self, found: int) -> int:
+        """Return the pool's last token, past what a server that lost its last second forgot."""
+        if self._pool is None or 2 * found + 1 >= self._seen:
+            return found
+        return self._pool.advance()
 
 
 def held_by(vehicle: str, holder: str, left_s: float) -> str:

@@ -235,8 +235,10 @@ class HandOver:
             outcome = heard or self._ask(SILENCE_S, doing="fell silent during the command")
             self._check_boot(outcome)
         if outcome.state is OutcomeState.REFUSED:
-            is_older = "authority" in outcome.result
-            raise NotInControl(outcome.reason) if is_older else Refused(outcome.reason)
+            if "authority" in outcome.result:
+                self._authority.seen(outcome.result["authority"])
+                raise NotInControl(outcome.reason)
+            raise Refused(outcome.reason)
         return _result(outcome, accepted_s=self._accepted_s)
 
     def _ask(self, patience_s: float, *, doing: str) -> Outcome:

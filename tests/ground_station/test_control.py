@@ -230,6 +230,20 @@ def test_a_worker_that_sleeps_between_asking_and_handing_over_moves_nothing(
         assert bob.send("arm").wait(10.0).state == "SUCCESS"
 
 
+def test_a_broker_that_lost_its_data_locks_nobody_out(user: As, twin: FlyingShip) -> None:
+    """The flight process has seen a pilot's number, and nobody holds control any more."""
+    alice = take(user, "alice")
+    assert alice("arm") == 0
+    with closing(RedisResults(url=twin.broker.url, clock=SystemClock())) as link:
+        link.client.flushall()
+    alice = user("alice")
+    assert alice("disarm") == 0, alice.err
+    assert f"control of {twin.vehicle} is yours no more" in alice.err
+    bob = take(user, "bob")
+    assert bob("arm") == 0
+    assert user("alice")("disarm") == 7
+
+
 def test_bad_options_are_usage(user: As) -> None:
     ground = user("alice")
     assert ground("control", "take", "--for", "601") == 2

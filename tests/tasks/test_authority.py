@@ -76,6 +76,54 @@ def test_the_number_grows_whenever_control_changes_hands(
     assert numbers == sorted(set(numbers))
 
 
+def test_the_number_grows_on_after_the_server_has_lost_everything(
+    link: RedisResults, pool: ExecutorPool
+) -> None:
+    authority = Authority(link=link, vehicle="twin")
+    numbers = [authority.admit(None)]
+    for _ in range(2):
+        grant = pool.acquire(holder_of("alice"))
+        numbers.append(authority.admit(grant.token))
+        link.client.delete(*pool.keys.all())
+        numbers.append(authority.admit(None))
+        with pytest.raises(NotInControl, match="has ended"):
+            authority.admit(grant.token)
+        pool.add("twin")
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_server_that_lost_its_last_second_is_told_by_the_ship(
+    ground: VehicleClient, ship: FlightSide, link: RedisResults, pool: ExecutorPool
+) -> None:
+    """The grant that the ship has seen the number of was never written to disk."""
+    before = pool.stats().token
+    newest = 2 * pool.acquire(holder_of("alice")).token
+    pool.take_away("twin")
+    link.client.hset(pool.keys.counts, "token", before)
+
+    def fenced(command: Command) -> Outcome:
+        if command.authority >= newest:
+            return outcome(command)
+        return outcome(command, OutcomeState.REFUSED, reason="older", result={"authority": newest})
+
+    ship.answer = fenced
+    assert ground.send("land").wait(10.0).kind == "NotInControl"
+    assert ground.send("land").wait(10.0).state == "SUCCESS"
+    assert pool.acquire(holder_of("bob")).token > newest // 2
+
+
+@pytest.mark.parametrize("number", [2**54, 10**40, -1, None, "7", 1.5])
+def test_what_a_ship_says_to_have_seen_spoils_no_pool(
+    link: RedisResults, pool: ExecutorPool, number: object
+) -> None:
+    authority = Authority(link=link, vehicle="twin")
+    authority.seen(number)
+    first = authority.admit(None)
+    grant = pool.acquire(holder_of("alice"))
+    assert first < authority.admit(grant.token)
+    assert grant.token < 2**52
+
+
 def test_a_pilot_who_does_not_hold_it_is_told_who_does_and_for_how_long(
     link: RedisResults, pool: ExecutorPool
 ) -> None:

@@ -215,7 +215,7 @@ class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
     """A pool at one moment, and counters since it was made.
 
     free: executors, in the order they will be given. waiting: holders, in order.
-    token: the last that was given, 0 before the first.
+    token: the last that was given; before the first, the server's µs when the pool was made.
     acquired: grants. again: a holder asked for what it had. released: given back.
     double_released: releases of what was released. expired: grants that ended by themselves.
     refused: asked for and not given. stale, forged: releases of what had ended otherwise, of

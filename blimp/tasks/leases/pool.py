@@ -195,6 +195,14 @@ class ExecutorPool:
         """
         return self._run("take_away", check_name("executor", executor)) or None
 
+    def advance(self) -> int:
+        """Have the last token be at least the server's time, and return it.
+
+        For whoever has seen a greater one than the server knows of: it came back without its
+        last moments. What is held is not touched.
+        """
+        return int(self._run("advance"))
+
     def release_signature(self, grant: Grant, *, queue: str | None = None) -> dict[str, Any]:
         """Return a signature that gives `grant` back: for `link` and for `link_error`, both.
 

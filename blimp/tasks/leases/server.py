@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from blimp.tasks.results.redis import RedisResults
 
-NAMES = ("acquire", "add", "dismiss", "look", "release", "remove", "renew", "take_away")
+NAMES = ("acquire", "add", "advance", "dismiss", "look", "release", "remove", "renew", "take_away")
 WRONG_TYPE = "POOLTYPE"
 
 

@@ -40,9 +40,9 @@ class Pool(RuleBasedStateMachine):
         self.client.flushall()
         self.pool = ExecutorPool(self.client, "ships", ttl_s=TTL_S)
         self.model = PoolModel()
-        self.newest = 0
         for name in ("a", "b"):
             self.add(name)
+        self.newest = self.pool.stats().token
 
     # --- who belongs -------------------------------------------------------------------------
 
@@ -119,6 +119,13 @@ class Pool(RuleBasedStateMachine):
     @rule(holder=any_holder)
     def dismiss(self, holder: str) -> None:
         assert self.pool.dismiss(holder) == self.model.dismiss(holder)
+
+    @rule()
+    def advance(self) -> None:
+        newest = self.pool.advance()
+        assert newest >= self.newest
+        self.newest = newest
+        self.model.heal()
 
     # --- time --------------------------------------------------------------------------------
 

@@ -44,6 +44,12 @@ local function read_clock()
 end
 local now_us = read_clock()
 
+-- It begins at the time, too: by it whoever acts for nobody's grant (see authority.py) is later
+-- than what was seen before the server lost its data.
+if known('token') == 0 then
+  redis.call('HSET', counts, 'token', text(now_us))
+end
+
 -- At least the time: it grows on also where the server came back without its last moments.
 local function next_token()
   local token = text(math.max(known('token') + 1, now_us))
