@@ -53,20 +53,17 @@ class Control(Closing):
         Raises NotAuthorised naming who holds it.
         """
         grant = self.current()
-        if grant is None:
-            grant = self.acquire(pilot, ttl_s=ttl_s, wait_s=wait_s)
-        grant.ttl_s = ttl_s
-        self._pool.renew(grant)
-        ticket = grant.ticket
-        self._file.save(
-            Kept(
-                pool=ticket.pool,
-                executor=ticket.executor,
-                token=ticket.token,
-                holder=ticket.holder,
-                ttl_s=ttl_s,
-            )
-        )
+        if grant is not None:
+            grant.ttl_s = ttl_s
+            self._renew(grant)
+            self._keep(grant)
+            return grant
+        grant = self.acquire(pilot, ttl_s=ttl_s, wait_s=wait_s)
+        try:
+            self._keep(grant)
+        except BaseException:  # nobody would know its token, and everybody be locked out
+            self._pool.give_back(grant)
+            raise
         return grant
 
     def acquire(self, pilot: str, *, ttl_s: float, wait_s: float = 0.0) -> Grant:
@@ -142,6 +139,24 @@ class Control(Closing):
 
     def close(self) -> None:
         self._link.close()
+
+    def _renew(self, grant: Grant) -> None:
+        if not self._pool.renew(grant):
+            reason = readable(grant.reason)
+            raise NotAuthorised(f"control of {self._ship.vehicle} is just lost: {reason}")
+
+    def _keep(self, grant: Grant) -> None:
+        """Have the commands to come find `grant`. Raises ConfigError where that cannot be."""
+        ticket = grant.ticket
+        self._file.save(
+            Kept(
+                pool=ticket.pool,
+                executor=ticket.executor,
+                token=ticket.token,
+                holder=ticket.holder,
+                ttl_s=grant.ttl_s,
+            )
+        )
 
     def _grant(self, kept: Kept) -> Grant | None:
         """Return what was kept as a grant; None for what can be none of this ship."""

@@ -62,7 +62,9 @@ class KeptControl:
             raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def forget(self) -> None:
-        self.path.unlink(missing_ok=True)
+        """Remove it, where that can be done: what it is of has ended, and is seen to have."""
+        with suppress(OSError):
+            self.path.unlink()
 
     def _clear(self) -> None:
         """Remove what ended long ago: every embedded broker has a name of its own."""

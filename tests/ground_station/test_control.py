@@ -178,6 +178,18 @@ def test_a_kept_grant_that_is_none_is_no_control(user: As, twin: FlyingShip) -> 
     assert alice("disarm") == 0
 
 
+def test_control_that_cannot_be_kept_is_given_back(user: As, twin: FlyingShip) -> None:
+    alice = user("alice")
+    directory = _file(twin).path.parent
+    directory.parent.mkdir(parents=True)
+    directory.write_text("not a directory")
+    assert alice("control", "take", "--pilot", "alice") == 2
+    assert f"{directory} cannot be made" in alice.err
+    assert alice("arm") == 0, alice.err
+    assert alice("control", "release") == 0, alice.err
+    take(user, "bob")
+
+
 def test_a_mission_ends_where_control_is_lost_and_the_ship_is_left_to_who_has_it(
     user: As, twin: FlyingShip
 ) -> None:

@@ -135,6 +135,18 @@ def test_a_dead_ship_is_put_aside_and_the_next_one_flies(
     assert pool.stats().free == (ship.vehicle,)
 
 
+def test_what_can_be_no_ship_is_put_aside_too(
+    ground: Ground, launch: Launch, check: str, pool: ExecutorPool
+) -> None:
+    """Whoever reaches the broker can add anything; the others fly all the same."""
+    for name in ("a{b}", "../../x", "two words", "x" * 200, "\n", "Ä", "{", "-x"):
+        pool.add(name)
+    ship = launch()
+    status, told = ground.json("dispatch", "--any", check)
+    assert (status, told["result"]["vehicle"]) == (0, ship.vehicle)
+    assert pool.stats().free == (ship.vehicle,)
+
+
 def test_none_at_all_is_no_link(ground: Ground, check: str, pool: ExecutorPool) -> None:
     assert ground("dispatch", "--any", check) == 3
     assert "none is in the pool" in ground.err
