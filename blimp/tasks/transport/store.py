@@ -125,7 +125,7 @@ class Store:
         args = [
             version, parcel.due_ms, parcel.lane, parcel.head, parcel.body,
             "" if parcel.ttl_ms is None else parcel.ttl_ms, stamp.number, stamp.remember_ms,
-            *(int(mortal) for _, mortal in queues),
+            GROUP, self._lease_ms, *(int(mortal) for _, mortal in queues),
         ]  # fmt: skip
         is_current, answer = self._scripts.run("publish", keys, args)
         if not is_current:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import threading
@@ -185,7 +186,8 @@ class Hand:
         with self._changed:
             for job in jobs:
                 self._jobs.pop(job.delivery.tag, None)
-                self._slowed.discard(job.delivery.tag)
+                if job.delivery.tag in self._slowed:
+                    self._forget_slowed(job)
                 self._writing.discard(job.delivery.tag)
                 place = self._counted.pop(job.delivery.tag, None)
                 if place is not None:
@@ -243,19 +245,20 @@ class Hand:
         now_s, released = self._clock.now_s(), self._freed
         self._freed = []
         for rate in self._rates.values():
-            while rate.waiting and (
-                not self._is_slowed(rate.waiting[0]) or rate.take(now_s, has_waited=True)
-            ):
+            while rate.waiting and rate.take(now_s, has_waited=True):
                 released.append(rate.waiting.popleft())
-        ready = [job for job in released if self._is_slowed(job)]
-        for job in ready:
+        for job in released:
             self._slowed.discard(job.delivery.tag)
             self._count(job)
-        return ready
+        return released
 
-    def _is_slowed(self, job: Job) -> bool:
-        """Say whether it still waits: not lost, given back or revoked meanwhile."""
-        return job.delivery.tag in self._slowed
+    def _forget_slowed(self, job: Job) -> None:
+        """It waits no more: it is lost, given back or revoked. It may come again."""
+        self._slowed.discard(job.delivery.tag)
+        rate = self._rates.get(job.task.name)
+        for waiting in (self._freed, *([rate.waiting] if rate is not None else [])):
+            with contextlib.suppress(ValueError):
+                waiting.remove(job)
 
     def _prefetch(self) -> int:
         return self._lookahead.limit() if self._fixed is None else self._fixed

@@ -145,6 +145,32 @@ def test_one_that_is_lost_or_given_back_takes_no_turn() -> None:
     assert table.hand.due() == [second]
 
 
+def test_where_all_that_waited_are_gone_others_are_taken() -> None:
+    """A worker that stood still has lost all it had in hand: what comes now is not put off."""
+    table = Table("1/s")
+    waiting = [table.take("slow")[0] for _ in range(LEAST_HELD + 1)]
+    assert table.hand.postpone_s("slow") is not None
+    for job in waiting:
+        table.hand.lose(job.delivery.tag)
+    assert table.hand.postpone_s("slow") is None
+    table.clock.advance(1.0)
+    assert table.take("slow")[1]
+
+
+def test_one_that_was_lost_and_comes_again_has_one_turn() -> None:
+    table = Table("1/s")
+    table.take("slow")
+    before, _ = table.take("slow")
+    table.hand.lose(before.delivery.tag)
+    table._count -= 1
+    again, _ = table.take("slow")
+    assert again.delivery.tag == before.delivery.tag
+    table.clock.advance(1.0)
+    assert table.hand.due() == [again]
+    table.hand.limit_rate("slow", None)
+    assert table.hand.due() == []
+
+
 def test_not_more_than_so_many_wait_in_hand() -> None:
     table = Table("1/h")
     for _ in range(MOST_SLOWED + 1):

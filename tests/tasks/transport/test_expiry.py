@@ -6,7 +6,7 @@ import kombu
 import pytest
 import redis
 
-from blimp.tasks.transport import DeadLetters, Holder
+from blimp.tasks.transport import DONE, DeadLetters, Holder
 from tests.tasks.transport.conftest import Basket, Connect, counts, parcel, queue, send
 
 OLD = "1-1"  # an entry of 1970
@@ -60,6 +60,33 @@ def test_a_queue_that_nobody_empties_does_not_grow_past_its_time(
     connect().Producer().publish("new", exchange=exchange, routing_key="task.sent")
     assert holder.link.client.xlen(lane) <= 101  # whole nodes of the stream go
     assert Basket(connect(), queue).take_bodies(1) == ["new"]
+
+
+def test_what_somebody_holds_is_not_too_old(connect: Connect, holder: Holder) -> None:
+    """It was taken in time. Dropped now, its end could not be told, and would be lost."""
+    keys = holder.keys.queue("q")
+    holder.store.begin([keys], known=[])
+    send(connect(), *range(150))
+    claims = [claim for claim, _ in holder.store.take([keys], room=150).deliveries]
+    assert len(claims) == 150
+    strict = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=0.0)
+    strict.bind(connect().channel()).declare()
+    send(connect(), "new")
+    assert set(holder.store.renew(claims)) == {DONE}
+    assert set(holder.store.ack(claims[1:])) == {DONE}
+    holder.link.client.xclaim(
+        claims[0].stream, "workers", "dead", 0, [claims[0].id], idle=3_600_000, justid=True
+    )
+    send(connect(), *range(150))
+    assert counts(holder).in_flight == 0  # nobody has it: it is dropped as the others are
+
+
+@pytest.mark.parametrize("ttl_s", [1e10, 1e14])
+def test_a_time_longer_than_there_is_a_clock_drops_nothing(connect: Connect, ttl_s: float) -> None:
+    long = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=ttl_s)
+    long.bind(connect().channel()).declare()
+    send(connect(), 1)
+    assert Basket(connect(), queue("q")).take_bodies(1) == [1]
 
 
 def test_a_queue_that_expires_itself_keeps_no_dead_letters(
