@@ -7,21 +7,18 @@ results and acknowledges, on a connection of its own.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from blimp.errors import LinkError
 from blimp.tasks.broker.carrier import AMQP, STOCK, STREAMS, is_on_redis
 from blimp.tasks.broker.guarantees import check_tasks, missing_guarantees
 from blimp.tasks.events.worker_events import WorkerEvents
 from blimp.tasks.executors import Place, place_of
 from blimp.tasks.executors.crew import Crew, Sizes
 from blimp.tasks.executors.origin import locate_all
-from blimp.tasks.middleware.once import clear_begun, is_marked
 from blimp.tasks.remote.broadcast import BroadcastListener
 from blimp.tasks.remote.control import RemoteControl, Site
 from blimp.tasks.remote.revoking import Revoking
@@ -29,23 +26,24 @@ from blimp.tasks.results.opening import prepare_results
 from blimp.tasks.work.alarms import Alarms
 from blimp.tasks.work.boot import Boot
 from blimp.tasks.work.consumer import Consumer
+from blimp.tasks.work.finish import Finish
 from blimp.tasks.work.hand import Hand
 from blimp.tasks.work.job import Job, Stage
 from blimp.tasks.work.judge import timed_out
 from blimp.tasks.work.limits import Limits
 from blimp.tasks.work.lookahead import LEAST
-from blimp.tasks.work.name_lock import LEASE_MS, NameInUse, NameLock
 from blimp.tasks.work.observer import Observers
+from blimp.tasks.work.own_name import OwnName
 from blimp.tasks.work.pulse import PERIOD_S, QUIET_PERIOD_S, Pulse
-from blimp.tasks.work.restart import Launch, Wear, let_stop_signals_in
+from blimp.tasks.work.restart import Launch, Wear
 from blimp.tasks.work.runner import Runner
 from blimp.tasks.work.settler import Settler
+from blimp.tasks.work.stop_signals import StopSignals
 from blimp.tasks.work.stops import Stops
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
 
-NAME_WAIT_S = 0.2
 HEARING_S = 0.5
 
 
@@ -96,17 +94,17 @@ class Worker:
         self.name = name or f"{app.name}@{socket.gethostname()}"
         self.counts: Counter[str] = Counter()
         self.ready = threading.Event()
-        self._grace_s = grace_s
         self._on_ready = on_ready
         self._log = log or app.make_log(level=app.log_level, worker=self.name)
         self._exit_status = 0
         self._counting = threading.Lock()
-        self._stuck = 0
         self._wear = Wear(max_tasks=max_tasks, max_memory_mb=max_memory_mb)
         self._stops = Stops(on_heeded=self._heeded)
-        self._lock: NameLock | None = None  # else the name is not the key to its messages
+        self._own_name: OwnName | None = None  # else the name is not the key to its messages
         if is_on_redis(app.transport):
-            self._lock = NameLock(link=app.broker_link, app=app.name, worker=self.name)
+            self._own_name = OwnName(
+                app=app, worker=self.name, stopping=self._stops.stopping, log=self._log
+            )
         if prefetch is None and app.transport != STREAMS:
             prefetch = LEAST  # others are told of each change
         self._hand = Hand(clock=app.clock, prefetch=prefetch, stopping=self._stops.stopping)
@@ -142,6 +140,15 @@ class Worker:
             settler=self._settler,
             limits=Limits(alarms=self._alarms, on_stuck=self._give_up),
             observers=observers,
+            log=self._log,
+        )
+        self._finish = Finish(
+            app=app,
+            consumer=self._consumer,
+            hand=self._hand,
+            stops=self._stops,
+            counts=self.counts,
+            grace_s=grace_s,
             log=self._log,
         )
         self._revoking = Revoking(app=app, hand=self._hand, runner=self._runner, log=self._log)
@@ -231,10 +238,11 @@ class Worker:
             self._log.warning(missing)
         upkeep = prepare_results(self.app, log=self._log)
         self._hand.expect(self.app.tasks.values())
-        signals = self._take_signals()
+        signals = StopSignals(self._stops)
+        signals.take()
         self._crew.start()  # after the stop signals are let in: what tasks start inherits that
         pulse = Pulse(
-            beat=self._consumer.probe if self._lock is None else self._lock.take,
+            beat=self._consumer.probe if self._own_name is None else self._own_name.renew,
             watchers=(
                 *self.app.link_watchers,
                 self._revoking.refresh,
@@ -249,7 +257,8 @@ class Worker:
         )
         try:
             self._stops.start()
-            self._take_name()
+            if self._own_name is not None:
+                self._own_name.wait()
             pulse.start()
             if self._starts_events:
                 self.events.enable()
@@ -257,7 +266,7 @@ class Worker:
             if self.app.broadcasts or self.app.transport in (STREAMS, STOCK, AMQP):
                 self._listener.start()
             self._consumer.run()
-            self._finish()
+            self._finish.see_out()
         finally:
             self._stops.close()
             pulse.close()
@@ -269,9 +278,9 @@ class Worker:
             self._settler.close()
             self.events.close()
             self._consumer.close()
-            self._leave_name()
-            for number, handler in signals.items():
-                signal.signal(number, handler)
+            if self._own_name is not None:
+                self._own_name.leave()
+            signals.put_back()
         self._log.info("stopped", **self.counts)
         # Asked only now: until its handlers were put back, a signal had the last word.
         if self._launch is not None and self.restart_reason is not None:
@@ -311,47 +320,13 @@ class Worker:
             return  # its function ended by itself just now
         assert job.timed_out_s is not None
         self._log.error("stuck", task=job.task.name, id=job.message.id, limit_s=job.timed_out_s)
-        with self._counting:
-            self._stuck += 1
+        self._finish.has_stuck = True
         self._runner.conclude(job, timed_out(job.timed_out_s, task=job.task))
         self._stops.restart(
             f"{job.task.name} is stuck past its time limit of {job.timed_out_s:g} s"
         )
 
     # --- beginning -------------------------------------------------------------------------
-
-    def _take_signals(self) -> dict[signal.Signals, Any]:
-        if threading.current_thread() is not threading.main_thread():
-            return {}
-        before = {
-            number: signal.signal(number, lambda *_: self.stop())
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
-        before[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, lambda *_: self.stop_cold())
-        let_stop_signals_in()
-        return before
-
-    def _take_name(self) -> None:
-        """Wait for the broker, and for the lease of a namesake that may be dead to lapse."""
-        if self._lock is None:
-            return
-        outage = self.app.outage("no broker", log=self._log, ends=True)
-        first_refused_s: float | None = None
-        while not self._stops.stopping.is_set():
-            try:
-                self._lock.take()
-                outage.over()
-                return
-            except LinkError as error:
-                self._stops.stopping.wait(outage.failed(error))
-            except NameInUse as error:
-                now_s = self.app.clock.now_s()
-                first_refused_s = first_refused_s or now_s
-                # One that is just being killed lives on for a moment.
-                patience_s = 1.0 if error.certain else LEASE_MS / 1000.0 + 1.0
-                if now_s - first_refused_s > patience_s:
-                    raise
-                self._stops.stopping.wait(NAME_WAIT_S)
 
     def _consuming(self) -> None:
         if self.app.broadcasts and not self._listener.wait_listening(self.app.timeout_s):
@@ -372,57 +347,7 @@ class Worker:
         self._crew.tell_stopping()
         self._hand.nudge()
 
-    def _finish(self) -> None:
-        """Wait for what runs; then give back what may run again."""
-        if self.restart_reason is not None:
-            self._log.info("restarts", reason=self.restart_reason)
-        try:
-            self._consumer.give_back_waiting()
-        except LinkError as error:
-            self._log.warning("not given back", reason=str(error))
-        if self.restart_reason is not None and not self._stuck:
-            # Nobody is in a hurry: no task is cut off for a process that is merely old.
-            self._hand.wait_empty(
-                None, unless=lambda: self._stuck > 0 or self._stops.asked.is_set()
-            )
-        self._hand.wait_empty(self._grace_s, unless=self._stops.abandoned.is_set)
-        self._stops.abandoned.set()
-        for job in self._hand.jobs():
-            self._cut_off(job)
-        # What has ended is being written down just now, once: see it through.
-        self._hand.wait_empty(2.0 * self.app.timeout_s, unless=lambda: False)
-
-    def _cut_off(self, job: Job) -> None:
-        """End a job that would not: its message comes again, now or at the next start.
-
-        One that was acknowledged before it ran does not: it has begun, once.
-        """
-        if job.withdraw():  # it could not be given back: the broker is away
-            self._hand.let_go(job)
-        if not job.finish():
-            return  # its end is being written
-        self._log.warning("cut off", task=job.task.name, id=job.message.id)
-        self.counts["cut_off"] += 1
-        job.cancel()
-        try:
-            if job.task.options.idempotent and job.task.options.acks_late:
-                if is_marked(job.task.options):
-                    clear_begun(self.app, job.message)
-                job.delivery.give_back()
-        except LinkError:
-            return  # it stays unacknowledged, and is restored when this name starts again
-        finally:
-            self._hand.let_go(job)
-
     def _lose_name(self, reason: str) -> None:
         self._log.error("name lost", reason=reason)
         self._exit_status = 1
         self.stop()
-
-    def _leave_name(self) -> None:
-        if self._lock is None:
-            return
-        try:
-            self._lock.leave()
-        except LinkError:
-            return  # its lease lapses by itself

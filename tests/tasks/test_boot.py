@@ -110,7 +110,7 @@ def test_a_stop_that_comes_before_them_starts_none(
         tell_stopping()
         heeded.set()
 
-    monkeypatch.setattr(worker, "_take_name", take_name)
+    monkeypatch.setattr(worker._own_name, "wait", take_name)
     monkeypatch.setattr(worker._crew, "tell_stopping", heed)
     thread = threading.Thread(target=worker.run)
     thread.start()
