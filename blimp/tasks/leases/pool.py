@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.clock import Clock, SystemClock
-from blimp.errors import ConfigError, LeaseError, LinkError, NoneFree
+from blimp.errors import ConfigError, LeaseError, LeaseLost, LinkError, NoneFree
 from blimp.tasks.leases.bell import Bell
 from blimp.tasks.leases.grant import (
     COUNTERS,
+    MAX_TOKEN,
     Grant,
     Holding,
     Outcome,
@@ -102,13 +103,20 @@ class ExecutorPool:
             return found
         raise self._none_free(found, wait_s=wait_s)
 
-    def ask(self, holder: str, *, place_s: float = 0.0, anew: bool = False) -> Grant | Place:
+    def ask(
+        self, holder: str, *, place_s: float = 0.0, anew: bool = False, rank: int = 0
+    ) -> Grant | Place:
         """Return a grant, or the place in the line, without waiting.
 
         place_s: how long the place is kept for whoever asks again; 0 leaves the line.
+        rank: of two of one name the higher is the later: an earlier one that wakes takes nothing
+        anew from it. Raises LeaseLost then.
         """
         asked_s = self._clock.now_s()
-        answer = self._run("acquire", holder, _us(self.ttl_s), _us(place_s), int(anew))
+        answer = self._run("acquire", holder, _us(self.ttl_s), _us(place_s), int(anew), rank)
+        if answer[0] == 2:
+            what = f"{answer[1]} of pool {self.name!r}"
+            raise LeaseLost(f"{what} is held by a later {holder}: this is number {rank}")
         if not answer[0]:
             return Place(before=int(answer[1]), executors=int(answer[2]))
         ticket = Ticket(pool=self.name, executor=answer[1], token=int(answer[2]), holder=holder)
@@ -116,7 +124,7 @@ class ExecutorPool:
 
     def leave(self, holder: str) -> None:
         """Have `holder` wait no more. What it holds is not touched."""
-        self._run("acquire", check_name("holder", holder), _us(self.ttl_s), -1, 0)
+        self._run("acquire", check_name("holder", holder), _us(self.ttl_s), -1, 0, 0)
 
     def renew(self, grant: Grant) -> bool:
         """Have `grant` last on from now; False, and the grant is told, where it is lost."""
@@ -183,9 +191,12 @@ class ExecutorPool:
         """Have `grant` released in the background, without waiting. Never raises."""
         self._renewer.owe(grant)
 
-    def dismiss(self, holder: str) -> str | None:
-        """Give back whatever `holder` has, and have it wait no more; return the executor."""
-        return self._run("dismiss", check_name("holder", holder)) or None
+    def dismiss(self, holder: str, *, rank: int = MAX_TOKEN) -> str | None:
+        """Give back whatever `holder` has, and have it wait no more; return the executor.
+
+        rank: what one of a higher rank has it keeps, see `ask`.
+        """
+        return self._run("dismiss", check_name("holder", holder), rank) or None
 
     def take_away(self, executor: str) -> str | None:
         """End whatever grant `executor` is under; return who held it, None for nobody.

@@ -29,7 +29,8 @@ class Requires:
     Where none is free the message goes back into its queue, to come again a moment later: no
     thread waits, and neither a retry nor a delivery is counted. Its place in the line is kept
     meanwhile. The holder is the task's id: delivered again, because its worker was killed, it
-    has its executor at once, with a new token, and the old one is worth nothing.
+    has its executor at once, with a new token, and the old one is worth nothing. An earlier
+    delivery that only slept has nothing more to take, and nothing to give back.
 
     A grant that is lost while the task runs cancels it, or sets `context.lost`; whatever it
     ends with, it fails with LeaseLost then.
@@ -78,12 +79,16 @@ class Requires:
 
         holder = job.message.id
         try:
-            found = pool.ask(holder, place_s=LONGEST_S + SLACK_S, anew=True)
+            found = pool.ask(
+                holder, place_s=LONGEST_S + SLACK_S, anew=True, rank=job.message.delivery
+            )
             if isinstance(found, Grant):
                 return found
             if not found.executors:
                 pool.leave(holder)
                 raise NoneFree(f"{job.task.name} requires one of pool {pool.name!r}: it is empty")
+        except LeaseLost:  # where it is not ours any more, nothing comes of this
+            return Verdict(state=State.PENDING, again_in_s=LONGEST_S)
         except LeaseError as error:
             return self._judge(error, job)
         wait_s = min(LONGEST_S, FIRST_S * (1 + found.before // found.executors))
@@ -113,5 +118,8 @@ class NothingLeft:
         comes_again = verdict.give_back or verdict.again_in_s is not None
         if job.grant is None and not verdict.settled and not comes_again:
             with contextlib.suppress(LinkError, LeaseError):  # then it ends with its time
-                await job.in_thread(pool.dismiss, job.message.id)
+                await job.in_thread(self._dismiss, job, pool)
         return verdict
+
+    def _dismiss(self, job: Job, pool: ExecutorPool) -> None:
+        pool.dismiss(job.message.id, rank=job.message.delivery)

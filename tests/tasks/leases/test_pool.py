@@ -270,6 +270,23 @@ def test_a_server_that_was_killed_brings_executors_back(own_broker: EmbeddedBrok
         assert client.ttl(pool.keys.executors) == -1  # nothing vanishes by itself
 
 
+def test_an_earlier_self_that_wakes_takes_nothing_from_the_later_one(pool: ExecutorPool) -> None:
+    pool.add("twin")
+    first = pool.ask("task", anew=True, rank=1)
+    later = pool.ask("task", anew=True, rank=2)
+    assert isinstance(first, Grant)
+    assert isinstance(later, Grant)
+    words = "twin of pool 'ships' is held by a later task: this is number 1"
+    with pytest.raises(LeaseLost, match=words):
+        pool.ask("task", anew=True, rank=1)
+    assert pool.dismiss("task", rank=1) is None
+    assert not pool.renew(first)
+    assert pool.renew(later)
+    assert isinstance(pool.ask("task", anew=True, rank=2), Grant)
+    assert pool.dismiss("task", rank=2) == "twin"
+    assert isinstance(pool.ask("task", anew=True, rank=1), Grant)
+
+
 # --- leaving -----------------------------------------------------------------------------------
 
 

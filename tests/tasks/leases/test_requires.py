@@ -12,7 +12,7 @@ import redis
 from blimp.errors import ConfigError, Revoked, TaskFailed
 from blimp.tasks import TaskApp
 from blimp.tasks.broker.guarantees import check_tasks
-from blimp.tasks.leases import ExecutorPool
+from blimp.tasks.leases import ExecutorPool, Grant
 from blimp.tasks.results.record import State
 from blimp.tasks.task import TaskContext
 from tests.broker import EmbeddedBroker
@@ -171,6 +171,40 @@ def test_one_that_was_revoked_leaves_nothing_held(streams: TaskApp, ships: Execu
         fly.apply_async(task_id="id-1").get(timeout=DEADLINE_S)
     assert ships.stats().free == ("twin",)
     assert ships.stats().expired == 0
+
+
+@pytest.mark.parametrize("is_revoked", [False, True])
+def test_a_delivery_that_slept_takes_and_ends_nothing_of_the_next_one(
+    streams: TaskApp, ships: ExecutorPool, is_revoked: bool
+) -> None:
+    """Its message went to another worker, whose task runs; then it wakes, and goes on."""
+    ships.add("twin")
+    ran: list[str] = []
+
+    @streams.task(name="fly", requires="ship")
+    def fly() -> str:
+        ran.append("fly")
+        return "flown"
+
+    @streams.task(name="other")
+    def other() -> None: ...
+
+    elsewhere = ships.ask("id-1", anew=True, rank=2)
+    assert isinstance(elsewhere, Grant)
+    if is_revoked:
+        streams.revoke("id-1")
+    with working(streams, sync_workers=1):
+        handle = fly.apply_async(task_id="id-1")
+        other.delay().get(timeout=DEADLINE_S)
+        assert ships.renew(elsewhere)
+        assert ran == []
+        ships.release(elsewhere)
+        if is_revoked:
+            with pytest.raises(Revoked):
+                handle.get(timeout=DEADLINE_S)
+        else:  # it was no sleeper after all, but a dead letter that was put back, say
+            assert handle.get(timeout=DEADLINE_S) == "flown"
+    assert ships.stats().free == ("twin",)
 
 
 def test_what_a_task_raises_gives_back_as_well(streams: TaskApp, ships: ExecutorPool) -> None:

@@ -6,7 +6,9 @@
 -- ARGV[4]  µs that its place lasts, 0 where it does not wait (any more); -1 where it wants
 --          nothing any more, and only leaves the line
 -- ARGV[5]  '1': what it has already gets a new token, and the old one is worth nothing
--- Returns {1, executor, token, '1' where it had it already}
+-- ARGV[6]  its rank among those of its name: with a new token, none takes from a higher one
+-- Returns {1, executor, token, '1' where it had it already}; {2, executor} where one of a
+-- higher rank has it;
 -- or {0, how many are before it, how many executors there are}.
 local holder, ttl_us, place_us = ARGV[2], ARGV[3], tonumber(ARGV[4])
 
@@ -25,7 +27,12 @@ end
 local own = redis.call('HGET', holders, holder)
 local had = own and read(own)
 if had and had.holder == holder then
+  if ARGV[5] == '1' and rank_of(had) > tonumber(ARGV[6]) then
+    wake()
+    return { 2, own }
+  end
   if ARGV[5] == '1' then
+    had.rank = ARGV[6]
     remember(own, had, 'superseded')
     had.token = next_token()
     count('superseded')
@@ -40,7 +47,8 @@ end
 local before = redis.call('ZRANK', waiting, holder) or redis.call('ZCARD', waiting)
 if before < redis.call('ZCARD', free) then
   local executor = redis.call('ZPOPMIN', free)[1]
-  local grant = { holder = holder, token = next_token(), since_us = text(now_us) }
+  local grant = { holder = holder, token = next_token(), since_us = text(now_us),
+    rank = ARGV[6] }
   grant_to(executor, grant)
   redis.call('HSET', holders, holder, executor)
   count('acquired')

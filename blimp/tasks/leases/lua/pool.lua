@@ -74,6 +74,10 @@ local function read(executor)
   return { holder = '?', token = '0', ttl_us = '0', since_us = text(now_us) }
 end
 
+local function rank_of(grant)
+  return tonumber(grant.rank) or 0
+end
+
 local function is_of(grant, token, holder)
   return grant and grant.token == token and grant.holder == holder
 end
