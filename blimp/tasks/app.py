@@ -201,14 +201,14 @@ class TaskApp(Hooks, Closing):
     def chords(self) -> Chords | None:
         """Where the parts of chords are counted, None where there is no Redis server for it."""
         if self._chords is None:
-            from blimp.tasks.canvas.chords import KEEP_S, Chords
+            from blimp.tasks.canvas.chords import Chords, chord_keep_s
 
             kept = self.results
             link = kept if isinstance(kept, RedisResults) else None
             if link is None and is_on_redis(self.transport):
                 link = self._store
             if link is not None:
-                self._chords = Chords(link=link, keep_s=kept.keep_s if kept else KEEP_S)
+                self._chords = Chords(link=link, keep_s=chord_keep_s(kept))
         return self._chords
 
     @property

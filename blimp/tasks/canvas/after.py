@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from blimp.errors import MessageError
 from blimp.tasks.canvas.outline import Settings
 from blimp.tasks.canvas.plan import Ids, Node, Planner, Then
 from blimp.tasks.canvas.shape import (
@@ -57,7 +58,8 @@ class After(msgspec.Struct, kw_only=True):
     """What is to be written with an end, or not at all.
 
     sizes: the chords that begin, and of how many parts. children: where the results of what
-    begins will be. records: of what can run no more.
+    begins will be. records: of what can run no more. complaints: of errbacks that are wrong:
+    those do not begin.
     """
 
     messages: list[TaskMessage] = msgspec.field(default_factory=list)
@@ -65,6 +67,7 @@ class After(msgspec.Struct, kw_only=True):
     parts: list[Part] = msgspec.field(default_factory=list)
     records: list[Record] = msgspec.field(default_factory=list)
     children: list[Node] = msgspec.field(default_factory=list)
+    complaints: list[str] = msgspec.field(default_factory=list)
 
 
 def after(
@@ -77,7 +80,8 @@ def after(
 ) -> After:
     """Return what follows `message` after it ended in `state`; nothing before it has.
 
-    Raises MessageError for what cannot be done, LinkError where the time had to be asked.
+    Raises MessageError for what cannot be done after a success, LinkError where the time had to
+    be asked.
     """
     found = After()
     if state not in FINAL or not message.is_followed:
@@ -209,11 +213,17 @@ class Failing:
             )
 
     def _call(self, errbacks: tuple[Signature, ...], id: str) -> None:
-        planner = Planner(settings=self._settings, ids=Ids(f"{id}/errback"))
-        for one in errbacks:
-            planner.plan(one, (id,))
-        self._found.messages += planner.messages
-        self._found.sizes += planner.sizes
+        ids = Ids(f"{id}/errback")
+        for number, one in enumerate(errbacks):
+            planner = Planner(settings=self._settings, ids=ids)
+            try:
+                planner.plan(one, (id,))
+                self._settings.check(planner.messages, planner.sizes)
+            except MessageError as error:  # the end is to be told all the same
+                self._found.complaints.append(f"errback {number} of {id}: {error}")
+                continue
+            self._found.messages += planner.messages
+            self._found.sizes += planner.sizes
 
 
 def _last_id(signature: Signature) -> str | None:

@@ -19,9 +19,10 @@ from blimp.tasks.message import to_json
 from blimp.tasks.results.redis import GROUP_PREFIX, is_refusal
 
 if TYPE_CHECKING:
+    from blimp.tasks.results.backend import ResultBackend
     from blimp.tasks.results.redis import RedisResults
 
-KEEP_S = 86_400  # where nothing says how long results are kept
+KEEP_S = 86_400  # at least: a part may take longer than results are kept
 DONE_S = 3600  # that a body has begun is remembered, for a part that is told again
 NO_REDIS = "chords need a Redis server to count on: as the broker, or for the results"
 LAST = "+inf"  # the place of a part that has none
@@ -52,7 +53,7 @@ def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
     for raw in _asked(lambda: client.zrange(keys_of(group_id)[0], 0, -1)):
         try:
             _, id, state, value = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, ValueError, TypeError) as error:
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             raise ResultError(f"a part of chord {group_id} cannot be read: {error}") from None
         found.append((str(id), str(state), value))
     return found
@@ -63,8 +64,15 @@ def read_shape(client: Any, group_id: str) -> Any:
     try:
         raw = _asked(lambda: client.get(GROUP_PREFIX + group_id))
         return None if raw is None else msgspec.json.decode(raw)["result"]
-    except (ResultError, msgspec.DecodeError, KeyError, TypeError):
+    except (ResultError, msgspec.DecodeError, KeyError, TypeError, RecursionError):
         return None
+
+
+def chord_keep_s(results: ResultBackend | None) -> int:
+    """Return for how many seconds after its last part was told a chord is kept, 0 for ever."""
+    if results is not None and not results.keep_s:
+        return 0
+    return max(KEEP_S, results.keep_s if results is not None else 0)
 
 
 class Chords:

@@ -9,10 +9,9 @@ import msgspec
 
 from blimp.errors import MessageError
 from blimp.tasks.canvas.after import After, after
-from blimp.tasks.canvas.chords import NO_REDIS
 from blimp.tasks.canvas.ending import Canvas
 from blimp.tasks.canvas.joining import encode_all, join
-from blimp.tasks.canvas.sending import check_lengths, settings_of
+from blimp.tasks.canvas.sending import check_all, settings_of
 from blimp.tasks.work.job import failure
 
 if TYPE_CHECKING:
@@ -51,9 +50,9 @@ def _after(app: TaskApp, job: Job, told: Any) -> After:
         fault=told.fault,
         settings=settings_of(app),
     )
-    if (found.sizes or found.parts) and app.chords is None:
-        raise MessageError(NO_REDIS)
-    check_lengths(app, found.messages)
+    if app.chords is None:
+        found.parts.clear()  # of a chord within its chain: nobody counts it
+    check_all(app, found.messages, found.sizes)
     return found
 
 

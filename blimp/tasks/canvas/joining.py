@@ -12,15 +12,17 @@ from blimp.errors import MessageError, ResultError
 from blimp.tasks.canvas.after import After, Failing, Part, within
 from blimp.tasks.canvas.chords import read_entries, read_shape
 from blimp.tasks.canvas.plan import Ids, Planner
-from blimp.tasks.canvas.sending import check_lengths, settings_of
+from blimp.tasks.canvas.sending import settings_of
 from blimp.tasks.canvas.shape import options_of
-from blimp.tasks.results.record import Fault, State
+from blimp.tasks.results.record import Fault, Record, State
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+    from blimp.tasks.results.backend import ResultBackend
     from blimp.tasks.work.job import Ending
 
 FAILED = ("FAILURE", "REVOKED")
+MOST_WORDS = 1000  # of what another's end says, in letters
 
 
 def join(app: TaskApp, ending: Ending, parts: Sequence[Part], client: Any) -> Ending:
@@ -51,11 +53,22 @@ def encode_all(app: TaskApp, found: After) -> list[tuple[str, bytes]]:
     if app.results is None:
         return []
     now = datetime.fromtimestamp(app.clock.wall_s(), UTC).isoformat()
-    results = app.results
     return [
-        (one.id, results.encode(msgspec.structs.replace(one, date_done=now)))
+        (one.id, _encode(app.results, msgspec.structs.replace(one, date_done=now)))
         for one in found.records
     ]
+
+
+def _encode(results: ResultBackend, record: Record) -> bytes:
+    """Return `record`, with fewer words where it would be too long: its end is to be told."""
+    try:
+        return results.encode(record)
+    except ResultError:
+        if record.fault is None:
+            raise
+        words = [record.fault.text[:MOST_WORDS]]
+        fault = msgspec.structs.replace(record.fault, exc_message=words)
+        return results.encode(msgspec.structs.replace(record, fault=fault))
 
 
 def _join(app: TaskApp, ending: Ending, part: Part, client: Any, found: After) -> None:
@@ -67,11 +80,11 @@ def _join(app: TaskApp, ending: Ending, part: Part, client: Any, found: After) -
     planner = Planner(settings=settings, ids=Ids(f"{part.group_id}/body"))
     try:
         planner.plan(part.body, (_values(part.group_id, client),))
-        check_lengths(app, planner.messages)
+        settings.check(planner.messages, planner.sizes)
     except (MessageError, ResultError) as error:
-        fault = Fault(
-            exc_type="ChordError", exc_message=[str(error)], exc_module="celery.exceptions"
-        )
+        # Cut: each chord quotes the one within it.
+        words = str(error)[:MOST_WORDS]
+        fault = Fault(exc_type="ChordError", exc_message=[words], exc_module="celery.exceptions")
         failing = Failing(found, state=State.FAILURE, fault=fault, settings=settings)
         failing.signature(part.body, calls=True)
         return
@@ -92,15 +105,19 @@ def _values(group_id: str, client: Any) -> list[Any]:
     if shape is not None:
         try:
             values = {id: value for id, _, value in entries}
-            return [_shaped(one, values) for one in shape[1]]
-        except (KeyError, TypeError, ValueError, IndexError):
+            shaped = [_shaped(one, values) for one in shape[1]]
+        except (KeyError, TypeError, ValueError, IndexError, RecursionError):
             pass  # not what this chord is of
+        else:
+            if not values:
+                return shaped
     return [value for _, _, value in entries]
 
 
 def _shaped(written: Any, values: dict[str, Any]) -> Any:
+    """Return what stands in `written`, each value taken out of `values`."""
     (id, _), children = written
-    return values[id] if children is None else [_shaped(one, values) for one in children]
+    return values.pop(id) if children is None else [_shaped(one, values) for one in children]
 
 
 def _written(fault: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blimp.tasks.canvas.chords import DONE_S, KEEP_S, keys_of, size_key, words_of
+from blimp.tasks.canvas.chords import DONE_S, chord_keep_s, keys_of, size_key, words_of
 from blimp.tasks.results.redis import result_key
 from blimp.tasks.transport.end import Chorded
 
@@ -36,6 +36,7 @@ def chorded_of(canvas: Canvas, app: TaskApp) -> Chorded:
         begun=tuple((size_key(group_id), size) for group_id, size in canvas.sizes)
         if here and not is_silent
         else (),
-        keep_s=app.results.keep_s if app.results is not None else KEEP_S,
+        records_keep_s=app.results.keep_s if app.results is not None else 0,
+        keep_s=chord_keep_s(app.results),
         done_s=DONE_S,
     )

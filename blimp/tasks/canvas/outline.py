@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,16 @@ if TYPE_CHECKING:
     from blimp.tasks.task import Task
 
 
+def _nothing(*_: object) -> None:
+    """Allow everything."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What messages have that their signatures do not say.
 
     queue: where they go. tasks: those known here, whose options count where a signature says
     nothing. now_s: the broker's time; may raise LinkError. issues: they begin to age now.
+    check: raises MessageError for messages and chords, by group and size, that cannot be sent.
     """
 
     queue: str
@@ -33,6 +38,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     origin: str = ""
     headers: dict[str, Any] = msgspec.field(default_factory=dict)
     issues: bool = False
+    check: Callable[[Sequence[TaskMessage], Sequence[tuple[str, int]]], None] = _nothing
 
 
 def make_message(

@@ -121,6 +121,9 @@ class Planner:
         """
         if common:
             signature = with_options(signature, **common)
+        if kind_of(signature) is not None:
+            own = tuple(signature.get("args") or ())
+            args = own if signature.get("immutable") else (*args, *own)
         run: Callable[..., Node] = {CHAIN: self._chain, GROUP: self._group, CHORD: self._chord}.get(
             kind_of(signature) or "", self._task
         )
@@ -146,7 +149,7 @@ class Planner:
         first, *rest = parts_of(frozen)
         self.plan(
             first,
-            args if not signature.get("immutable") else (),
+            args,
             kwargs,
             then=Then(chain=(*then.chain, *reversed(rest))),
             common=passed_on(options_of(signature)),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from blimp.errors import ConfigError
+from blimp.errors import ConfigError, MessageError
 from blimp.tasks.canvas.chords import NO_REDIS
 from blimp.tasks.canvas.outline import Settings
 from blimp.tasks.canvas.plan import Ids, Node, Planner
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 def settings_of(app: TaskApp) -> Settings:
     """Return what messages have that a worker of `app` begins."""
-    return Settings(queue=app.queue, tasks=app.tasks, now_s=app.broker_clock.now_s)
+    return Settings(
+        queue=app.queue,
+        tasks=app.tasks,
+        now_s=app.broker_clock.now_s,
+        check=partial(check_all, app),
+    )
 
 
 def send(
@@ -82,6 +87,15 @@ def _publish(app: TaskApp, messages: Sequence[TaskMessage], *, name: str) -> Non
         for message in messages:
             with tracer.sending(message) as traced:
                 app.publisher.publish(traced)
+
+
+def check_all(
+    app: TaskApp, messages: Sequence[TaskMessage], sizes: Sequence[tuple[str, int]]
+) -> None:
+    """Raise MessageError for what `app` cannot send, or cannot count."""
+    if sizes and app.chords is None:
+        raise MessageError(NO_REDIS)
+    check_lengths(app, messages)
 
 
 def check_lengths(app: TaskApp, messages: Sequence[TaskMessage]) -> None:

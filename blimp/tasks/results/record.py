@@ -168,5 +168,5 @@ def decode(data: bytes) -> Record:
             group_id=document.get("group_id"),
             children=tuple(document.get("children") or ()),
         )
-    except (msgspec.DecodeError, KeyError, ValueError, TypeError) as error:
+    except (msgspec.DecodeError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise ResultError(f"a result of {len(data)} bytes cannot be read: {error}") from error

@@ -28,18 +28,20 @@ class Chorded(msgspec.Struct, frozen=True, kw_only=True):
     """What chords add to an end; see complete.lua.
 
     parts: the five keys of a chord, and member, place and entry. bodies: the five keys.
-    records: key and JSON. begun: key and number of parts.
+    records: key and JSON, kept for `records_keep_s`. begun: key and number of parts. keep_s:
+    what chords are.
     """
 
     parts: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = ()
     bodies: tuple[tuple[str, ...], ...] = ()
     records: tuple[tuple[str, bytes], ...] = ()
     begun: tuple[tuple[str, int], ...] = ()
+    records_keep_s: int = 0
     keep_s: int = 0
     done_s: int = 0
 
     def arguments(self) -> tuple[list[str], list[Any]]:
-        """Return its keys and arguments, with the keep of the records as that of the end."""
+        """Return its keys and arguments."""
         keys: list[str] = []
         args: list[Any] = [len(self.parts), len(self.bodies), len(self.records), len(self.begun)]
         args.append(self.keep_s)
@@ -51,7 +53,7 @@ class Chorded(msgspec.Struct, frozen=True, kw_only=True):
             args.append(self.done_s)
         for key, record in self.records:
             keys.append(key)
-            args += (record, self.keep_s)
+            args += (record, self.records_keep_s)
         for key, size in self.begun:
             keys.append(key)
             args.append(size)

@@ -212,7 +212,10 @@ class Runner:
             return None, verdict
         from blimp.tasks.canvas.concluding import follow
 
-        return follow(self._app, job, verdict)
+        found, verdict = follow(self._app, job, verdict)
+        for complaint in found.complaints:
+            self._log.error("errback", task=job.task.name, id=job.message.id, reason=complaint)
+        return found, verdict
 
     def _encode(
         self, job: Job, verdict: Verdict, found: After | None = None
@@ -237,6 +240,8 @@ class Runner:
             return self._app.results.encode(self._record(job, verdict, found))
         if job.message.is_followed and verdict.state is State.SUCCESS:
             to_json(verdict.result)
+        elif job.message.chord and verdict.fault is not None:
+            to_json(msgspec.to_builtins(verdict.fault))
         return b""
 
     def _record(self, job: Job, verdict: Verdict, found: After | None = None) -> Record:

@@ -1,0 +1,153 @@
+"""What waits for a canvas always hears of its end: whatever is wrong with what tells of it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.errors import Refused, TaskFailed
+from blimp.tasks import TaskApp, chain, chord, group, signature
+from blimp.tasks.message import TaskMessage
+from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.look import Look
+from tests.tasks.test_canvas import Sums, part
+from tests.tasks.test_worker import wait_until
+
+
+@pytest.fixture
+def sums(app: TaskApp) -> Sums:
+    return Sums(app)
+
+
+@pytest.fixture
+def small(url: str) -> Iterator[Sums]:
+    with TaskApp("tests", broker=url, result_backend=url, limit_bytes=4000) as app:
+        yield Sums(app)
+
+
+def test_a_chord_ends_however_long_the_words_of_what_failed(small: Sums) -> None:
+    """Each chord tells of the one within, in quotes: the words would grow without end."""
+
+    @small.app.task(name="long")
+    def long() -> None:
+        raise Refused("both ' and \" " * 290)
+
+    canvas: Any = small.app.tasks["long"].s()
+    for _ in range(12):
+        canvas = chord([canvas, small.same.s(1)], small.total.s().on_error(small.bad.s()))
+    with working(small.app):
+        handle = canvas.apply_async()
+        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
+            handle.get(timeout=DEADLINE_S)
+        assert len(small.wait(12)) == 12
+
+
+def test_a_chain_ends_however_long_the_words_of_what_failed(small: Sums) -> None:
+    @small.app.task(name="l")
+    def long() -> None:
+        raise Refused("x" * 3600)
+
+    name = "x" * 250
+    with working(small.app):
+        handle = (small.app.tasks["l"].s() | signature(name)).apply_async()
+        assert handle.parent is not None
+        with pytest.raises(Refused):
+            handle.parent.get(timeout=DEADLINE_S)
+        with pytest.raises(Refused, match="xxx"):
+            handle.get(timeout=DEADLINE_S)
+
+
+WRONG = {"task": "bad", "options": {"countdown": "soon"}}
+
+
+def test_an_errback_that_cannot_be_begun_keeps_no_end_back(sums: Sums, look: Look) -> None:
+    other = {"task": "bad", "args": ["other"]}
+    log = Silence()
+    with working(sums.app, log=log):
+        alone = sums.app.send_task("fail", link_error=[WRONG, other])
+        with pytest.raises(TaskFailed, match="no"):
+            alone.get(timeout=DEADLINE_S)
+        assert sums.wait() == [(alone.id, "other")]
+        wait_until(lambda: look.waiting() + look.in_hand() == 0, "it is not acknowledged")
+    assert look.dead() == 0
+    (told,) = log.events("errback")
+    assert "'countdown' is 'soon'" in told["reason"]
+
+
+@pytest.mark.parametrize("where", ["part", "body"])
+def test_a_chord_ends_where_an_errback_cannot_be_begun(sums: Sums, where: str) -> None:
+    fails, body = sums.fail.s(), sums.total.s()
+    (fails if where == "part" else body).link_error(WRONG)
+    with working(sums.app):
+        handle = chord([fails, sums.same.s(1)], body)()
+        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
+            handle.get(timeout=DEADLINE_S)
+
+
+def test_a_part_ends_whose_words_json_cannot_hold(sums: Sums) -> None:
+    @sums.app.task(name="odd", ignore_result=True)
+    def odd() -> None:
+        raise ValueError("\udc80")
+
+    with working(sums.app):
+        handle = chord([odd.s(), sums.same.s(1)], sums.total.s())()
+        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
+            handle.get(timeout=DEADLINE_S)
+
+
+def test_a_chord_may_take_longer_than_results_are_kept(url: str, server: redis.Redis) -> None:
+    with TaskApp("tests", broker=url, result_backend=url, result_expires_s=1) as app:
+        sums = Sums(app)
+        handle = chord([sums.same.s(1), sums.same.s(2)], sums.total.s())()
+        assert handle.parent is not None
+        keys = [f"celery-taskset-meta-{handle.parent.id}.{letter}" for letter in "sjd"]
+        assert server.ttl(keys[0]) > 3600
+        server.delete(*server.keys("tests*"), *server.keys("blimp:queue:tests:lane:*"))
+        app.publisher.publish(TaskMessage(**part(handle.parent.id, 0)))
+        with working(app):
+            wait_until(lambda: server.exists(keys[1]), "it does not count")
+            assert all(server.ttl(key) > 3600 for key in keys)
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        '{"result": [["g", null], [[["a", null], null]]]}',
+        '{"result": [["g", null], [[["a", null], null], [["a", null], null]]]}',
+        '{"result": [["g", null], []]}',
+        '{"result": ' + "[" * 2000 + "]" * 2000 + "}",
+        '{"result": 7}',
+        "nonsense",
+    ],
+)
+def test_a_shape_that_lies_is_none(sums: Sums, server: redis.Redis, meta: str) -> None:
+    server.set("celery-taskset-meta-g", meta)
+    server.set("celery-taskset-meta-g.s", 2)
+    for index, id in enumerate("ab"):
+        sums.app.publisher.publish(TaskMessage(**part("g", index, id=id) | {"args": (id,)}))
+    sums.total.function = list
+    with working(sums.app):
+        assert sums.app.result("body").get(timeout=DEADLINE_S) == ["a", "b"]
+
+
+def test_a_part_of_another_that_is_nested_too_deep_fails_its_chord(
+    sums: Sums, server: redis.Redis
+) -> None:
+    server.zadd("celery-taskset-meta-g.j", {'[1, "x", "SUCCESS", ' + "[" * 2000 + "]" * 2001: 0})
+    server.set("celery-taskset-meta-g.s", 2)
+    sums.app.publisher.publish(TaskMessage(**part("g", 1)))
+    with working(sums.app), pytest.raises(TaskFailed, match="ChordError"):
+        sums.app.result("body").get(timeout=DEADLINE_S)
+
+
+def test_a_canvas_has_the_arguments_it_was_cloned_with(sums: Sums) -> None:
+    made = {
+        "chain": chain(sums.add.s(1), sums.add.s(1)),
+        "group": group(sums.add.s(1), sums.add.s(2)),
+        "chord": chord([sums.add.s(1), sums.add.s(2)], sums.total.s()),
+    }
+    with working(sums.app):
+        sent = {name: one.clone((5,)).apply_async() for name, one in made.items()}
+        found = {name: one.get(timeout=DEADLINE_S) for name, one in sent.items()}
+    assert found == {"chain": 7, "group": [6, 7], "chord": 13}
