@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from blimp.clock import SystemClock
-from blimp.errors import LinkError, NotInControl
+from blimp.errors import LinkError, NotInControl, Refused
 from blimp.mailbox import MailboxClient
-from blimp.tasks import TaskApp
-from blimp.tasks.authority import Authority, holder_of, pilot_of, pilots
+from blimp.tasks import TaskApp, chain, signature
+from blimp.tasks.authority import HEADER, Authority, holder_of, pilot_of, pilots
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
 from blimp.tasks.leases import ExecutorPool
 from blimp.tasks.results.redis import RedisResults
 from blimp.types import Command, Outcome, OutcomeState
-from tests.tasks.conftest import working
+from tests.tasks.conftest import DEADLINE_S, working
 from tests.tasks.test_flight import FlightSide, directory, outcome, ship
 
 __all__ = ["directory", "ship"]  # fixtures
@@ -223,6 +223,31 @@ def test_what_the_ship_has_taken_is_followed_though_control_is_lost_meanwhile(
     ship.answer = slow
     assert ground.send("takeoff", {"altitude_m": 2.0}).wait(10.0).state == "SUCCESS"
     assert len({command.authority for command in heard}) == 1
+
+
+def test_what_a_pilots_command_calls_is_his_and_ends_with_his_control(
+    app: TaskApp, ship: FlightSide, pool: ExecutorPool
+) -> None:
+    """Each of a chain is asked about anew."""
+    grant = pool.acquire(holder_of("alice"))
+
+    def answer(command: Command) -> Outcome:
+        if command.name == "hold":
+            pool.take_away("twin")
+            pool.acquire(holder_of("bob"))
+        return outcome(command)
+
+    ship.answer = answer
+    steps = [
+        signature(f"blimp.{name}", app=app, immutable=True).set(ttl_s=10.0)
+        for name in ("arm", "hold", "disarm")
+    ]
+    steps[0].set(headers={HEADER: grant.token})
+    last = chain(*steps).apply_async()
+    with pytest.raises(Refused, match="bob holds control of twin"):
+        last.get(timeout=DEADLINE_S)
+    assert [command.name for command in ship.commands] == ["arm", "hold"]
+    assert {command.authority for command in ship.commands} == {2 * grant.token}
 
 
 def test_the_ships_own_word_on_authority_is_told_as_such(

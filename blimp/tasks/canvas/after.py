@@ -32,7 +32,7 @@ from blimp.tasks.message import TaskMessage
 from blimp.tasks.observe.context import PARENT, STATE
 from blimp.tasks.results.record import CELERY_STATUS, FINAL, Fault, Record, State
 
-_INHERITED = ("blimp_vehicle", "blimp_source", PARENT, STATE)
+_INHERITED = ("blimp_vehicle", "blimp_source", "blimp_authority", PARENT, STATE)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

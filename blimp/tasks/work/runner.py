@@ -297,6 +297,8 @@ class Runner:
 
     async def _function(self, job: Job, args: tuple[Any, ...]) -> Any:
         assert job.call is not None
+        if job.grant is not None:
+            job.grant.check()
         job.is_called = True
         job.started_s = self._app.clock.now_s()
         if self._observers:

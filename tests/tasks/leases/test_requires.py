@@ -13,7 +13,7 @@ from blimp.errors import ConfigError, Revoked, TaskFailed
 from blimp.tasks import TaskApp
 from blimp.tasks.broker.guarantees import check_tasks
 from blimp.tasks.leases import ExecutorPool, Grant
-from blimp.tasks.results.record import State
+from blimp.tasks.results.record import Record, State
 from blimp.tasks.task import TaskContext
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working
@@ -156,6 +156,32 @@ def test_a_grant_that_is_taken_away_ends_its_task(streams: TaskApp, ships: Execu
                 handle.get(timeout=DEADLINE_S)
             assert told.value.kind == "LeaseLost"
     assert ships.stats().free == ("twin",)
+
+
+def test_a_grant_that_is_lost_before_the_function_begins_keeps_it_from_beginning(
+    streams: TaskApp, ships: ExecutorPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ships.add("twin")
+    ran: list[str] = []
+    store = streams.results.store  # type: ignore[union-attr]
+
+    def slow(record: Record, **options: Any) -> bool:
+        if record.state is State.STARTED:
+            assert ships.take_away("twin") == record.id
+            while ships.stats().lost == 0:
+                pass
+        return store(record, **options)
+
+    monkeypatch.setattr(streams.results, "store", slow)
+
+    @streams.task(name="fly", requires="ship", track_started=True)
+    def fly() -> None:
+        ran.append("fly")
+
+    with working(streams), pytest.raises(TaskFailed, match=r"was lost.*taken away") as told:
+        fly.delay().get(timeout=DEADLINE_S)
+    assert told.value.kind == "LeaseLost"
+    assert ran == []
 
 
 def test_one_that_was_revoked_leaves_nothing_held(streams: TaskApp, ships: ExecutorPool) -> None:
