@@ -3,14 +3,17 @@
 import contextlib
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blimp.errors import TaskFailed
-from blimp.tasks import State, TaskApp, chord
+from blimp.tasks import GroupResult, State, TaskApp, TaskContext, chord
 from blimp.tasks.broker.urls import open_redis
+from blimp.tasks.canvas.chords import read_entries
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Record
 from tests.broker import EmbeddedBroker
@@ -92,3 +95,57 @@ def test_whoever_finds_the_result_counts_the_part_its_writer_did_not(app: TaskAp
         assert app.result("body").get(timeout=DEADLINE_S) == [7]
         wait_until(lambda: worker.counts["done"] == 2, "not all are done")
     assert sums.heard == []
+
+
+@pytest.mark.parametrize("app", PLACES[:-1], indirect=True)
+def test_what_follows_an_end_is_of_the_result_that_stands(app: TaskApp) -> None:
+    """Another ended it meanwhile: a worker that had stood still for longer than its lease."""
+    sums = Sums(app)
+    results = app.results
+    assert results is not None
+
+    @app.task(name="late", bind=True)
+    def late(context: TaskContext) -> None:
+        results.store(Record(id=context.id, state=State.SUCCESS, result=7))
+        raise ValueError("too late")
+
+    part = late.s().on_error(sums.bad.s("bad"))
+    part.link(sums.good.s("good"))
+    with working(app) as worker:
+        handle = chord([part, sums.same.s(1)], sums.total.s())()
+        assert handle.get(timeout=DEADLINE_S) == 8
+        assert sums.wait() == [(7, "good")]
+        wait_until(lambda: worker.counts["done"] == 4, "not all are done")
+    assert sums.heard == [(7, "good")]
+
+
+def test_a_part_that_someone_else_has_now_is_not_counted(app: TaskApp) -> None:
+    sums = Sums(app)
+    if app.results is None or app.transport != "streams":
+        pytest.skip("it is one step, or nothing is lost")
+    held = threading.Event()
+
+    @app.task(name="slow", bind=True)
+    def slow(context: TaskContext) -> int:
+        held.set()
+        context.stopping.wait(DEADLINE_S)
+        return 1
+
+    with working(app) as worker:
+        handle = chord([slow.s(), sums.same.s(1)], sums.total.s())()
+        assert isinstance(handle.parent, GroupResult)
+        assert held.wait(DEADLINE_S)
+        wait_until(lambda: worker.counts["done"] == 1, "the other part does not end")
+        (job,) = [one for one in worker.jobs() if one.task.name == "slow"]
+        follow = worker._runner._follow
+
+        def lose(*args: Any) -> Any:
+            job.is_lost = True  # between the end of its function and what is written of it
+            return follow(*args)
+
+        worker._runner._follow = lose  # type: ignore[method-assign, assignment]
+    assert app.result(handle.parent[0].id).state is State.PENDING
+    assert app.chords is not None
+    assert [id for id, _, _ in read_entries(app.chords.link.client, handle.parent.id)] == [
+        handle.parent[1].id
+    ]

@@ -12,11 +12,12 @@ from blimp.tasks.canvas.after import After, after
 from blimp.tasks.canvas.ending import Canvas
 from blimp.tasks.canvas.joining import encode_all, join
 from blimp.tasks.canvas.sending import check_all, settings_of
-from blimp.tasks.work.job import failure
+from blimp.tasks.results.record import Record, decode
+from blimp.tasks.work.job import Verdict, failure
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.work.job import Ending, Job, Verdict
+    from blimp.tasks.work.job import Ending, Job
 
 UntilDone = Callable[..., bool]
 
@@ -65,6 +66,29 @@ def canvas_of(app: TaskApp, found: After, verdict: Verdict) -> Canvas | None:
         records=tuple(encode_all(app, found)),
         settled=verdict.settled and app.completes_at_once,
     )
+
+
+def restated(app: TaskApp, ending: Ending) -> Ending:
+    """Return `ending` as it is where the result that stands is its own; else what follows that.
+
+    Another had the message as well, and its result came first. Raises LinkError, ResultError,
+    MessageError.
+    """
+    job = ending.job
+    assert app.results is not None
+    stands, own = app.results.get(job.message.id), decode(ending.record)
+    if not stands.final or _is_same(stands, own):
+        return ending  # forgotten just now; or written before, and the answer was lost
+    job.previous = stands
+    job.verdict = Verdict(state=stands.state, settled=True)
+    found, verdict = follow(app, job, job.verdict)
+    return msgspec.structs.replace(
+        ending, next=tuple(found.messages), canvas=canvas_of(app, found, verdict)
+    )
+
+
+def _is_same(one: Record, other: Record) -> bool:
+    return (one.state, one.result, one.fault) == (other.state, other.result, other.fault)
 
 
 def count_parts(app: TaskApp, ending: Ending, until_done: UntilDone) -> Ending | None:

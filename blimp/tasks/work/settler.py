@@ -187,13 +187,15 @@ class Settler:
         """Write the results that go to a keeper of their own, all at once.
 
         Returns the endings to go on with: not those whose result was refused, which are dead
-        letters, nor any where the worker was abandoned before.
+        letters, nor any where the worker was abandoned before. Where another result stands,
+        what follows is that one's.
         """
         results = self._app.results
         if results is None or self._is_one_step:
             return list(batch)
         # A lease that was lost meanwhile: whoever has the message now says what became of it.
-        kept = [one for one in batch if one.record and not one.give_back and not one.job.is_lost]
+        going = [one for one in batch if one.give_back or not one.job.is_lost]
+        kept = [one for one in going if one.record and not one.give_back]
         answers: list[bool | ResultError] = []
 
         def store() -> None:
@@ -201,16 +203,30 @@ class Settler:
             answers[:] = results.write_many(records)
 
         if kept and not self.until_done(store, outage=self._results_outage):
-            return [one for one in batch if not any(one is other for other in kept)]
-        refused: list[Ending] = []
+            return [one for one in going if not any(one is other for other in kept)]
+        instead: dict[int, Ending | None] = {}
         for ending, answer in zip(kept, answers, strict=True):
             if isinstance(answer, ResultError):
                 self._log.error("result", **_about(ending.job), reason=str(answer))
                 self._give_up(ending, answer)
-                refused.append(ending)
+                instead[id(ending)] = None
             elif not answer:
                 self._log.warning("result stands", **_about(ending.job))
-        return [one for one in batch if not any(one is other for other in refused)]
+                instead[id(ending)] = self._restated(ending)
+        found = [instead.get(id(one), one) for one in going]
+        return [one for one in found if one is not None]
+
+    def _restated(self, ending: Ending) -> Ending | None:
+        """Return `ending` with what follows the result that stands; None where abandoned."""
+        if not (ending.next or ending.canvas):
+            return ending
+        from blimp.tasks.canvas.concluding import restated
+
+        found: list[Ending] = []
+        self.until_done(
+            lambda: found.append(restated(self._app, ending)), outage=self._results_outage
+        )
+        return found[0] if found else None
 
     def _counted(self, batch: Sequence[Ending]) -> list[Ending]:
         """Count the parts of chords where that is a step of its own."""
