@@ -33,13 +33,21 @@ def test_they_go_off_in_order_and_one_that_raises_stops_no_other() -> None:
 def test_what_is_cancelled_does_not_go_off_and_does_not_pile_up() -> None:
     alarms = Alarms(clock=SystemClock(), log=Silence())
     heard: list[int] = []
-    done = threading.Event()
+    busy, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        busy.set()
+        go_on.wait(DEADLINE_S)
+
+    alarms.set(0.0, hold)  # none goes off before it can be cancelled
+    assert busy.wait(DEADLINE_S)
     for number in range(20 * MANY):
         alarm = alarms.set(3600.0 if number % 2 else 0.01, partial(heard.append, number))
         alarm.cancel()
         alarm.cancel()
     assert len(alarms._heap) <= 2 * MANY + 2
     alarms.set(0.05, done.set)
+    go_on.set()
     assert done.wait(DEADLINE_S)
     assert heard == []
     alarms.close()
