@@ -112,6 +112,22 @@ def is_lost(error: BaseException) -> bool:
     return False
 
 
+def is_refused(error: BaseException) -> bool:
+    """Say whether `error`, or a cause of it, is a broker that says no, and not a link lost."""
+    from amqp.exceptions import ChannelError, IrrecoverableConnectionError
+
+    from blimp.tasks.broker.lean import redis
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ChannelError | IrrecoverableConnectionError):
+            return True
+        if isinstance(cause, OSError | redis.RedisError):
+            return False
+        cause = cause.__cause__ or cause.__context__
+    return not isinstance(error, LinkError)
+
+
 @contextlib.contextmanager
 def link_errors(url: str, on_lost: Callable[[str], None] | None = None) -> Iterator[None]:
     """Turn errors of redis-py into LinkError; tell `on_lost` where the server is away."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.errors import LinkError
 from blimp.tasks.broker.carrier import longest_wait_s
-from blimp.tasks.broker.urls import hide_password, is_lost
+from blimp.tasks.broker.urls import hide_password, is_lost, is_refused
 from blimp.tasks.lines.line import LineOptions, open_line
 from blimp.tasks.work.intake import Intake
 from blimp.tasks.work.job import Ending, Job
@@ -52,6 +52,7 @@ class Consumer:
         self._observers = observers
         self._queues = tuple(queues)
         self._wanted: tuple[str, ...] | None = None  # queues, where they are to be others
+        self._refusal = ""  # why they are not, where the broker does not let them be
         self._has_changed = threading.Condition()
         self.totals: Counter[str] = Counter()  # of the tasks that came, by name
         self._hand = hand
@@ -63,21 +64,20 @@ class Consumer:
         self._log = log
         self._longest_s = longest_wait_s(app)  # a stop wakes it before
         self._intake = Intake(app=app, worker=worker, counts=counts, log=log)
-        self.line = open_line(
-            LineOptions(
-                app=app,
-                worker=worker,
-                queues=self._queues,
-                room=hand.room,
-                limit=hand.limit,
-                waiting=hand.waiting,
-                is_stopping=stopping.is_set,
-                on_message=self._take,
-                on_unreadable=self._intake.turn_away_raw,
-                on_lost=self._lose,
-                log=log,
-            )
+        self._options = LineOptions(
+            app=app,
+            worker=worker,
+            queues=self._queues,
+            room=hand.room,
+            limit=hand.limit,
+            waiting=hand.waiting,
+            is_stopping=stopping.is_set,
+            on_message=self._take,
+            on_unreadable=self._intake.turn_away_raw,
+            on_lost=self._lose,
+            log=log,
         )
+        self.line = open_line(self._options)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -88,16 +88,19 @@ class Consumer:
         """Have it consume from `queues` instead. Any thread; returns why it does not, yet.
 
         What is in hand goes on. It is known when the broker is away, and done when it is back.
+        Where the broker refuses one of them, all stays as it was.
         """
         wanted = tuple(queues)
         with self._has_changed:
-            self._wanted = wanted
+            self._wanted, self._refusal = wanted, ""
         until_s = self._app.clock.now_s() + timeout_s
         while self._app.clock.now_s() < until_s:
             self.look_again()
             with self._has_changed:
                 if self._has_changed.wait_for(lambda: self._wanted is None, timeout=WAKE_AGAIN_S):
-                    return None if self._queues == wanted else "they were changed meanwhile"
+                    if self._queues == wanted:
+                        return None
+                    return self._refusal or "they were changed meanwhile"
         return "not yet: the broker does not answer; it is done when it does"
 
     def look_again(self) -> None:
@@ -142,7 +145,9 @@ class Consumer:
     def _session(self, url: str, outage: Outage) -> None:
         """Consume at one broker, until it is lost, another is in use, or the worker stops."""
         try:
-            restored, dropped = self.line.connect(held=self._hand.tags())
+            with self._changing():
+                self._options.queues = self._queues
+                restored, dropped = self.line.connect(held=self._hand.tags())
             if restored:
                 self._counts["restored"] += restored
                 self._log.info("restored", messages=restored)
@@ -165,16 +170,32 @@ class Consumer:
             self.line.disconnect()
 
     def _change_queues(self) -> None:
+        with self._changing():
+            self.line.consume(self._queues)
+        self._log.info("consuming", queues=",".join(self._queues))
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Have the queues be those that are wanted; as before where the broker refuses them."""
         with self._has_changed:
             wanted = self._wanted
         if wanted is None:
+            yield
             return
-        self._queues = wanted  # also where this fails: it connects to these then
-        self.line.consume(wanted)
-        self._log.info("consuming", queues=",".join(wanted))
+        before, self._queues = self._queues, wanted
+        try:
+            yield
+        except Exception as error:
+            if is_refused(error):  # or it would be refused at each connection to come
+                self._queues = self._options.queues = before
+                self._end_change(wanted, refusal=str(error))
+            raise
+        self._end_change(wanted)
+
+    def _end_change(self, wanted: tuple[str, ...], *, refusal: str = "") -> None:
         with self._has_changed:
             if self._wanted == wanted:
-                self._wanted = None
+                self._wanted, self._refusal = None, refusal
             self._has_changed.notify_all()
 
     def _lose(self, tag: str) -> None:

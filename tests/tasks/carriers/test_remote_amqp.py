@@ -1,5 +1,10 @@
 """Remote control over RabbitMQ."""
 
+from typing import Any
+
+import kombu
+import pytest
+
 from blimp.tasks import TaskApp
 from blimp.tasks.remote.asking import ask
 from tests.rabbitmq import find_rabbitmq
@@ -38,6 +43,27 @@ def test_asked_and_changed(app: TaskApp, name: str) -> None:
         wait_until(lambda: depths.ready(more) == 1, "it was taken")
         depths.connection.release()
         assert control("shutdown") == {"ok": "shutting down"}
+
+
+@pytest.mark.parametrize("bad", ["amq.direct", "\u00e9" * 200, "locked"])
+def test_a_queue_that_is_refused_does_not_keep_it_from_the_others(
+    app: TaskApp, name: str, bad: str
+) -> None:
+    app.task(name="add")(lambda a: a + 1)
+
+    def control(command: str, **arguments: object) -> Any:
+        return ask(app, command, arguments, destination=["w"], timeout_s=DEADLINE_S)["w"]
+
+    with kombu.Connection(app.broker) as stranger, working(app, name="w") as worker:
+        kombu.Queue("locked", exclusive=True)(stranger.channel()).queue_declare()
+        assert bad in control("add_consumer", queue=bad)["error"]
+        assert app.send_task("add", (1,)).get(DEADLINE_S) == 2
+        assert worker.queues == (name,)
+        assert worker.counts["reconnects"] == 1
+        with stranger.channel() as channel:
+            channel.queue_delete("locked")
+        assert control("add_consumer", queue=f"{name}.more")["ok"]
+        assert app.send_task("add", (2,), queue=f"{name}.more").get(DEADLINE_S) == 3
 
 
 def test_what_waits_for_its_rate_goes_back_at_a_stop(app: TaskApp, name: str) -> None:
