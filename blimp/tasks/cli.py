@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status: 0 done, 1 failed, 2 used wrongly."""
     words = sys.argv[1:] if arguments is None else arguments
-    options = _parser(words).parse_args(words)
+    options = make_parser(words).parse_args(words)
     try:
         app = None if options.app is None else load_app(options.app)
         command: Callable[[TaskApp | None, argparse.Namespace], int] = options.run
@@ -89,7 +89,8 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
         return worker.run()
 
 
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the reader of a command line. words: those to be read, see `remote_commands`."""
     parser = argparse.ArgumentParser(
         prog="python -m blimp.tasks",
         description=__doc__,

@@ -20,16 +20,22 @@ if TYPE_CHECKING:
 
 LIST_LIMIT = 1000
 APP_MEANING = "where the TaskApp is, such as weather:app"
+A_LETTER = "1795261901960-0"
+A_TASK = "f01f6ece-cd76-4e80-ac2e-8048a488811a"
 
 
 def add_commands(commands: Any) -> None:
     """Add `queues` and `dead` to an argparse parser's commands."""
-    queues = commands.add_parser("queues", help="how much waits, is in flight, scheduled, dead")
+    queues = commands.add_parser(
+        "queues",
+        help="how much waits, is in flight, scheduled, dead",
+        epilog=example("queues"),
+    )
     queues.set_defaults(run=show_queues)
     dead = commands.add_parser(
         "dead",
         help="messages that were given up",
-        epilog="example: python -m blimp.tasks dead requeue 1795261901960-0 -A weather:app",
+        epilog=example(f"dead requeue {A_LETTER}"),
     )
     dead.set_defaults(run=handle_dead, id=[])
     verbs = dead.add_subparsers(dest="verb", required=True)
@@ -40,7 +46,8 @@ def add_commands(commands: Any) -> None:
         ("requeue", "have them run again"),
         ("drop", "forget them"),
     ):
-        letters = verbs.add_parser(verb, help=meaning)
+        typed = f"dead {verb}" if verb == "list" else f"dead {verb} {A_LETTER}"
+        letters = verbs.add_parser(verb, help=meaning, epilog=example(typed))
         looking.append(letters)
         if verb != "list":  # "+" and not "*", which takes nothing where an option comes first
             also = "" if verb == "show" else f"; or all: the oldest {LIST_LIMIT} of each queue"
@@ -48,7 +55,7 @@ def add_commands(commands: Any) -> None:
     revoke = commands.add_parser(
         "revoke",
         help="call tasks back: they do not begin any more",
-        epilog="What has ended, or was never sent, is no error.",
+        epilog=f"{example(f'revoke {A_TASK}')}; what has ended, or was never sent, is no error",
     )
     revoke.set_defaults(run=revoke_tasks)
     revoke.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
@@ -58,6 +65,11 @@ def add_commands(commands: Any) -> None:
         command.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
         command.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
         command.add_argument("--json", action="store_true", help="a JSON document")
+
+
+def example(typed: str) -> str:
+    """Return the line of a help that shows a command, with `typed` as it is called."""
+    return f"example: python -m blimp.tasks {typed} -A weather:app"
 
 
 def show_queues(app: TaskApp, options: argparse.Namespace) -> int:

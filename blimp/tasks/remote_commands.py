@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blimp.tasks.queue_commands import APP_MEANING
+from blimp.tasks.queue_commands import A_TASK, APP_MEANING, example
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -26,10 +26,13 @@ class Argument(NamedTuple):
 
 
 class Verb(NamedTuple):
+    """A command. typed: its arguments as somebody types them, for an example."""
+
     name: str
     meaning: str
     arguments: tuple[Argument, ...] = ()
     flags: tuple[tuple[str, str], ...] = ()  # on the wire, what for
+    typed: str = ""
 
 
 INSPECT = (
@@ -42,7 +45,7 @@ INSPECT = (
     Verb("registered", "tasks it has", (Argument("taskinfoitems", str, "*"),)),
     Verb("active_queues", "queues it consumes"),
     Verb("conf", "settings, without secrets", flags=(("with_defaults", "those not set, too"),)),
-    Verb("query_task", "what becomes of tasks in hand", (Argument("ids", str, "+"),)),
+    Verb("query_task", "what becomes of tasks in hand", (Argument("ids", str, "+"),), typed=A_TASK),
     Verb("report", "what a report of a bug should say"),
     Verb("clock", "its logical clock"),
 )
@@ -52,16 +55,19 @@ CONTROL = (
         "call tasks back",
         (Argument("task_id", str, "+"),),
         (("terminate", "end them where they run"),),
+        A_TASK,
     ),
     Verb(
         "rate_limit",
         "how often a task may begin: 10/s, 100/m, 1000/h; 0: as often as it can",
         (Argument("task_name"), Argument("rate_limit")),
+        typed="weather.read 100/m",
     ),
     Verb(
         "time_limit",
         "a task's limits, seconds",
         (Argument("task_name"), Argument("soft", float), Argument("hard", float, "?")),
+        typed="weather.read 5 10",
     ),
     Verb(
         "add_consumer",
@@ -72,10 +78,11 @@ CONTROL = (
             Argument("exchange_type", str, "?"),
             Argument("routing_key", str, "?"),
         ),
+        typed="storms",
     ),
-    Verb("cancel_consumer", "consume a queue no more", (Argument("queue"),)),
-    Verb("pool_grow", "more threads for plain tasks", (Argument("n", int, "?", 1),)),
-    Verb("pool_shrink", "fewer of them", (Argument("n", int, "?", 1),)),
+    Verb("cancel_consumer", "consume a queue no more", (Argument("queue"),), typed="storms"),
+    Verb("pool_grow", "more threads for plain tasks", (Argument("n", int, "?", 1),), typed="2"),
+    Verb("pool_shrink", "fewer of them", (Argument("n", int, "?", 1),), typed="2"),
     Verb("shutdown", "stop warm"),
     Verb("enable_events", "tell what becomes of tasks"),
     Verb("disable_events", "tell it no more"),
@@ -89,26 +96,31 @@ def add_commands(commands: Any, *, words: Sequence[str]) -> None:
     words: those to be parsed. What they do not name is not filled in: a worker's process would
     keep the memory that it took.
     """
-    for name, meaning, verbs in (
-        ("inspect", "ask workers about themselves", INSPECT),
-        ("control", "change what workers do", CONTROL),
+    for name, meaning, verbs, typed in (
+        ("inspect", "ask workers about themselves", INSPECT, "ping"),
+        ("control", "change what workers do", CONTROL, "rate_limit weather.read 100/m"),
     ):
         parser = commands.add_parser(
             name,
             help=meaning,
-            epilog=f"example: python -m blimp.tasks {name} {verbs[0].name} -A weather:app; "
-            "status 1 where nobody answers, or one does not do it",
+            epilog=f"{example(f'{name} {typed}')}; status 1 where nobody answers, or one "
+            "does not do it",
         )
         if name not in words:
             continue
         parser.set_defaults(run=ask_workers)
         choices = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
         for verb in verbs:
-            _add_verb(choices, verb)
+            _add_verb(choices, verb, group=name)
 
 
-def _add_verb(choices: Any, verb: Verb) -> None:
-    parser = choices.add_parser(verb.name, help=verb.meaning, description=verb.meaning)
+def _add_verb(choices: Any, verb: Verb, *, group: str) -> None:
+    parser = choices.add_parser(
+        verb.name,
+        help=verb.meaning,
+        description=verb.meaning,
+        epilog=example(f"{group} {verb.name} {verb.typed}".strip()),
+    )
     for argument in verb.arguments:
         parser.add_argument(
             argument.name, type=argument.type, nargs=argument.how_many, default=argument.default

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError
-from blimp.tasks.queue_commands import APP_MEANING
+from blimp.tasks.queue_commands import APP_MEANING, example
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
 def add_commands(commands: Any) -> None:
     """Add `results` to an argparse parser's commands."""
-    results = commands.add_parser("results", help="what is kept of tasks that have ended")
+    results = commands.add_parser(
+        "results", help="what is kept of tasks that have ended", epilog=example("results cleanup")
+    )
     verbs = results.add_subparsers(dest="verb", required=True)
     cleanup = verbs.add_parser(
         "cleanup",
         help="delete those that are older than result_expires_s",
         description="Delete results that are older than the app's result_expires_s. Its "
         "workers do so by themselves, and a Redis server needs neither.",
-        epilog="example: python -m blimp.tasks results cleanup -A weather:app",
+        epilog=example("results cleanup"),
     )
     cleanup.set_defaults(run=clean_up)
     cleanup.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)

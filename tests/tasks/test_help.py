@@ -1,0 +1,33 @@
+"""Help of the queue's command line: an example for every command, and each can be typed."""
+
+import argparse
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from blimp.tasks.cli import make_parser
+
+PROGRAM = "python -m blimp.tasks"
+
+
+def commands(
+    parser: argparse.ArgumentParser, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    """Every command below `parser`, groups included, by the words that call it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, child in action.choices.items():
+                yield (*words, word), child
+                yield from commands(child, (*words, word))
+
+
+COMMANDS = dict(commands(make_parser(("inspect", "control"))))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_the_help_of_a_command_has_an_example_that_can_be_typed(words: tuple[str, ...]) -> None:
+    told = COMMANDS[words].epilog or ""
+    assert told.startswith(f"example: {PROGRAM} {' '.join(words)} "), told
+    example = told.partition(";")[0].removeprefix(f"example: {PROGRAM} ")
+    make_parser(("inspect", "control")).parse_args(shlex.split(example))  # SystemExit where it is none
