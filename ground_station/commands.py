@@ -39,9 +39,17 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 mission_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(mission_app, name="mission", help="Fly a mission file, or check one.")
+app.add_typer(
+    mission_app,
+    name="mission",
+    help="Fly a mission file, or check one.\n\nExample: ground mission run square",
+)
 control_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(control_app, name="control", help="Who may command the ship: take it, give it back.")
+app.add_typer(
+    control_app,
+    name="control",
+    help="Who may command the ship: take it, give it back.\n\nExample: ground control take",
+)
 app.callback()(options)
 
 

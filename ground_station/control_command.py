@@ -54,8 +54,8 @@ def who(session: Session) -> int:
         words = f"nobody holds control of {vehicle}: everybody commands it"
     else:
         words = (
-            f"{pilot_of(holding.holder)}{' (you)' if is_mine else ''} holds control of {vehicle} "
-            f"since {holding.held_s:.0f} s, for another {holding.left_s:.0f} s unless it is renewed"
+            f"{pilot_of(holding.holder)}{' (you)' if is_mine else ''} has had control of {vehicle} "
+            f"for {holding.held_s:.0f} s; it ends in {holding.left_s:.0f} s unless it is renewed"
         )
     if not session.report.as_json:
         session.report.data(words)

@@ -296,6 +296,7 @@ class TaskApp(Hooks, Closing):
         return send(self, signature, args, kwargs, **options)
 
     def result(self, id: str) -> AsyncResult:
+        """Return a handle on task `id`, sent by whomever."""
         return AsyncResult(id, app=self)
 
     def revoke(self, id: str, *, terminate: bool = False) -> None:

@@ -97,6 +97,7 @@ class Task:
         return signature(self, args, kwargs, options, immutable=immutable)
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+        """Send it with these arguments; `apply_async` takes options, too."""
         return self.apply_async(args, kwargs)
 
     def apply_async(
@@ -168,6 +169,7 @@ class TaskContext:
 
     @property
     def id(self) -> str:
+        """The task's id, the same in every delivery and retry."""
         return self.message.id
 
     @property

@@ -520,6 +520,9 @@ def test_help_names_every_command_with_examples(ground: Ground) -> None:
     for name in ("run", "check"):
         assert ground("mission", name, "--help") == 0
         assert f"ground mission {name}" in ground.out
+    for group in ("mission", "control"):
+        assert ground(group, "--help") == 0
+        assert f"Example: ground {group} " in ground.out
 
 
 def test_what_is_loaded_for_help_is_light() -> None:

@@ -1,5 +1,6 @@
 """Pilots: who commands a ship, on the command line, from one command to the next."""
 
+import re
 import stat
 import threading
 from collections.abc import Callable
@@ -75,7 +76,15 @@ def test_one_pilot_commands_and_the_others_are_told_who(user: As, twin: FlyingSh
     status, told = bob.json("control", "who")
     assert (status, told["result"]["pilot"], told["result"]["yours"]) == (0, "alice", False)
     assert 100.0 < told["result"]["left_s"] <= 120.0
-    assert user("alice")("control", "who") == 0
+    assert bob("control", "who") == 0
+    assert re.fullmatch(
+        rf"alice has had control of {twin.vehicle} for \d+ s; it ends in \d+ s unless it is "
+        r"renewed\n",
+        bob.out,
+    )
+    alice = user("alice")
+    assert alice("control", "who") == 0
+    assert alice.out.startswith("alice (you) has had control")
     assert bob("estop") == 0
     assert twin.ship.snapshot().killed
 

@@ -30,4 +30,5 @@ def test_the_help_of_a_command_has_an_example_that_can_be_typed(words: tuple[str
     told = COMMANDS[words].epilog or ""
     assert told.startswith(f"example: {PROGRAM} {' '.join(words)} "), told
     example = told.partition(";")[0].removeprefix(f"example: {PROGRAM} ")
-    make_parser(("inspect", "control")).parse_args(shlex.split(example))  # SystemExit where it is none
+    read = make_parser(("inspect", "control")).parse_args(shlex.split(example))
+    assert callable(read.run)

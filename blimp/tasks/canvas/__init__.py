@@ -1,1 +1,1 @@
-"""What follows a task's end."""
+"""Signatures, chains, groups and chords: what follows a task's end, and what begins together."""

@@ -50,10 +50,12 @@ class Signature(dict[str, Any]):
 
     @property
     def options(self) -> dict[str, Any]:
+        """How it is sent: see `set`. Changed in place."""
         return cast("dict[str, Any]", self.setdefault("options", {}))
 
     @property
     def id(self) -> str | None:
+        """The id it is to have, None where it gets one when it is sent."""
         id: str | None = self.options.get("task_id")
         return id
 
@@ -86,6 +88,7 @@ class Signature(dict[str, Any]):
         return found
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
+        """Send it, with these arguments before its own."""
         return self.apply_async(args, kwargs)
 
     def apply_async(
@@ -161,7 +164,10 @@ class Signature(dict[str, Any]):
 
 
 class chain(Signature):  # noqa: N801  # as Celery has them
-    """Tasks one after the other, each with the result of the one before."""
+    """Tasks one after the other, each with the result of the one before.
+
+    chain(add.s(2, 2), add.s(4)), or add.s(2, 2) | add.s(4); what it returns is the last one's.
+    """
 
     def __init__(self, *tasks: Any, app: TaskApp | None = None, **options: Any) -> None:
         super().__init__("celery.chain", kwargs={"tasks": []}, options=options, kind=CHAIN, app=app)
@@ -172,6 +178,7 @@ class chain(Signature):  # noqa: N801  # as Celery has them
 
     @property
     def tasks(self) -> list[Any]:
+        """Its links, in order."""
         return cast("list[Any]", self["kwargs"]["tasks"])
 
     def _parts(self) -> Iterable[Any]:
@@ -182,7 +189,10 @@ class chain(Signature):  # noqa: N801  # as Celery has them
 
 
 class group(Signature):  # noqa: N801
-    """Tasks side by side. `apply_async` returns a GroupResult."""
+    """Tasks side by side: group(add.s(n, n) for n in range(3)).
+
+    `delay` and `apply_async` return a GroupResult, whose `get` gives a list, in order.
+    """
 
     def __init__(self, *tasks: Any, app: TaskApp | None = None, **options: Any) -> None:
         found = [inner for one in _several(tasks) for inner in _opened(one)]
@@ -192,6 +202,7 @@ class group(Signature):  # noqa: N801
 
     @property
     def tasks(self) -> list[Any]:
+        """What is in it, in order."""
         return cast("list[Any]", self["kwargs"]["tasks"])
 
     def apply_async(
@@ -200,6 +211,7 @@ class group(Signature):  # noqa: N801
         return cast("GroupResult", super().apply_async(args, kwargs, **options))
 
     def delay(self, *args: Any, **kwargs: Any) -> GroupResult:
+        """Send all, with these arguments before their own."""
         return self.apply_async(args, kwargs)
 
     def link(self, callback: Plain) -> Plain:  # noqa: ARG002
@@ -227,6 +239,7 @@ class group(Signature):  # noqa: N801
 class chord(Signature):  # noqa: N801
     """Tasks side by side, and a body that gets all their results, in order, once all succeeded.
 
+    chord([add.s(1, 1), add.s(2, 2)])(total.s()) sends it; so does group(…) | total.s(), sent.
     Where one does not, the body ends as FAILURE with a ChordError, and its errbacks begin.
     """
 
@@ -245,10 +258,12 @@ class chord(Signature):  # noqa: N801
 
     @property
     def tasks(self) -> list[Any]:
+        """Its header, in order."""
         return cast("group", self["kwargs"]["header"]).tasks
 
     @property
     def body(self) -> Any:
+        """What gets the results; None where none is given."""
         return self["kwargs"]["body"]
 
     def __call__(self, body: Plain | None = None, **options: Any) -> AsyncResult:

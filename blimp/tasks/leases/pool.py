@@ -243,6 +243,7 @@ class ExecutorPool:
         return self._look(repair=True)
 
     def holders(self) -> tuple[Holding, ...]:
+        """Return who holds what, as of now."""
         return self.stats().busy
 
     def who(self, executor: str) -> Holding | None:

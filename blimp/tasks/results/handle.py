@@ -26,7 +26,10 @@ OnProgress = Callable[[dict[str, Any]], None]
 
 
 class AsyncResult:
-    """One task that was sent. Asking it raises TaskError where the app keeps no results.
+    """One task that was sent, by its id: `AsyncResult(id, app=app)`.
+
+    Every question is one to the keeper of results. Raises TaskError where the app keeps none,
+    LinkError where its keeper does not answer.
 
     parent: of a link of a chain, the one before; of a chord's body, its header.
     """
@@ -38,14 +41,17 @@ class AsyncResult:
 
     @property
     def record(self) -> Record:
+        """What is known of it now; a PENDING record where nothing is."""
         return self._store().get(self.id)
 
     @property
     def state(self) -> State:
+        """Ours, which is finer than Celery's; PENDING where nothing is known."""
         return self.record.state
 
     @property
     def status(self) -> State:
+        """`state`, as Celery also calls it."""
         return self.state
 
     @property
@@ -68,9 +74,11 @@ class AsyncResult:
         return [from_tuple(one, app=self.app) for one in self.record.children]
 
     def ready(self) -> bool:
+        """Say whether it has ended, however."""
         return self.record.final
 
     def successful(self) -> bool:
+        """Say whether it has ended in a success."""
         return self.state is State.SUCCESS
 
     def failed(self) -> bool:
@@ -153,6 +161,7 @@ class GroupResult(AsyncResult):
 
     @property
     def children(self) -> list[AsyncResult]:
+        """The tasks and groups in it, as they were given."""
         return self.results
 
     @property
@@ -171,12 +180,15 @@ class GroupResult(AsyncResult):
         return State.SUCCESS if done else State.PENDING
 
     def ready(self) -> bool:
+        """Say whether all have ended, however."""
         return all(record.final for record in self._records().values())
 
     def successful(self) -> bool:
+        """Say whether all have ended in a success."""
         return all(record.state is State.SUCCESS for record in self._records().values())
 
     def failed(self) -> bool:
+        """Say whether one has ended, and not in a success."""
         records = self._records().values()
         return any(record.final and record.state is not State.SUCCESS for record in records)
 
@@ -216,6 +228,7 @@ class GroupResult(AsyncResult):
         )
 
     def revoke(self, *, terminate: bool = False) -> None:
+        """Call all back; see `TaskApp.revoke`."""
         for one in self.results:
             one.revoke(terminate=terminate)
 

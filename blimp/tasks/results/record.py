@@ -17,6 +17,8 @@ from blimp.tasks.message import to_json
 
 
 class State(StrEnum):
+    """What is known of a task. The last seven are final: see FINAL."""
+
     PENDING = "PENDING"  # nothing is known: not sent, not begun, or forgotten
     STARTED = "STARTED"
     PROGRESS = "PROGRESS"
