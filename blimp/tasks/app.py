@@ -133,7 +133,7 @@ class TaskApp(Hooks, Closing):
                 told_by=self._store,
             )
         self.broker_clock = BrokerClock(link=self._store, clock=self.clock)
-        self.revocations = Revocations(link=self._store, app=name)
+        self.revocations = Revocations(link=self._store, app=name, signer=self.signer)
         self.retry_policy = policy_of(retry_policy, PUBLISHING) if retry else ONCE
         self.connection_retry_policy = policy_of(connection_retry_policy, CONNECTING)
         self.on_connection_error = on_connection_error

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from blimp.errors import ConfigError, MessageError, Revoked, SoftTimeLimitExceeded
 from blimp.tasks import TaskApp, TaskContext
@@ -87,7 +88,7 @@ def test_a_missed_broadcast_is_made_up_for(
 ) -> None:
     monkeypatch.setattr("blimp.tasks.remote.revoking.REFRESH_BEATS", 1)
     with working(app):
-        other = Revocations(link=app.broker_link, app="tests")
+        other = Revocations(link=app.broker_link, app="tests", signer=None)
         other.keep("x", terminate=False, now_s=app.broker_clock.now_s())
         wait_until(lambda: "x" in app.revocations, "the worker never looked")
         assert app.send_task("note", ("a",), task_id="x").wait(DEADLINE_S).state is State.REVOKED
@@ -227,10 +228,63 @@ def test_what_is_kept_ends_by_itself(app: TaskApp) -> None:
     now_s = app.broker_clock.now_s()
     app.revocations.keep("old", terminate=False, now_s=now_s - KEEP_S - 1.0)
     app.revocations.keep("new", terminate=True, now_s=now_s)
-    fresh = Revocations(link=app.broker_link, app="tests")
+    fresh = Revocations(link=app.broker_link, app="tests", signer=None)
     assert fresh.load(now_s=now_s) == {"new": True}
     assert fresh.load(now_s=now_s) == {}
     assert "old" not in fresh
+
+
+def test_where_there_is_a_key_only_who_signs_revokes(url: str, server: redis.Redis) -> None:
+    """Whoever reaches the server could end what flies, else."""
+    key, other = "k" * 20, "o" * 20
+    with (
+        TaskApp("tests", broker=url, result_backend=url, signing_key=key) as app,
+        TaskApp("tests", broker=url, result_backend=url, signing_key=key) as sender,
+        TaskApp("tests", broker=url, result_backend=url, signing_key=other) as stranger,
+        TaskApp("tests", broker=url, result_backend=url) as anybody,
+    ):
+        now_s = app.broker_clock.now_s()
+        stranger.revocations.keep("a", terminate=True, now_s=now_s)
+        anybody.revocations.keep("b", terminate=True, now_s=now_s)
+        sender.revocations.keep("c", terminate=False, now_s=now_s)
+        kept: Any = server.zrange("blimp:revoked:tests", 0, -1)
+        (mine,) = (one for one in kept if one[1:2] == b"c")
+        server.zadd("blimp:revoked:tests", {b"!" + mine[1:]: now_s + KEEP_S})
+        assert app.revocations.load(now_s=now_s) == {"c": False}
+        sender.revocations.keep("c", terminate=True, now_s=now_s)
+        assert app.revocations.load(now_s=now_s) == {"c": True}  # also where it was known
+
+
+def test_what_is_no_revocation_keeps_no_worker_from_its_work(
+    app: TaskApp, ran: list[str], server: redis.Redis
+) -> None:
+    later_s = app.broker_clock.now_s() + KEEP_S
+    spoilt: list[bytes] = [b"-\xff", b"", b"!", b"\n"]
+    server.zadd("blimp:revoked:tests", dict.fromkeys(spoilt, later_s))
+    server.incr("blimp:revoked:tests:count")
+    with working(app) as worker:
+        assert app.send_task("note", ("a",)).wait(DEADLINE_S).state is State.SUCCESS
+        assert worker.counts["reconnects"] == 0
+    assert ran == ["a"]
+
+
+def test_many_that_wait_are_revoked_in_one_thread(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of a Celery client may name a thousand."""
+    app.task(name="slow", rate_limit="1/h")(lambda: None)
+    with working(app) as worker:
+        handles = [app.send_task("slow") for _ in range(10)]
+        wait_until(lambda: worker.counts["received"] == 10, "they are not taken")
+        go, refuse = threading.Event(), worker._runner.refuse
+        monkeypatch.setattr(
+            worker._runner, "refuse", lambda *what: go.wait(DEADLINE_S) and refuse(*what)
+        )
+        worker._revoking._apply({handle.id: False for handle in handles[1:]})
+        assert [one.name for one in threading.enumerate()].count("revoke") == 1
+        go.set()
+        for handle in handles[1:]:
+            assert handle.wait(DEADLINE_S).state is State.REVOKED
 
 
 @pytest.mark.parametrize("id", ["", "x" * 256, "a\nb"])

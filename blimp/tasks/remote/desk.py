@@ -133,6 +133,8 @@ class Desk(Closing):
         age_s = app.broker_clock.now_s() - sent_s
         if not abs(age_s) <= FRESH_S:
             raise MessageError(f"{where}: it is {age_s:.0f} s old, the limit is {FRESH_S:.0f}")
+        if age_s > app.clock.now_s() - self.site.began_s:  # it may have been done by the one before
+            raise MessageError(f"{where}: it was sent before this worker began")
         if ticket in self._tickets:
             raise MessageError(f"{where}: this one was done already")
         self._tickets[ticket] = None

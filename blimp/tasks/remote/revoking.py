@@ -49,20 +49,24 @@ class Revoking:
     def _apply(self, ids: dict[str, bool]) -> None:
         if not ids:
             return
+        waiting: list[Job] = []
         for job in self._hand.jobs():
             terminate = ids.get(job.message.id)
             if terminate is None:
                 continue
             if job.stage is Stage.WAITING and job.task.options.acks_late:
-                # Not in this thread: the broker may be slow.
-                threading.Thread(
-                    target=self._runner.refuse,
-                    args=(job, revoked("before it began")),
-                    name="revoke",
-                    daemon=True,
-                ).start()
+                waiting.append(job)
             elif terminate and job.stage is Stage.RUNNING:
                 self._end(job)
+
+        if waiting:  # not in this thread: the broker may be slow
+            threading.Thread(
+                target=self._refuse, args=(waiting,), name="revoke", daemon=True
+            ).start()
+
+    def _refuse(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._runner.refuse(job, revoked("before it began"))
 
     def _end(self, job: Job) -> None:
         self._log.warning("revoked while it runs", task=job.task.name, id=job.message.id)

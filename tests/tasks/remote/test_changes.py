@@ -272,6 +272,11 @@ def test_a_signed_command_is_done_once_and_not_late(
             patch.setattr(asking, "Command", lambda **fields: made(**fields | {"sent_s": old_s}))
             found = asking.ask(app, "pool_grow", destination=["worker"])
         assert "40 s old, the limit is 30" in found["worker"]["error"]
+        with monkeypatch.context() as patch:  # nor again by the process that takes its place
+            old_s = app.broker_clock.now_s() - 20.0
+            patch.setattr(asking, "Command", lambda **fields: made(**fields | {"sent_s": old_s}))
+            found = asking.ask(app, "shutdown", destination=["worker"])
+        assert "before this worker began" in found["worker"]["error"]
 
 
 @pytest.mark.parametrize(("mode", "answers"), [("inspect", True), ("off", False)])
