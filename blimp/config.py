@@ -1,15 +1,16 @@
 """What the environment says, read here and nowhere else.
 
-| variable            | meaning                                                              |
-|---------------------|----------------------------------------------------------------------|
-| `BLIMP_BROKER_URL`  | the broker, where the command line names none                        |
-| `BLIMP_VEHICLE`     | the ship, where the command line names none                          |
-| `BLIMP_SIGNING_KEY` | commands are signed with it, and others refused; several with spaces |
-| `XDG_STATE_HOME`    | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
-| `XDG_RUNTIME_DIR`   | parent of the run registry; `/tmp` where it is not set               |
-| `BLIMP_TRACE_FILE`  | gets a line of JSON for each span                                    |
-| `OTEL_*`            | OpenTelemetry's own: where spans go (see docs/observe.md)            |
-| `NOTIFY_SOCKET`     | where systemd, or `blimp up`, hears that a process is ready          |
+| variable               | meaning                                                              |
+|------------------------|----------------------------------------------------------------------|
+| `BLIMP_BROKER_URL`     | the broker, where the command line names none                        |
+| `BLIMP_VEHICLE`        | the ship, where the command line names none                          |
+| `BLIMP_SIGNING_KEY`    | commands are signed with it, and others refused; several with spaces |
+| `BLIMP_REMOTE_CONTROL` | what Celery clients may do to a ship: `inspect`, `all` or `off`      |
+| `XDG_STATE_HOME`       | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
+| `XDG_RUNTIME_DIR`      | parent of the run registry; `/tmp` where it is not set               |
+| `BLIMP_TRACE_FILE`     | gets a line of JSON for each span                                    |
+| `OTEL_*`               | OpenTelemetry's own: where spans go (see docs/observe.md)            |
+| `NOTIFY_SOCKET`        | where systemd, or `blimp up`, hears that a process is ready          |
 """
 
 import os
