@@ -109,6 +109,10 @@ class NotInControl(Refused):
     """Another pilot holds control of the ship, or the sender's own has ended."""
 
 
+class ControlUnknown(TaskError):
+    """The broker did not say who holds control of the ship in time: nothing was done."""
+
+
 class Retry(TaskError):
     """Raised by a task to be run again after `countdown_s` seconds."""
 

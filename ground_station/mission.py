@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from blimp.clock import Clock
-from blimp.errors import LinkError, NotInControl
+from blimp.errors import ControlUnknown, LinkError, NotInControl
 from blimp.tasks.client import Reply
 from ground_station.mission_file import (
     Hold,
@@ -317,7 +317,7 @@ class MissionRunner:
             if reply.state != "TIMEOUT":
                 self._replies.append(reply)
                 self._ousted = reply.kind == NotInControl.__name__
-                again = reply.state not in _ANSWERS
+                again = reply.state not in _ANSWERS or reply.kind == ControlUnknown.__name__
                 return _Ended(state=reply.state, reason=reply.reason, again=again)
         over = self._clock.now_s() >= self._end_s
         reason = "the mission's time is over" if over else "it did not end in its time"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from blimp.errors import (
+    ControlUnknown,
     Interrupted,
     LinkError,
     NotInControl,
@@ -185,10 +186,6 @@ def _flight_task(
     return run
 
 
-class _ControlUnknown(Exception):
-    """The broker does not answer, so nobody can say whether this command may act: it may not."""
-
-
 class HandOver:
     """One command on its way through the mailbox."""
 
@@ -222,6 +219,7 @@ class HandOver:
         """Return the result of the command once it is done.
 
         Raises Refused with the ship's reason, NotInControl where another pilot has the ship,
+        ControlUnknown where the broker did not say in time whether one has,
         Interrupted where the flight process was restarted under it, TaskError where it does
         not answer, and Reject where the worker stops: the ship flies on, and the next worker
         takes the command up again. Revoked where the task was revoked: it flies on then, too.
@@ -248,14 +246,14 @@ class HandOver:
             unknown = None
             try:
                 outcome = self._mailbox.call(self._command(), timeout_s=ASK_S)
-            except _ControlUnknown as error:
+            except ControlUnknown as error:
                 outcome, unknown = None, error
             if outcome is not None:
                 self._check_boot(outcome)
                 return outcome
             now_s = self._clock.now_s()
             if now_s >= deadline_s and unknown is not None:
-                raise NotInControl(str(unknown))
+                raise unknown
             if now_s >= deadline_s:
                 raise TaskError(f"the flight process {doing}: asked for {patience_s:.1f} s")
             self._leave_if_asked()
@@ -295,7 +293,7 @@ class HandOver:
         try:
             self._admitted = self._authority.admit(self._context.message.headers.get(HEADER))
         except LinkError as error:
-            raise _ControlUnknown(f"cannot tell who holds control of it: {error}") from error
+            raise ControlUnknown(f"cannot tell who holds control of it: {error}") from error
         return self._admitted
 
     def _time_to_live(self) -> tuple[float | None, float, float]:

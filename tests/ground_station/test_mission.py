@@ -11,6 +11,7 @@ import pytest
 from blimp.clock import ManualClock, SystemClock
 from blimp.errors import LinkError
 from blimp.sim import Lockstep
+from blimp.tasks.authority import Authority
 from blimp.tasks.client import Reply, VehicleClient
 from ground_station.mission import MissionEvent, MissionResult, MissionRunner
 from ground_station.mission_file import Mission, load_mission, parse_mission
@@ -91,6 +92,25 @@ def test_who_takes_the_ship_over_keeps_it(twin: FlyingShip) -> None:
         assert f"superseded by land {pilots[0]}" in result.reason
         assert "hold" not in [reply.task for reply in result.replies]
         assert "holds" not in result.reason
+
+
+def test_a_leg_that_nobody_could_say_whether_it_may_act_is_flown_once_it_is_known(
+    twin: FlyingShip, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admit = Authority.admit
+    reasons: list[str] = []
+    unknown = "cannot tell who holds control of it: broker: does not answer"
+
+    def away(authority: Authority, told: object) -> int:
+        if unknown not in reasons:
+            raise LinkError("broker: does not answer")
+        return admit(authority, told)
+
+    monkeypatch.setattr(Authority, "admit", away)
+    monkeypatch.setattr("ground_station.mission.START_TTL_S", 0.5)
+    legs = '[[leg]]\ndo = "arm"\n[[leg]]\ndo = "disarm"\n'
+    result = fly(twin, legs, lambda event: reasons.append(event.reason))
+    assert (result.ok, result.ousted) == (True, False)
 
 
 def test_a_stopped_mission_holds(twin: FlyingShip) -> None:

@@ -208,6 +208,19 @@ def test_it_is_asked_when_the_command_acts_not_when_it_was_sent(
     assert len(heard) == 1
 
 
+def test_where_nobody_can_say_who_has_control_nothing_is_done_and_nobody_is_blamed(
+    ground: VehicleClient, ship: FlightSide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> int:
+        raise LinkError("broker: does not answer")
+
+    monkeypatch.setattr(Authority, "admit", away)
+    reply = ground.send("land", ttl_s=0.5).wait(10.0)
+    assert (reply.state, reply.kind) == ("FAILURE", "ControlUnknown")
+    assert reply.reason == "cannot tell who holds control of it: broker: does not answer"
+    assert ship.named("land") == []
+
+
 def test_what_the_ship_has_taken_is_followed_though_control_is_lost_meanwhile(
     ground: VehicleClient, ship: FlightSide, pool: ExecutorPool
 ) -> None:
