@@ -313,7 +313,7 @@ class ExecutorPool:
             free=tuple(free),
             busy=_holdings(busy),
             waiting=tuple(waiting),
-            **{name: int(numbers[name]) for name in COUNTERS & numbers.keys()},
+            **{name: _count(numbers[name]) for name in COUNTERS & numbers.keys()},
         )
 
     def _check_mine(self, ticket: Ticket) -> None:
@@ -343,6 +343,11 @@ def _holdings(rows: list[list[str]]) -> tuple[Holding, ...]:
         )
         for executor, holder, token, held_us, left_us, leaving in rows
     )
+
+
+def _count(text: str) -> int:
+    """Return a counter; 0 for what is none: it begins anew when it next counts."""
+    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _us(seconds: float) -> int:

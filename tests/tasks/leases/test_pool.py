@@ -12,7 +12,7 @@ import redis
 from blimp.errors import ConfigError, LeaseError, LeaseLost, LinkError, NoneFree
 from blimp.tasks.broker.urls import open_redis
 from blimp.tasks.leases import ExecutorPool, Grant, Outcome
-from blimp.tasks.leases.grant import MAX_TOKEN, Ticket
+from blimp.tasks.leases.grant import COUNTERS, MAX_TOKEN, Ticket
 from blimp.tasks.leases.keys import bell_channels
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S
@@ -560,6 +560,55 @@ def test_an_unreadable_grant_ends_with_its_time(
     assert pool.release(grant).outcome is Outcome.FORGED
     later(TTL_S + 1.0)
     assert pool.acquire("bob").executor == "twin"
+
+
+@pytest.mark.parametrize("field", ["token", "ttl_us", "since_us", "rank"])
+@pytest.mark.parametrize("value", ["1.5", "0x10", "nan", "inf", "-5", "9" * 30, "", 1e300, None])
+def test_a_grant_with_a_number_that_is_none_is_shown_and_ends(
+    pool: ExecutorPool, server: redis.Redis, later: Pass, field: str, value: Any
+) -> None:
+    pool.add("twin")
+    grant = pool.acquire("alice")
+    found = json.loads(server.hget(pool.keys.executors, "twin") or b"")
+    server.hset(pool.keys.executors, "twin", json.dumps(found | {field: value}))
+    assert pool.stats().size == 1
+    assert pool.who("twin") is not None
+    pool.reap()
+    pool.renew(grant)
+    pool.release(grant)
+    later(TTL_S + 1.0)
+    assert pool.acquire("bob").executor == "twin"
+    assert pool.stats().busy[0].holder == "bob"
+
+
+@pytest.mark.parametrize(
+    "past", [{"how": "eaten"}, {"how": 3}, {"times": "x"}, {"first_us": "now"}, {"last_us": None}]
+)
+def test_an_end_that_cannot_be_read_was_none(
+    pool: ExecutorPool, server: redis.Redis, past: dict[str, Any]
+) -> None:
+    pool.add("twin")
+    grant = pool.acquire("alice")
+    ticket = grant.ticket
+    pool.release(grant)
+    written: Any = server.zrange(pool.keys.ended, 0, -1)
+    value = written[0]
+    server.delete(pool.keys.ended)
+    server.zadd(pool.keys.ended, {json.dumps(json.loads(value) | past): ticket.token})
+    assert pool.release(ticket).outcome is Outcome.FORGED
+    assert pool.stats().free == ("twin",)
+
+
+@pytest.mark.parametrize("value", ["many", "", "1.5", "nan", "9" * 30])
+def test_counters_that_are_no_numbers_can_be_looked_at(
+    pool: ExecutorPool, server: redis.Redis, value: str
+) -> None:
+    pool.add("twin")
+    for field in (*COUNTERS, "last_us", "ahead_us"):
+        server.hset(pool.keys.counts, field, value)
+    assert pool.stats().free == ("twin",)
+    assert pool.release(pool.acquire("alice")).released
+    assert pool.acquire("bob").token < MAX_TOKEN
 
 
 @pytest.mark.parametrize("field", ["acquired", "last_us", "ahead_us", "token"])

@@ -6,6 +6,7 @@
 local executors, free, due, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local waiting, patience, ended, counts = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local MOST_AT_ONCE, MOST_ENDED = 1000, 1000
+local MOST = 2 ^ 53 -- above that numbers have gaps
 
 -- Before anything is written: a script that fails half-way is not undone.
 for number, kind in ipairs({ 'hash', 'zset', 'zset', 'hash', 'zset', 'zset', 'zset', 'hash' }) do
@@ -20,8 +21,14 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- Returns a whole number that was written as text; nil for what is none, or too great.
+local function whole(value)
+  local number = type(value) == 'string' and value:match('^-?%d+$') and tonumber(value)
+  return number and math.abs(number) < MOST and number or nil
+end
+
 local function known(field)
-  return tonumber(redis.call('HGET', counts, field)) or 0
+  return whole(redis.call('HGET', counts, field)) or 0
 end
 
 local function count(field)
@@ -46,7 +53,7 @@ local now_us = read_clock()
 
 -- It begins at the time, too: by it whoever acts for nobody's grant (see authority.py) is later
 -- than what was seen before the server lost its data.
-if known('token') == 0 then
+if known('token') <= 0 then
   redis.call('HSET', counts, 'token', text(now_us))
 end
 
@@ -68,24 +75,27 @@ local function read(executor)
   end
   local readable, grant = pcall(cjson.decode, value)
   if readable and type(grant) == 'table' and type(grant.holder) == 'string'
-    and tonumber(grant.token) and tonumber(grant.ttl_us) and tonumber(grant.since_us) then
+    and whole(grant.token) and whole(grant.ttl_us) and whole(grant.since_us) then
     return grant
   end
   return { holder = '?', token = '0', ttl_us = '0', since_us = text(now_us) }
 end
 
 local function rank_of(grant)
-  return tonumber(grant.rank) or 0
+  return whole(grant.rank) or 0
 end
 
 local function is_of(grant, token, holder)
   return grant and grant.token == token and grant.holder == holder
 end
 
+local ENDS = { released = true, expired = true, superseded = true, ['taken away'] = true }
+
 local function find_ended(token)
   local found = redis.call('ZRANGE', ended, token, token, 'BYSCORE', 'LIMIT', 0, 1)[1]
   local readable, past = pcall(cjson.decode, found or '')
-  if found and readable and type(past) == 'table' then
+  if readable and type(past) == 'table' and ENDS[past.how] and type(past.times) == 'number'
+    and whole(past.first_us) and whole(past.last_us) then
     return past, found
   end
 end
