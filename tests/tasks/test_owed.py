@@ -59,3 +59,21 @@ def test_what_must_be_told_first_is_never_owed(held: Held) -> None:
     assert held.tags() == set()
     away.is_back.set()
     assert held.tell_now(away.step("early")) == 1
+
+
+def test_one_that_can_never_be_told_keeps_no_other_back(
+    held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = Away()
+
+    def spoilt() -> int:
+        if not away.is_back.is_set():
+            raise ConnectionError("away")
+        raise ValueError("spoilt")
+
+    held.tell(["spoilt"], spoilt, otherwise=0)
+    held.tell(["tag"], away.step("second"), otherwise=0)
+    away.is_back.set()
+    wait_until(lambda: not held.tags(), "it is owed for ever")
+    assert away.told == ["second"]
+    assert "spoilt" in caplog.text

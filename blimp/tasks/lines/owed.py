@@ -8,13 +8,14 @@ stays there unacknowledged, and a worker that dies meanwhile leaves it to be run
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 import threading
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeVar
 
 from blimp.errors import LinkError
-from blimp.tasks.broker.urls import link_errors
+from blimp.tasks.broker.urls import hide_password, link_errors
 from blimp.tasks.retry import ReconnectDelay, RetryPolicy
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from blimp.tasks.transport.holder import Holder
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 PAYING = RetryPolicy(max_retries=None, interval_start=0.2, interval_step=0.4, interval_max=5.0)
 
@@ -87,6 +90,8 @@ class Held:
                     step()
             except LinkError:
                 continue
+            except Exception:  # its message comes again; what else is owed is told all the same
+                logger.exception("what is owed to %s", hide_password(self.url))
             delay.reset()
             with self._lock:
                 self._owed.pop(number)

@@ -94,9 +94,18 @@ def test_one_that_is_refused_spoils_no_neighbour(open_results: OpenResults) -> N
     results = open_results()
     good = [(id, results.encode(Record(id=id, state=State.SUCCESS, result=id))) for id in "abc"]
     bad = [("x", b"not json"), ("y", b'{"status": "' + b"S" * 60 + b'", "task_id": "y"}')]
-    answers = results.write_many([good[0], bad[0], good[1], bad[1], good[2]])
+    odd = [
+        (
+            "d",
+            b'{"status": "FAILURE", "task_id": "d", "result": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+        ),
+        ("t", b'{"status": "FAILURE", "task_id": "t", "date_done": "0001-01-01T00:00+01:00"}'),
+    ]
+    answers = results.write_many([good[0], bad[0], good[1], bad[1], good[2], *odd])
     assert [answers[n] for n in (0, 2, 4)] == [True, True, True]
     assert "a result of 8 bytes cannot be read" in str(answers[1])
+    assert "recursion" in str(answers[5])
+    assert "out of range" in str(answers[6])
     if results.sessions.dialect == "postgresql":  # SQLite's texts have no limit
         assert "task y" in str(answers[3])
         assert "too long" in str(answers[3])

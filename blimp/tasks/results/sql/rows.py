@@ -52,7 +52,7 @@ def row_of(data: bytes, *, extended: bool, now: datetime) -> dict[str, Any]:
     try:
         document = _decoder.decode(data)
         date = naive_utc(document.date_done) if document.date_done else now
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, OverflowError, RecursionError) as error:
         raise ResultError(f"a result of {len(data)} bytes cannot be read: {error}") from error
     row = {
         "task_id": check_id(document.task_id),
@@ -68,7 +68,7 @@ def row_of(data: bytes, *, extended: bool, now: datetime) -> dict[str, Any]:
             "args": _bytes(document.args),
             "kwargs": _bytes(document.kwargs),
             "worker": _text(document.worker, limit=MAX_LENGTH),
-            "retries": min(document.retries or 0, MAX_RETRIES),
+            "retries": max(0, min(document.retries or 0, MAX_RETRIES)),
             "queue": _text(document.queue, limit=MAX_LENGTH),
         }
     return row
@@ -128,7 +128,7 @@ def from_json(data: object, *, what: str) -> Any:
         raise ResultError(f"{what} is {type(data).__name__}, must be bytes")
     try:
         return msgspec.json.decode(data)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         hint = ": a pickle, which is never opened here" if data.startswith(PICKLE) else ""
         raise ResultError(f"{what} of {len(data)} bytes is no JSON ({error}){hint}") from error
 
