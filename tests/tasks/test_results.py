@@ -22,6 +22,7 @@ from blimp.tasks import TaskApp
 from blimp.tasks.results.handle import error_of
 from blimp.tasks.results.record import FINAL, Fault, Record, State, decode, encode
 from blimp.tasks.results.redis import RedisResults
+from tests.tasks.conftest import DEADLINE_S, wait_until
 
 LIMIT = 1_000_000
 
@@ -265,3 +266,25 @@ def test_results_are_kept_for_ever_where_that_is_asked_for(url: str, server: red
     assert server.ttl("celery-task-meta-a") == -1
     assert server.ttl("celery-taskset-meta-g") == -1
     results.close()
+
+
+def test_closed_while_somebody_waits_he_is_told(results: RedisResults) -> None:
+    ended: list[BaseException] = []
+    watch = results.watch("never")
+    assert watch.next(timeout_s=0.0) is None
+
+    def wait() -> None:
+        try:
+            watch.next(timeout_s=DEADLINE_S)
+        except BaseException as error:
+            ended.append(error)
+
+    def close() -> bool:  # as the client's `close` does, until it comes at the wrong moment
+        watch._pubsub.connection.disconnect()
+        return not thread.is_alive()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    with watch:
+        wait_until(close, "it waits on")
+    assert [type(error) for error in ended] == [LinkError]

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.closing import Closing
-from blimp.errors import ResultError
+from blimp.errors import LinkError, ResultError
 from blimp.tasks.results.record import Record, decode
 
 if TYPE_CHECKING:
@@ -76,14 +76,20 @@ class Watch(Closing):
                 if data != self._keys[key]:
                     return self._take(key, data)
             left_s = min(deadline_s, self._asked_s + self._look_s) - now_s
-            with self._results.link(self._url):
-                heard = self._pubsub.get_message(timeout=max(0.0, left_s))
+            heard = self._hear(max(0.0, left_s))
             if heard is not None and heard["type"] == "message":
                 with contextlib.suppress(ResultError):
                     return self._take(heard["channel"].decode(), heard["data"])
             elif self._clock.now_s() >= deadline_s:
                 break
         return None
+
+    def _hear(self, timeout_s: float) -> Any:
+        try:
+            with self._results.link(self._url):
+                return self._pubsub.get_message(timeout=timeout_s)
+        except (TypeError, ValueError, AttributeError) as error:  # of a socket that is gone
+            raise LinkError(f"closed while results were waited for: {error}") from None
 
     def _look(self) -> None:
         keys = list(self._keys)
