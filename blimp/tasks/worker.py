@@ -280,6 +280,8 @@ class Worker:
             self._consumer.close()
             if self._own_name is not None:
                 self._own_name.leave()
+            if self.app.tracer is not None and self._launch is not None:
+                self.app.tracer.flush()  # a process that begins anew has no other end
             signals.put_back()
         self._log.info("stopped", **self.counts)
         # Asked only now: until its handlers were put back, a signal had the last word.

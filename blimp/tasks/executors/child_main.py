@@ -35,7 +35,7 @@ from blimp.tasks.executors.frames import (
 )
 from blimp.tasks.executors.origin import find
 from blimp.tasks.message import to_json
-from blimp.tasks.observe.child import in_child
+from blimp.tasks.observe.child import ChildWatching, end_watching, in_child
 from blimp.tasks.results.record import State
 from blimp.tasks.task import Task, TaskContext
 from blimp.tasks.work.job import Verdict, failure
@@ -68,6 +68,7 @@ class Server:
         self._stopping = threading.Event()
         self._job: int | None = None
         self._interrupted: int | None = None
+        self._watching: ChildWatching | None = None
 
     def serve(self) -> None:
         try:
@@ -86,6 +87,7 @@ class Server:
             self._channel.send(
                 Done(child=self._setup.child, job=begin.job, verdict=verdict, worn=worn)
             )
+        end_watching(self._watching)
 
     # --- the main thread -----------------------------------------------------------------------
 
@@ -106,6 +108,7 @@ class Server:
         try:
             try:
                 self._job = begin.job
+                self._watching = begin.watching
                 with in_child(begin.watching, begin.message):
                     result = task.function(*args, **begin.message.kwargs)
             finally:

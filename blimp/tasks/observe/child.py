@@ -42,6 +42,13 @@ def in_child(
     return stack
 
 
+def end_watching(watching: ChildWatching | None) -> None:
+    """Send the spans that wait to be sent, in a process that ends."""
+    tracer = None if watching is None else _tracer(watching)
+    if tracer is not None:
+        tracer.close()
+
+
 @cache
 def _tracer(watching: ChildWatching) -> Tracer | None:
     from blimp.tasks.observe.opening import open_tracer

@@ -59,6 +59,7 @@ class Tracer(Closing):
             provider = self._own = _provider(settings, service)
             if is_unset:
                 trace.set_tracer_provider(provider)  # what tasks use may have spans of its own
+        self._provider: Any = provider
         self._tracer = provider.get_tracer("blimp.tasks")
 
     @contextlib.contextmanager
@@ -127,12 +128,22 @@ class Tracer(Closing):
         finally:
             contexts.detach(token)
 
+    def flush(self) -> None:
+        """Send what waits to be sent: for a process that ends without an end of its own."""
+        flush = getattr(self._provider, "force_flush", None)
+        if flush is not None:
+            _wait_for(flush)
+
     def close(self) -> None:
         provider, self._own = self._own, None
         if provider is not None:
-            ending = threading.Thread(target=provider.shutdown, name="spans", daemon=True)
-            ending.start()
-            ending.join(CLOSE_S)
+            _wait_for(provider.shutdown)
+
+
+def _wait_for(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call, name="spans", daemon=True)
+    thread.start()
+    thread.join(CLOSE_S)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from blimp.tasks.observe.settings import TraceSettings, Watching
 from blimp.tasks.observe.show import show
 from blimp.tasks.observe.tracing import Tracer
 from blimp.tasks.observe.watching import watched
-from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working
+from tests.tasks.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GOOD = f"00-{TRACE}-{SPAN}-01"
@@ -178,6 +178,28 @@ def test_what_a_task_in_a_child_does_is_part_of_its_run(
     (run,) = runs_of(trace, "own.span")
     assert own["parent_id"] == id_of(run)
     assert own["resource"]["attributes"]["service.name"] == "logged"
+
+
+def test_a_process_that_begins_anew_and_a_child_that_ends_send_what_waits(
+    start_worker: Callable[..., WorkerProcess],
+    url: str,
+    server: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")
+    worker = start_worker(
+        url, app="tests.tasks.observe.logged:app", options="--process-workers 1 --max-tasks 1"
+    )
+    worker.wait_ready()
+    with TaskApp("logged", broker=url, result_backend=url) as app:
+        app.send_task("own.span").get(timeout=DEADLINE_S)
+        app.send_task("in.thread").get(timeout=DEADLINE_S)
+    wait_until(lambda: worker.starts == 2, "it does not begin anew")
+    told = "".join(worker.lines)
+    assert '"name": "own"' in told
+    assert told.count('"name": "process logged"') == 2
+    assert worker.terminate() == 0
 
 
 def test_a_program_s_own_provider_is_used() -> None:
