@@ -14,7 +14,8 @@ from blimp.closing import Closing
 from blimp.errors import ConfigError
 
 MOST_AT_ONCE = 4
-REQUEST_S = 5.0  # how long a request may take to come, or an answer to be taken
+REQUEST_S = 5.0  # how long a part of a request may take to come, or one of an answer to be taken
+WHOLE_S = 10.0  # how long all of it may take: a byte now and then keeps nobody out
 PATH = "/metrics"
 
 # Called with the header `Accept`; returns the content type and the page.
@@ -88,12 +89,23 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
-            super().process_request_thread(request, client_address)
+            end = threading.Timer(WHOLE_S, hang_up, (request,))
+            end.daemon = True
+            end.start()
+            try:
+                super().process_request_thread(request, client_address)
+            finally:
+                end.cancel()
         finally:
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Nothing: it is the client's, and it has gone."""
+
+
+def hang_up(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -291,6 +291,22 @@ class TestThePage:
             except (OSError, http.client.HTTPException):
                 assert time.monotonic() < deadline_s
 
+    def test_whoever_says_little_at_a_time_is_hung_up_on(
+        self, port: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("blimp.tasks.observe.server.WHOLE_S", 0.2)
+        with socket.create_connection(("127.0.0.1", port), timeout=0.02) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+            deadline_s = time.monotonic() + DEADLINE_S
+            with contextlib.suppress(ConnectionError):
+                while time.monotonic() < deadline_s:
+                    client.sendall(b"x")
+                    with contextlib.suppress(TimeoutError):
+                        if client.recv(1) == b"":
+                            break
+            assert time.monotonic() < deadline_s
+        assert figure(scrape(port), "blimp_broker_up") == 1.0
+
     def test_a_port_that_is_taken_is_told_at_the_start(
         self, port: int, capsys: pytest.CaptureFixture[str]
     ) -> None:
