@@ -84,13 +84,14 @@ class Authority:
         if self._pool is None:
             self._pool = pilots(self._link, self._vehicle)
         found = self._pool.stats()
-        if not found.busy:
+        # Of the ship itself: whatever else was added to the pool is nobody's control.
+        holding = next((one for one in found.busy if one.executor == self._vehicle), None)
+        if holding is None:
             if token is None:
                 return 2 * self._last_token(found.token) + 1
             raise NotInControl(
                 f"the control of {self._vehicle} that this was sent under has ended: take it again"
             )
-        holding = found.busy[0]
         if token == holding.token:
             return 2 * token
         raise NotInControl(held_by(self._vehicle, holding.holder, holding.left_s))

@@ -112,6 +112,21 @@ def test_a_server_that_lost_its_last_second_is_told_by_the_ship(
     assert pool.acquire(holder_of("bob")).token > newest // 2
 
 
+def test_only_the_ship_itself_is_control_of_it(link: RedisResults, pool: ExecutorPool) -> None:
+    """Whoever reaches the broker can add to the pool."""
+    grant = pool.acquire(holder_of("alice"))
+    pool.add("another")
+    other = pool.acquire(holder_of("eve"))
+    authority = Authority(link=link, vehicle="twin")
+    assert authority.admit(grant.token) == 2 * grant.token
+    with pytest.raises(NotInControl, match="alice holds control"):
+        authority.admit(other.token)
+    pool.release(grant)
+    with pytest.raises(NotInControl, match="has ended"):
+        authority.admit(other.token)
+    assert authority.admit(None) > 2 * grant.token
+
+
 @pytest.mark.parametrize("number", [2**54, 10**40, -1, None, "7", 1.5])
 def test_what_a_ship_says_to_have_seen_spoils_no_pool(
     link: RedisResults, pool: ExecutorPool, number: object
