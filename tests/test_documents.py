@@ -1,0 +1,55 @@
+"""What documents name is there: links, files, decisions, make targets."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
+# From the root of the repository, without a placeholder such as <chip>.
+FILE = re.compile(r"`((?:blimp|ground_station|tests|benchmarks|docs)/[\w./-]*)`")
+TARGET = re.compile(r"`make ([a-z]+)")
+
+
+def named(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+def lines(path: Path, form: str) -> list[tuple[str, ...]]:
+    """The groups of each line of a file that has this form."""
+    return [one.groups() for one in re.finditer(form, path.read_text("utf-8"), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_what_a_document_names_is_there(document: Path) -> None:
+    text = document.read_text("utf-8")
+    links = [one for one in LINK.findall(text) if not one.startswith("http")]
+    assert [one for one in links if not (document.parent / one).exists()] == []
+    assert [one for one in FILE.findall(text) if not (ROOT / one).exists()] == []
+    targets = {target for (target,) in lines(ROOT / "Makefile", r"^([a-z]+):")}
+    assert set(TARGET.findall(text)) - targets == set()
+
+
+def test_the_tables_of_the_readme_name_files_that_are_there() -> None:
+    """In a cell, what has no directory stands beside what was named before, or above it."""
+    cells = lines(ROOT / "README.md", r"^\| .* \| (`(?:blimp|ground_station)/.*) \|$")
+    assert len(cells) > 15
+    for (cell,) in cells:
+        first, *others = re.findall(r"`([\w./]+)`", cell)
+        beside = (ROOT / first).parent
+        for name in others:
+            places = [ROOT / name, beside / name, beside.parent / name]
+            assert any(place.exists() for place in places), (cell, name)
+
+
+def test_every_decision_is_listed_with_its_number() -> None:
+    directory = ROOT / "docs" / "decisions"
+    listed = dict(lines(directory / "README.md", r"^\| \[(\d+)\]\((.*)\) \| .* \|$"))
+    titles = dict(lines(directory / "README.md", r"^\| \[\d+\]\((.*)\) \| (.*) \|$"))
+    pages = [page for page in directory.glob("*.md") if page.name != "README.md"]
+    assert titles.keys() == {page.name for page in pages}
+    for number, name in listed.items():
+        text = (directory / name).read_text("utf-8")
+        assert text.startswith(f"# {number}. {titles[name]}\n"), name
