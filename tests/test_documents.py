@@ -46,10 +46,8 @@ def test_the_tables_of_the_readme_name_files_that_are_there() -> None:
 
 def test_every_decision_is_listed_with_its_number() -> None:
     directory = ROOT / "docs" / "decisions"
-    listed = dict(lines(directory / "README.md", r"^\| \[(\d+)\]\((.*)\) \| .* \|$"))
-    titles = dict(lines(directory / "README.md", r"^\| \[\d+\]\((.*)\) \| (.*) \|$"))
-    pages = [page for page in directory.glob("*.md") if page.name != "README.md"]
-    assert titles.keys() == {page.name for page in pages}
-    for number, name in listed.items():
-        text = (directory / name).read_text("utf-8")
-        assert text.startswith(f"# {number}. {titles[name]}\n"), name
+    listed = lines(directory / "README.md", r"^\| \[(\d+)\]\((.*)\) \| (.*) \|$")
+    pages = {page.name for page in directory.glob("*.md")} - {"README.md"}
+    assert {name for _, name, _ in listed} == pages
+    for number, name, title in listed:
+        assert (directory / name).read_text("utf-8").startswith(f"# {number}. {title}\n"), name
