@@ -121,7 +121,7 @@ class Fleet(Closing):
                 try:
                     token = self._take(vehicle, pilot=pilot, taken=taken)
                 except Dead as dead:
-                    self._pool.remove(vehicle, now=True)
+                    self._pool.remove(vehicle)  # once it is given back, and by whoever has it then
                     self._session.report.say(f"ground: {vehicle} is put aside: {dead}")
                     reasons[vehicle] = str(dead)
                     continue

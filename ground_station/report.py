@@ -68,7 +68,7 @@ class Report:
 
     def data(self, text: str) -> None:
         """Print what was asked for."""
-        print(text, file=self._out, flush=True)
+        print(_plain(text), file=self._out, flush=True)
 
     def json(self, document: Any) -> None:
         """Print one JSON object on one line, in ASCII: any encoding of the output carries it."""
@@ -80,7 +80,7 @@ class Report:
     def say(self, text: str) -> None:
         """Print a message for a person."""
         self.end_line()
-        print(text, file=self._err, flush=True)
+        print(_plain(text), file=self._err, flush=True)
 
     @property
     def err_is_terminal(self) -> bool:
@@ -88,6 +88,7 @@ class Report:
 
     def progress(self, text: str) -> None:
         """Print a step of something under way; on a terminal it replaces the last one."""
+        text = _plain(text)
         if self.err_is_terminal:
             print(f"\r\x1b[2K{text}", end="", file=self._err, flush=True)
             self._open_line = True
@@ -96,7 +97,7 @@ class Report:
 
     def go_on(self, text: str) -> None:
         """Add to the line of something under way; the next message ends it."""
-        print(text, end="", file=self._err, flush=True)
+        print(_plain(text), end="", file=self._err, flush=True)
         self._open_line = True
 
     def outcome(self, outcome: Outcome) -> int:
@@ -188,6 +189,18 @@ def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
         },
         "loop": {"rate_hz": snapshot.loop.rate_hz, "overruns": snapshot.loop.overruns},
     }
+
+
+def _plain(text: str) -> str:
+    """Return `text` as any terminal may be given it: it may hold names that others chose."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter
+        if letter.isprintable() or letter in "\n\t"
+        else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def _words(result: Any) -> str:

@@ -187,6 +187,21 @@ def test_a_kept_grant_that_is_none_is_no_control(user: As, twin: FlyingShip) -> 
     assert alice("disarm") == 0
 
 
+def test_a_holders_name_does_nothing_to_a_terminal(user: As, twin: FlyingShip) -> None:
+    """Whoever reaches the broker can choose any name."""
+    with closing(RedisResults(url=twin.broker.url, clock=SystemClock())) as link:
+        pool = pilots(link, twin.vehicle)
+        pool.add(twin.vehicle)
+        pool.acquire("\x1b]0;me\x07Zoë\r\u202e")
+    ground = user("bob")
+    assert ground("control", "who") == 0
+    assert ground.out.startswith("\\x1b]0;me\\x07Zoë\\r\\u202e has had control of")
+    for words in (["arm"], ["control", "take"]):
+        assert ground(*words) == 7
+        assert "\x1b" not in ground.err
+        assert "\\x1b]0;me\\x07Zoë" in ground.err
+
+
 def test_control_that_cannot_be_kept_is_given_back(user: As, twin: FlyingShip) -> None:
     alice = user("alice")
     directory = _file(twin).path.parent
