@@ -140,9 +140,7 @@ class AsyncResult:
         return f"<{type(self).__name__}: {self.id}>"
 
     def _store(self) -> ResultBackend:
-        if self.app.results is None:
-            raise TaskError("this app keeps no results: give it a result_backend")
-        return self.app.results
+        return _keeper(self.app)
 
 
 class GroupResult(AsyncResult):
@@ -245,9 +243,7 @@ class GroupResult(AsyncResult):
     @classmethod
     def restore(cls, id: str, *, app: TaskApp) -> GroupResult | None:
         """Return the group that was saved, None where there is none. Raises ResultError."""
-        if app.results is None:
-            raise TaskError("this app keeps no results: give it a result_backend")
-        document = app.results.group(id)
+        document = _keeper(app).group(id)
         if document is None:
             return None
         found = from_tuple(document.get("result"), app=app)
@@ -297,6 +293,12 @@ class GroupResult(AsyncResult):
     def _records(self) -> dict[str, Record]:
         store = self._store()
         return {id: store.get(id) for id in self.ids()}
+
+
+def _keeper(app: TaskApp) -> ResultBackend:
+    if app.results is None:
+        raise TaskError(f"app {app.name!r} keeps no results: give it a result_backend")
+    return app.results
 
 
 def _value(record: Record) -> Any:
