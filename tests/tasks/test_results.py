@@ -208,7 +208,10 @@ def test_get_raises_what_became_of_it(
 
 
 def test_an_app_without_results_says_so(url: str) -> None:
-    with TaskApp("none", broker=url) as app, pytest.raises(TaskError, match="app 'none' keeps no results"):
+    with (
+        TaskApp("none", broker=url) as app,
+        pytest.raises(TaskError, match="app 'none' keeps no results"),
+    ):
         _ = app.result("a").state
 
 
