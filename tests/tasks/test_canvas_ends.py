@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import redis
 
-from blimp.errors import Refused, TaskFailed
-from blimp.tasks import TaskApp, chain, chord, group, signature
+from blimp.errors import Refused, Reject, TaskFailed
+from blimp.tasks import GroupResult, State, TaskApp, chain, chord, group, signature
+from blimp.tasks.canvas.after import Part
 from blimp.tasks.message import TaskMessage
+from blimp.tasks.results.record import Record
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.look import Look
 from tests.tasks.test_canvas import Sums, part
@@ -151,3 +153,70 @@ def test_a_canvas_has_the_arguments_it_was_cloned_with(sums: Sums) -> None:
         sent = {name: one.clone((5,)).apply_async() for name, one in made.items()}
         found = {name: one.get(timeout=DEADLINE_S) for name, one in sent.items()}
     assert found == {"chain": 7, "group": [6, 7], "chord": 13}
+
+
+def test_killed_between_the_record_of_the_last_part_and_the_body(sums: Sums, look: Look) -> None:
+    """What its worker left: the record, the part counted, and its claim to begin the body."""
+    app = sums.app
+    assert app.results is not None
+    assert app.chords is not None
+    app.chords.begin([("g", 1)])
+    app.results.store(Record(id="part", state=State.SUCCESS, result=7))
+    body = part("g", 0)["chord"]
+    left = Part(group_id="g", id="part", index=0, state=State.SUCCESS, value=7, body=body)
+    assert app.chords.count(left)
+    good = ({"task": "good"},)
+    app.publisher.publish(TaskMessage(**part("g", 0, callbacks=good, delivery=2)))
+    sums.total.function = list
+    with working(app) as worker:
+        assert app.result("body").get(timeout=DEADLINE_S) == [7]
+        wait_until(lambda: worker.counts["done"] == 3, "not all are done")
+    assert sums.heard == [(7,)]
+    assert look.waiting() + look.in_hand() == 0
+
+
+@pytest.mark.parametrize("end", ["expired", "late", "revoked", "rejected", "early", "given up"])
+def test_a_part_that_does_not_succeed_ends_its_chord(sums: Sums, end: str) -> None:
+    app = sums.app
+
+    @app.task(name="reject")
+    def reject() -> None:
+        raise Reject("no use", requeue=False)
+
+    @app.task(name="early", acks_late=False)
+    def early() -> None:
+        raise ValueError("no")
+
+    @app.task(name="again", autoretry_for=(ValueError,), max_retries=1, retry_backoff=False)
+    def again() -> None:
+        raise ValueError("no")
+
+    one: Any = {
+        "expired": lambda: sums.same.s(1).set(expires=-1.0),
+        "late": lambda: sums.same.s(1).set(ttl_s=1e-6),
+        "revoked": lambda: sums.same.s(1),
+        "rejected": reject.s,
+        "early": early.s,
+        "given up": again.s,
+    }[end]()
+    one.link_error(sums.bad.s("part"))
+    one.link(sums.good.s("part"))
+    canvas = chord([one, sums.same.s(2)], sums.total.s().on_error(sums.bad.s("body")))
+    handle = canvas.apply_async()
+    assert isinstance(handle.parent, GroupResult)
+    if end == "revoked":
+        handle.parent[0].revoke()
+    with working(app):
+        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
+            handle.get(timeout=DEADLINE_S)
+        sums.wait(2)
+    assert sorted(sums.heard) == sorted([(handle.parent[0].id, "part"), (handle.id, "body")])
+
+
+def test_tasks_acknowledged_early_go_on_with_their_canvas(sums: Sums) -> None:
+    app = sums.app
+    early = app.task(name="early", acks_late=False, ignore_result=True)(lambda value: value)
+    with working(app) as worker:
+        handle = chord([early.s(1) | early.s() | early.s(), early.s(2)], sums.total.s())()
+        assert handle.get(timeout=DEADLINE_S) == 3
+        wait_until(lambda: worker.counts["done"] == 5, "not all are done")
