@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+import redis
 
-from blimp.errors import ConfigError, LinkError, MessageError, TaskFailed
-from blimp.tasks import State, TaskApp
+from blimp.errors import ConfigError, LinkError, MessageError, ResultError, TaskFailed
+from blimp.tasks import GroupResult, State, TaskApp
 from blimp.tasks.broker.carrier import STREAMS
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.message import TaskMessage, build_body, build_headers
@@ -304,3 +305,43 @@ def test_a_misspelt_option_of_a_message_is_refused(url: str) -> None:
     """`countdwon=60` would begin at once."""
     with build(url) as app, pytest.raises(ConfigError, match="'add': there is no option countdwon"):
         app.send_task("add", (1, 2), countdwon=60.0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("key", ["celery-task-meta-x", "blimp-began-x-0"])
+def test_what_an_earlier_delivery_left_is_of_a_wrong_type(
+    app: TaskApp, server: redis.Redis, look: Look, key: str
+) -> None:
+    """It stays so: whoever waited for it to end would wait for ever."""
+    app.task(name="one", idempotent=False)(lambda: 1)
+    server.rpush(key, "forged")
+    app.publisher.publish(TaskMessage(id="x", task="one", queue=app.queue, delivery=2))
+    with working(app) as worker:
+        wait_until(lambda: worker.counts["done"] == 1, "it is in hand for ever")
+    assert look.waiting() + look.in_hand() == 0
+
+
+def test_who_sent_what_cannot_be_run_cannot_be_told(
+    app: TaskApp, server: redis.Redis, look: Look
+) -> None:
+    app.task(name="one")(lambda: 1)
+    server.rpush("celery-task-meta-x", "forged")
+    app.publisher.publish(TaskMessage(id="x", task="nobody.knows", queue=app.queue))
+    with working(app) as worker:
+        assert app.send_task("one").get(DEADLINE_S) == 1
+        assert worker.counts["unknown_task"] == 1
+    assert look.waiting() + look.in_hand() == 0
+
+
+def test_a_result_whose_key_is_of_a_wrong_type_is_an_error(
+    app: TaskApp, server: redis.Redis
+) -> None:
+    server.rpush("celery-task-meta-x", "forged")
+    server.rpush("celery-taskset-meta-x", "forged")
+    with pytest.raises(ResultError, match="WRONGTYPE"):
+        app.result("x").get(timeout=DEADLINE_S)
+    with pytest.raises(ResultError, match="WRONGTYPE"):
+        GroupResult.restore("x", app=app)
+    server.delete("celery-taskset-meta-x")
+    server.set("celery-taskset-meta-x", b"[" * 3000)
+    with pytest.raises(ResultError, match="cannot be read"):
+        GroupResult.restore("x", app=app)

@@ -1,6 +1,6 @@
 """What waits for a canvas always hears of its end: whatever is wrong with what tells of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -191,14 +191,15 @@ def test_a_part_that_does_not_succeed_ends_its_chord(sums: Sums, end: str) -> No
     def again() -> None:
         raise ValueError("no")
 
-    one: Any = {
+    parts: dict[str, Callable[[], Any]] = {
         "expired": lambda: sums.same.s(1).set(expires=-1.0),
         "late": lambda: sums.same.s(1).set(ttl_s=1e-6),
         "revoked": lambda: sums.same.s(1),
         "rejected": reject.s,
         "early": early.s,
         "given up": again.s,
-    }[end]()
+    }
+    one = parts[end]()
     one.link_error(sums.bad.s("part"))
     one.link(sums.good.s("part"))
     canvas = chord([one, sums.same.s(2)], sums.total.s().on_error(sums.bad.s("body")))

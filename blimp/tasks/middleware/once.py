@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blimp.errors import Interrupted, WorkerLost
 from blimp.tasks.message import AGAIN
@@ -12,6 +12,8 @@ from blimp.tasks.work.job import Verdict, failure
 from blimp.tasks.work.judge import worker_lost
 
 if TYPE_CHECKING:
+    from redis import Redis
+
     from blimp.tasks.app import TaskApp
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.middleware import CallNext
@@ -49,8 +51,8 @@ class Once:
         return await call_next(job)
 
     def _began(self, job: Job) -> bool:
-        with self._app.broker_link.link():
-            mark = self._app.broker_link.client.get(began_key(job.message.id, job.message.retries))
+        key = began_key(job.message.id, job.message.retries)
+        mark: Any = self._app.broker_link.ask(lambda client: client.get(key))
         return mark is not None and mark != job.mark
 
 
@@ -84,11 +86,13 @@ def mark_begun(app: TaskApp, job: Job) -> bool:
     """
     job.mark = job.mark or uuid.uuid4().bytes
     key = began_key(job.message.id, job.message.retries)
-    with app.broker_link.link():
-        client = app.broker_link.client
+
+    def mark(client: Redis) -> bool:
         if client.set(key, job.mark, nx=True, ex=KEEP_MARKER_S):
             return True
         return bool(client.get(key) == job.mark)
+
+    return app.broker_link.ask(mark)
 
 
 def clear_begun(app: TaskApp, message: TaskMessage) -> None:

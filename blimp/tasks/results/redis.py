@@ -91,7 +91,8 @@ class RedisResults:
         if at is None or at not in self.brokers.urls:
             return self.write(record.id, data)
         with self.link(at):
-            return self._write(self.client_of(at), record.id, data)
+            client = self.client_of(at)
+            return _asked(lambda client: self._write(client, record.id, data), client)
 
     def write(self, id: str, data: bytes) -> bool:
         """Write and publish what `encode` returned; False when a final record stands already."""
@@ -158,7 +159,7 @@ class RedisResults:
         data: Any = self.ask(lambda client: client.get(key))
         try:
             return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ResultError(f"{key} of {len(data)} bytes cannot be read: {error}") from error
 
     def forget_group(self, id: str) -> None:
@@ -181,13 +182,14 @@ class RedisResults:
     def ask(self, function: Callable[[Redis], T]) -> T:
         """Call `function` with a client; of several brokers, until one answers.
 
-        It may be called more than once. Raises LinkError where none answers.
+        It may be called more than once. Raises LinkError where none answers, ResultError for
+        a key of a wrong type: it stays one, however often it is asked for.
         """
         for left in reversed(range(len(self.brokers))):
             url = self.brokers.current
             try:
                 with self.link(url):
-                    return function(self.client_of(url))
+                    return _asked(function, self.client_of(url))
             except LinkError:
                 if not left or url == self.brokers.current:
                     raise
@@ -206,6 +208,17 @@ class RedisResults:
         with self._lock:
             while self._clients:
                 self._clients.popitem()[1].close()
+
+
+def _asked(function: Callable[[Redis], T], client: Redis) -> T:
+    import redis
+
+    try:
+        return function(client)
+    except redis.ResponseError as error:
+        if str(error).startswith("WRONGTYPE"):
+            raise ResultError(f"what is kept there is something else: {error}") from None
+        raise
 
 
 def is_refusal(error: Exception) -> bool:

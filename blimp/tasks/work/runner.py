@@ -332,7 +332,7 @@ class Runner:
             date_done=None,
         )
         # Only told, not relied on: a broker that is away must not keep a ship from flying.
-        with contextlib.suppress(LinkError):
+        with contextlib.suppress(LinkError, ResultError):
             self._app.results.store(record)
 
 
