@@ -10,6 +10,9 @@
     read.delay("pad").get(timeout=5.0)
 
 Run a worker with `python -m blimp.tasks worker -A module:app`.
+
+Tasks that belong together: `signature`, `chain`, `group`, `chord` (docs/canvas.md). Executors that
+only one may hold: `blimp.tasks.leases`. A kombu transport: `blimp.tasks.transport`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -51,3 +54,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOMES[name]), name)
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

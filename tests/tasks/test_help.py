@@ -1,4 +1,4 @@
-"""Help of the queue's command line: an example for every command, and each can be typed."""
+"""Help: an example for every command of the queue, which can be typed; and what `help` tells."""
 
 import argparse
 import shlex
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import blimp.tasks
 from blimp.tasks.cli import make_parser
 
 PROGRAM = "python -m blimp.tasks"
@@ -32,3 +33,9 @@ def test_the_help_of_a_command_has_an_example_that_can_be_typed(words: tuple[str
     example = told.partition(";")[0].removeprefix(f"example: {PROGRAM} ")
     read = make_parser(("inspect", "control")).parse_args(shlex.split(example))
     assert callable(read.run)
+
+
+def test_what_the_package_has_is_listed_and_has_a_docstring() -> None:
+    assert set(blimp.tasks.__all__) <= set(dir(blimp.tasks))
+    for name in blimp.tasks.__all__:
+        assert (getattr(blimp.tasks, name).__doc__ or "").strip(), name
