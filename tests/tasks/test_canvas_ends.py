@@ -8,9 +8,12 @@ import redis
 
 from blimp.errors import Refused, Reject, TaskFailed
 from blimp.tasks import GroupResult, State, TaskApp, chain, chord, group, signature
+from blimp.tasks.broker.urls import redis_url
 from blimp.tasks.canvas.after import Part
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Record
+from blimp.tasks.transport import DeadLetters, Holder
+from blimp.tasks.transport.keys import Keys
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.look import Look
 from tests.tasks.test_canvas import Sums, part
@@ -221,3 +224,28 @@ def test_tasks_acknowledged_early_go_on_with_their_canvas(sums: Sums) -> None:
         handle = chord([early.s(1) | early.s() | early.s(), early.s(2)], sums.total.s())()
         assert handle.get(timeout=DEADLINE_S) == 3
         wait_until(lambda: worker.counts["done"] == 5, "not all are done")
+
+
+def test_a_body_that_cannot_be_enqueued_begins_once_its_queue_is_put_right(
+    sums: Sums, server: redis.Redis, look: Look
+) -> None:
+    if look.is_stock:
+        pytest.skip("it has no dead letters")
+    app = sums.app
+    spoilt = Keys().queue("other").lanes[2]
+    server.set(spoilt, "forged")
+    holder = Holder(url=redis_url(app.broker), options={})
+    letters = DeadLetters(store=holder.store, queue="tests")
+    with working(app):
+        canvas = chord([sums.same.s(1), sums.same.s(2)], sums.total.s().set(queue="other"))
+        handle = canvas.apply_async()
+        wait_until(lambda: look.dead() == 1, "it is no dead letter")
+        (letter,) = letters.list()
+        assert "WRONGTYPE" in letter.reason
+        assert letter.headers is not None
+        server.delete(spoilt)
+        letters.requeue(letter.id, forgetting=[f"celery-task-meta-{letter.headers['id']}"])
+        wait_until(lambda: look.waiting("other") == 1, "the body does not begin")
+    holder.close()
+    with working(app, queues=["other"]):
+        assert handle.get(timeout=DEADLINE_S) == 3

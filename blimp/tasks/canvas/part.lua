@@ -34,9 +34,13 @@ local function count_part(j, t, s, d, c, member, place, entry, keep_s)
   return 2
 end
 
+local function has_joined(c)
+  return redis.call('GET', c) == 'done'
+end
+
 -- Notes that the body has begun; false where that was so before.
 local function join_parts(j, t, s, d, c, done_s)
-  if redis.call('GET', c) == 'done' then
+  if has_joined(c) then
     return false
   end
   redis.call('DEL', j, t, s, d)

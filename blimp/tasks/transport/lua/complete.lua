@@ -68,7 +68,7 @@ local function finish_canvas(one)
     return complete
   end
   for _, body in ipairs(one.bodies) do
-    if not join_parts(unpack(body)) then
+    if has_joined(body[5]) then
       one.following, one.records, one.chords = {}, {}, {} -- all of that was sent before
     end
   end
@@ -99,6 +99,9 @@ local function finish(one)
   end
   for _, message in ipairs(one.following) do
     enqueue(unpack(message))
+  end
+  for _, body in ipairs(one.bodies or {}) do
+    join_parts(unpack(body)) -- not before: where a queue refuses one, its chord begins again
   end
   if one.reason ~= '' then
     bury(one.stream, ARGV[1], one.id, one.dead, ARGV[3], one.lane, one.fence, one.reason)
