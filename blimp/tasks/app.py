@@ -17,7 +17,6 @@ from blimp.tasks.broker.carrier import STREAMS, choose_transport, is_on_redis
 from blimp.tasks.broker.clock import BrokerClock
 from blimp.tasks.broker.outage import OnConnectionError, Outage
 from blimp.tasks.broker.urls import SCHEMES
-from blimp.tasks.events.sent import SentEvents
 from blimp.tasks.hooks import Hooks
 from blimp.tasks.log import stderr_logger
 from blimp.tasks.message import MAX_MESSAGE_BYTES
@@ -27,7 +26,6 @@ from blimp.tasks.publishing.outgoing import Outgoing, SendOptions
 from blimp.tasks.publishing.publisher import Publisher
 from blimp.tasks.remote.pidbox import check_mode
 from blimp.tasks.remote.revocation import BROADCAST, Revocations
-from blimp.tasks.results.handle import AsyncResult
 from blimp.tasks.results.opening import open_database
 from blimp.tasks.results.options import ResultKeywords, database_url, result_options
 from blimp.tasks.results.redis import RedisResults
@@ -37,11 +35,13 @@ from blimp.tasks.task import Task
 
 if TYPE_CHECKING:
     from blimp.tasks.canvas.chords import Chords
+    from blimp.tasks.events.sent import SentEvents
     from blimp.tasks.leases.pools import Pools
     from blimp.tasks.middleware import Middleware
     from blimp.tasks.observe.child import ChildWatching
     from blimp.tasks.observe.tracing import Tracer
     from blimp.tasks.results.backend import ResultBackend
+    from blimp.tasks.results.handle import AsyncResult
 
 
 class TaskApp(Hooks, Closing):
@@ -151,7 +151,11 @@ class TaskApp(Hooks, Closing):
         )
         self.chance = random.Random()
         self.events = events
-        self.sent_events = SentEvents(self) if send_sent_event else None
+        self.sent_events: SentEvents | None = None
+        if send_sent_event:
+            from blimp.tasks.events.sent import SentEvents
+
+            self.sent_events = SentEvents(self)
         self._pools: Pools | None = None  # most apps have none
         self._chords: Chords | None = None
 
@@ -297,6 +301,8 @@ class TaskApp(Hooks, Closing):
 
     def result(self, id: str) -> AsyncResult:
         """Return a handle on task `id`, sent by whomever."""
+        from blimp.tasks.results.handle import AsyncResult  # a worker waits for none
+
         return AsyncResult(id, app=self)
 
     def revoke(self, id: str, *, terminate: bool = False) -> None:

@@ -7,20 +7,18 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.errors import BlimpError, ConfigError
-from blimp.tasks import queue_commands, remote_commands
 from blimp.tasks.log import LEVELS
-from blimp.tasks.observe import show
 from blimp.tasks.observe.options import add_options, read_options
-from blimp.tasks.observe.watching import watched
-from blimp.tasks.results import commands as results
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
+
+APP_MEANING = "where the TaskApp is, such as weather:app"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +59,7 @@ def load_app(path: str) -> TaskApp:
 
 def _worker(app: TaskApp, options: argparse.Namespace) -> int:
     from blimp.config import trace_settings_from_environment
+    from blimp.tasks.observe.watching import watched
     from blimp.tasks.work.restart import Launch
     from blimp.tasks.worker import Worker
 
@@ -97,6 +96,22 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         epilog="exit status: 0 done, 1 failed (the reason is printed), 2 used wrongly",
     )
     commands = parser.add_subparsers(dest="command", required=True)
+    _add_worker(commands)
+    if words and words[0] == "worker":
+        return parser  # its process would keep the memory that the others take
+
+    from blimp.tasks import queue_commands, remote_commands
+    from blimp.tasks.observe import show
+    from blimp.tasks.results import commands as results
+
+    queue_commands.add_commands(commands)
+    remote_commands.add_commands(commands)
+    show.add_command(commands)
+    results.add_commands(commands)
+    return parser
+
+
+def _add_worker(commands: Any) -> None:
     worker = commands.add_parser(
         "worker",
         help="run tasks until SIGTERM",
@@ -105,9 +120,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
         epilog="example: python -m blimp.tasks worker -A weather:app --name pad --queues a,b",
     )
     worker.set_defaults(run=_worker)
-    worker.add_argument(
-        "-A", "--app", required=True, metavar="MODULE:APP", help=queue_commands.APP_MEANING
-    )
+    worker.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
     worker.add_argument(
         "--name", help="unique among live workers, so a second one here needs it; default APP@HOST"
     )
@@ -135,11 +148,6 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     )
     worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
     add_options(worker)
-    queue_commands.add_commands(commands)
-    remote_commands.add_commands(commands, words=words)
-    show.add_command(commands)
-    results.add_commands(commands)
-    return parser
 
 
 def _seconds(text: str) -> float:

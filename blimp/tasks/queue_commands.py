@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError
+from blimp.tasks.cli import APP_MEANING
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.transport import DeadLetter, DeadLetters, Holder
 
 LIST_LIMIT = 1000
-APP_MEANING = "where the TaskApp is, such as weather:app"
 A_LETTER = "1795261901960-0"
 A_TASK = "f01f6ece-cd76-4e80-ac2e-8048a488811a"
 

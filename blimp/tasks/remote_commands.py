@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blimp.tasks.queue_commands import A_TASK, APP_MEANING, example
+from blimp.tasks.cli import APP_MEANING
+from blimp.tasks.queue_commands import A_TASK, example
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -90,12 +91,8 @@ CONTROL = (
 )
 
 
-def add_commands(commands: Any, *, words: Sequence[str]) -> None:
-    """Add `inspect` and `control` to an argparse parser's commands.
-
-    words: those to be parsed. What they do not name is not filled in: a worker's process would
-    keep the memory that it took.
-    """
+def add_commands(commands: Any) -> None:
+    """Add `inspect` and `control` to an argparse parser's commands."""
     for name, meaning, verbs, typed in (
         ("inspect", "ask workers about themselves", INSPECT, "ping"),
         ("control", "change what workers do", CONTROL, "rate_limit weather.read 100/m"),
@@ -106,8 +103,6 @@ def add_commands(commands: Any, *, words: Sequence[str]) -> None:
             epilog=f"{example(f'{name} {typed}')}; status 1 where nobody answers, or one "
             "does not do it",
         )
-        if name not in words:
-            continue
         parser.set_defaults(run=ask_workers)
         choices = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
         for verb in verbs:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.tasks.broker.amqp_url import part_tls
 from blimp.tasks.broker.urls import SCHEMES as REDIS_SCHEMES
 from blimp.tasks.broker.urls import hide_password, kombu_url, redis_url, transport_options
 
@@ -84,6 +83,8 @@ def choose_transport(transport: str | None, urls: str | Sequence[str]) -> str:
                 f"broker URL {hide_password(url)!r}: transport {name!r} takes {schemes}"
             )
         if name == AMQP:
+            from blimp.tasks.broker.amqp_url import part_tls
+
             part_tls(url)  # refuses what it does not know
     return name
 
@@ -160,6 +161,7 @@ def open_connection(
             transport_options=streams_options(timeout_s=timeout_s) | options,
         )
     if transport == AMQP:
+        from blimp.tasks.broker.amqp_url import part_tls
         from blimp.tasks.lines.rabbitmq import connection_options
 
         plain, tls = part_tls(url)

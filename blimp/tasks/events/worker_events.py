@@ -1,4 +1,7 @@
-"""What one worker tells of itself and its tasks."""
+"""What one worker tells of itself and its tasks.
+
+How it is told is loaded when it is first enabled: most workers tell nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,8 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from blimp.tasks.events import fields
 from blimp.tasks.events.buffer import HOLD_BYTES, Event, EventBuffer
 from blimp.tasks.events.clock import LamportClock
-from blimp.tasks.events.fields import Succeeded
-from blimp.tasks.events.posts import open_post
-from blimp.tasks.events.sender import EventSender
 from blimp.tasks.work.job import Stage
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from blimp.tasks.app import TaskApp
     from blimp.tasks.events.fields import Fields
+    from blimp.tasks.events.sender import EventSender
     from blimp.tasks.work.hand import Hand
     from blimp.tasks.work.job import Job, Verdict
     from blimp.tasks.work.observer import Observers
@@ -61,7 +61,7 @@ class WorkerEvents:
         self._buffer = EventBuffer()
         self._sender: EventSender | None = None
         self._name = worker
-        self._about = fields.about_program(hostname=worker, pid=os.getpid())
+        self._about = b""
         self._wall_s = 0.0  # what the app's clock is behind the time of day
         hand.held_by = self._holds
 
@@ -118,18 +118,26 @@ class WorkerEvents:
     # --- told of jobs, in any thread ------------------------------------------------------------
 
     def received(self, job: Job) -> None:
+        from blimp.tasks.events import fields
+
         at_s = self._wall_s + (job.received_s or 0.0)
         self._put("task-received", fields.received(job.message, at_s=at_s))
 
     def started(self, job: Job) -> None:
+        from blimp.tasks.events import fields
+
         at_s = self._wall_s + (job.started_s or 0.0)
         self._put("task-started", fields.Started("task-started", at_s, job.message.id))
 
     def settled(self, job: Job, verdict: Verdict) -> None:
+        from blimp.tasks.events import fields
+
         at_s = self._wall_s + (job.ended_s or self._app.clock.now_s())
         told = fields.ended(job, verdict, at_s=at_s)
         if told is not None:
-            self._put("task-succeeded" if isinstance(told, Succeeded) else told["type"], told)
+            self._put(
+                "task-succeeded" if isinstance(told, fields.Succeeded) else told["type"], told
+            )
 
     def lost(self, job: Job) -> None:
         """Whoever has it now tells of it."""
@@ -137,6 +145,11 @@ class WorkerEvents:
     # --- inside -----------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        from blimp.tasks.events import fields
+        from blimp.tasks.events.posts import open_post
+        from blimp.tasks.events.sender import EventSender
+
+        self._about = fields.about_program(hostname=self._name, pid=os.getpid())
         self._next_s = self._app.clock.now_s() + self._beat_s
         self._tell_worker("worker-online")
         self._sender = EventSender(
@@ -150,6 +163,8 @@ class WorkerEvents:
         self._sender.start()
 
     def _tell_worker(self, kind: str) -> None:
+        from blimp.tasks.events import fields
+
         self._set_time()
         running = sum(job.stage is Stage.RUNNING for job in self._hand.jobs())
         about: Fields = {
@@ -165,6 +180,8 @@ class WorkerEvents:
         self._put(kind, about)
 
     def _put(self, kind: str, told: Fields | Struct) -> None:
+        from blimp.tasks.events import fields
+
         self._buffer.put(Event(kind, fields.to_bytes(told, about=self._about)))
 
     def _set_time(self) -> None:

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from blimp.tasks.observe.child import ChildWatching
 from blimp.tasks.observe.opening import open_tracer
 from blimp.tasks.observe.settings import Watching
 
@@ -41,6 +40,7 @@ def _traced(app: TaskApp, watching: Watching) -> Iterator[None]:
             app.make_log(level=app.log_level).warning("not traced", reason=tracer)
         yield
         return
+    from blimp.tasks.observe.child import ChildWatching
     from blimp.tasks.observe.traced_jobs import TracedJobs
 
     before = app.tracer, app.middleware, app.child_watching
@@ -56,6 +56,7 @@ def _traced(app: TaskApp, watching: Watching) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _json_logs(app: TaskApp, watching: Watching) -> Iterator[None]:
+    from blimp.tasks.observe.child import ChildWatching
     from blimp.tasks.observe.json_log import JsonLogs
 
     logs = JsonLogs(level=app.log_level, vehicle=watching.vehicle)

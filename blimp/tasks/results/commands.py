@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError
-from blimp.tasks.queue_commands import APP_MEANING, example
+from blimp.tasks.cli import APP_MEANING
+from blimp.tasks.queue_commands import example
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp

@@ -16,12 +16,12 @@ from blimp.tasks.broker.urls import link_errors, open_redis
 from blimp.tasks.message import MAX_MESSAGE_BYTES, to_json
 from blimp.tasks.results.options import KEEP_S
 from blimp.tasks.results.record import Record, State, decode, encode
-from blimp.tasks.results.watching import Watch
 
 if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.clock import Clock
+    from blimp.tasks.results.watching import Watch
 
 T = TypeVar("T")
 
@@ -177,6 +177,8 @@ class RedisResults:
         return self.watch_many([id])
 
     def watch_many(self, ids: Sequence[str]) -> Watch:
+        from blimp.tasks.results.watching import Watch
+
         return Watch(results=self, ids=ids, clock=self._clock)
 
     def ask(self, function: Callable[[Redis], T]) -> T:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from redis.exceptions import NoScriptError, ResponseError
@@ -31,13 +31,14 @@ _SHARED = {
 @cache
 def source(name: str) -> str:
     """Return the text of one script, what it shares with others put before it."""
-    folder = files(__package__) / "lua"
+    tasks = Path(__file__).parents[1]
+    folder = tasks / "transport" / "lua"
     shared = "".join((folder / f"{one}.lua").read_text() for one in _SHARED.get(name, ()))
     if name == "complete":
         # The whole of store.lua as a function: a final result is final, whoever writes.
-        store = (files("blimp.tasks.results") / "store.lua").read_text()
+        store = (tasks / "results" / "store.lua").read_text()
         shared += f"local function store_result(KEYS, ARGV)\n{store}\nend\n"
-        shared += (files("blimp.tasks.canvas") / "part.lua").read_text()
+        shared += (tasks / "canvas" / "part.lua").read_text()
     return shared + (folder / f"{name}.lua").read_text()
 
 
