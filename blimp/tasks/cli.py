@@ -89,7 +89,7 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
 
 
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the reader of a command line. words: those to be read, see `remote_commands`."""
+    """Return the reader of a command line. words: those to be read."""
     parser = argparse.ArgumentParser(
         prog="python -m blimp.tasks",
         description=__doc__,

@@ -240,6 +240,18 @@ class Worker:
         self._hand.expect(self.app.tasks.values())
         signals = StopSignals(self._stops)
         signals.take()
+        try:
+            self._serve(upkeep)
+            self._log.info("stopped", **self.counts)
+            # Asked only now, and its handlers still stand: a signal has the last word.
+            if self._launch is not None and self.restart_reason is not None:
+                self._launch.again(unless=lambda: self.restart_reason is None)
+        finally:
+            signals.put_back()
+        return self._exit_status
+
+    def _serve(self, upkeep: Sequence[Callable[[bool], None]]) -> None:
+        """Consume until stopped, and see through what runs."""
         self._crew.start()  # after the stop signals are let in: what tasks start inherits that
         pulse = Pulse(
             beat=self._consumer.probe if self._own_name is None else self._own_name.renew,
@@ -282,12 +294,6 @@ class Worker:
                 self._own_name.leave()
             if self.app.tracer is not None and self._launch is not None:
                 self.app.tracer.flush()  # a process that begins anew has no other end
-            signals.put_back()
-        self._log.info("stopped", **self.counts)
-        # Asked only now: until its handlers were put back, a signal had the last word.
-        if self._launch is not None and self.restart_reason is not None:
-            self._launch.again(unless=lambda: self.restart_reason is None)
-        return self._exit_status
 
     def stop(self) -> None:
         """Ask for a warm stop; a second call cuts it short. Safe from any thread or signal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from typing import Self
 import msgspec
 
 MEGABYTE = 1_000_000
+NOTED = "BLIMP_STOPS_NOTED"  # from a process to itself, anew: a descriptor to read them from
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -31,21 +33,32 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     def again(self, *, unless: Callable[[], bool]) -> None:
         """Become a fresh process of the same command line, with the same pid.
 
-        unless: asked once no stop signal is heard any more; True has it return instead.
+        unless: asked once no handler hears a stop signal any more; True has it return instead.
         A stop signal that comes later waits until it is let in, or where a thread that is
-        still there gets it, ends the process. Nothing may be under way: every thread ends
+        still there gets it, is noted for then. Nothing may be under way: every thread ends
         here, and every descriptor that is not inherited is closed. Main thread only.
         """
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-        handlers = {number: signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS}
-        if not unless():
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os.chdir(self.directory)
-            os.execv(self.command[0], self.command)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        noted, note = os.pipe()
+        os.set_inheritable(noted, True)
+        for end in (noted, note):
+            os.set_blocking(end, False)
+        # Written to by the thread that gets the signal; a handler would run too late.
+        number_before = signal.set_wakeup_fd(note, warn_on_full_buffer=False)
+        handlers = {number: signal.signal(number, lambda *_: None) for number in STOP_SIGNALS}
+        try:
+            if not unless():
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os.chdir(self.directory)
+                os.execve(self.command[0], self.command, {**os.environ, NOTED: str(noted)})
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(number_before)
+            for end in (noted, note):
+                os.close(end)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class Wear:
@@ -75,8 +88,17 @@ class Wear:
 
 
 def let_stop_signals_in() -> None:
-    """Have those come that waited while this process began anew."""
+    """Have those come that waited, or were noted, while this process began anew."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    noted = os.environ.pop(NOTED, None)
+    if noted is None:
+        return
+    numbers = b""
+    with contextlib.suppress(OSError, ValueError):
+        numbers = os.read(int(noted), 4096)
+        os.close(int(noted))
+    for number in set(numbers) & STOP_SIGNALS:
+        signal.raise_signal(number)
 
 
 def resident_bytes() -> int:

@@ -12,7 +12,7 @@ from blimp.clock import SystemClock
 from blimp.errors import LinkError
 from blimp.tasks import TaskApp
 from blimp.tasks.broker.outage import Outage
-from blimp.tasks.events import worker_events
+from blimp.tasks.events import posts, worker_events
 from blimp.tasks.events.buffer import Event, EventBuffer
 from blimp.tasks.events.clock import LamportClock
 from blimp.tasks.events.posts import open_post
@@ -141,7 +141,7 @@ def test_no_more_tasks_are_taken_than_their_events_have_room(
                 assert gate.open.wait(DEADLINE_S)
                 real.send(body, routing_key=routing_key)
 
-        monkeypatch.setattr(worker_events, "open_post", lambda *_, **__: Slow())
+        monkeypatch.setattr(posts, "open_post", lambda *_, **__: Slow())
         with working(app, events=True) as worker:
             for _ in range(TASKS):
                 noop.delay()
