@@ -23,7 +23,7 @@ def commands(
                 yield from commands(child, (*words, word))
 
 
-COMMANDS = dict(commands(make_parser(("inspect", "control"))))
+COMMANDS = dict(commands(make_parser(())))
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -31,7 +31,7 @@ def test_the_help_of_a_command_has_an_example_that_can_be_typed(words: tuple[str
     told = COMMANDS[words].epilog or ""
     assert told.startswith(f"example: {PROGRAM} {' '.join(words)} "), told
     example = told.partition(";")[0].removeprefix(f"example: {PROGRAM} ")
-    read = make_parser(("inspect", "control")).parse_args(shlex.split(example))
+    read = make_parser(()).parse_args(shlex.split(example))
     assert callable(read.run)
 
 
