@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from blimp.tasks.transport.keys import QueueKeys
     from blimp.tasks.transport.link import Link
 
+UNBLOCK_AGAIN_MS = 5
+
 Entry = tuple[str, str, list[bytes]]  # stream, entry id, fields
 
 
@@ -79,10 +81,25 @@ class Question:
         try:
             if not self.asked:
                 return []
-            self._link.client.client_unblock(self._client_id)
+            self._unblock()
             return self.answer()
         finally:
             self.close()
+
+    def _unblock(self) -> None:
+        """Have the server answer now: again and again, it may not have come to the question yet."""
+        until_s = time.monotonic() + self._link.timeout_s
+        while not self._link.client.client_unblock(self._client_id):
+            if self._is_over(wait_ms=UNBLOCK_AGAIN_MS) or time.monotonic() >= until_s:
+                return  # whatever it is, reading the answer tells
+
+    def _is_over(self, *, wait_ms: int) -> bool:
+        """Say whether there is something to read within `wait_ms`, or no connection any more."""
+        if self.socket() is None:
+            return True
+        poll = select.poll()
+        poll.register(self.socket().fileno(), select.POLLIN)
+        return bool(poll.poll(wait_ms))
 
     def close(self) -> None:
         if self._connection is not None:
