@@ -130,7 +130,12 @@ def _add_worker(commands: Any) -> None:
         ("--loop-concurrency", 16, "async def tasks that one loop runs at once"),
         ("--sync-workers", 8, "threads for plain tasks"),
         ("--process-workers", None, "processes for cpu_bound tasks; default: cores but one"),
-        ("--prefetch", None, "messages in hand at once; default: what ends in 50 ms, 16 to 128"),
+        (
+            "--prefetch",
+            None,
+            "messages in hand at once; default: what ends in 50 ms, 16 to 128, or "
+            "as many as run at once",
+        ),
         ("--max-tasks", None, "a process begins anew after so many tasks; default: no limit"),
         ("--max-memory-mb", None, "... or above so many MB resident; default: no limit"),
     ):

@@ -31,7 +31,7 @@ from blimp.tasks.work.hand import Hand
 from blimp.tasks.work.job import Job, Stage
 from blimp.tasks.work.judge import timed_out
 from blimp.tasks.work.limits import Limits
-from blimp.tasks.work.lookahead import LEAST
+from blimp.tasks.work.lookahead import LEAST, MOST
 from blimp.tasks.work.observer import Observers
 from blimp.tasks.work.own_name import OwnName
 from blimp.tasks.work.pulse import PERIOD_S, QUIET_PERIOD_S, Pulse
@@ -58,7 +58,8 @@ class Worker:
         one. They start with the first such task.
     app_path: where a child finds the app, "module:attribute"; by default where its tasks are.
     prefetch: messages in hand at once for each kind of executor that its tasks need; the
-        rest stay with the broker, for others. None: as many as Lookahead says, on streams.
+        rest stay with the broker, for others. None: as many as run at once, and on streams as
+        Lookahead says, where that is more.
     max_tasks, max_memory_mb: after so many tasks, or above so much memory, it stops as for
         a warm stop, waits for what runs, and begins anew. A child is replaced at the same
         limits, and what it runs does not count for the worker.
@@ -105,9 +106,13 @@ class Worker:
             self._own_name = OwnName(
                 app=app, worker=self.name, stopping=self._stops.stopping, log=self._log
             )
-        if prefetch is None and app.transport != STREAMS:
-            prefetch = LEAST  # others are told of each change
-        self._hand = Hand(clock=app.clock, prefetch=prefetch, stopping=self._stops.stopping)
+        self._hand = Hand(
+            clock=app.clock,
+            prefetch=prefetch,
+            stopping=self._stops.stopping,
+            slots=lambda place: self._crew.sizes.slots(place),
+            most=MOST if app.transport == STREAMS else LEAST,  # others are told of each change
+        )
         self._alarms = Alarms(clock=app.clock, log=self._log)
         observers = Observers([make(self) for make in app.observers], log=self._log)
         self._consumer = Consumer(

@@ -881,3 +881,17 @@ def test_a_task_sees_how_often_it_was_delivered(app: TaskApp) -> None:
     with working(app):
         look.delay().get(DEADLINE_S)
     assert seen == [(False, 1, 0), (True, 2, 0), (True, 2, 1)]
+
+
+@pytest.mark.parametrize("slots", [32, 150])
+def test_as_many_long_tasks_run_at_once_as_there_are_threads_for(app: TaskApp, slots: int) -> None:
+    """However few end in a moment: they are not taken to wait, but to run."""
+    together = threading.Barrier(slots)
+
+    @app.task(name="together")
+    def wait() -> None:
+        together.wait(DEADLINE_S)
+
+    with working(app, sync_workers=slots):
+        for handle in [wait.delay() for _ in range(slots)]:
+            handle.get(DEADLINE_S)

@@ -27,6 +27,14 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     sync_workers: int
     process_workers: int
 
+    def slots(self, place: Place) -> int:
+        """Return how many jobs run at once there."""
+        if place is Place.THREAD:
+            return self.sync_workers
+        if place is Place.LOOP:
+            return self.loop_workers * self.loop_concurrency
+        return self.process_workers
+
 
 class Crew:
     """Gives each job to the executor its task needs. Fed by the consumer's thread.

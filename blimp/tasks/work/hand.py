@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from blimp.tasks.executors import Place, place_of
-from blimp.tasks.work.lookahead import Lookahead
+from blimp.tasks.work.lookahead import MOST, Lookahead
 from blimp.tasks.work.rates import Rate, per_second
 
 if TYPE_CHECKING:
@@ -28,20 +28,30 @@ class Hand:
     Nor do those that wait because their task has a rate limit, up to MOST_SLOWED; nor, up to
     MOST_WRITING, those of which `ran` was told: the more of them, the more go in one commit.
 
-    prefetch: how many of one executor's jobs, None for as many as Lookahead says; which
-        executors the tasks need is said by `expect`. Where there are several, a full one must
-        not keep the others from their messages, and whose the next message is, nobody knows
-        before it is taken. So up to `prefetch` more than a full executor's share may be taken,
-        and lie here until it has room. After that nothing is taken: one queue has one order,
-        and what is put back would be the first to come again.
+    prefetch: how many of one executor's jobs, None for as many as Lookahead says, and never
+        fewer than it runs at once, which `slots` tells; which executors the tasks need is said
+        by `expect`. Where there are several, a full one must not keep the others from their
+        messages, and whose the next message is, nobody knows before it is taken. So up to
+        `prefetch` more than a full executor's share may be taken, and lie here until it has
+        room. After that nothing is taken: one queue has one order, and what is put back would
+        be the first to come again.
 
     The consuming thread takes; any thread may let go, and change a rate.
     """
 
-    def __init__(self, *, clock: Clock, prefetch: int | None, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        prefetch: int | None,
+        stopping: threading.Event,
+        slots: Callable[[Place], int] = lambda _: 0,
+        most: int = MOST,
+    ) -> None:
         self._clock = clock
         self._fixed = prefetch
-        self._lookahead = Lookahead(clock=clock)
+        self._slots = slots
+        self._lookahead = Lookahead(clock=clock, most=most)
         self._stopping = stopping
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}  # by delivery tag
@@ -147,11 +157,14 @@ class Hand:
             return 0
         with self._changed:
             prefetch = self._prefetch()
-            shares = [prefetch - busy for busy in self._busy.values()] or [prefetch]
+            shares = [
+                most - busy for most, busy in zip(prefetch, self._busy.values(), strict=False)
+            ] or prefetch
             slowed = len(self._slowed)
         most = max(shares)
         if len(shares) > 1:
-            most = min(most, prefetch + sum(share for share in shares if share < 0))
+            over = sum(share for share in shares if share < 0)
+            most = min(most, max(prefetch) + over)
         return max(0, min(most, MOST_SLOWED - slowed))
 
     def limit(self) -> int:
@@ -159,7 +172,8 @@ class Hand:
         with self._changed:
             prefetch = self._prefetch()
             writing = len(self._writing)
-        return prefetch * min(2, max(1, len(self._busy))) + self.waiting() + writing
+        most = max(prefetch) * min(2, len(prefetch))
+        return most + self.waiting() + writing
 
     def waiting(self) -> int:
         """Return how many wait for their time."""
@@ -260,5 +274,9 @@ class Hand:
             with contextlib.suppress(ValueError):
                 waiting.remove(job)
 
-    def _prefetch(self) -> int:
-        return self._lookahead.limit() if self._fixed is None else self._fixed
+    def _prefetch(self) -> list[int]:
+        """Return how many of each executor's jobs, in the order of `_busy`; never nothing."""
+        if self._fixed is not None:
+            return [self._fixed] * max(1, len(self._busy))
+        ahead = self._lookahead.limit()
+        return [max(ahead, self._slots(place)) for place in self._busy] or [ahead]

@@ -12,7 +12,7 @@ LEAST, MOST = 16, 128
 
 
 class Lookahead:
-    """A prefetch that follows the work, within LEAST and MOST. Its caller's lock guards it.
+    """A prefetch that follows the work, within LEAST and `most`. Its caller's lock guards it.
 
     Short tasks need many at once: a round trip to the broker costs as much as a few of them.
     Long ones must not lie here while another worker is idle, or an emergency lane waits behind
@@ -20,8 +20,9 @@ class Lookahead:
     waits for what was taken before.
     """
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, *, clock: Clock, most: int = MOST) -> None:
         self._clock = clock
+        self._most = most
         self._since_s = clock.now_s()
         self._ended = 0
         self._limit = self._least = LEAST
@@ -37,7 +38,7 @@ class Lookahead:
         now_s = self._clock.now_s()
         passed_s = now_s - self._since_s
         if passed_s >= AHEAD_S:
-            ahead = min(MOST, round(self._ended * AHEAD_S / passed_s))
+            ahead = min(self._most, round(self._ended * AHEAD_S / passed_s))
             self._limit = max(self._least, ahead)
             self._since_s, self._ended = now_s, 0
         return self._limit
