@@ -68,7 +68,7 @@ class ExecutorPool:
         self._bells = bell_channels(name)
         self._server = Server(client)
         self._clock = clock or SystemClock()
-        self._renewer = Renewer(renew=self.renew, release=self.release, clock=self._clock)
+        self._renewer = Renewer(renew=self.renew, release=self._end, clock=self._clock)
 
     # --- what belongs to it ------------------------------------------------------------------
 
@@ -146,9 +146,8 @@ class ExecutorPool:
         """
         if isinstance(grant, Ticket):
             return self._release(grant.checked())
-        release = grant.end_by(lambda: self._release(grant.ticket))
-        self._renewer.drop(grant)
-        return release
+        self._renewer.drop(grant)  # whatever comes of it: it ends with its time at the latest
+        return self._end(grant)
 
     @contextlib.contextmanager
     def lease(self, holder: str, wait_s: float = 0.0, *, anew: bool = False) -> Iterator[Grant]:
@@ -272,6 +271,9 @@ class ExecutorPool:
                     self.leave(holder)
                 raise
         return self.ask(holder, anew=anew)
+
+    def _end(self, grant: Grant) -> Release:
+        return grant.end_by(lambda: self._release(grant.ticket))
 
     def _release(self, ticket: Ticket) -> Release:
         self._check_mine(ticket)

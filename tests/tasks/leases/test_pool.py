@@ -287,6 +287,23 @@ def test_an_earlier_self_that_wakes_takes_nothing_from_the_later_one(pool: Execu
     assert isinstance(pool.ask("task", anew=True, rank=1), Grant)
 
 
+def test_what_could_not_be_released_is_renewed_no_more(
+    own_broker: EmbeddedBroker, quick: None
+) -> None:
+    with open_redis(own_broker.url, timeout_s=5.0) as client:
+        pool = ExecutorPool(client, "ships", ttl_s=TTL_S)
+        pool.add("twin")
+        grant = pool.acquire("alice")
+        pool.keep(grant)
+        renewing = [one for one in threading.enumerate() if one.name == "grants"]
+        own_broker.stop()
+        with pytest.raises(LinkError):
+            pool.release(grant)
+        for thread in renewing:  # it ends with its time, then
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive()
+
+
 # --- leaving -----------------------------------------------------------------------------------
 
 
