@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack, cast
 
-from blimp.errors import ConfigError, LinkError, MaxRetriesExceeded, MessageError, Retry
+from blimp.errors import (
+    ConfigError,
+    LinkError,
+    MaxRetriesExceeded,
+    MessageError,
+    ResultError,
+    Retry,
+)
 from blimp.tasks.options import TaskOptions
 from blimp.tasks.publishing.coalescing import coalescing_key
 from blimp.tasks.results.record import Record, State
@@ -198,8 +205,12 @@ class TaskContext:
         return self.task.app.broker_clock.latest_s() - self.message.issued_ms / 1000.0
 
     def progress(self, fraction: float, **details: Any) -> bool:
-        """Publish how far the task is, 0 to 1. Lossy: False where the broker is away."""
-        if self.task.app.results is None:
+        """Publish how far the task is, 0 to 1. Lossy: False where that cannot be written.
+
+        Raises ResultError for details that JSON cannot hold.
+        """
+        results = self.task.app.results
+        if results is None:
             return False
         record = Record(
             id=self.id,
@@ -210,9 +221,10 @@ class TaskContext:
             retries=self.message.retries,
             queue=self.message.queue,
         )
+        data = results.encode(record)
         try:
-            return self.task.app.results.store(record)
-        except LinkError:
+            return results.write(self.id, data)
+        except (LinkError, ResultError):
             return False
 
     def retry(

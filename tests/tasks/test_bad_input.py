@@ -8,10 +8,11 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError, LinkError, MessageError, ResultError, TaskFailed
-from blimp.tasks import GroupResult, State, TaskApp
+from blimp.tasks import GroupResult, State, TaskApp, TaskContext
 from blimp.tasks.broker.carrier import STREAMS
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.message import TaskMessage, build_body, build_headers
+from blimp.tasks.remote.broadcast import Broadcast
 from blimp.tasks.signing import Signer
 from blimp.tasks.transport import DeadLetters, Holder
 from tests.broker import EmbeddedBroker
@@ -318,6 +319,37 @@ def test_what_an_earlier_delivery_left_is_of_a_wrong_type(
     with working(app) as worker:
         wait_until(lambda: worker.counts["done"] == 1, "it is in hand for ever")
     assert look.waiting() + look.in_hand() == 0
+
+
+def test_a_task_goes_on_that_cannot_tell_how_far_it_is(app: TaskApp, server: redis.Redis) -> None:
+    told: list[bool] = []
+
+    @app.task(name="one", bind=True, track_started=True)
+    def one(context: TaskContext) -> None:
+        told.append(context.progress(0.5))
+
+    server.rpush("celery-task-meta-x", "forged")
+    app.publisher.publish(TaskMessage(id="x", task="one", queue=app.queue))
+    with working(app) as worker:
+        wait_until(lambda: worker.counts["done"] == 1, "it does not end")
+    assert told == [False]
+
+
+def test_who_is_heard_and_cannot_be_told_is_heard_again(app: TaskApp, server: redis.Redis) -> None:
+    """The emergency lane lives on."""
+    heard: list[str] = []
+
+    @app.on_broadcast("stop")
+    def stop(broadcast: Broadcast) -> dict[str, object]:
+        heard.append(broadcast.id)
+        return {}
+
+    server.rpush("celery-task-meta-x", "forged")
+    with working(app):
+        app.broadcast("stop", id="x")
+        wait_until(lambda: heard == ["x"], "it is not heard")
+        assert app.broadcast("stop", id="y").wait(DEADLINE_S).state is State.SUCCESS
+    assert heard == ["x", "y"]
 
 
 def test_who_sent_what_cannot_be_run_cannot_be_told(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import Interrupted, WorkerLost
 from blimp.tasks.message import AGAIN
 from blimp.tasks.results.record import State
+from blimp.tasks.results.redis import named
 from blimp.tasks.work.job import Verdict, failure
 from blimp.tasks.work.judge import worker_lost
 
@@ -52,7 +53,7 @@ class Once:
 
     def _began(self, job: Job) -> bool:
         key = began_key(job.message.id, job.message.retries)
-        mark: Any = self._app.broker_link.ask(lambda client: client.get(key))
+        mark: Any = self._app.broker_link.ask(lambda client: named(lambda: client.get(key)))
         return mark is not None and mark != job.mark
 
 
@@ -90,7 +91,7 @@ def mark_begun(app: TaskApp, job: Job) -> bool:
     def mark(client: Redis) -> bool:
         if client.set(key, job.mark, nx=True, ex=KEEP_MARKER_S):
             return True
-        return bool(client.get(key) == job.mark)
+        return bool(named(lambda: client.get(key)) == job.mark)
 
     return app.broker_link.ask(mark)
 

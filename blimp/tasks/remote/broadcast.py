@@ -190,5 +190,8 @@ class BroadcastListener:
             except ResultError as error:  # it was done: what it returned matters less than that
                 self._log.error("broadcast result", id=record.id, reason=str(error)[:LOG_LENGTH])
                 results.store(msgspec.structs.replace(record, result={}), at=url)
-        except LinkError as error:  # the sender repeats itself, and is confirmed then
+        except (
+            LinkError,
+            ResultError,
+        ) as error:  # its sender repeats itself, and is told then
             self._log.warning("confirmation not written", id=record.id, reason=str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -91,15 +92,15 @@ class RedisResults:
         if at is None or at not in self.brokers.urls:
             return self.write(record.id, data)
         with self.link(at):
-            client = self.client_of(at)
-            return _asked(lambda client: self._write(client, record.id, data), client)
+            return self._write(self.client_of(at), record.id, data)
 
     def write(self, id: str, data: bytes) -> bool:
         """Write and publish what `encode` returned; False when a final record stands already."""
         return self.ask(lambda client: self._write(client, id, data))
 
     def _write(self, client: Redis, id: str, data: bytes) -> bool:
-        return bool(self._store(keys=[result_key(id)], args=[data, self.keep_s], client=client))
+        run = partial(self._store, keys=[result_key(id)], args=[data, self.keep_s], client=client)
+        return bool(named(run))
 
     def write_many(self, records: Sequence[tuple[str, bytes]]) -> list[bool | ResultError]:
         return self.ask(lambda client: self._write_many(client, records))
@@ -143,7 +144,7 @@ class RedisResults:
 
     def read(self, id: str) -> bytes | None:
         """Return the record of task `id` as it is stored, None where nothing is."""
-        data: Any = self.ask(lambda client: client.get(result_key(id)))
+        data: Any = self.ask(lambda client: named(lambda: client.get(result_key(id))))
         return data.encode() if isinstance(data, str) else data
 
     def forget(self, id: str) -> None:
@@ -156,7 +157,7 @@ class RedisResults:
     def group(self, id: str) -> dict[str, Any] | None:
         """Raises ResultError for what is no JSON object."""
         key = group_key(id)
-        data: Any = self.ask(lambda client: client.get(key))
+        data: Any = self.ask(lambda client: named(lambda: client.get(key)))
         try:
             return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
@@ -184,14 +185,13 @@ class RedisResults:
     def ask(self, function: Callable[[Redis], T]) -> T:
         """Call `function` with a client; of several brokers, until one answers.
 
-        It may be called more than once. Raises LinkError where none answers, ResultError for
-        a key of a wrong type: it stays one, however often it is asked for.
+        It may be called more than once. Raises LinkError where none answers.
         """
         for left in reversed(range(len(self.brokers))):
             url = self.brokers.current
             try:
                 with self.link(url):
-                    return _asked(function, self.client_of(url))
+                    return function(self.client_of(url))
             except LinkError:
                 if not left or url == self.brokers.current:
                     raise
@@ -212,11 +212,12 @@ class RedisResults:
                 self._clients.popitem()[1].close()
 
 
-def _asked(function: Callable[[Redis], T], client: Redis) -> T:
+def named(function: Callable[[], T]) -> T:
+    """Call `function`. Raises ResultError for a key of a wrong type: it stays one."""
     import redis
 
     try:
-        return function(client)
+        return function()
     except redis.ResponseError as error:
         if str(error).startswith("WRONGTYPE"):
             raise ResultError(f"what is kept there is something else: {error}") from None

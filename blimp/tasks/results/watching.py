@@ -129,4 +129,6 @@ class Watch(Closing):
 
 def _read(keys: Sequence[str], client: Redis) -> Any:
     # MGET says nothing of a key of a wrong type.
-    return [client.get(keys[0])] if len(keys) == 1 else client.mget(keys)
+    from blimp.tasks.results.redis import named
+
+    return [named(lambda: client.get(keys[0]))] if len(keys) == 1 else client.mget(keys)
