@@ -112,6 +112,10 @@ class Ear:
             channel = connection.channel()
             if kind == STOCK:
                 channel.on_unheard = self._on_unheard
+            if kind == AMQP:
+                from blimp.tasks.lines.rabbitmq import guard_channel
+
+                guard_channel(channel)
             with contextlib.ExitStack() as hearing:
                 # First: where much lies there, what is urgent is read before the rest.
                 hearing.enter_context(

@@ -1,5 +1,7 @@
 """Remote control over RabbitMQ."""
 
+import threading
+import zlib
 from typing import Any
 
 import kombu
@@ -7,9 +9,11 @@ import pytest
 
 from blimp.tasks import TaskApp
 from blimp.tasks.remote.asking import ask
+from blimp.tasks.remote.broadcast import Broadcast
+from blimp.tasks.remote.pidbox import EXCHANGE
 from tests.rabbitmq import find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.test_worker import wait_until
 
 find_rabbitmq()
@@ -64,6 +68,36 @@ def test_a_queue_that_is_refused_does_not_keep_it_from_the_others(
             channel.queue_delete("locked")
         assert control("add_consumer", queue=f"{name}.more")["ok"]
         assert app.send_task("add", (2,), queue=f"{name}.more").get(DEADLINE_S) == 3
+
+
+@pytest.mark.parametrize("compression", ["application/x-gzip", "none that there is"])
+@pytest.mark.parametrize("lane", [EXCHANGE, "emergency"])
+def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
+    app: TaskApp, compression: str, lane: str
+) -> None:
+    """A small message could be larger than this computer, and an unknown one end the link."""
+    heard = threading.Event()
+
+    @app.on_broadcast("stop")
+    def stop(_: Broadcast) -> dict[str, object]:
+        heard.set()
+        return {}
+
+    log = Silence()
+    exchange = app.emergency_exchange if lane == "emergency" else lane
+    with kombu.Connection(app.broker) as stranger, working(app, name="w", log=log):
+        kombu.Producer(stranger.channel()).publish(
+            zlib.compress(b'{"method": "ping", "id": "i", "name": "stop"}'),
+            exchange=kombu.Exchange(exchange, type="fanout", durable=False),
+            content_type="application/json",
+            content_encoding="utf-8",
+            headers={"compression": compression},
+        )
+        assert ask(app, "ping", destination=["w"], timeout_s=DEADLINE_S)
+        wait_until(lambda: any("unreadable" in line[1] for line in log.lines), "it was not named")
+        assert log.events("emergency lane lost") == []
+        assert not heard.is_set()
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
 
 
 def test_what_waits_for_its_rate_goes_back_at_a_stop(app: TaskApp, name: str) -> None:
