@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
 from blimp.tasks.broker.carrier import AMQP, POLL_S, connect, open_connection
+from blimp.tasks.broker.packed import guard_channel
 from blimp.tasks.broker.urls import link_error
 
 if TYPE_CHECKING:
@@ -65,8 +66,6 @@ class KombuLink:
         with self._calling():
             connect(self._connection)
             if self._is_amqp:
-                from blimp.tasks.lines.rabbitmq import guard_channel
-
                 for name in self._options.queues:
                     self._declare(name)
                 # AMQP's limit for all consumers of a channel is RabbitMQ's shared one, and
@@ -77,8 +76,7 @@ class KombuLink:
                 self._socket = established.sock
                 self._selector.register(self._socket, selectors.EVENT_READ)
             self._channel: Any = self._connection.channel()
-            if self._is_amqp:
-                guard_channel(self._channel)
+            guard_channel(self._channel)
             self.limit(limit)
 
     def _declare(self, name: str) -> None:

@@ -130,19 +130,3 @@ class ConfirmedProducer(Producer):
 
 class ConfirmedPool(ProducerPool):
     Producer = ConfirmedProducer
-
-
-def guard_channel(channel: Any) -> None:
-    """Keep kombu from unpacking: a small compressed body may be larger than this computer.
-
-    The compression stands as the content encoding then, which is refused with its name.
-    """
-    to_message = channel.message_to_python
-
-    def message_to_python(raw: Any) -> Any:
-        headers = raw.properties.get("application_headers")
-        if isinstance(headers, dict) and headers.get("compression"):
-            raw.properties["content_encoding"] = str(headers.pop("compression"))
-        return to_message(raw)
-
-    channel.message_to_python = message_to_python

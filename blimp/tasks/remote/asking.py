@@ -11,6 +11,7 @@ import msgspec
 
 from blimp.errors import LinkError, MessageError
 from blimp.tasks.broker.carrier import connect, open_connection
+from blimp.tasks.broker.packed import guard_channel
 from blimp.tasks.broker.urls import link_error
 from blimp.tasks.message import CONTENT_ENCODING, CONTENT_TYPE, to_json
 from blimp.tasks.remote.pidbox import (
@@ -99,6 +100,7 @@ class _Asking:
             expires=REPLY_QUEUE_EXPIRES_S,
         )
         channel = self._connection.default_channel
+        guard_channel(channel)
         with Consumer(channel, queues=[queue], on_message=self._hear, no_ack=True):
             Producer(channel, auto_declare=False).publish(
                 body,

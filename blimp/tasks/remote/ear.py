@@ -16,6 +16,7 @@ from blimp.tasks.broker.carrier import (
     longest_wait_s,
     open_connection,
 )
+from blimp.tasks.broker.packed import guard_channel
 from blimp.tasks.remote.pidbox import EXCHANGE, command_queue
 
 if TYPE_CHECKING:
@@ -112,10 +113,7 @@ class Ear:
             channel = connection.channel()
             if kind == STOCK:
                 channel.on_unheard = self._on_unheard
-            if kind == AMQP:
-                from blimp.tasks.lines.rabbitmq import guard_channel
-
-                guard_channel(channel)
+            guard_channel(channel)
             with contextlib.ExitStack() as hearing:
                 # First: where much lies there, what is urgent is read before the rest.
                 hearing.enter_context(

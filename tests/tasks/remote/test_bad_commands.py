@@ -2,6 +2,7 @@
 
 import json
 import threading
+import zlib
 from typing import Any
 
 import pytest
@@ -29,11 +30,13 @@ class Sender:
         )
         self._producer = Producer(self.connection.channel())
 
-    def send(self, body: bytes, *, content_type: str = JSON, **headers: Any) -> None:
+    def send(
+        self, body: bytes, *, content_type: str = JSON, exchange: Exchange = PIDBOX, **headers: Any
+    ) -> None:
         self._producer.publish(
             body,
-            exchange=PIDBOX,
-            declare=[PIDBOX],
+            exchange=exchange,
+            declare=[exchange],
             content_type=content_type,
             content_encoding="utf-8",
             headers=headers,
@@ -77,6 +80,36 @@ def test_what_cannot_be_read_is_logged_and_the_next_is_answered(app: TaskApp, as
     (unanswered,) = log.events("remote command unanswered")
     assert "must be reply.NAME.pidbox" in unanswered["reason"]
     assert not log.events("emergency lane lost")
+
+
+@pytest.mark.parametrize("compression", ["application/x-gzip", "none that there is"])
+@pytest.mark.parametrize("lane", ["celery.pidbox", "emergency"])
+def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
+    app: TaskApp, ask: Ask, compression: str, lane: str
+) -> None:
+    """A small message could be larger than this computer, and an unknown one end the link."""
+    heard = threading.Event()
+
+    @app.on_broadcast("stop")
+    def stop(_: Broadcast) -> dict[str, object]:
+        heard.set()
+        return {}
+
+    log, sender = Silence(), Sender(app)
+    exchange = Exchange(lane, type="fanout", durable=False)
+    if lane == "emergency":
+        exchange = Exchange(app.emergency_exchange, type="fanout", durable=False)
+    with working(app, log=log), sender.connection:
+        sender.send(
+            zlib.compress(b'{"method": "ping", "id": "i", "name": "stop"}'),
+            exchange=exchange,
+            compression=compression,
+        )
+        assert ask("ping") == {"ok": "pong"}
+        wait_until(lambda: any("unreadable" in line[1] for line in log.lines), "it was not named")
+        assert log.events("emergency lane lost") == []
+        assert not heard.is_set()
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
 
 
 def test_a_flood_is_dropped_and_the_emergency_lane_is_open(app: TaskApp, ask: Ask) -> None:
