@@ -134,7 +134,7 @@ def test_a_person_sees_progress_and_the_end(crew: Ground) -> None:
     assert crew("arm") == 0
     assert crew("takeoff", "2") == 0
     # This ship flies far faster than real time: the first word of it may be above 0 %.
-    assert re.match(r"takeoff: queued → received → executing \d+ % → ", crew.err), crew.err
+    assert re.match(r"takeoff: queued → (received → )?executing \d+ % → ", crew.err), crew.err
     assert " ms)" in crew.err
     assert "→ done (" in crew.err
     assert "altitude_m: 2" in crew.out
@@ -232,8 +232,9 @@ def test_a_mission_that_is_refused(crew: Ground, tmp_path: Path) -> None:
     )
     assert crew("mission", "run", str(path), "--yes") == 5
     assert "refused, 2 of 3 legs" in crew.out
-    assert "leg 1 of 3, arm: received → done" in crew.err
-    assert "leg 2 of 3, takeoff 2: received → executing 0 % → executing 1" in crew.err
+    # Who looks a moment later sees what has become of it by then, and not every step.
+    assert re.search(r"leg 1 of 3, arm: (received → )?done", crew.err)
+    assert re.search(r"leg 2 of 3, takeoff 2: (received → )?(executing \d+ % → ){2}", crew.err)
     assert "ground: leg 3 (goto): " in crew.err
 
 
