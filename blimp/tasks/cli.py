@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import BlimpError, ConfigError
+from blimp.tasks.commands.words import APP_MEANING
 from blimp.tasks.log import LEVELS
 from blimp.tasks.observe.options import add_options, read_options
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-
-APP_MEANING = "where the TaskApp is, such as weather:app"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,12 +99,11 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     if words and words[0] == "worker":
         return parser  # its process would keep the memory that the others take
 
-    from blimp.tasks import queue_commands, remote_commands
+    from blimp.tasks.commands import queues, remote, results
     from blimp.tasks.observe import show
-    from blimp.tasks.results import commands as results
 
-    queue_commands.add_commands(commands)
-    remote_commands.add_commands(commands)
+    queues.add_commands(commands)
+    remote.add_commands(commands)
     show.add_command(commands)
     results.add_commands(commands)
     return parser

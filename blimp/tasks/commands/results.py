@@ -6,8 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError
-from blimp.tasks.cli import APP_MEANING
-from blimp.tasks.queue_commands import example
+from blimp.tasks.commands.words import APP_MEANING, example
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blimp.tasks.cli import APP_MEANING
-from blimp.tasks.queue_commands import A_TASK, example
+from blimp.tasks.commands.words import A_TASK, APP_MEANING, example
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.tasks.cli import APP_MEANING
+from blimp.tasks.commands.words import A_TASK, APP_MEANING, example
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LIST_LIMIT = 1000
 A_LETTER = "1795261901960-0"
-A_TASK = "f01f6ece-cd76-4e80-ac2e-8048a488811a"
 
 
 def add_commands(commands: Any) -> None:
@@ -65,11 +64,6 @@ def add_commands(commands: Any) -> None:
         command.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
         command.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
         command.add_argument("--json", action="store_true", help="a JSON document")
-
-
-def example(typed: str) -> str:
-    """Return the line of a help that shows a command, with `typed` as it is called."""
-    return f"example: python -m blimp.tasks {typed} -A weather:app"
 
 
 def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
