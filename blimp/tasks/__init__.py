@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
     from blimp.tasks.canvas.signature import Signature, chain, chord, group, signature
-    from blimp.tasks.results.handle import AsyncResult, GroupResult
+    from blimp.tasks.results.group import GroupResult
+    from blimp.tasks.results.handle import AsyncResult
     from blimp.tasks.results.record import State
     from blimp.tasks.task import Task, TaskContext
     from blimp.tasks.worker import Worker
@@ -36,7 +37,7 @@ _HOMES = {
     "Task": "blimp.tasks.task",
     "TaskContext": "blimp.tasks.task",
     "AsyncResult": "blimp.tasks.results.handle",
-    "GroupResult": "blimp.tasks.results.handle",
+    "GroupResult": "blimp.tasks.results.group",
     "Signature": "blimp.tasks.canvas.signature",
     "signature": "blimp.tasks.canvas.signature",
     "chain": "blimp.tasks.canvas.signature",

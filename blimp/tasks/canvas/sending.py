@@ -16,7 +16,8 @@ from blimp.tasks.canvas.shape import Signature, check_signature
 from blimp.tasks.message import write_message
 from blimp.tasks.options import check_limits, check_priority
 from blimp.tasks.publishing.outgoing import SendOptions
-from blimp.tasks.results.handle import AsyncResult, GroupResult
+from blimp.tasks.results.group import GroupResult
+from blimp.tasks.results.handle import AsyncResult
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp

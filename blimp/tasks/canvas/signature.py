@@ -18,7 +18,8 @@ from blimp.tasks.canvas.shape import Signature as Plain
 
 if TYPE_CHECKING:
     from blimp.tasks.app import TaskApp
-    from blimp.tasks.results.handle import AsyncResult, GroupResult
+    from blimp.tasks.results.group import GroupResult
+    from blimp.tasks.results.handle import AsyncResult
     from blimp.tasks.task import Task
 
 
