@@ -1,6 +1,7 @@
 """Hostile messages to a worker on a real broker: named and dropped, and the worker goes on."""
 
 import json
+import threading
 import zlib
 from typing import Any
 
@@ -11,6 +12,7 @@ from blimp.errors import LinkError, NotAuthorised, TaskFailed
 from blimp.tasks import TaskApp
 from blimp.tasks.broker.urls import open_redis
 from blimp.tasks.client import VehicleClient
+from blimp.tasks.remote.broadcast import Broadcast
 from tests.broker import EmbeddedBroker
 from tests.tasks.conftest import DEADLINE_S, Silence, working
 from tests.tasks.golden import envelope
@@ -99,6 +101,28 @@ def test_no_broadcast_closes_the_emergency_lane(
         wait_until(lambda: bool(log.events("broadcast unreadable")), "it was not named")
     assert log.events("emergency lane lost") == []
     assert reason in log.events("broadcast unreadable")[0]["reason"]
+
+
+def test_what_comes_with_spoilt_broadcasts_is_heard_at_once(
+    app: TaskApp, server: redis.Redis
+) -> None:
+    heard = threading.Event()
+
+    @app.on_broadcast("stop")
+    def stop(_: Broadcast) -> dict[str, object]:
+        heard.set()
+        return {}
+
+    good = broadcast(
+        body='{"id": "i", "name": "stop"}',
+        properties={"delivery_info": {}, "delivery_tag": "t"},
+    )
+    with working(app):
+        together = server.pipeline(transaction=True)  # one packet: one read of the socket
+        for raw in (*[broadcast(body=5)] * 3, good):
+            together.publish("/0.tests.emergency", raw)
+        together.execute()
+        assert heard.wait(4.0)  # or it would lie there until the next one
 
 
 def test_a_queue_that_cannot_be_read_is_asked_again_ever_more_rarely(

@@ -131,7 +131,7 @@ class FanoutChannel(stock.Channel):
             self.on_unheard(error)
         except Exception as error:
             self.on_unheard(_unopened(error))
-        raise Empty
+        return None  # not Empty: what was read with it from the socket would lie there
 
     def _deliver_fanout_message(self, message: object, exchange: str) -> Any:
         opened = check_envelope(message, queue=exchange)
