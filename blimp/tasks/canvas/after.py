@@ -16,7 +16,8 @@ import msgspec
 
 from blimp.errors import MessageError
 from blimp.tasks.canvas.outline import Settings
-from blimp.tasks.canvas.plan import Ids, Node, Planner, Then
+from blimp.tasks.canvas.plan import Ids, Node, Planner
+from blimp.tasks.canvas.rewriting import Then
 from blimp.tasks.canvas.shape import (
     CHAIN,
     CHORD,

@@ -13,7 +13,7 @@ from blimp.tasks.canvas.shape import Signature, options_of
 from blimp.tasks.message import LOW, NORMAL, TaskMessage
 
 if TYPE_CHECKING:
-    from blimp.tasks.canvas.plan import Then
+    from blimp.tasks.canvas.rewriting import Then
     from blimp.tasks.task import Task
 
 

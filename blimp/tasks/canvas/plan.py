@@ -14,19 +14,27 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from blimp.errors import MessageError
 from blimp.tasks.canvas.outline import Settings, make_message
+from blimp.tasks.canvas.rewriting import (
+    NOTHING,
+    Then,
+    after_group,
+    closed,
+    gathered,
+    group_of,
+    joined,
+    put,
+    refuse_link,
+    steps_of,
+)
 from blimp.tasks.canvas.shape import (
     CHAIN,
     CHORD,
-    GATHER,
     GROUP,
     Signature,
     body_of,
     kind_of,
-    listed,
     members,
     options_of,
     parts_of,
@@ -58,25 +66,6 @@ class Node:
         parent = None if self.parent is None else self.parent.as_tuple()
         children = None if self.children is None else [one.as_tuple() for one in self.children]
         return [[self.id, parent], children]
-
-
-class Then(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part of a canvas is followed by, and belongs to.
-
-    chain: the links after it, last first. chord: the body of the chord that it is a part of.
-    task_id: of its result, where it has none of its own.
-    """
-
-    chain: tuple[Signature, ...] = ()
-    chord: Signature | None = None
-    group_id: str | None = None
-    group_index: int | None = None
-    link: tuple[Signature, ...] = ()
-    link_error: tuple[Signature, ...] = ()
-    task_id: str | None = None
-
-
-NOTHING = Then()
 
 
 class Ids:
@@ -127,7 +116,7 @@ class Planner:
         run: Callable[..., Node] = {CHAIN: self._chain, GROUP: self._group, CHORD: self._chord}.get(
             kind_of(signature) or "", self._task
         )
-        return run(signature, tuple(args), dict(kwargs or {}), _joined(options_of(signature), then))
+        return run(signature, tuple(args), dict(kwargs or {}), joined(options_of(signature), then))
 
     def _task(
         self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], then: Then
@@ -143,7 +132,7 @@ class Planner:
     def _chain(
         self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], then: Then
     ) -> Node:
-        frozen, node = self.freeze(_closed(signature, then))
+        frozen, node = self.freeze(closed(signature, then))
         if not parts_of(frozen):
             raise MessageError("a chain needs a link, and has none")
         first, *rest = parts_of(frozen)
@@ -163,8 +152,8 @@ class Planner:
         # A group that Celery froze as the end of a chord's part: each of its tasks is one then.
         is_counted = bool(found) and all(options_of(one).get(CHORD) for one in found)
         if then.chain or (then.chord and not is_counted):
-            return self._chord(_gathered(signature, then.chain), args, kwargs, _after_group(then))
-        _refuse_link(then)
+            return self._chord(gathered(signature, then.chain), args, kwargs, after_group(then))
+        refuse_link(then)
         id = then.task_id or self._ids.next()
         common = passed_on(options_of(signature))
         nodes = [
@@ -184,7 +173,7 @@ class Planner:
     def _chord(
         self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], then: Then
     ) -> Node:
-        chord, node = self.freeze(_closed(signature, then))
+        chord, node = self.freeze(closed(signature, then))
         header, body = chord["kwargs"]["header"], body_of(chord)
         found = parts_of(chord)
         if not found:
@@ -234,148 +223,13 @@ class Planner:
         return with_kwargs(signature, tasks=done), node or Node("")
 
     def _freeze_chord(self, signature: Signature) -> tuple[Signature, Node]:
-        signature = _closed(signature, _joined(options_of(signature), NOTHING))
+        signature = closed(signature, joined(options_of(signature), NOTHING))
         header = signature["kwargs"]["header"]
         if not (isinstance(header, dict) and kind_of(header) == GROUP):
-            header = _group_of(parts_of(signature))
+            header = group_of(parts_of(signature))
         frozen, before = self.freeze(header)
         body, after = self.freeze(body_of(signature))
         return with_kwargs(signature, header=frozen, body=body), after.follow(before)
-
-
-def steps_of(signatures: Sequence[Signature]) -> list[Signature]:
-    """Return the links of a chain: chains in it opened, groups made chords with what follows."""
-    steps: list[Signature] = []
-    for one in signatures:
-        kind = kind_of(one)
-        inner = [one]
-        if kind == CHAIN:
-            inner = steps_of(parts_of(_closed(one, _joined(options_of(one), NOTHING))))
-        elif kind == GROUP:
-            found = members(parts_of(one))
-            if len(found) == 1:
-                inner = steps_of([with_options(found[0], **passed_on(options_of(one)))])
-            elif not found:
-                inner = []
-        for step in inner:
-            if steps and kind_of(steps[-1]) == GROUP:
-                steps[-1] = chord_of(steps[-1], step)
-            else:
-                steps.append(step)
-    return steps
-
-
-def put(signature: Signature, then: Then) -> Signature:
-    """Return a copy of `signature` that is followed by `then`."""
-    if then == NOTHING:
-        return signature
-    kind, own = kind_of(signature), options_of(signature)
-    if kind == CHORD:
-        return with_kwargs(signature, body=put(body_of(signature), then))
-    if kind == GROUP and (then.chain or then.chord):
-        return put(_gathered(signature, then.chain), _after_group(then))
-    if kind == GROUP:
-        _refuse_link(then)
-        tasks = [put(one, Then(link_error=then.link_error)) for one in parts_of(signature)]
-        signature = with_kwargs(signature, tasks=tasks)
-        return with_options(signature, task_id=own.get("task_id") or then.task_id)
-    both = _joined(own, then)
-    changed = {
-        CHAIN: list(both.chain) or None,
-        CHORD: both.chord,
-        "group_id": both.group_id,
-        "group_index": both.group_index,
-        "link": list(both.link) or None,
-        "link_error": list(both.link_error) or None,
-        "task_id": both.task_id,
-    }
-    return with_options(
-        signature, **{name: value for name, value in changed.items() if value is not None}
-    )
-
-
-def chord_of(header: Signature, body: Signature) -> Signature:
-    return {
-        "task": "celery.chord",
-        "args": [],
-        "kwargs": {"header": header, "body": body, "kwargs": {}},
-        "options": {},
-        "subtask_type": CHORD,
-        "immutable": False,
-    }
-
-
-def _group_of(signatures: Sequence[Signature]) -> Signature:
-    return {
-        "task": "celery.group",
-        "args": [],
-        "kwargs": {"tasks": list(signatures)},
-        "options": {},
-        "subtask_type": GROUP,
-        "immutable": False,
-    }
-
-
-def _joined(own: Mapping[str, Any], then: Then) -> Then:
-    """Return what follows a signature with the options `own` where `then` follows it, too."""
-    index = then.group_index
-    return Then(
-        chain=(*then.chain, *listed(own.get(CHAIN))),
-        chord=then.chord or own.get(CHORD) or None,
-        group_id=then.group_id or own.get("group_id"),
-        group_index=own.get("group_index") if index is None else index,
-        link=(*listed(own.get("link")), *then.link),
-        link_error=(*listed(own.get("link_error")), *then.link_error),
-        task_id=own.get("task_id") or then.task_id,
-    )
-
-
-def _closed(signature: Signature, then: Then) -> Signature:
-    """Return a chain or chord with what belongs to its end put there, and errbacks to all."""
-    rest = {**options_of(signature)}
-    for name in ("group_id", "group_index", "link", "link_error", CHAIN, CHORD):
-        rest.pop(name, None)
-    if kind_of(signature) == CHORD:
-        header = signature["kwargs"]["header"]
-        own = rest.pop("task_id", None)
-        if own and (not isinstance(header, dict) or options_of(header).get("task_id") == own):
-            # As Celery freezes it: a chord's own id is its header's.
-            then = msgspec.structs.replace(then, task_id=None)
-            if not isinstance(header, dict):
-                header = with_options(_group_of(header), task_id=own)
-                signature = with_kwargs(signature, header=header)
-        return {**put(signature, then), "options": rest}
-    rest.pop("task_id", None)
-    steps = steps_of(parts_of(signature))
-    if steps:
-        errors = Then(link_error=then.link_error)
-        # What follows the chain goes on with it; see `Planner._chain`.
-        last = msgspec.structs.replace(then, chain=(), link_error=())
-        steps = [put(one, errors) for one in steps]
-        steps[-1] = put(steps[-1], last)
-    return {**with_kwargs(signature, tasks=steps), "options": rest}
-
-
-def _gathered(group: Signature, chain: Sequence[Signature]) -> Signature:
-    """Return a chord of `group` and the next link, or of a task that returns its results."""
-    options = passed_on(options_of(group)) | {"task_id": options_of(group).get("task_id")}
-    body: Signature = {"task": GATHER, "args": [], "kwargs": {"index": 0}, "options": {},
-                       "subtask_type": None, "immutable": False}  # fmt: skip
-    tasks = [
-        with_options(one, group_id=None, group_index=None, chord=None) for one in parts_of(group)
-    ]
-    header = {**with_kwargs(group, tasks=tasks), "options": options}
-    return chord_of(header, chain[-1] if chain else body)
-
-
-def _after_group(then: Then) -> Then:
-    """Return what follows the chord that `_gathered` made of a group that `then` followed."""
-    return msgspec.structs.replace(then, chain=then.chain[:-1], task_id=None)
-
-
-def _refuse_link(then: Then) -> None:
-    if then.link:
-        raise MessageError("a group has no link: use a chord, whose body gets all its results")
 
 
 def _without_times(options: Mapping[str, Any]) -> dict[str, Any]:
