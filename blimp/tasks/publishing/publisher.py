@@ -12,7 +12,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.errors import LinkError, MessageError
 from blimp.tasks.broker.brokers import Brokers
 from blimp.tasks.broker.carrier import AMQP, STREAMS, choose_transport, open_connection
-from blimp.tasks.broker.urls import link_error, link_errors
+from blimp.tasks.broker.urls import is_refused, link_error, link_errors
 from blimp.tasks.message import (
     AGAIN,
     CONTENT_ENCODING,
@@ -121,6 +121,7 @@ class Publisher:
         """Send JSON once to whoever listens on kombu's `exchange`. Raises LinkError."""
         self._send(
             body,
+            may_refuse=True,
             exchange=exchange,
             routing_key=routing_key,
             headers=headers,
@@ -192,10 +193,14 @@ class Publisher:
                 )
         return sender
 
-    def _send(self, body: bytes, **options: Any) -> None:
+    def _send(self, body: bytes, *, may_refuse: bool = False, **options: Any) -> None:
+        """may_refuse: a broker that says no is as good as the others, and stays in use."""
         url = self.brokers.current
         pool = self._producers(url)
-        with self._errors(url), pool.acquire(block=True, timeout=self._timeout_s) as producer:
+        with (
+            self._errors(url, may_refuse=may_refuse),
+            pool.acquire(block=True, timeout=self._timeout_s) as producer,
+        ):
             producer.publish(
                 body,
                 content_type=CONTENT_TYPE,
@@ -213,7 +218,7 @@ class Publisher:
             )
 
     @contextlib.contextmanager
-    def _errors(self, url: str) -> Iterator[None]:
+    def _errors(self, url: str, *, may_refuse: bool = False) -> Iterator[None]:
         """Turn what kombu and its drivers raise for a lost or full broker into LinkError."""
         from amqp.exceptions import AMQPError, MessageNacked
         from kombu.exceptions import KombuError, OperationalError
@@ -229,7 +234,8 @@ class Publisher:
             MessageNacked,
             OSError,
         ) as error:
-            self.brokers.failed(url)
+            if not (may_refuse and is_refused(error)):
+                self.brokers.failed(url)
             raise link_error(url, error) from None
 
     def _producers(self, url: str) -> ProducerPool:
