@@ -16,12 +16,12 @@ from typing import Any
 
 from blimp.errors import LinkError, Reject
 from blimp.tasks import TaskApp, TaskContext
-from blimp.tasks.transport import holder
+from blimp.tasks.lines import streams_line
 from tests.faults.motor import MotorLink, What
 
 # Killed for the twentieth time by us a message is no poison: campaigns have it come again.
 if "FAULTS_MAX_DELIVERIES" in os.environ:
-    holder.DEFAULT_MAX_DELIVERIES = int(os.environ["FAULTS_MAX_DELIVERIES"])
+    streams_line.MOST_DELIVERIES = int(os.environ["FAULTS_MAX_DELIVERIES"])
 
 APP = "faults"
 BROKER = os.environ.get("FAULTS_BROKER", "redis+socket:///nowhere?virtual_host=0")

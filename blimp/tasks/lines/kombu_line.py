@@ -34,6 +34,7 @@ class KombuDelivery:
     def __init__(self, *, line: KombuLine, link: KombuLink, message: Any, tag: str) -> None:
         self.tag = tag
         self.queue: str = message.delivery_info["queue"]
+        self.spent = ""
         self.key = key_of(message)
         self.message = message
         self.link = link

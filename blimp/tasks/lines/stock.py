@@ -211,6 +211,7 @@ class StockDelivery:
     def __init__(self, *, message: Any, store: UnackedStore) -> None:
         self.tag: str = message.delivery_tag
         self.queue: str = message.delivery_info["routing_key"]
+        self.spent = ""
         self._channel = message.channel
         self._store = store
 

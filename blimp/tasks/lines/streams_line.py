@@ -18,6 +18,7 @@ from blimp.tasks.transport.holder import Holder
 from blimp.tasks.transport.store import LOST, Claim
 from blimp.tasks.transport.taker import Taker
 from blimp.tasks.transport.wire import HEAD
+from blimp.tasks.work.judge import MOST_DELIVERIES as MOST_DELIVERIES
 
 if TYPE_CHECKING:
     from blimp.tasks.lines.line import LineOptions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 HEAD_ROOM_BYTES = 16_384  # for what every message has in its headers
 
 MOST_AT_ONCE = 128
+SPARE_DELIVERIES = 3  # in which a worker may end what it does not run any more
 HAND_OVER_S = 50e-6
 
 
@@ -44,6 +46,13 @@ class StreamsDelivery:
         self.tag = claim.tag
         self.queue = claim.queue.name
         self.held = held
+
+    @property
+    def spent(self) -> str:
+        before = self.claim.fence - 1
+        return (
+            f"delivered {before} times without being completed" if before >= MOST_DELIVERIES else ""
+        )
 
     def ack(self) -> None:
         """Raises BrokerLeft where it cannot be told before the task would run."""
@@ -95,6 +104,7 @@ class StreamsLine:
                 | {
                     "consumer": f"{app.name}.{self._options.worker}",
                     "on_lease_lost": self._options.on_lost,
+                    "max_deliveries": MOST_DELIVERIES + SPARE_DELIVERIES,
                 },
             )
             self._held[url] = Held(url=url, holder=holder, brokers=app.brokers)

@@ -25,6 +25,7 @@ class Middleware(Protocol):
 def default_middleware(app: TaskApp) -> list[Middleware]:
     """Return the table of middleware, outermost first. A new one is one line here."""
     from blimp.tasks.middleware.age import Age
+    from blimp.tasks.middleware.deadly import NotDeadly
     from blimp.tasks.middleware.once import Once
     from blimp.tasks.middleware.requires import NothingLeft, Requires
     from blimp.tasks.middleware.revoked import NotRevoked
@@ -35,6 +36,7 @@ def default_middleware(app: TaskApp) -> list[Middleware]:
         Timing(app=app),
         NothingLeft(app=app),
         Once(app=app),
+        NotDeadly(),
         NotRevoked(revocations=app.revocations),
         NewestOnly(app=app),
         Age(clock=app.broker_clock),

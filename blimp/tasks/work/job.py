@@ -24,6 +24,11 @@ class Delivery(Protocol):
     tag: str  # unique in this worker
     queue: str
 
+    @property
+    def spent(self) -> str:
+        """Why it is not to be run any more, "" where it may be."""
+        ...
+
     def ack(self) -> None: ...
 
     def give_back(self, *, seen: bool = True) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blimp.tasks.message import TaskMessage
     from blimp.tasks.task import Task
 
-MOST_DELIVERIES = 20  # after which a task that its process does not survive is given up
+MOST_DELIVERIES = 20  # after which a task that its worker or process does not survive is given up
 RETRY_DELAY_S = 1.0  # for a task that asks for a retry and does not say when
 
 

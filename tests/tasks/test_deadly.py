@@ -1,0 +1,60 @@
+"""What was delivered too often is not run again, and whoever waits for it is told."""
+
+import pytest
+
+from blimp.errors import TaskFailed
+from blimp.tasks import TaskApp, chord
+from blimp.tasks.transport.keys import GROUP, Keys
+from blimp.tasks.work.judge import MOST_DELIVERIES
+from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.look import Look
+
+pytestmark = pytest.mark.parametrize("transport", ["streams"], indirect=True)
+LAPSED_MS = 60_000
+
+
+def deliver(look: Look, times: int, *, queue: str = "tests") -> None:
+    """Have all that waits in `queue` be delivered so often, last to a worker that has died."""
+    stream = Keys().queue(queue).lanes[2]
+    found = look.server.xreadgroup(GROUP, "dead", {stream: ">"})
+    for id, _ in found[0][1]:
+        look.server.xclaim(stream, GROUP, "dead", 0, [id], idle=LAPSED_MS, retrycount=times)
+
+
+def make_group(look: Look, *, queue: str = "tests") -> None:
+    look.server.xgroup_create(Keys().queue(queue).lanes[2], GROUP, "0", mkstream=True)
+
+
+@pytest.mark.parametrize("is_part", [False, True])
+def test_it_fails_with_its_errback_and_is_a_dead_letter(
+    app: TaskApp, look: Look, is_part: bool
+) -> None:
+    ran: list[str] = []
+    told: list[str] = []
+    app.task(name="deadly")(lambda: ran.append("deadly"))
+    app.task(name="body")(lambda results: ran.append("body"))
+    app.task(name="told", ignore_result=True)(told.append)
+    make_group(look)
+    if is_part:
+        body = app.get_task("body").s().on_error(app.get_task("told").s())
+        waits = chord([app.get_task("deadly").s()], body).apply_async()
+    else:
+        waits = app.send_task("deadly", link_error=[{"task": "told"}])
+    deliver(look, MOST_DELIVERIES)
+    with working(app, log=Silence()):
+        with pytest.raises(TaskFailed, match="delivered 20 times without being completed"):
+            waits.get(DEADLINE_S)
+        assert app.send_task("deadly").get(DEADLINE_S) is None  # another is run
+    assert ran == ["deadly"]
+    assert told == [waits.id]
+    assert look.dead_reasons() == ["deadly: delivered 20 times without being completed"]
+
+
+def test_one_delivery_fewer_is_run(app: TaskApp, look: Look) -> None:
+    app.task(name="deadly")(lambda: 1)
+    make_group(look)
+    handle = app.send_task("deadly")
+    deliver(look, MOST_DELIVERIES - 1)
+    with working(app):
+        assert handle.get(DEADLINE_S) == 1
+    assert look.dead_reasons() == []
