@@ -230,7 +230,7 @@ class StreamsLine:
                 post(message, keys=keys, signer=app.signer, limit_bytes=app.limit_bytes)
                 for message in puts
             ),
-            reason=ending.dead,
+            reason=ending.dead if ending.acks else "",  # else its message is gone already
             chorded=chorded,
         )
 

@@ -81,6 +81,26 @@ def test_what_somebody_holds_is_not_too_old(connect: Connect, holder: Holder) ->
     assert counts(holder).in_flight == 0  # nobody has it: it is dropped as the others are
 
 
+def test_what_is_dropped_while_nobody_has_it_leaves_nothing(
+    connect: Connect, holder: Holder
+) -> None:
+    keys = holder.keys.queue("q")
+    holder.store.begin([keys], known=[])
+    send(connect(), *range(5))
+    claims = [claim for claim, _ in holder.store.take([keys], room=5).deliveries]
+    strict = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=0.0)
+    strict.bind(connect().channel()).declare()
+    for claim in claims:
+        holder.link.client.xclaim(
+            claim.stream, "workers", "dead", 0, [claim.id], idle=3_600_000, justid=True
+        )
+    sent = 0
+    while counts(holder).in_flight:  # until the server's clock has gone on by a millisecond
+        send(connect(), "new")
+        sent += 1
+    assert counts(holder).ready == sent
+
+
 @pytest.mark.parametrize("ttl_s", [1e10, 1e14])
 def test_a_time_longer_than_there_is_a_clock_drops_nothing(connect: Connect, ttl_s: float) -> None:
     long = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=ttl_s)

@@ -36,6 +36,7 @@ local function trim(lane, limit_ms)
       break
     end
     redis.call('XACK', lane, ARGV[9], entry[1]) -- its holder is dead, or it was put back
+    redis.call('XDEL', lane, entry[1])
     bound = n == SWEEP and entry[1] or bound
   end
   redis.call('XTRIM', lane, 'MINID', '~', bound)
@@ -47,8 +48,8 @@ for n = 0, (#KEYS - 2) / 5 - 1 do
   if ARGV[11 + n] == '1' and redis.call('EXISTS', alive) == 0 then
     gone[#gone + 1] = n
   else
+    local limit_ms = redis.call('GET', ttl) -- a key of a wrong type stops it before all else
     enqueue(lane, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5], ARGV[6])
-    local limit_ms = redis.call('GET', ttl)
     if limit_ms then
       trim(lane, limit_ms)
     end
