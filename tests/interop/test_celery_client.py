@@ -6,8 +6,7 @@ import pytest
 
 from blimp.tasks import TaskApp
 from tests.interop.guest import Guest, find_guest
-from tests.tasks.conftest import DEADLINE_S, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 
 find_guest()
 

@@ -13,8 +13,7 @@ from blimp.errors import Refused
 from blimp.tasks import TaskApp, Worker
 from tests.interop.guest import Guest, find_guest
 from tests.redis_server import free_port
-from tests.tasks.conftest import DEADLINE_S, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 
 find_guest()
 START_S = 30.0

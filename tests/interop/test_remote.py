@@ -8,8 +8,7 @@ from typing import Any
 from blimp.tasks import State, TaskApp
 from tests.interop.guest import Guest, find_guest
 from tests.interop.test_flower import START_S, Flower
-from tests.tasks.conftest import DEADLINE_S, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 
 find_guest()
 NAME = "pad@ship"

@@ -14,10 +14,9 @@ from blimp.tasks.broker.urls import open_redis
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.remote.broadcast import Broadcast
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.golden import envelope
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 
 @pytest.fixture

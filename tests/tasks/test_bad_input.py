@@ -16,10 +16,9 @@ from blimp.tasks.remote.broadcast import Broadcast
 from blimp.tasks.signing import Signer
 from blimp.tasks.transport import DeadLetters, Holder
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.golden import envelope
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 KEY, OLD_KEY, OTHER_KEY = "k" * 16, "o" * 32, "x" * 16
 

@@ -12,9 +12,8 @@ from blimp.tasks import State, TaskApp
 from blimp.tasks.broker.carrier import open_connection
 from blimp.tasks.remote.broadcast import Broadcast, BroadcastListener
 from blimp.tasks.results.record import Record
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 
 def test_reaches_its_handler_past_a_full_queue_and_busy_executors(app: TaskApp, look: Look) -> None:

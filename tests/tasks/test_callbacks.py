@@ -14,9 +14,8 @@ from blimp.tasks.canvas.outline import Settings
 from blimp.tasks.canvas.shape import MOST_CALLBACKS
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Record, State
-from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working
+from tests.tasks.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 
 class Heard:

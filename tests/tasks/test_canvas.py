@@ -21,9 +21,8 @@ from blimp.tasks import (
 )
 from blimp.tasks.canvas.shape import MOST_DEEP
 from blimp.tasks.message import TaskMessage
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 
 class Sums:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import wait_until, working
 
 TEXT = (Path(__file__).parents[2] / "docs" / "canvas.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)

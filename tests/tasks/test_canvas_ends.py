@@ -14,10 +14,9 @@ from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Record
 from blimp.tasks.transport import DeadLetters, Holder
 from blimp.tasks.transport.keys import Keys
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.look import Look
 from tests.tasks.test_canvas import Sums, part
-from tests.tasks.test_worker import wait_until
 
 
 @pytest.fixture

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from blimp.tasks import State, TaskApp, chord, signature
-from tests.tasks.conftest import DEADLINE_S, WorkerProcess
+from tests.tasks.conftest import DEADLINE_S, WorkerProcess, wait_until
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 CHORDS, PARTS = 40, 4
 

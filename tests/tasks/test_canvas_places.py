@@ -17,9 +17,8 @@ from blimp.tasks.canvas.chords import read_entries
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Record
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 from tests.tasks.test_canvas import CANVASES, Sums, part
-from tests.tasks.test_worker import wait_until
 
 PLACES = ("streams, sqlite", "streams, redis", "redis, redis", "memory, redis", "streams, none")
 

@@ -18,8 +18,7 @@ from blimp.tasks.remote.broadcast import Broadcast
 from blimp.tasks.results.record import Record, State, encode
 from blimp.tasks.results.redis import result_key
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 
 
 @pytest.fixture

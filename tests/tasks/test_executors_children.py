@@ -24,9 +24,8 @@ from blimp.tasks.executors.processes import ProcessExecutor
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import State
 from blimp.tasks.work.job import Job, Verdict
-from tests.tasks.conftest import DEADLINE_S, Silence
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until
 from tests.tasks.labour import app as labour
-from tests.tasks.test_worker import wait_until
 
 ORIGIN = "tests.tasks.labour:app"
 

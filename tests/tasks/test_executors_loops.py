@@ -7,8 +7,7 @@ import time
 import pytest
 
 from blimp.tasks import TaskApp
-from tests.tasks.conftest import DEADLINE_S, Silence, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 
 pytestmark = pytest.mark.parametrize("transport", ["streams"], indirect=True)
 

@@ -9,10 +9,9 @@ import pytest
 
 from blimp.errors import ConfigError, Refused, TaskFailed
 from blimp.tasks import State, TaskApp, Worker
-from tests.tasks.conftest import DEADLINE_S, Silence, WorkerProcess
+from tests.tasks.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until
 from tests.tasks.look import Look
 from tests.tasks.test_restart import LABOUR, runs
-from tests.tasks.test_worker import wait_until
 
 Start = Callable[..., WorkerProcess]
 

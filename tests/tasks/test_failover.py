@@ -24,8 +24,7 @@ from blimp.tasks.lines.line import LineOptions
 from blimp.tasks.lines.streams_line import StreamsDelivery, StreamsLine
 from blimp.tasks.results.redis import RedisResults
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, Silence, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 
 A, B, C = "redis://a:1/0", "redis://b:2/0", "redis://c:3/0"
 

@@ -17,10 +17,9 @@ from blimp.tasks.client import VehicleClient
 from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
 from blimp.tasks.results.redis import RedisResults
 from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.golden import envelope
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 Answer = Callable[[Command], Outcome | None]
 DONE, REFUSED, IN_PROGRESS = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS

@@ -9,10 +9,9 @@ import pytest
 
 from blimp.errors import ConfigError, Reject, SoftTimeLimitExceeded, TaskFailed
 from blimp.tasks import State, TaskApp, TaskContext
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.golden import envelope
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 LIMIT_S = 0.1
 LONG_S = 60.0

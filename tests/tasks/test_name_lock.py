@@ -12,8 +12,7 @@ import redis
 from blimp.errors import LinkError
 from blimp.tasks import TaskApp, Worker
 from blimp.tasks.work.name_lock import NameInUse, NameLock, process_identity
-from tests.tasks.conftest import DEADLINE_S, Silence, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 
 KEY = "blimp.worker.tests.worker"
 

@@ -13,10 +13,9 @@ from blimp.errors import LinkError
 from blimp.tasks import TaskApp, Worker
 from blimp.tasks.message import TaskMessage
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.look import Look
 from tests.tasks.rounds import LongTask
-from tests.tasks.test_worker import wait_until
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from blimp.tasks.broker.urls import redis_url
 from blimp.tasks.lines.owed import Held
 from blimp.tasks.transport.holder import Holder
 from tests.broker import EmbeddedBroker
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import wait_until
 
 
 @pytest.fixture

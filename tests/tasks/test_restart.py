@@ -10,9 +10,8 @@ import pytest
 
 from blimp.tasks import AsyncResult, State, TaskApp
 from blimp.tasks.work.restart import STOP_SIGNALS, Launch
-from tests.tasks.conftest import DEADLINE_S, WorkerProcess
+from tests.tasks.conftest import DEADLINE_S, WorkerProcess, wait_until
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 Start = Callable[..., WorkerProcess]
 LABOUR = "tests.tasks.labour:app"

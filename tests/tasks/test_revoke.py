@@ -14,9 +14,8 @@ from blimp.tasks import TaskApp, TaskContext
 from blimp.tasks.cli import main
 from blimp.tasks.remote.revocation import KEEP_S, Revocations
 from blimp.tasks.results.record import State
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 
 @pytest.fixture

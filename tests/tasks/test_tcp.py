@@ -15,8 +15,7 @@ from blimp.errors import LinkError
 from blimp.tasks import TaskApp
 from blimp.tasks.broker.urls import open_redis
 from blimp.tasks.client import VehicleClient, vehicle_queue
-from tests.tasks.conftest import DEADLINE_S, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 
 PASSWORD = "let-me-in"
 

@@ -3,8 +3,7 @@
 import threading
 
 from blimp.tasks import State, TaskApp
-from tests.tasks.conftest import DEADLINE_S, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 
 
 def test_a_copy_does_not_end_the_task_that_runs(app: TaskApp) -> None:

@@ -17,9 +17,8 @@ from blimp.broker import find_server_binary
 from blimp.errors import LinkError
 from blimp.tasks import TaskApp
 from blimp.tasks.client import VehicleClient
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 from tests.tasks.test_tcp import free_port
-from tests.tasks.test_worker import wait_until
 
 MASTER = "flight"
 

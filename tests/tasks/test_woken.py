@@ -9,8 +9,7 @@ from blimp.tasks import TaskApp
 from blimp.tasks.broker.urls import redis_url
 from blimp.tasks.transport import Holder
 from blimp.tasks.transport.leases import Leases
-from tests.tasks.conftest import DEADLINE_S, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 
 
 @pytest.fixture

@@ -24,8 +24,7 @@ from blimp.errors import (
 from blimp.tasks import State, TaskApp, TaskContext, Worker
 from blimp.tasks.message import HIGH, LOW
 from blimp.tasks.results.record import Record
-from tests.tasks.conftest import DEADLINE_S, Silence, working
-from tests.tasks.conftest import wait_until as wait_until
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.golden import CELERY_MESSAGE, envelope
 from tests.tasks.look import Look
 from tests.tasks.rounds import a_hundred_done

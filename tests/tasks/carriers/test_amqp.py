@@ -14,9 +14,8 @@ from blimp.tasks.remote.broadcast import Broadcast
 from tests.broker import EmbeddedBroker
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.rounds import a_hundred_done
-from tests.tasks.test_worker import wait_until
 
 find_rabbitmq()
 

@@ -13,11 +13,10 @@ from blimp.tasks import State, TaskApp, TaskContext
 from tests.broker import EmbeddedBroker
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
-from tests.tasks.conftest import DEADLINE_S, WorkerProcess, working
+from tests.tasks.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 from tests.tasks.rounds import LongTask
 from tests.tasks.test_kill import begin, marks
 from tests.tasks.test_outage import send_when_back
-from tests.tasks.test_worker import wait_until
 from tests.tcp_link import TcpLink
 
 find_rabbitmq()

@@ -11,8 +11,7 @@ from blimp.tasks.broker.carrier import CARRIERS, choose_transport
 from blimp.tasks.broker.guarantees import LACKS, missing_guarantees
 from blimp.tasks.remote.broadcast import Broadcast
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, Silence, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 
 
 @pytest.mark.parametrize(

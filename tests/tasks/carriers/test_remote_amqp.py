@@ -13,8 +13,7 @@ from blimp.tasks.remote.broadcast import Broadcast
 from blimp.tasks.remote.pidbox import EXCHANGE
 from tests.rabbitmq import find_rabbitmq
 from tests.tasks.carriers.conftest import Depths
-from tests.tasks.conftest import DEADLINE_S, Silence, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 
 find_rabbitmq()
 

@@ -19,9 +19,8 @@ from blimp.tasks.events.posts import open_post
 from blimp.tasks.events.sender import EventSender, routing_key, write
 from blimp.tasks.retry import CONNECTING
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, Silence, WorkerProcess, working
+from tests.tasks.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
 from tests.tasks.events.listener import Listener
-from tests.tasks.test_worker import wait_until
 
 TASKS = 1000
 

@@ -12,9 +12,8 @@ from blimp.errors import Refused, Reject
 from blimp.tasks import TaskApp, TaskContext, Worker
 from blimp.tasks.broker.carrier import open_connection
 from blimp.tasks.results.handle import AsyncResult
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.events.listener import Listener
-from tests.tasks.test_worker import wait_until
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from blimp.tasks import TaskApp
 from blimp.tasks.broker.carrier import open_connection
 from blimp.tasks.remote.broadcast import Broadcast
 from blimp.tasks.remote.pidbox import Command, check_mode, is_meant, read_command
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.remote.conftest import Ask
-from tests.tasks.test_worker import wait_until
 
 JSON = "application/json"
 PIDBOX = Exchange("celery.pidbox", type="fanout", durable=False)

@@ -13,10 +13,9 @@ from blimp.tasks import State, TaskApp
 from blimp.tasks.flight import build_flight_app
 from blimp.tasks.remote import asking
 from blimp.tasks.remote.pidbox import Command
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.look import Look
 from tests.tasks.remote.conftest import Ask
-from tests.tasks.test_worker import wait_until
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from blimp.errors import LinkError
 from blimp.tasks import TaskApp
 from blimp.tasks.remote import asking
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, working
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 
 
 def test_after_an_outage_it_answers_and_consumes_what_it_was_told(

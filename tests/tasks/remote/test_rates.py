@@ -13,10 +13,9 @@ from blimp.tasks.message import TaskMessage
 from blimp.tasks.work.hand import MOST_SLOWED, Hand
 from blimp.tasks.work.job import Job
 from blimp.tasks.work.rates import LEAST_HELD, LONGEST_LATER_S, Rate, per_second
-from tests.tasks.conftest import working
+from tests.tasks.conftest import wait_until, working
 from tests.tasks.look import Look
 from tests.tasks.remote.conftest import Ask
-from tests.tasks.test_worker import wait_until
 
 DEADLINE_S = 15.0
 

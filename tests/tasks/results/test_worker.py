@@ -15,9 +15,8 @@ from blimp.tasks.results.opening import prepare_results
 from blimp.tasks.results.sql.cleaning import Cleaning
 from blimp.tasks.results.sql.results import SqlResults
 from tests.postgres import Postgres
-from tests.tasks.conftest import DEADLINE_S, Silence, WorkerProcess, working
+from tests.tasks.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 Start = Callable[..., WorkerProcess]
 

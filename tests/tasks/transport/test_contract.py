@@ -14,7 +14,7 @@ from blimp.errors import ConfigError
 from blimp.tasks.transport import DONE, LOST, Counts, DeadLetters, Holder
 from blimp.tasks.transport.end import End
 from blimp.tasks.transport.link import Link
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import wait_until
 from tests.tasks.transport.conftest import Basket, Connect, counts, parcel, put_raw, queue, send
 
 

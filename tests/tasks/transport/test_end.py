@@ -19,9 +19,8 @@ from blimp.tasks.transport.end import End, Put
 from blimp.tasks.transport.store import Claim
 from blimp.tasks.work.job import Job, Verdict
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 from tests.tasks.transport.conftest import put_raw
 from tests.tasks.transport.test_worker import steal
 

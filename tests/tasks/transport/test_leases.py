@@ -10,8 +10,7 @@ from blimp.tasks.transport import DONE, LOST, SETTLED, Holder
 from blimp.tasks.transport.leases import Leases
 from blimp.tasks.transport.store import Claim
 from tests.faults.proxy import Command, Proxy
-from tests.tasks.conftest import DEADLINE_S
-from tests.tasks.test_worker import wait_until
+from tests.tasks.conftest import DEADLINE_S, wait_until
 from tests.tasks.transport.conftest import counts
 from tests.tasks.transport.test_lost_answer import CutAfter, proxied, proxy, put
 

@@ -11,9 +11,8 @@ from blimp.tasks.cli import main
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.middleware.once import mark_begun
 from blimp.tasks.transport import DeadLetters, Holder
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.tasks.conftest import DEADLINE_S, wait_until, working
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 
 class Begun:

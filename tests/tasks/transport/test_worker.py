@@ -11,10 +11,9 @@ from blimp.tasks import State, TaskApp, TaskContext
 from blimp.tasks.results.record import Record
 from blimp.tasks.transport import DeadLetters, Holder
 from blimp.tasks.transport.keys import GROUP
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.golden import CELERY_MESSAGE, envelope
 from tests.tasks.look import Look
-from tests.tasks.test_worker import wait_until
 
 
 def steal(holder: Holder) -> None:
