@@ -1,7 +1,5 @@
 """A world behind a socket, served by a thread of the test's own process."""
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,16 +9,7 @@ from blimp import airframe
 from blimp.clock import SystemClock
 from blimp.sim.server import Server
 from blimp.sim.world import World
-
-
-@contextmanager
-def socket_directory() -> Iterator[Path]:
-    """A directory with a short name: a Unix socket's path has 107 bytes."""
-    directory = Path(tempfile.mkdtemp(prefix="blimp-"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+from tests.directory import socket_directory
 
 
 @contextmanager

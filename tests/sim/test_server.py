@@ -20,7 +20,8 @@ from blimp.sim.electrical import Pull
 from blimp.sim.remote import RemoteWorld
 from blimp.sim.server import Server, serve
 from blimp.sim.world import World
-from tests.sim.served import running, served_world, socket_directory
+from tests.directory import socket_directory
+from tests.sim.served import running, served_world
 
 DEADLINE_S = 10.0
 

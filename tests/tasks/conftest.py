@@ -2,11 +2,9 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ import redis
 from blimp.tasks import TaskApp, Worker
 from blimp.tasks.broker.urls import open_redis
 from tests.broker import EmbeddedBroker
+from tests.directory import socket_directory
 from tests.tasks.look import Look
 
 DEADLINE_S = 15.0  # for what must happen; nothing here waits this long when it works
@@ -62,12 +61,8 @@ def url(broker_server: EmbeddedBroker, server: redis.Redis, transport: str) -> s
 @pytest.fixture
 def own_broker() -> Iterator[EmbeddedBroker]:
     """A server of the test's own, to be stopped, killed and started."""
-    directory = Path(tempfile.mkdtemp(prefix="blimp-"))
-    try:
-        with EmbeddedBroker(directory=directory / "b") as broker:
-            yield broker
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with socket_directory() as directory, EmbeddedBroker(directory=directory / "b") as broker:
+        yield broker
 
 
 @pytest.fixture

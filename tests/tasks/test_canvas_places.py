@@ -1,8 +1,6 @@
 """Canvases where broker and results are two places: the steps of an end one by one."""
 
 import contextlib
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from blimp.tasks.canvas.chords import read_entries
 from blimp.tasks.message import TaskMessage
 from blimp.tasks.results.record import Record
 from tests.broker import EmbeddedBroker
+from tests.directory import socket_directory
 from tests.tasks.conftest import DEADLINE_S, wait_until, working
 from tests.tasks.test_canvas import CANVASES, Sums, part
 
@@ -25,12 +24,8 @@ PLACES = ("streams, sqlite", "streams, redis", "redis, redis", "memory, redis", 
 
 @pytest.fixture(scope="module")
 def other_broker() -> Iterator[EmbeddedBroker]:
-    directory = Path(tempfile.mkdtemp(prefix="blimp-"))
-    try:
-        with EmbeddedBroker(directory=directory / "b") as broker:
-            yield broker
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with socket_directory() as directory, EmbeddedBroker(directory=directory / "b") as broker:
+        yield broker
 
 
 @pytest.fixture(params=PLACES)

@@ -3,9 +3,7 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +22,7 @@ from blimp.tasks.lines.line import LineOptions
 from blimp.tasks.lines.streams_line import StreamsDelivery, StreamsLine
 from blimp.tasks.results.redis import RedisResults
 from tests.broker import EmbeddedBroker
+from tests.directory import socket_directory
 from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
 
 A, B, C = "redis://a:1/0", "redis://b:2/0", "redis://c:3/0"
@@ -31,15 +30,12 @@ A, B, C = "redis://a:1/0", "redis://b:2/0", "redis://c:3/0"
 
 @pytest.fixture
 def brokers() -> Iterator[list[EmbeddedBroker]]:
-    directory = Path(tempfile.mkdtemp(prefix="blimp-"))
-    try:
-        with (
-            EmbeddedBroker(directory=directory / "1") as first,
-            EmbeddedBroker(directory=directory / "2") as second,
-        ):
-            yield [first, second]
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with (
+        socket_directory() as directory,
+        EmbeddedBroker(directory=directory / "1") as first,
+        EmbeddedBroker(directory=directory / "2") as second,
+    ):
+        yield [first, second]
 
 
 def build(brokers: list[EmbeddedBroker], **options: Any) -> TaskApp:

@@ -325,10 +325,7 @@ class Runner:
         if self._app.results is None:
             return
         record = msgspec.structs.replace(
-            self._record(
-                job,
-                Verdict(state=State.STARTED, result={"hostname": self._worker}),
-            ),
+            self._record(job, Verdict(state=State.STARTED, result={"hostname": self._worker})),
             date_done=None,
         )
         # Only told, not relied on: a broker that is away must not keep a ship from flying.

@@ -1,8 +1,6 @@
 """The keepers of results, and a PostgreSQL for those that need one."""
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import pytest
 from blimp.clock import SystemClock
 from blimp.tasks.results.options import ResultKeywords, result_options
 from blimp.tasks.results.sql.results import SqlResults
+from tests.directory import socket_directory
 from tests.postgres import Postgres, find_postgres
 
 DATABASES = ["sqlite", "postgresql"]
@@ -22,12 +21,11 @@ _numbers = itertools.count()
 def postgres() -> Iterator[Postgres]:
     """One for all tests of a process. Skips where there is none, and fails under CI."""
     programs = find_postgres()
-    directory = Path(tempfile.mkdtemp(prefix="blimp-"))  # a socket's name is short
-    try:
-        with Postgres(directory=directory, programs=programs, is_durable=False) as postgres:
-            yield postgres
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with (
+        socket_directory() as directory,
+        Postgres(directory=directory, programs=programs, is_durable=False) as postgres,
+    ):
+        yield postgres
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -244,17 +245,24 @@ def locked(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     holder.close()
 
 
-@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_database_that_is_locked_delays_results_and_loses_none(
-    url: str, database: str, locked: sqlite3.Connection, look: Look
-) -> None:
-    log = Silence()
+@contextmanager
+def impatient(url: str, database: str) -> Iterator[TaskApp]:
+    """An app that finds its database locked at once, and its tables there."""
     options = {"connect_args": {"timeout": 0.01}}
     with TaskApp(
         "tests", broker=url, result_backend=database, database_engine_options=options
     ) as app:
         assert app.results is not None
         app.results.prepare()
+        yield app
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_database_that_is_locked_delays_results_and_loses_none(
+    url: str, database: str, locked: sqlite3.Connection, look: Look
+) -> None:
+    log = Silence()
+    with impatient(url, database) as app:
         counting = Counting(app)
         with working(app, log=log):
             locked.execute("BEGIN IMMEDIATE")
@@ -272,12 +280,7 @@ def test_a_message_whose_result_is_not_written_stays_when_the_worker_is_stopped(
     url: str, database: str, locked: sqlite3.Connection, look: Look
 ) -> None:
     log = Silence()
-    options = {"connect_args": {"timeout": 0.01}}
-    with TaskApp(
-        "tests", broker=url, result_backend=database, database_engine_options=options
-    ) as app:
-        assert app.results is not None
-        app.results.prepare()
+    with impatient(url, database) as app:
         counting = Counting(app)
         with working(app, log=log) as worker:
             locked.execute("BEGIN IMMEDIATE")
