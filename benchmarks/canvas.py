@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.queue.server import Server
-from blimp.tasks import TaskApp, chord, group, signature
-from blimp.tasks.broker.urls import open_redis
+from blimp.queue import TaskApp, chord, group, signature
+from blimp.queue.redis.urls import open_redis
 
 DEADLINE_S = 300.0
 PARTS_OF_EACH = 4
@@ -31,7 +31,7 @@ PARTS_OF_EACH = 4
 
 def start(url: str, directory: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "blimp.tasks", "worker", "-A", "tests.tasks.killed:app",
+        [sys.executable, "-m", "blimp.queue", "worker", "-A", "tests.queue.killed:app",
          "--name", "w"],
         env=os.environ
         | {

@@ -27,7 +27,7 @@ from benchmarks.queue.server import Server
 
 VERSION = "5.7.0"
 SUITES = ("t/integration/test_tasks.py", "t/integration/test_inspect.py")
-TRANSPORTS = {"stock": None, "streams": "blimp.tasks.transport:Transport"}
+TRANSPORTS = {"stock": None, "streams": "blimp.queue.kombu_transport:Transport"}
 REQUIREMENTS = (
     f"celery[redis]=={VERSION}", "pytest==9.1.1", "pytest-celery>=1.3", "pytest-click",
     "pytest-order", "pytest-rerunfailures", "pytest-subtests", "pytest-timeout", "pydantic",

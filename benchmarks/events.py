@@ -23,18 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.queue.server import Server
-from blimp.processes import Child
-from blimp.tasks import TaskApp
-from blimp.tasks.broker.carrier import STREAMS
-from blimp.tasks.message import TaskMessage
-from blimp.tasks.publishing.posting import post
-from blimp.tasks.transport.keys import Keys
+from blimp.queue import TaskApp
+from blimp.queue.brokers.choose import STREAMS
+from blimp.queue.brokers.streams.envelope import post
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.redis.keys import Keys
+from blimp.service.processes import Child
 
 PROJECT = Path(__file__).parents[1]
 PYTHON = PROJECT / ".venv-celery" / "bin" / "python"
 RESULTS = PROJECT / "benchmarks" / "results" / "events.json"
 EXECUTORS = ("threads", "loops", "processes")
-TRANSPORT = "blimp.tasks.transport:Transport"
+TRANSPORT = "blimp.queue.kombu_transport:Transport"
 BROKER, CARRIER = "EVENTS_BROKER", "EVENTS_CARRIER"
 NAME = "pad"
 DEADLINE_S = 600.0
@@ -76,7 +76,7 @@ class Run:
         worker = Child(
             name="worker",
             arguments=[
-                *f"{sys.executable} -m blimp.tasks worker -A benchmarks.events:app".split(),
+                *f"{sys.executable} -m blimp.queue worker -A benchmarks.events:app".split(),
                 *["--name", NAME],
                 *(["--events"] if events else []),
             ],

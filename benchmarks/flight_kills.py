@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from blimp.clock import SystemClock
-from blimp.demo import Observer, StackProcess
-from blimp.paths import RuntimePaths
+from blimp.link.paths import RuntimePaths
+from blimp.link.telemetry import TelemetryReader
+from blimp.service.demo import Observer, StackProcess
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
-from blimp.telemetry import TelemetryReader
 from blimp.types import Snapshot
 from ground_station.mission import MissionResult, MissionRunner, load_mission
 

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 
 from blimp.control.timing import Timing
-from blimp.demo import StackProcess, percentile
-from blimp.paths import RuntimePaths
+from blimp.link.paths import RuntimePaths
+from blimp.link.telemetry import TelemetryReader
+from blimp.service.demo import StackProcess, percentile
 from blimp.tasks.client import VehicleClient
-from blimp.telemetry import TelemetryReader
 
 RATE_HZ = 100.0
 VEHICLE = "bench"

@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 
-from blimp.sortie import fly
+from blimp.sim.sortie import fly
 from ground_station.mission import load_mission
 
 

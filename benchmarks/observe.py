@@ -21,7 +21,7 @@ from benchmarks.queue.bench import Backlog, Bench, Idle
 from benchmarks.queue.catalogue import PEERS, Peer
 from benchmarks.queue.server import Server
 
-WORKER = ("python", "-m", "blimp.tasks", "worker", "-A", f"{PEERS}.blimp:app")
+WORKER = ("python", "-m", "blimp.queue", "worker", "-A", f"{PEERS}.blimp:app")
 OFF = "off"
 
 
@@ -69,7 +69,7 @@ def _ways(trace: Path) -> dict[str, Peer]:
     program = f"""
 import os, sys
 os.environ["BLIMP_TRACE_FILE"] = {str(trace)!r}
-from blimp.tasks.cli import main
+from blimp.queue.cli.main import main
 sys.exit(main({[*WORKER[3:], *quiet]!r}))
 """
     return found | {"traced": _peer("traced", "python", "-c", program)}

@@ -36,8 +36,8 @@ from typing import Any
 from benchmarks.releases_check import Checker, Claims
 from benchmarks.releases_links import run_links, run_tasks
 from blimp.errors import LeaseError, NoneFree
-from blimp.tasks.broker.urls import open_redis
-from blimp.tasks.leases import ExecutorPool, Ticket
+from blimp.queue.redis.urls import open_redis
+from blimp.queue.resources import ExecutorPool, Ticket
 from tests.broker import EmbeddedBroker
 
 POOL = "campaign"

@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.releases_check import Checker, Claims
 from blimp.errors import NoneFree
-from blimp.tasks import AsyncResult, TaskApp, TaskContext
-from blimp.tasks.leases import PoolStats
+from blimp.queue import AsyncResult, TaskApp, TaskContext
+from blimp.queue.resources import PoolStats
 
 POOL = "linked"
 REQUIRED = "required"
@@ -73,7 +73,7 @@ class Workers:
             process.wait(30.0)
 
     def _start(self, place: int) -> subprocess.Popen[bytes]:
-        words = "-m blimp.tasks worker -A benchmarks.releases_links:app --sync-workers 4 --name"
+        words = "-m blimp.queue worker -A benchmarks.releases_links:app --sync-workers 4 --name"
         return subprocess.Popen(
             [sys.executable, *words.split(), f"w{place}"],
             env=self._environment,

@@ -23,8 +23,8 @@ from typing import Any
 
 from benchmarks.celery_suite import PROJECT, TRANSPORTS
 from benchmarks.queue.server import Server
-from blimp.tasks import TaskApp, Worker
-from blimp.tasks.log import stderr_logger
+from blimp.queue import TaskApp, Worker
+from blimp.queue.log import stderr_logger
 
 CLIENT = "benchmarks.celery_ping"
 BROADCASTS = 60
@@ -109,8 +109,8 @@ def flood(url: str, transport: str) -> None:
     """Publish commands that nobody waits for, as fast as one process can, until terminated."""
     from kombu import Producer
 
-    from blimp.tasks.broker.carrier import open_connection
-    from blimp.tasks.remote.pidbox import command_exchange
+    from blimp.queue.brokers.choose import open_connection
+    from blimp.queue.control.pidbox import command_exchange
 
     exchange = command_exchange()
     with open_connection(url, transport=transport, timeout_s=2.0) as connection:

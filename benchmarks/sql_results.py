@@ -28,12 +28,12 @@ import psycopg
 from benchmarks.queue import usage
 from benchmarks.queue.server import Server
 from blimp.clock import SystemClock
-from blimp.processes import Child
-from blimp.tasks import TaskApp
-from blimp.tasks.broker.carrier import STREAMS
-from blimp.tasks.results.options import ResultOptions
-from blimp.tasks.results.record import Record, State
-from blimp.tasks.results.sql.results import SqlResults
+from blimp.queue import TaskApp
+from blimp.queue.brokers.choose import STREAMS
+from blimp.queue.protocol.record import Record, State
+from blimp.queue.results.options import ResultOptions
+from blimp.queue.results.sql.backend import SqlResults
+from blimp.service.processes import Child
 from tests.postgres import Postgres, find_postgres
 
 PROJECT = Path(__file__).parents[1]
@@ -71,7 +71,7 @@ def worker_rate(server: Server, *, tasks: int, keeper: str) -> dict[str, float]:
             sender.send_task("echo", (number,))
     worker = Child(
         name="worker",
-        arguments=f"{sys.executable} -m blimp.tasks worker -A benchmarks.sql_results:app".split(),
+        arguments=f"{sys.executable} -m blimp.queue worker -A benchmarks.sql_results:app".split(),
         environment={BROKER: server.url, KEEPER: keeper, "PYTHONPATH": str(PROJECT)},
         stderr=subprocess.DEVNULL,
     )

@@ -1,8 +1,8 @@
 """`blimp`: the commands that run on board, and on a laptop in the simulator.
 
-Each command reads its options, builds what it needs in `blimp.app` and runs it. Data goes
-to standard output, words to standard error. Exit status: 0 done, 1 failed (the reason is
-printed), 2 wrong usage.
+Each command reads its options, builds what it needs in `blimp.service.compose` and runs it.
+Data goes to standard output, words to standard error. Exit status: 0 done, 1 failed (the reason
+is printed), 2 wrong usage.
 """
 
 import json
@@ -89,7 +89,7 @@ def up(
       blimp up --sim --wind 0.3
       blimp up --sim --ships 2
     """
-    from blimp.fleet import StackOptions, build_stack
+    from blimp.service.fleet import StackOptions, build_stack
 
     if not sim:
         raise typer.BadParameter(
@@ -129,7 +129,7 @@ def fly(
 
     Example: blimp fly --airframe twin --runtime-dir /run/blimp
     """
-    from blimp.app import FlightOptions, fly
+    from blimp.service.compose import FlightOptions, fly
 
     options = FlightOptions(
         airframe=airframe, vehicle=vehicle, runtime_dir=runtime_dir, simulated=sim,
@@ -164,8 +164,8 @@ def worker(
       blimp worker --vehicle twin --broker redis://localhost
       blimp worker --vehicle twin --metrics-port 9464
     """
-    from blimp.app import WorkerOptions, work
-    from blimp.tasks.observe.settings import Watching
+    from blimp.queue.observability.options import Watching
+    from blimp.service.compose import WorkerOptions, work
 
     watching = Watching(
         metrics_port=metrics_port,
@@ -197,7 +197,7 @@ def sim(
 
     Example: blimp sim --airframe gtmab --wind 0.3
     """
-    from blimp.app import WorldOptions, simulate
+    from blimp.service.compose import WorldOptions, simulate
 
     options = WorldOptions(
         airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir, parent=parent,
@@ -216,7 +216,7 @@ def safe_state(
 
     Example: blimp safe-state --airframe twin
     """
-    from blimp.app import make_safe
+    from blimp.service.compose import make_safe
 
     unreached = make_safe(airframe=airframe, runtime_dir=runtime_dir, simulated=sim)
     if unreached:
@@ -246,7 +246,7 @@ def demo(
       blimp demo --seed 7 --wind 0.3
       blimp demo --ships 2
     """
-    from blimp.demo import DemoOptions, run_demo
+    from blimp.service.demo import DemoOptions, run_demo
 
     _on_signals(_interrupt)  # SIGTERM ends a demo the way Ctrl-C does: in order
     options = DemoOptions(
@@ -255,7 +255,7 @@ def demo(
     if ships == 1:
         report = run_demo(options, say=_say)
     else:
-        from blimp.demo_fleet import run_fleet_demo
+        from blimp.service.demo_fleet import run_fleet_demo
 
         report = run_fleet_demo(options, ships=ships, say=_say)
     if json_output:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from blimp.closing import Closing
 from blimp.errors import BlimpError, NoneFree, NotAuthorised
+from blimp.queue.redis.server import RedisServer
+from blimp.queue.resources.grant import Grant, Holding, Ticket
 from blimp.tasks.authority import CONTROL_TTL_S, held_by, holder_of, pilots, readable
-from blimp.tasks.leases.grant import Grant, Holding, Ticket
-from blimp.tasks.results.redis import RedisResults
 from ground_station.kept import Kept, KeptControl
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Control(Closing):
         self._file = KeptControl(state=state, broker=ship.broker, vehicle=ship.vehicle)
         self._clock = clock
         self._say = say
-        self._link = RedisResults(url=ship.broker, clock=clock)
+        self._link = RedisServer(ship.broker)
         self._pool = pilots(self._link, ship.vehicle)
 
     def who(self) -> Holding | None:

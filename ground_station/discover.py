@@ -12,8 +12,8 @@ import msgspec
 
 from blimp.config import GroundConfig, vehicle_name
 from blimp.errors import ConfigError, LinkError
-from blimp.registry import Registration, read
-from blimp.tasks.broker.urls import hide_password
+from blimp.link.registry import Registration, read
+from blimp.queue.redis.urls import hide_password
 
 HEARD_LATELY_S = 30.0
 
@@ -109,7 +109,7 @@ def _local_ship(registry: Path, wanted: str | None) -> Ship:
 
 def _only_ship_on(broker: str, registry: Path) -> str:
     """Return the name of the one ship of a broker: registered here, or heard from there."""
-    from blimp.telemetry import vehicles
+    from blimp.link.telemetry import vehicles
 
     names = sorted(entry.vehicle for entry in _stacks_or_none(registry) if entry.broker == broker)
     if not names:

@@ -10,9 +10,9 @@ import msgspec
 
 from blimp.closing import Closing
 from blimp.errors import LinkError, NoneFree, NotAuthorised
+from blimp.queue.redis.server import RedisServer
+from blimp.queue.resources.grant import Grant
 from blimp.tasks.authority import FLIGHT_TTL_S, holder_of, pilot_of, ships
-from blimp.tasks.leases.grant import Grant
-from blimp.tasks.results.redis import RedisResults
 from ground_station.discover import Ship
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Fleet(Closing):
     def __init__(self, *, broker: str, session: Session) -> None:
         self._broker = broker
         self._session = session
-        self._link = RedisResults(url=broker, clock=session.clock)
+        self._link = RedisServer(broker)
         self._pool = ships(self._link)
 
     @contextmanager
@@ -168,7 +168,7 @@ class Fleet(Closing):
         _be_fit(snapshot)
 
     def _snapshot(self, ship: Ship) -> Snapshot:
-        from blimp.telemetry import TelemetryReader
+        from blimp.link.telemetry import TelemetryReader
 
         with TelemetryReader(ship.broker, ship.vehicle) as reader:
             found = reader.latest()

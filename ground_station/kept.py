@@ -13,14 +13,14 @@ from pathlib import Path
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.paths import make_directory
+from blimp.link.paths import make_directory
 
 MAX_FILE_BYTES = 4096
 FORGOTTEN_S = 86_400.0  # no grant lasts so long: what it was for is gone
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """A grant of control: see `blimp.tasks.leases.grant.Ticket`. ttl_s: as it was asked for."""
+    """A grant of control: see `blimp.queue.resources.grant.Ticket`. ttl_s: as it was asked for."""
 
     pool: str
     executor: str

@@ -24,8 +24,8 @@ from ground_station.report import NOT_AUTHORISED, Outcome, ProgressLine, Report
 from ground_station.traced import root_span, traced
 
 if TYPE_CHECKING:
+    from blimp.link.telemetry import TelemetryReader
     from blimp.tasks.client import Reply, VehicleClient
-    from blimp.telemetry import TelemetryReader
     from ground_station.control import Control
 
 FOR_EVERYBODY = ("ping", "sensor", "estop")
@@ -117,7 +117,7 @@ class Session:
 
     @contextmanager
     def telemetry(self) -> Iterator["TelemetryReader"]:
-        from blimp.telemetry import TelemetryReader
+        from blimp.link.telemetry import TelemetryReader
 
         with TelemetryReader(self.ship.broker, self.ship.vehicle) as reader:
             yield reader

@@ -8,7 +8,7 @@ from typing import Any
 
 from blimp.clock import Clock
 from blimp.errors import LinkError
-from blimp.telemetry import TelemetryReader
+from blimp.link.telemetry import TelemetryReader
 from blimp.types import Snapshot
 from ground_station.map import Point
 from ground_station.report import Report, status_object

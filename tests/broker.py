@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from blimp.broker import (
+from blimp.errors import BlimpError
+from blimp.service.broker import (
     LOG_NAME,
     answers,
     find_server_binary,
@@ -14,8 +15,7 @@ from blimp.broker import (
     socket_path,
     socket_url,
 )
-from blimp.errors import BlimpError
-from blimp.processes import Child
+from blimp.service.processes import Child
 
 
 def wait_for_answer(server: Child, *, answers: Callable[[], bool], within_s: float) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from blimp import airframe
 from blimp.errors import AirframeError, BoardError
-from blimp.fleet import StackOptions, build_stack
+from blimp.service.fleet import StackOptions, build_stack
 from blimp.sim.atmosphere import isa
 from blimp.sim.world import World
 

@@ -7,9 +7,9 @@ import pytest
 
 from blimp import airframe
 from blimp.errors import AirframeError, ConfigError
-from blimp.fleet import StackOptions, build_stack, vehicle_names
+from blimp.service.fleet import StackOptions, build_stack, vehicle_names
+from blimp.service.stack import Role
 from blimp.sim import Lockstep
-from blimp.stack import Role
 
 
 def roles_of(directory: Path, **options: int | str | None) -> list[Role]:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from blimp.clock import ManualClock
 from blimp.errors import MailboxError
-from blimp.mailbox import MAX_PER_RECEIVE, SUBSCRIPTION_S, MailboxClient, MailboxServer
+from blimp.link.mailbox import MAX_PER_RECEIVE, SUBSCRIPTION_S, MailboxClient, MailboxServer
 from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
 
 

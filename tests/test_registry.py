@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from blimp.errors import ConfigError
-from blimp.registry import Registration, read, register, start_time, unregister
+from blimp.link.registry import Registration, read, register, start_time, unregister
 
 
 def test_a_ship_is_entered_for_its_user_alone_and_taken_out(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
-from blimp.tasks.broker.urls import redis_url
-from blimp.telemetry import (
+from blimp.link.telemetry import (
     TelemetryPublisher,
     TelemetryReader,
     stream_key,
     vehicles,
 )
+from blimp.queue.redis.urls import redis_url
 from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot
 from tests.broker import EmbeddedBroker
 

@@ -51,7 +51,7 @@ def _own(name: str, family: str, file: str, *words: str, first: int) -> Peer:
 
 
 def _blimp(name: str, file: str) -> Peer:
-    words = ("blimp.tasks", "worker", "-A", f"{PEERS}.{file}:app", "--log-level", "warning")
+    words = ("blimp.queue", "worker", "-A", f"{PEERS}.{file}:app", "--log-level", "warning")
     return _own(name, "blimp", file, *words, first=8_000)
 
 

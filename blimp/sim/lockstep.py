@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from blimp import airframe as airframes
-from blimp import app
 from blimp.airframe import Airframe
 from blimp.clock import ManualClock
 from blimp.closing import Closing
+from blimp.service import compose as app
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
 from blimp.types import Command, Outcome, OutcomeState, Snapshot, VehicleState

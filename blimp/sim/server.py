@@ -18,7 +18,7 @@ import msgspec
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import ConfigError
-from blimp.paths import make_directory
+from blimp.link.paths import make_directory
 from blimp.sim import wire
 from blimp.sim.electrical import Pull
 from blimp.sim.world import World

@@ -20,8 +20,8 @@ from blimp.errors import NotInControl
 if TYPE_CHECKING:
     from redis import Redis
 
-    from blimp.tasks.leases import ExecutorPool
-    from blimp.tasks.results.redis import RedisResults
+    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.resources import ExecutorPool
 
 HEADER = "blimp_authority"
 FLEET = "blimp.ships"
@@ -30,17 +30,17 @@ FLIGHT_TTL_S = 30.0  # of a dispatch, which renews it: so long is its ship kept 
 
 
 def pilots(
-    link: Redis | RedisResults, vehicle: str, *, ttl_s: float = CONTROL_TTL_S
+    link: Redis | RedisServer, vehicle: str, *, ttl_s: float = CONTROL_TTL_S
 ) -> ExecutorPool:
     """Return the pool whose one executor is control of `vehicle`."""
-    from blimp.tasks.leases import ExecutorPool
+    from blimp.queue.resources import ExecutorPool
 
     return ExecutorPool(link, f"blimp.pilot.{vehicle}", ttl_s)
 
 
-def ships(link: Redis | RedisResults, *, ttl_s: float = FLIGHT_TTL_S) -> ExecutorPool:
+def ships(link: Redis | RedisServer, *, ttl_s: float = FLIGHT_TTL_S) -> ExecutorPool:
     """Return the pool of the ships that fly on this broker."""
-    from blimp.tasks.leases import ExecutorPool
+    from blimp.queue.resources import ExecutorPool
 
     return ExecutorPool(link, FLEET, ttl_s)
 
@@ -63,7 +63,7 @@ def readable(text: str) -> str:
 class Authority:
     """The worker's question before a command acts: may its sender, and with what number?"""
 
-    def __init__(self, *, link: RedisResults, vehicle: str) -> None:
+    def __init__(self, *, link: RedisServer, vehicle: str) -> None:
         self._link = link
         self._vehicle = vehicle
         self._pool: ExecutorPool | None = None

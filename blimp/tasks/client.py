@@ -17,14 +17,14 @@ from weakref import WeakSet
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import LinkError
+from blimp.queue.protocol.message import NORMAL, TaskMessage
 from blimp.tasks.authority import HEADER
-from blimp.tasks.message import NORMAL, TaskMessage
-from blimp.tasks.publishing.pending import Pending, Progress, Reply, reply_of
+from blimp.tasks.pending import Pending, Progress, Reply, reply_of
 
 if TYPE_CHECKING:
-    from blimp.tasks.observe.tracing import Tracer
-    from blimp.tasks.results.redis import RedisResults
-    from blimp.tasks.signing import Key
+    from blimp.queue.observability.tracing import Tracer
+    from blimp.queue.protocol.signing import Key
+    from blimp.queue.results.redis_backend import RedisResults
 
 
 __all__ = ["Pending", "Progress", "Reply", "VehicleClient", "vehicle_queue"]
@@ -144,13 +144,13 @@ class VehicleClient(Closing):
                     if reply.state != "TIMEOUT":
                         return reply
                 except LinkError:
-                    if len(results.brokers) == 1:
+                    if len(results.server.brokers) == 1:
                         raise
                     self.clock.sleep_until(repeat_s)
                 if left_s <= ESTOP_REPEAT_S:
                     return pending.timed_out(timeout_s)
                 # The ship may hear at another broker, if there is one, and confirms it there.
-                results.brokers.failed(results.brokers.current)
+                results.server.brokers.failed(results.server.brokers.current)
 
     def result(self, id: str, *, task: str = "") -> Reply:
         """Return what is known of an earlier command; TIMEOUT where it has not ended."""
@@ -175,12 +175,13 @@ class VehicleClient(Closing):
             self._results = None
 
     def _link(self) -> RedisResults:
-        from blimp.tasks.broker.brokers import Brokers
-        from blimp.tasks.broker.clock import BrokerClock
-        from blimp.tasks.broker.urls import SCHEMES
-        from blimp.tasks.publishing.publisher import Publisher
-        from blimp.tasks.results.redis import RedisResults
-        from blimp.tasks.signing import Signer
+        from blimp.queue.protocol.signing import Signer
+        from blimp.queue.publish.publisher import Publisher
+        from blimp.queue.redis.clock import BrokerClock
+        from blimp.queue.redis.failover import Brokers
+        from blimp.queue.redis.server import RedisServer
+        from blimp.queue.redis.urls import SCHEMES
+        from blimp.queue.results.redis_backend import RedisResults
 
         with self._lock:
             if self._results is None:
@@ -194,10 +195,9 @@ class VehicleClient(Closing):
                     clock=self.clock,
                 )
                 self._publisher.connect()
-                self._results = RedisResults(
-                    url=brokers, clock=self.clock, timeout_s=self._timeout_s
-                )
-                self._broker_clock = BrokerClock(link=self._results, clock=self.clock)
+                server = RedisServer(brokers, timeout_s=self._timeout_s)
+                self._results = RedisResults(server=server, clock=self.clock)
+                self._broker_clock = BrokerClock(link=server, clock=self.clock)
             return self._results
 
 

@@ -22,20 +22,20 @@ from blimp.errors import (
     Revoked,
     TaskError,
 )
-from blimp.tasks.app import TaskApp
+from blimp.queue.app import TaskApp
+from blimp.queue.control.broadcast import Broadcast
+from blimp.queue.control.pidbox import INSPECT
+from blimp.queue.protocol.message import EMERGENCY, NORMAL
+from blimp.queue.protocol.trace_context import PARENT, trace_headers
+from blimp.queue.redis.clock import Moment
+from blimp.queue.task import TaskContext
 from blimp.tasks.authority import HEADER, Authority
-from blimp.tasks.broker.clock import Moment
 from blimp.tasks.client import vehicle_queue
-from blimp.tasks.message import EMERGENCY, NORMAL
-from blimp.tasks.observe.context import PARENT, trace_headers
-from blimp.tasks.remote.broadcast import Broadcast
-from blimp.tasks.remote.pidbox import INSPECT
-from blimp.tasks.task import TaskContext
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.tasks.signing import Key
+    from blimp.queue.protocol.signing import Key
 
 ASK_S = 0.25  # how long one call waits before the same command is sent again
 SILENCE_S = 5.0  # how long the flight process may be silent where no time to live says
@@ -47,7 +47,7 @@ MAX_SOURCE_LETTERS = 80
 
 
 class Mailbox(Protocol):
-    """What is needed of `blimp.mailbox.MailboxClient`."""
+    """What is needed of `blimp.link.mailbox.MailboxClient`."""
 
     def call(self, command: Command, *, timeout_s: float) -> Outcome | None: ...
     def wait(self, id: str, *, timeout_s: float) -> Outcome | None: ...
@@ -170,7 +170,7 @@ def _flight_task(
         tracer = context.task.app.tracer
         if tracer is None:
             return hand_over.follow()
-        from blimp.tasks.observe.traced_flight import follow_traced
+        from blimp.tasks.flight_trace import follow_traced
 
         return follow_traced(
             hand_over.follow,

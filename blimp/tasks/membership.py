@@ -12,7 +12,7 @@ from blimp.tasks.authority import ships
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.tasks.results.redis import RedisResults
+    from blimp.queue.redis.server import RedisServer
 
 AGAIN_S = 10.0  # who put it aside, or emptied the broker, did not know better
 HEARD_S = 2.0  # a flight process silent for longer may have ended
@@ -29,7 +29,7 @@ class Membership(Closing):
     def __init__(
         self,
         *,
-        link: RedisResults,
+        link: RedisServer,
         vehicle: str,
         snapshot_age_s: Callable[[], float | None],
         clock: Clock,

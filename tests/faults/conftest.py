@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blimp.tasks import TaskApp
+from blimp.queue import TaskApp
 from tests.faults.ground import Ground, proving_ground
 from tests.faults.proxy import Proxy
 from tests.faults.server_side import ServerSide

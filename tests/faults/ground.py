@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from blimp.processes import Child
+from blimp.service.processes import Child
 from tests.broker import EmbeddedBroker
 from tests.faults.motor import Journal
 
@@ -34,7 +34,7 @@ def until(ask: Callable[[], T], what: str, *, within_s: float = PATIENCE_S) -> T
 
 
 class WorkerUnderFire:
-    """`python -m blimp.tasks worker` under one name; may be started again and again.
+    """`python -m blimp.queue worker` under one name; may be started again and again.
 
     Start it from the main thread: it dies with that.
     """
@@ -64,7 +64,7 @@ class WorkerUnderFire:
                     *(
                         sys.executable,
                         "-m",
-                        "blimp.tasks",
+                        "blimp.queue",
                         "worker",
                         "-A",
                         "tests.faults.tasks:app",

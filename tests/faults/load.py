@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from blimp.tasks import TaskApp
+from blimp.queue import TaskApp
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):

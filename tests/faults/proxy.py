@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from blimp.tasks.transport import scripts
+from blimp.queue.redis import scripts
 from tests.faults import resp
 
 
@@ -197,5 +197,5 @@ class Proxy:
 def _script_names() -> dict[str, str]:
     """Return the name of each script by its hash."""
     texts = {name: scripts.source(name) for name in scripts.NAMES}
-    texts["store"] = (files("blimp.tasks.results") / "store.lua").read_text()
+    texts["store"] = (files("blimp.queue.results") / "store.lua").read_text()
     return {hashlib.sha1(text.encode()).hexdigest(): name for name, text in texts.items()}

@@ -10,10 +10,10 @@ from typing import Any
 
 import redis
 
-from blimp.tasks.broker.urls import open_redis
-from blimp.tasks.results.record import Record, decode
-from blimp.tasks.results.redis import KEY_PREFIX, result_key
-from blimp.tasks.transport.keys import GROUP, Keys
+from blimp.queue.protocol.record import Record, decode
+from blimp.queue.redis.keys import GROUP, Keys
+from blimp.queue.redis.urls import open_redis
+from blimp.queue.results.redis_backend import KEY_PREFIX, result_key
 
 # Documented to stay (docs/faults.md): results and markers until they lapse, what an exchange
 # and a queue are made of, a name's lease and what a sender sent last until they lapse.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from blimp.tasks.results.record import Record
+from blimp.queue.protocol.record import Record
 from tests.faults.load import Order
 from tests.faults.motor import Heard, What
 

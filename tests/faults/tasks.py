@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from blimp.errors import LinkError, Reject
-from blimp.tasks import TaskApp, TaskContext
-from blimp.tasks.lines import streams_line
+from blimp.queue import TaskApp, TaskContext
+from blimp.queue.brokers.streams import consumer as streams_line
 from tests.faults.motor import MotorLink, What
 
 # Killed for the twentieth time by us a message is no poison: campaigns have it come again.

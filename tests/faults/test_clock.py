@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 
 from blimp.clock import SystemClock
-from blimp.tasks import State, TaskApp, TaskContext
+from blimp.queue import State, TaskApp, TaskContext
 from tests.faults.ground import Ground
-from tests.tasks.conftest import DEADLINE_S, Silence, working
+from tests.queue.conftest import DEADLINE_S, Silence, working
 
 HOUR_S = 3600.0
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from blimp.errors import LinkError
-from blimp.tasks import State, TaskApp, TaskContext
+from blimp.queue import State, TaskApp, TaskContext
 from tests.faults.ground import Ground, until
 from tests.faults.proxy import Command, Proxy
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.queue.conftest import DEADLINE_S, working
 
 
 class Cut:
@@ -101,7 +101,7 @@ def test_a_half_open_link_is_noticed_and_left_and_nothing_on_it_is_lost(
         during = sender.send_task("quick", task_id="during")
         go.set()  # its end cannot be told
         with pytest.raises(LinkError):
-            app.broker_link.get("x")  # in time, not for ever
+            app.broker_link.ask(lambda client: client.get("x"))  # in time, not for ever
         until(lambda: worker.counts["reconnects"] > 0, "it did not notice")
         assert not before.ready()
         proxy.swallow = False

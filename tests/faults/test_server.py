@@ -11,15 +11,15 @@ from functools import partial
 import pytest
 
 from blimp.errors import LinkError
-from blimp.tasks import TaskApp, Worker
-from blimp.tasks.results.handle import AsyncResult
+from blimp.queue import TaskApp, Worker
+from blimp.queue.results.handle import AsyncResult
 from tests.faults.conftest import Fork
 from tests.faults.ground import Ground, until
 from tests.faults.motor import What
 from tests.faults.server_side import ServerSide
 from tests.faults.workload import LEASE_S
-from tests.tasks.conftest import DEADLINE_S, Silence, working
-from tests.tasks.test_outage import send_when_back
+from tests.queue.conftest import DEADLINE_S, Silence, working
+from tests.queue.test_outage import send_when_back
 
 
 def has_noticed(worker: Worker, before: int) -> bool:

@@ -4,12 +4,12 @@ import signal
 
 import pytest
 
-from blimp.tasks import TaskApp
+from blimp.queue import TaskApp
 from tests.faults.conftest import Fork
 from tests.faults.ground import Ground, until
 from tests.faults.motor import What
 from tests.faults.server_side import ServerSide
-from tests.tasks.conftest import DEADLINE_S
+from tests.queue.conftest import DEADLINE_S
 
 
 def count(ground: Ground, what: What) -> int:

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from blimp.tasks import Signature, State, TaskApp, chord
-from blimp.tasks.results.record import Record
-from blimp.tasks.transport.holder import DEFAULT_MAX_DELIVERIES
-from blimp.tasks.transport.keys import GROUP, Keys
+from blimp.queue import Signature, State, TaskApp, chord
+from blimp.queue.brokers.streams.session import DEFAULT_MAX_DELIVERIES
+from blimp.queue.protocol.record import Record
+from blimp.queue.redis.keys import GROUP, Keys
 from tests.faults.motor import Heard, What
 from tests.faults.server_side import ServerSide
 from tests.faults.tasks import APP, STUMBLES

@@ -8,14 +8,14 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from blimp.link.telemetry import TelemetryPublisher
+from blimp.queue.observability.options import Watching
+from blimp.queue.observability.watch import watched
 from blimp.sim import Lockstep
 from blimp.tasks.flight import build_flight_app
-from blimp.tasks.observe.settings import Watching
-from blimp.tasks.observe.watching import watched
-from blimp.telemetry import TelemetryPublisher
 from blimp.types import Command, Outcome, Snapshot
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import working
+from tests.queue.conftest import working
 
 UNWATCHED = Watching()
 

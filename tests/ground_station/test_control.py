@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from blimp.clock import SystemClock
+from blimp.queue.redis.server import RedisServer
 from blimp.tasks.authority import pilots
 from blimp.tasks.client import VehicleClient
-from blimp.tasks.results.redis import RedisResults
 from blimp.types import Command, Outcome
 from ground_station.kept import Kept, KeptControl
 from tests.ground_station.ship import FlyingShip
@@ -142,7 +141,7 @@ def test_every_command_of_its_holder_renews_it_for_as_long_as_was_asked(
     user: As, twin: FlyingShip
 ) -> None:
     take(user, "alice", "--for", "300")
-    link = RedisResults(url=twin.broker.url, clock=SystemClock())
+    link = RedisServer(twin.broker.url)
     pool = pilots(link, twin.vehicle)
     before = pool.stats().renewed
     assert user("alice")("arm") == 0
@@ -189,7 +188,7 @@ def test_a_kept_grant_that_is_none_is_no_control(user: As, twin: FlyingShip) -> 
 
 def test_a_holders_name_does_nothing_to_a_terminal(user: As, twin: FlyingShip) -> None:
     """Whoever reaches the broker can choose any name."""
-    with closing(RedisResults(url=twin.broker.url, clock=SystemClock())) as link:
+    with closing(RedisServer(twin.broker.url)) as link:
         pool = pilots(link, twin.vehicle)
         pool.add(twin.vehicle)
         pool.acquire("\x1b]0;me\x07Zoë\r\u202e")
@@ -244,7 +243,7 @@ def test_a_worker_that_sleeps_between_asking_and_handing_over_moves_nothing(
     monkeypatch.setattr(twin.mailbox, "call", sleepy)
     url = twin.broker.url
     with (
-        closing(RedisResults(url=url, clock=SystemClock())) as link,
+        closing(RedisServer(url)) as link,
         VehicleClient(url, twin.vehicle) as alice,
         VehicleClient(url, twin.vehicle) as bob,
     ):
@@ -270,7 +269,7 @@ def test_a_broker_that_lost_its_data_locks_nobody_out(user: As, twin: FlyingShip
     """The flight process has seen a pilot's number, and nobody holds control any more."""
     alice = take(user, "alice")
     assert alice("arm") == 0
-    with closing(RedisResults(url=twin.broker.url, clock=SystemClock())) as link:
+    with closing(RedisServer(twin.broker.url)) as link:
         link.client.flushall()
     alice = user("alice")
     assert alice("disarm") == 0, alice.err

@@ -127,7 +127,7 @@ def test_the_registry_names_the_ship_of_a_broker(tmp_path: Path) -> None:
 def test_a_ship_that_speaks_on_a_broker_is_found(tmp_path: Path, parked: FlyingShip) -> None:
     from redis import Redis
 
-    from blimp.tasks.broker.urls import redis_url
+    from blimp.queue.redis.urls import redis_url
 
     with Redis.from_url(redis_url(parked.broker.url)) as raw:
         for key in raw.scan_iter(match="blimp:telemetry:*"):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from blimp.clock import ManualClock, SystemClock
+from blimp.clock import ManualClock
+from blimp.queue.redis.server import RedisServer
+from blimp.queue.resources import ExecutorPool
 from blimp.sim import Lockstep
 from blimp.tasks.authority import holder_of, pilots, ships
-from blimp.tasks.leases import ExecutorPool
 from blimp.tasks.membership import Membership
-from blimp.tasks.results.redis import RedisResults
 from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 from tests.ground_station.test_cli import Ground
@@ -25,13 +25,13 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def link(broker_server: EmbeddedBroker) -> Iterator[RedisResults]:
-    with contextlib.closing(RedisResults(url=broker_server.url, clock=SystemClock())) as link:
+def link(broker_server: EmbeddedBroker) -> Iterator[RedisServer]:
+    with contextlib.closing(RedisServer(broker_server.url)) as link:
         yield link
 
 
 @pytest.fixture
-def pool(link: RedisResults) -> Iterator[ExecutorPool]:
+def pool(link: RedisServer) -> Iterator[ExecutorPool]:
     pool = ships(link)
     yield pool
     stats = pool.stats()
@@ -80,7 +80,7 @@ def launch(broker_server: EmbeddedBroker, pool: ExecutorPool) -> Iterator[Launch
 
 
 def test_a_free_ship_flies_the_mission_and_all_is_given_back(
-    ground: Ground, launch: Launch, tmp_path: Path, pool: ExecutorPool, link: RedisResults
+    ground: Ground, launch: Launch, tmp_path: Path, pool: ExecutorPool, link: RedisServer
 ) -> None:
     ship = launch()
     (tmp_path / "hop.toml").write_text(HOP)
@@ -153,7 +153,7 @@ def test_none_at_all_is_no_link(ground: Ground, check: str, pool: ExecutorPool) 
 
 
 def test_a_ship_that_somebody_flies_or_has_control_of_is_passed_over(
-    ground: Ground, launch: Launch, check: str, pool: ExecutorPool, link: RedisResults
+    ground: Ground, launch: Launch, check: str, pool: ExecutorPool, link: RedisServer
 ) -> None:
     armed, stopped, held = launch(), launch(), launch()
     for ship, command in ((armed, "arm"), (stopped, "estop")):
@@ -173,7 +173,7 @@ def test_a_ship_that_somebody_flies_or_has_control_of_is_passed_over(
 
 
 def test_a_certain_ship_under_the_control_that_was_taken_before(
-    ground: Ground, launch: Launch, check: str, link: RedisResults
+    ground: Ground, launch: Launch, check: str, link: RedisServer
 ) -> None:
     launch()
     ship = launch()
@@ -191,7 +191,7 @@ def test_a_certain_ship_under_the_control_that_was_taken_before(
 
 
 def test_a_mission_that_fails_gives_the_ship_back_too(
-    ground: Ground, launch: Launch, tmp_path: Path, pool: ExecutorPool, link: RedisResults
+    ground: Ground, launch: Launch, tmp_path: Path, pool: ExecutorPool, link: RedisServer
 ) -> None:
     ship = launch()
     path = tmp_path / "high.toml"
@@ -223,7 +223,7 @@ def test_what_cannot_be_meant_is_usage(
 
 
 def test_a_ship_is_in_the_pool_while_its_flight_process_is_heard(
-    link: RedisResults, pool: ExecutorPool
+    link: RedisServer, pool: ExecutorPool
 ) -> None:
     clock = ManualClock()
     age_s: list[float | None] = [None]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from blimp.tasks.observe.settings import TraceSettings, Watching
+from blimp.queue.observability.options import TraceSettings, Watching
 from blimp.types import Command, Outcome
 from ground_station.cli import run
 from tests.ground_station.ship import FlyingShip
@@ -102,7 +102,7 @@ def test_without_the_extra_it_is_told_and_nothing_is_stopped(
     where: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BLIMP_TRACE_FILE", "/dev/null")
-    monkeypatch.setitem(sys.modules, "blimp.tasks.observe.tracing", None)  # as if it were not
+    monkeypatch.setitem(sys.modules, "blimp.queue.observability.tracing", None)  # as if it were not
     assert run([*where, "ping"]) == 0
     assert "pip install 'blimp[trace]'" in capsys.readouterr().err
 

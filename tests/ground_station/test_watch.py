@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from blimp.clock import ManualClock, SystemClock
+from blimp.link.telemetry import TelemetryReader
 from blimp.sim import Lockstep
-from blimp.telemetry import TelemetryReader
 from ground_station.mission import MissionEvent
 from ground_station.mission_command import MissionLines
 from ground_station.mission_file import load_mission

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.tasks import TaskApp
+from blimp.queue import TaskApp
 from tests.interop.guest import Guest
 from tests.redis_server import RedisServer
 

@@ -15,7 +15,7 @@ ENVIRONMENT = PROJECT / ".venv-celery"
 PYTHON = ENVIRONMENT / "bin" / "python"
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 HOW = "make .venv-celery/installed"
-STREAMS = "blimp.tasks.transport:Transport"
+STREAMS = "blimp.queue.kombu_transport:Transport"
 DEADLINE_S = 30.0
 
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from blimp.tasks import TaskApp
+from blimp.queue import TaskApp
 from tests.interop.guest import Guest, find_guest
-from tests.tasks.conftest import DEADLINE_S, working
-from tests.tasks.test_canvas import CANVASES, Sums
+from tests.queue.conftest import DEADLINE_S, working
+from tests.queue.test_canvas import CANVASES, Sums
 
 find_guest()
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from blimp.tasks import TaskApp
+from blimp.queue import TaskApp
 from tests.interop.guest import Guest, find_guest
-from tests.tasks.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 find_guest()
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from blimp.clock import SystemClock
-from blimp.tasks.results.options import ResultOptions
-from blimp.tasks.results.record import Fault, Record, State
-from blimp.tasks.results.sql.results import SqlResults
+from blimp.queue.protocol.record import Fault, Record, State
+from blimp.queue.results.options import ResultOptions
+from blimp.queue.results.sql.backend import SqlResults
 from tests.interop.guest import PROGRAMS, Guest, find_guest
-from tests.tasks.results.conftest import database, names, postgres, postgres_url
+from tests.queue.results.conftest import database, names, postgres, postgres_url
 
 find_guest()
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from blimp.errors import Refused
-from blimp.tasks import TaskApp, Worker
+from blimp.queue import TaskApp, Worker
 from tests.interop.guest import Guest, find_guest
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.redis_server import free_port
-from tests.tasks.conftest import DEADLINE_S, wait_until, working
 
 find_guest()
 START_S = 30.0

@@ -5,10 +5,10 @@ import threading
 import urllib.request
 from typing import Any
 
-from blimp.tasks import State, TaskApp
+from blimp.queue import State, TaskApp
 from tests.interop.guest import Guest, find_guest
 from tests.interop.test_flower import START_S, Flower
-from tests.tasks.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 find_guest()
 NAME = "pad@ship"

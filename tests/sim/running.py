@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from blimp.paths import RuntimePaths
+from blimp.link.paths import RuntimePaths
 from blimp.sim.remote import RemoteWorld
 
 DEADLINE_S = 60.0
@@ -125,7 +125,7 @@ class RunningStack:
         children = Path(f"/proc/{up}/task/{up}/children").read_text().split()
         for pid in children:
             command = Path(f"/proc/{pid}/cmdline")
-            if command.exists() and b"blimp.guard" in command.read_bytes():
+            if command.exists() and b"blimp.service.guard" in command.read_bytes():
                 return int(pid)
         return 0
 

@@ -9,7 +9,7 @@ import pytest
 
 from blimp import airframe
 from blimp.errors import ConfigError
-from blimp.mailbox import MAX_COMMAND_BYTES, MAX_DATAGRAM_BYTES
+from blimp.link.mailbox import MAX_COMMAND_BYTES, MAX_DATAGRAM_BYTES
 from blimp.sim import Lockstep
 from blimp.types import Command, OutcomeState
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blimp.sortie import fly
+from blimp.sim.sortie import fly
 from ground_station.mission import load_mission
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blimp.paths import RuntimePaths
+from blimp.link.paths import RuntimePaths
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from tests.sim.running import RunningStack

@@ -6,11 +6,11 @@ import pytest
 import redis
 
 from blimp.errors import TaskFailed
-from blimp.mailbox import MAX_COMMAND_BYTES
-from blimp.tasks import TaskApp
+from blimp.link.mailbox import MAX_COMMAND_BYTES
+from blimp.queue import TaskApp
 from blimp.tasks.client import VehicleClient
-from tests.tasks.conftest import DEADLINE_S
-from tests.tasks.golden import envelope
+from tests.queue.conftest import DEADLINE_S
+from tests.queue.golden import envelope
 from tests.tasks.test_flight import (  # noqa: F401
     FlightSide,
     app,
@@ -24,7 +24,7 @@ from tests.tasks.test_flight import (  # noqa: F401
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
     """Kombu's own: these attacks reach into its lists."""
-    monkeypatch.setattr("blimp.tasks.broker.carrier.DEFAULT", "redis")
+    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", "redis")
     return "redis"
 
 

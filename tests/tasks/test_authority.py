@@ -8,15 +8,15 @@ import pytest
 
 from blimp.clock import SystemClock
 from blimp.errors import LinkError, NotInControl, Refused
-from blimp.mailbox import MailboxClient
-from blimp.tasks import TaskApp, chain, signature
+from blimp.link.mailbox import MailboxClient
+from blimp.queue import TaskApp, chain, signature
+from blimp.queue.redis.server import RedisServer
+from blimp.queue.resources import ExecutorPool
 from blimp.tasks.authority import HEADER, Authority, holder_of, pilot_of, pilots
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
-from blimp.tasks.leases import ExecutorPool
-from blimp.tasks.results.redis import RedisResults
 from blimp.types import Command, Outcome, OutcomeState
-from tests.tasks.conftest import DEADLINE_S, working
+from tests.queue.conftest import DEADLINE_S, working
 from tests.tasks.test_flight import FlightSide, directory, outcome, ship
 
 __all__ = ["directory", "ship"]  # fixtures
@@ -29,13 +29,13 @@ def transport() -> str:
 
 
 @pytest.fixture
-def link(url: str) -> Iterator[RedisResults]:
-    with closing(RedisResults(url=url, clock=SystemClock())) as link:
+def link(url: str) -> Iterator[RedisServer]:
+    with closing(RedisServer(url)) as link:
         yield link
 
 
 @pytest.fixture
-def pool(link: RedisResults) -> ExecutorPool:
+def pool(link: RedisServer) -> ExecutorPool:
     pool = pilots(link, "twin")
     pool.add("twin")
     return pool
@@ -62,7 +62,7 @@ def ground(app: TaskApp, url: str) -> Iterator[VehicleClient]:
 
 
 def test_the_number_grows_whenever_control_changes_hands(
-    link: RedisResults, pool: ExecutorPool
+    link: RedisServer, pool: ExecutorPool
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
     numbers = [authority.admit(None)]  # before anybody ever had it
@@ -77,7 +77,7 @@ def test_the_number_grows_whenever_control_changes_hands(
 
 
 def test_the_number_grows_on_after_the_server_has_lost_everything(
-    link: RedisResults, pool: ExecutorPool
+    link: RedisServer, pool: ExecutorPool
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
     numbers = [authority.admit(None)]
@@ -93,7 +93,7 @@ def test_the_number_grows_on_after_the_server_has_lost_everything(
 
 
 def test_a_server_that_lost_its_last_second_is_told_by_the_ship(
-    ground: VehicleClient, ship: FlightSide, link: RedisResults, pool: ExecutorPool
+    ground: VehicleClient, ship: FlightSide, link: RedisServer, pool: ExecutorPool
 ) -> None:
     """The grant that the ship has seen the number of was never written to disk."""
     before = pool.stats().token
@@ -112,7 +112,7 @@ def test_a_server_that_lost_its_last_second_is_told_by_the_ship(
     assert pool.acquire(holder_of("bob")).token > newest // 2
 
 
-def test_only_the_ship_itself_is_control_of_it(link: RedisResults, pool: ExecutorPool) -> None:
+def test_only_the_ship_itself_is_control_of_it(link: RedisServer, pool: ExecutorPool) -> None:
     """Whoever reaches the broker can add to the pool."""
     grant = pool.acquire(holder_of("alice"))
     pool.add("another")
@@ -129,7 +129,7 @@ def test_only_the_ship_itself_is_control_of_it(link: RedisResults, pool: Executo
 
 @pytest.mark.parametrize("number", [2**54, 10**40, -1, None, "7", 1.5])
 def test_what_a_ship_says_to_have_seen_spoils_no_pool(
-    link: RedisResults, pool: ExecutorPool, number: object
+    link: RedisServer, pool: ExecutorPool, number: object
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
     authority.seen(number)
@@ -140,7 +140,7 @@ def test_what_a_ship_says_to_have_seen_spoils_no_pool(
 
 
 def test_a_pilot_who_does_not_hold_it_is_told_who_does_and_for_how_long(
-    link: RedisResults, pool: ExecutorPool
+    link: RedisServer, pool: ExecutorPool
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
     old = pool.acquire(holder_of("alice"))
@@ -157,7 +157,7 @@ def test_a_pilot_who_does_not_hold_it_is_told_who_does_and_for_how_long(
 
 
 def test_what_was_sent_under_control_that_has_ended_is_refused_though_nobody_holds_it(
-    link: RedisResults, pool: ExecutorPool
+    link: RedisServer, pool: ExecutorPool
 ) -> None:
     grant = pool.acquire(holder_of("alice"))
     pool.release(grant)
@@ -166,7 +166,7 @@ def test_what_was_sent_under_control_that_has_ended_is_refused_though_nobody_hol
 
 
 def test_without_an_answer_from_the_broker_nobody_may() -> None:
-    nowhere = RedisResults(url="redis://127.0.0.1:1", clock=SystemClock(), timeout_s=0.2)
+    nowhere = RedisServer("redis://127.0.0.1:1", timeout_s=0.2)
     with closing(nowhere), pytest.raises(LinkError):
         Authority(link=nowhere, vehicle="twin").admit(None)
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from blimp.errors import LinkError, MessageError, Refused
-from blimp.tasks import TaskApp, TaskContext
+from blimp.queue import TaskApp, TaskContext
+from blimp.queue.control.broadcast import Broadcast
+from blimp.queue.protocol.record import Record, State, encode
+from blimp.queue.results.redis_backend import result_key
 from blimp.tasks.client import VehicleClient, vehicle_queue
-from blimp.tasks.remote.broadcast import Broadcast
-from blimp.tasks.results.record import Record, State, encode
-from blimp.tasks.results.redis import result_key
 from tests.broker import EmbeddedBroker
-from tests.tasks.conftest import DEADLINE_S, wait_until, working
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 
 @pytest.fixture

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from blimp.clock import SystemClock
-from blimp.mailbox import MailboxClient, MailboxServer
-from blimp.tasks import TaskApp
+from blimp.link.mailbox import MailboxClient, MailboxServer
+from blimp.queue import TaskApp
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
-from blimp.tasks.results.redis import RedisResults
 from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
-from tests.tasks.conftest import DEADLINE_S, Silence, wait_until, working
-from tests.tasks.golden import envelope
-from tests.tasks.look import Look
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.golden import envelope
+from tests.queue.look import Look
 
 Answer = Callable[[Command], Outcome | None]
 DONE, REFUSED, IN_PROGRESS = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
@@ -259,7 +258,7 @@ def test_a_resumed_command_is_pinned_to_the_boot_that_took_it(
     ship: FlightSide, app: TaskApp, ground: VehicleClient, look: Look
 ) -> None:
     """Its worker was killed, and meanwhile the flight process too: it must not be flown anew."""
-    from blimp.tasks.results.record import Record, State
+    from blimp.queue.protocol.record import Record, State
 
     assert app.results is not None
     app.results.store(
@@ -344,8 +343,7 @@ def test_a_clock_that_answers_late_makes_no_command_younger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An emergency stop may come while the answer is on its way: it passes everything."""
-    results = app.results
-    assert isinstance(results, RedisResults)
+    results = app.broker_link
     ask = results.ask
     issued_ms = int(1000 * app.broker_clock.now_s())
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from benchmarks.queue.tally import QUEUE, URL, ran
-from blimp.tasks import TaskApp
+from blimp.queue import TaskApp
 
 app = TaskApp(QUEUE, broker=os.environ[URL])
 

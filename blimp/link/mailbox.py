@@ -1,0 +1,315 @@
+"""The one place where queue time and flight time meet.
+
+Unix datagrams, one message each, JSON: commands and greetings go to the flight process,
+outcomes and snapshots come back. Datagrams on a Unix socket arrive whole and in order, and
+a full receiver loses the newest instead of stopping the sender, so neither side can ever
+hold the other up. What is lost is asked again: a command is repeated with the same id
+until its outcome is known, and the flight process remembers outcomes by id.
+
+    worker                                   flight process
+    MailboxClient ── Command, Hello ───────▶ MailboxServer.receive()
+                  ◀── Outcome, Snapshot ──── .post(), .publish()
+"""
+
+import contextlib
+import os
+import socket
+import threading
+from collections import OrderedDict
+from math import inf
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from blimp.clock import Clock
+from blimp.closing import Closing
+from blimp.errors import MailboxError
+from blimp.link.paths import MAX_SOCKET_PATH_BYTES
+from blimp.types import Command, Outcome, OutcomeState, Snapshot
+
+MAX_DATAGRAM_BYTES = 65_536
+MAX_COMMAND_BYTES = 4096  # an outcome quotes its command: quoted and escaped it must still fit
+MAX_PER_RECEIVE = 32  # the loop's share of work for one cycle, whatever floods the socket
+MAX_AHEAD_S = 0.1  # one clock tells both ends the time
+MAX_SUBSCRIBERS = 8
+SUBSCRIPTION_S = 3.0
+
+REMEMBERED_OUTCOMES = 512
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+    """A client's greeting: keeps its subscription, and says whether its broker answers."""
+
+    link: bool
+
+
+_to_flight = msgspec.json.Decoder(Command | Hello)
+_to_worker = msgspec.json.Decoder(Outcome | Snapshot)
+_encoder = msgspec.json.Encoder()
+
+
+class MailboxServer(Closing):
+    """The flight process's end. No method waits.
+
+    Use as a context manager. Raises MailboxError where the socket cannot be bound, or where
+    another flight process answers there: a bus has one owner.
+    """
+
+    def __init__(self, *, path: Path, clock: Clock) -> None:
+        self._clock = clock
+        self._socket = _bind(path)
+        self._path = path
+        self._subscribers: dict[str, float] = {}  # address -> when it was last heard
+        self._link_s: float | None = None
+        self._started_s = clock.now_s()
+        self.malformed = 0
+        self.last_malformed = ""
+
+    def receive(self) -> list[Command]:
+        """Return the commands that have arrived; note greetings; count what is malformed."""
+        commands: list[Command] = []
+        now_s = self._clock.now_s()
+        for _ in range(MAX_PER_RECEIVE):
+            try:
+                data, address = self._socket.recvfrom(MAX_DATAGRAM_BYTES)
+            except BlockingIOError:
+                break
+            try:
+                if len(data) > MAX_COMMAND_BYTES:
+                    raise msgspec.DecodeError(f"the limit is {MAX_COMMAND_BYTES} bytes")
+                message = _to_flight.decode(data)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                self.malformed += 1
+                self.last_malformed = f"mailbox datagram of {len(data)} bytes: {error}"
+                continue
+            self._subscribe(address, now_s)
+            if isinstance(message, Command):
+                commands.append(structs.replace(message, waited_s=self._waited_s(message)))
+            elif message.link:
+                self._link_s = now_s
+        return commands
+
+    def post(self, outcome: Outcome) -> None:
+        """Send an outcome to every subscriber; whoever waits for its id takes it."""
+        self._send(_encoder.encode(outcome))
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Send a snapshot to every subscriber; a slow one misses it."""
+        self._send(_encoder.encode(snapshot))
+
+    def link_age_s(self, now_s: float) -> float:
+        """Return how long ago a client last proved that its broker answers.
+
+        Counts from the start of the process where none has yet.
+        """
+        return now_s - (self._started_s if self._link_s is None else self._link_s)
+
+    def _waited_s(self, command: Command) -> float:
+        if command.sent_s is None or command.sent_s < self._started_s:
+            return inf  # what was let through before we began, we cannot judge
+        waited_s = self._clock.now_s() - command.sent_s
+        return max(0.0, waited_s) if waited_s >= -MAX_AHEAD_S else inf
+
+    def _subscribe(self, address: str | None, now_s: float) -> None:
+        if address and (address in self._subscribers or len(self._subscribers) < MAX_SUBSCRIBERS):
+            self._subscribers[address] = now_s
+
+    def _send(self, data: bytes) -> None:
+        now_s = self._clock.now_s()
+        for address, heard_s in list(self._subscribers.items()):
+            if now_s - heard_s > SUBSCRIPTION_S:
+                del self._subscribers[address]
+                continue
+            try:
+                self._socket.sendto(data, address)
+            except BlockingIOError:
+                pass  # its queue is full: it misses this one, and asks again for an outcome
+            except OSError:
+                del self._subscribers[address]  # gone; it greets again when it is back
+
+    def close(self) -> None:
+        _close(self._socket, self._path)
+
+
+class MailboxClient(Closing):
+    """The worker's end, shared by all its task threads.
+
+    server_path: the flight process's socket. It may come and go; a client outlives it.
+    path: this client's own socket; one fixed name per role, so that a restarted worker
+    takes the place of a killed one and leaves no file behind.
+    """
+
+    def __init__(self, *, server_path: Path, path: Path, clock: Clock) -> None:
+        self._server = str(server_path)
+        self._clock = clock
+        self._path = path
+        self._socket = _bind(path)
+        self._socket.setblocking(True)
+        self._changed = threading.Condition()
+        self._outcomes: OrderedDict[str, tuple[int, Outcome]] = OrderedDict()
+        self._returned: dict[str, int] = {}  # the sequence that a caller has had, by id
+        self._snapshot: Snapshot | None = None
+        self._snapshot_s = 0.0
+        self._closed = False
+        self._thread = threading.Thread(target=self._receive, name="mailbox", daemon=True)
+        self._thread.start()
+
+    def call(self, command: Command, *, timeout_s: float) -> Outcome | None:
+        """Send `command` and return its outcome so far; None when nothing answers in time.
+
+        A command that does not say when it is sent is sent now.
+        Safe to repeat with the same command: the flight process answers a known id with
+        the outcome it has and moves nothing. Raises MailboxError for a command that no
+        datagram can carry.
+        """
+        if command.sent_s is None:
+            command = structs.replace(command, sent_s=self._clock.now_s())
+        data = _encode_command(command)
+        with self._changed:
+            seen = self._sequence(command.id)
+        if not self._send(data):
+            return None
+        return self._wait(command.id, seen=seen, timeout_s=timeout_s)
+
+    def wait(self, id: str, *, timeout_s: float) -> Outcome | None:
+        """Return the next outcome of command `id` that was not returned yet.
+
+        At once when it has come meanwhile, or the command's end is known; None when nothing
+        comes in time. Progress may be skipped; a final outcome is not.
+        """
+        with self._changed:
+            known = self._outcomes.get(id)
+            if known is not None and known[1].state is not OutcomeState.IN_PROGRESS:
+                return known[1]
+            seen = self._returned.get(id, 0)
+        return self._wait(id, seen=seen, timeout_s=timeout_s)
+
+    def greet(self, *, link: bool) -> bool:
+        """Keep the subscription; `link` tells that the broker answered just now.
+
+        Returns whether the flight process is there to hear it.
+        """
+        return self._send(_encoder.encode(Hello(link=link)))
+
+    def snapshot(self) -> Snapshot | None:
+        """Return the newest snapshot, None before the first."""
+        with self._changed:
+            return self._snapshot
+
+    def snapshot_age_s(self) -> float | None:
+        """Return how long ago the newest snapshot arrived, None before the first."""
+        with self._changed:
+            return None if self._snapshot is None else self._clock.now_s() - self._snapshot_s
+
+    @property
+    def boot_id(self) -> str:
+        """The boot id of the flight process that was last heard, "" before the first."""
+        snapshot = self.snapshot()
+        return snapshot.boot_id if snapshot else ""
+
+    def _sequence(self, id: str) -> int:
+        known = self._outcomes.get(id)
+        return known[0] if known else 0
+
+    def _wait(self, id: str, *, seen: int, timeout_s: float) -> Outcome | None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._sequence(id) > seen, timeout=timeout_s
+            )
+            known = self._outcomes.get(id)
+            if known is None or known[0] <= seen:
+                return None
+            self._returned[id] = known[0]
+            return known[1]
+
+    def _send(self, data: bytes) -> bool:
+        try:
+            self._socket.sendto(data, socket.MSG_DONTWAIT, self._server)
+        except OSError:
+            return False  # absent, restarting or flooded: the caller asks again
+        return True
+
+    def _receive(self) -> None:
+        while not self._closed:
+            try:
+                data = self._socket.recv(MAX_DATAGRAM_BYTES)
+            except OSError:
+                return
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self._take(_to_worker.decode(data))
+
+    def _take(self, message: Outcome | Snapshot) -> None:
+        with self._changed:
+            if isinstance(message, Snapshot):
+                self._snapshot = message
+                self._snapshot_s = self._clock.now_s()
+            else:
+                self._outcomes[message.id] = (self._sequence(message.id) + 1, message)
+                self._outcomes.move_to_end(message.id)
+                while len(self._outcomes) > REMEMBERED_OUTCOMES:
+                    forgotten, _ = self._outcomes.popitem(last=False)
+                    self._returned.pop(forgotten, None)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the receiving thread
+        self._thread.join(timeout=1.0)
+        _close(self._socket, self._path)
+
+
+def _encode_command(command: Command) -> bytes:
+    try:
+        data = _encoder.encode(command)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise MailboxError(f"command {command.name!r:.80} cannot be sent: {error}") from error
+    if len(data) > MAX_COMMAND_BYTES:
+        raise MailboxError(
+            f"command {command.name!r:.80} has {len(data)} bytes: the limit is {MAX_COMMAND_BYTES}"
+        )
+    return data
+
+
+def _bind(path: Path) -> socket.socket:
+    """Bind a datagram socket at `path` for this user alone, in place of a dead one's."""
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise MailboxError(
+            f"mailbox socket {path}: {len(os.fsencode(path))} bytes, "
+            f"the kernel's limit is {MAX_SOCKET_PATH_BYTES}: use a shorter --runtime-dir"
+        )
+    if _is_served(path):
+        raise MailboxError(f"mailbox socket {path}: another process serves it; end that first")
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        path.unlink(missing_ok=True)
+        channel.bind(str(path))
+        path.chmod(0o600)
+        channel.setblocking(False)
+    except OSError as error:
+        channel.close()
+        raise MailboxError(f"mailbox socket {path}: {error}") from error
+    return channel
+
+
+def _is_served(path: Path) -> bool:
+    """Say whether a live process has `path` bound: the socket of a killed one refuses."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def _close(channel: socket.socket, path: Path) -> None:
+    """Remove and close, in this order: the name is ours while the socket is open. Idempotent."""
+    if channel.fileno() == -1:
+        return
+    path.unlink(missing_ok=True)
+    channel.close()

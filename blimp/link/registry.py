@@ -1,0 +1,106 @@
+"""The run registry: which ships run on this machine, one file a ship.
+
+`<registry>/<vehicle>.json`, written by `blimp up`, read by ground stations that were told no
+broker. An entry whose process is gone is no ship.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from blimp.errors import ConfigError
+from blimp.link.paths import make_directory
+
+MAX_ENTRY_BYTES = 64 * 1024
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """One running stack. started: when its process began, in the kernel's ticks since boot."""
+
+    vehicle: str
+    broker: str
+    pid: int
+    runtime_dir: str = ""
+    started: int = 0  # 0 where it is not known
+
+    @property
+    def runs(self) -> bool:
+        """Whether that very process runs: not a zombie, not another with its number."""
+        started = start_time(self.pid)
+        return started is not None and self.started in (0, started)
+
+
+def register(path: Path, *, vehicle: str, broker: str, runtime_dir: Path) -> None:
+    """Enter this process's ship. Raises ConfigError where one of its name runs already.
+
+    The lock decides between two that start together; the rename lets a reader see the whole
+    entry or none.
+    """
+    make_directory(path.parent)
+    with _locked(path.parent):
+        other = read(path)
+        if other is not None and other.runs:
+            raise ConfigError(
+                f"a ship named {vehicle!r} runs on this machine already (process {other.pid}): "
+                "end it, or choose another --vehicle"
+            )
+        entry = Registration(
+            vehicle=vehicle,
+            broker=broker,
+            pid=os.getpid(),
+            runtime_dir=str(runtime_dir),
+            started=start_time(os.getpid()) or 0,
+        )
+        draft = path.with_suffix(".new")
+        draft.touch(mode=0o600)  # the broker's URL may hold a password
+        draft.write_bytes(msgspec.json.encode(entry))
+        draft.rename(path)
+
+
+def unregister(path: Path, *, runtime_dir: Path) -> None:
+    """Take out the entry of the ship in `runtime_dir`, never a successor's. Idempotent."""
+    if not path.parent.is_dir():
+        return
+    with _locked(path.parent):
+        entry = read(path)
+        if entry is not None and entry.runtime_dir == str(runtime_dir):
+            path.unlink(missing_ok=True)
+    try:
+        path.parent.rmdir()
+    except OSError:
+        return  # another ship is in it
+
+
+def read(path: Path) -> Registration | None:
+    """Return the entry at `path`, None for what is gone, unreadable or not ours."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(MAX_ENTRY_BYTES), type=Registration)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process began (proc(5), stat field 22); None where none runs."""
+    if pid <= 0:
+        return None
+    try:
+        # The name in field 2 may hold anything, parentheses too: what follows the last counts.
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return None if fields[0] in ("Z", "X") else int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,197 @@
+"""Snapshots from the ship to everyone who watches: lossy, latest wins.
+
+One Redis stream per ship. The entry id is the broker's clock, so that readers know the age
+of what they see though no two machines agree on the time. Neither side waits for the other:
+the publisher drops what it cannot send, the reader skips to the newest.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from blimp.closing import Closing
+from blimp.errors import ConfigError, LinkError, NotAuthorised
+from blimp.queue.redis.urls import check_url, hide_password, redis_url
+from blimp.types import Snapshot
+
+KEY_PREFIX = "blimp:telemetry:"
+KEPT_ENTRIES = 300  # about half a minute at 10 Hz; the server trims in whole nodes
+KEPT_S = 600  # a ship that is gone leaves nothing on a shared broker
+PUBLISH_TIMEOUT_S = 0.25
+READ_TIMEOUT_S = 2.0
+
+
+def stream_key(vehicle: str) -> str:
+    return KEY_PREFIX + vehicle
+
+
+class TelemetryPublisher(Closing):
+    """The ship's end. One thread; never raises and never waits long on a dead broker."""
+
+    def __init__(self, url: str, vehicle: str) -> None:
+        self._key = stream_key(vehicle)
+        self._redis = _connect(url, timeout_s=PUBLISH_TIMEOUT_S)
+        self._encoder = msgspec.json.Encoder()
+
+    def publish(self, snapshot: Snapshot, age_s: float) -> bool:
+        """Send `snapshot`, which was `age_s` old just now. False where it was dropped."""
+        fields = {b"snapshot": self._encoder.encode(snapshot), b"age_s": repr(float(age_s))}
+        try:
+            with self._redis.pipeline(transaction=False) as pipe:
+                pipe.xadd(self._key, fields, maxlen=KEPT_ENTRIES, approximate=True)
+                pipe.expire(self._key, KEPT_S)
+                pipe.execute()
+        except _link_errors():
+            return False
+        return True
+
+    def close(self) -> None:
+        _close(self._redis)
+
+
+class TelemetryReader(Closing):
+    """The ground's end. Raises LinkError where the broker does not answer."""
+
+    def __init__(self, url: str, vehicle: str) -> None:
+        self._url = url
+        self._vehicle = vehicle
+        self._key = stream_key(vehicle)
+        self._redis = _connect(url, timeout_s=READ_TIMEOUT_S)
+        self._decoder = msgspec.json.Decoder(Snapshot)
+
+    def latest(self) -> tuple[Snapshot, float] | None:
+        """Return the newest snapshot and its age in seconds; None where no ship has spoken.
+
+        The age is the time since it reached the broker, on the broker's clock, plus the age
+        it had when it was sent. Raises LinkError where the entry cannot be read.
+        """
+        entry_id, found = self._newest()
+        if entry_id is None:
+            return None
+        if found is None:
+            raise LinkError(
+                f"telemetry of {self._vehicle!r} on {hide_password(self._url)}: entry {entry_id} "
+                "is not a snapshot of this version"
+            )
+        return found
+
+    def follow(self, *, poll_s: float = 1.0) -> Iterator[tuple[Snapshot, float] | None]:
+        """Yield the newest snapshot and its age whenever there is a newer one.
+
+        Yields None whenever `poll_s` (0 to 1.5 s) passes without one, so that a view can let
+        its values age. Skips what it cannot read. Raises LinkError as soon as the broker
+        does not answer; a new call goes on from the then newest.
+        """
+        block_ms = max(1, round(1e3 * min(poll_s, READ_TIMEOUT_S - 0.5)))
+        last_id, found = self._newest()
+        yield found
+        while True:
+            read = partial(
+                self._redis.xread, {self._key: last_id or "0-0"}, count=1, block=block_ms
+            )
+            news = self._ask(read)
+            if not news:
+                yield None
+                continue
+            last_id, found = self._newest()
+            yield found
+
+    def _newest(self) -> tuple[str | None, tuple[Snapshot, float] | None]:
+        """Return the newest entry's id and its content, None for what is not there."""
+
+        def ask() -> Any:
+            with self._redis.pipeline(transaction=True) as pipe:
+                pipe.xrevrange(self._key, count=1)
+                pipe.time()
+                return pipe.execute()
+
+        entries, (seconds, microseconds) = self._ask(ask)
+        if not entries:
+            return None, None
+        raw_id, fields = entries[0]
+        entry_id = raw_id.decode()
+        now_s = seconds + 1e-6 * microseconds
+        try:
+            snapshot = self._decoder.decode(fields[b"snapshot"])
+            sent_age_s = float(fields[b"age_s"])
+        except (msgspec.MsgspecError, KeyError, ValueError):
+            return entry_id, None
+        if not math.isfinite(sent_age_s):
+            return entry_id, None
+        on_broker_s = now_s - int(entry_id.partition("-")[0]) / 1e3
+        return entry_id, (snapshot, max(0.0, on_broker_s) + sent_age_s)
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        return _ask(question, self._url)
+
+    def close(self) -> None:
+        _close(self._redis)
+
+
+def vehicles(url: str) -> dict[str, float]:
+    """Return the ships that have spoken on this broker lately, and how many seconds ago.
+
+    Raises LinkError where the broker does not answer.
+    """
+
+    def ask() -> dict[str, float]:
+        redis = _connect(url, timeout_s=READ_TIMEOUT_S)
+        try:
+            names = sorted(
+                key.decode().removeprefix(KEY_PREFIX)
+                for key in redis.scan_iter(match=KEY_PREFIX + "*", count=1000, _type="stream")
+            )
+            found = {}
+            for name in names:
+                newest = redis.xrevrange(stream_key(name), count=1)
+                seconds, microseconds = redis.time()
+                if newest:
+                    sent_s = int(newest[0][0].partition(b"-")[0]) / 1e3
+                    found[name] = max(0.0, seconds + 1e-6 * microseconds - sent_s)
+            return found
+        finally:
+            _close(redis)
+
+    found: dict[str, float] = _ask(ask, url)
+    return found
+
+
+def _ask(question: Callable[[], Any], url: str) -> Any:
+    """Ask the broker; raise LinkError, or NotAuthorised, where it does not answer."""
+    from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError
+
+    try:
+        return question()
+    except (AuthenticationError, AuthorizationError, NoPermissionError) as error:
+        raise NotAuthorised(f"broker {hide_password(url)} refuses: {error}") from error
+    except _link_errors() as error:
+        raise LinkError(f"no broker at {hide_password(url)}: {error}") from error
+
+
+def _connect(url: str, *, timeout_s: float) -> Any:
+    """Return a redis-py client that fails fast: one try, short timeouts, one connection."""
+    import redis
+
+    try:
+        return redis.Redis.from_url(
+            redis_url(check_url(url)),
+            protocol=2,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=timeout_s,
+            retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
+        )
+    except ValueError as error:
+        raise ConfigError(f"broker {hide_password(url)!r}: {error}") from error
+
+
+def _link_errors() -> tuple[type[Exception], ...]:
+    from redis.exceptions import RedisError
+
+    return (RedisError, OSError)
+
+
+def _close(redis: Any) -> None:
+    redis.close()

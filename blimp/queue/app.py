@@ -1,0 +1,374 @@
+"""TaskApp: the tasks that belong together, and the broker they travel through."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+import msgspec
+
+from blimp.clock import Clock, SystemClock
+from blimp.closing import Closing
+from blimp.errors import ConfigError, UnknownTask
+from blimp.queue.brokers.choose import STREAMS, choose_transport, is_on_redis
+from blimp.queue.control.pidbox import check_mode
+from blimp.queue.control.revocations import BROADCAST, Revocations
+from blimp.queue.hooks import Hooks
+from blimp.queue.log import stderr_logger
+from blimp.queue.options import TaskKeywords, options_of
+from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
+from blimp.queue.protocol.signing import Key, Signer
+from blimp.queue.publish.publisher import Publisher
+from blimp.queue.publish.sending import Outgoing, SendOptions
+from blimp.queue.redis.clock import BrokerClock
+from blimp.queue.redis.failover import Brokers, Strategy
+from blimp.queue.redis.outage import OnConnectionError, Outage
+from blimp.queue.redis.server import RedisServer
+from blimp.queue.redis.urls import SCHEMES
+from blimp.queue.results.open import open_database
+from blimp.queue.results.options import ResultKeywords, database_url, result_options
+from blimp.queue.results.redis_backend import RedisResults
+from blimp.queue.retry import CONNECTING, ONCE, PUBLISHING, RetryPolicy, policy_of
+from blimp.queue.task import Task
+from blimp.queue.worker.middleware import default_middleware
+
+if TYPE_CHECKING:
+    from blimp.queue.canvas.chords import Chords
+    from blimp.queue.events.sent import SentEvents
+    from blimp.queue.observability.child import ChildWatching
+    from blimp.queue.observability.tracing import Tracer
+    from blimp.queue.resources.app_pools import Pools
+    from blimp.queue.results.base import ResultBackend
+    from blimp.queue.results.handle import AsyncResult
+    from blimp.queue.worker.middleware import Middleware
+
+
+class TaskApp(Hooks, Closing):
+    """A registry of tasks with a broker. Connects on first use. A context manager.
+
+        app = TaskApp("weather", broker="redis://localhost/0", result_backend="redis://localhost/0")
+
+        @app.task(name="weather.read", autoretry_for=(OSError,))
+        def read(station: str) -> float: ...
+
+    broker: a URL: `redis://`, `rediss://`, `redis+socket://`, `unix://`, `valkey://`,
+        `valkeys://` or `sentinel://`; `amqp://` or `memory://` for what those can do. Or
+        several, in a list or with `;` between them: where one does not answer the next is
+        used, after `failover_strategy`.
+    result_backend: a Redis URL, or several; `db+sqlite:///file` or
+        `db+postgresql+psycopg://…`; or None to keep no results. How they are kept, see
+        ResultOptions: `result_extended`, `result_expires_s`, `database_…`.
+    queue: where its tasks go unless told otherwise; the app's name by default.
+    limit_bytes: messages and results above it are refused.
+    transport: "streams", which loses nothing; or "redis" (kombu's own), "amqp", "memory" or
+        any of kombu's as "module:Class": a worker says at its start what is missing then.
+    retry, retry_policy: whether and how a message is sent again whose broker did not answer.
+    connection_retry_policy: how a worker comes back to its broker; `max_retries` ends it.
+    on_connection_error: called with each error, and the seconds until the next attempt.
+    signing_key: messages are signed with it, and others refused; several: the first signs.
+    events: its workers tell what becomes of tasks, as Celery's do; see docs/events.md.
+    send_sent_event: who sends a task tells of it, too: a round trip more for each.
+    remote_control: what a worker does for whoever reaches the broker: "all" that Celery's does;
+        "inspect": answers questions, and changes something only where the command is signed;
+        "off": nothing. By default "inspect" with a signing key, and "all" without.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        broker: str | Sequence[str],
+        result_backend: str | Sequence[str] | None = None,
+        queue: str | None = None,
+        middleware: Iterable[Middleware] | None = None,
+        limit_bytes: int = MAX_MESSAGE_BYTES,
+        timeout_s: float = 2.0,
+        clock: Clock | None = None,
+        transport: str | None = None,
+        failover_strategy: str | Strategy = "round-robin",
+        retry: bool = True,
+        retry_policy: RetryPolicy | dict[str, Any] | None = None,
+        connection_retry_policy: RetryPolicy | dict[str, Any] | None = None,
+        on_connection_error: OnConnectionError | None = None,
+        signing_key: Key | Sequence[Key] | None = None,
+        events: bool = False,
+        send_sent_event: bool = False,
+        remote_control: str | None = None,
+        **results: Unpack[ResultKeywords],
+    ) -> None:
+        super().__init__(name)
+        self.brokers = Brokers(broker, strategy=failover_strategy)
+        self.transport = choose_transport(transport, self.brokers.urls)
+        self.queue = queue or name
+        self.limit_bytes = limit_bytes
+        self.timeout_s = timeout_s
+        self.clock: Clock = clock or SystemClock()
+        self.log_level = "info"  # of what a worker writes on standard error
+        self.make_log: Callable[..., Any] = stderr_logger
+        self.tracer: Tracer | None = None
+        self.child_watching: ChildWatching | None = None  # what is told to its child processes
+        self.tasks: dict[str, Task] = {}
+        self.signer = None if signing_key is None else Signer(signing_key)
+        self.remote_control = check_mode(remote_control, is_signed=self.signer is not None)
+        self.result_backend = result_backend
+        self.result_options = result_options(results)
+        database = database_url(result_backend)
+        kept = None
+        if result_backend is not None and database is None:
+            kept = Brokers(result_backend, schemes=SCHEMES)
+        self._shares = kept is not None and kept.urls == self.brokers.urls
+        kept = self.brokers if self._shares else kept  # they change over together
+        self._store: RedisServer | None = None
+        if is_on_redis(self.transport):
+            self._store = RedisServer(self.brokers, timeout_s=timeout_s)
+        elif kept is not None:
+            self._store = RedisServer(kept, timeout_s=timeout_s)
+        self.results: ResultBackend | None = None
+        if kept is not None:
+            self.results = RedisResults(
+                server=RedisServer(kept, timeout_s=timeout_s),
+                clock=self.clock,
+                keep_s=self.result_options.keep_s,
+                limit_bytes=limit_bytes,
+            )
+        if database is not None:
+            self.results = open_database(
+                database,
+                clock=self.clock,
+                options=self.result_options,
+                limit_bytes=limit_bytes,
+                timeout_s=timeout_s,
+                notify_server=self._store,
+            )
+        self.broker_clock = BrokerClock(link=self._store, clock=self.clock)
+        self.revocations = Revocations(link=self._store, app=name, signer=self.signer)
+        self.retry_policy = policy_of(retry_policy, PUBLISHING) if retry else ONCE
+        self.connection_retry_policy = policy_of(connection_retry_policy, CONNECTING)
+        self.on_connection_error = on_connection_error
+        self.publisher = Publisher(
+            url=self.brokers,
+            timeout_s=timeout_s,
+            transport=self.transport,
+            limit_bytes=limit_bytes,
+            signer=self.signer,
+            policy=self.retry_policy,
+            clock=self.clock,
+        )
+        self.middleware: tuple[Middleware, ...] = tuple(
+            default_middleware(self) if middleware is None else middleware
+        )
+        self.chance = random.Random()
+        self.events = events
+        self.sent_events: SentEvents | None = None
+        if send_sent_event:
+            from blimp.queue.events.sent import SentEvents
+
+            self.sent_events = SentEvents(self)
+        self._pools: Pools | None = None  # most apps have none
+        self._chords: Chords | None = None
+
+    @property
+    def broker(self) -> str:
+        """The broker in use: of several, one that answered last."""
+        return self.brokers.current
+
+    @property
+    def completes_at_once(self) -> bool:
+        """Whether a result and its acknowledgement are one step: same server, our transport."""
+        return self.transport == STREAMS and self._shares
+
+    @property
+    def shares_server(self) -> bool:
+        """Whether results are kept on the broker itself."""
+        return self._shares
+
+    @property
+    def broker_link(self) -> RedisServer:
+        """The Redis server beside the queues, for what kombu has no word for.
+
+        The broker itself, or where that is none, the one that keeps the results. Raises
+        ConfigError where there is neither.
+        """
+        if self._store is None:
+            raise ConfigError(
+                f"app {self.name!r}: transport {self.transport!r} has no Redis server"
+            )
+        return self._store
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a `broker_link`."""
+        return self._store is not None
+
+    @property
+    def pools(self) -> Pools:
+        """The pools of executors that its tasks may require, by name."""
+        if self._pools is None:
+            from blimp.queue.resources.app_pools import Pools
+
+            self._pools = Pools(self)
+        return self._pools
+
+    @property
+    def chords(self) -> Chords | None:
+        """Where the parts of chords are counted, None where there is no Redis server for it."""
+        if self._chords is None:
+            from blimp.queue.canvas.chords import Chords, chord_keep_s
+
+            kept = self.results
+            link = kept.server if isinstance(kept, RedisResults) else None
+            if link is None and is_on_redis(self.transport):
+                link = self._store
+            if link is not None:
+                self._chords = Chords(link=link, keep_s=chord_keep_s(kept))
+        return self._chords
+
+    @property
+    def chords_end_at_once(self) -> bool:
+        """Whether the parts of chords are counted in the step that ends a delivery."""
+        shares = self._shares or not isinstance(self.results, RedisResults)
+        return self.transport == STREAMS and shares
+
+    @overload
+    def task(self, function: Callable[..., Any], /) -> Task: ...
+
+    @overload
+    def task(self, /, **keywords: Unpack[TaskKeywords]) -> Callable[[Callable[..., Any]], Task]: ...
+
+    def task(
+        self, function: Callable[..., Any] | None = None, /, **keywords: Unpack[TaskKeywords]
+    ) -> Task | Callable[[Callable[..., Any]], Task]:
+        """Register a function, plain or `async def`, as a task; see TaskKeywords.
+
+        Raises ConfigError for a name that is taken, or an option that there is not.
+        """
+        options = options_of(keywords)
+
+        def register(function: Callable[..., Any]) -> Task:
+            default = f"{function.__module__}.{function.__qualname__}"
+            name = keywords.get("name") or default
+            task = Task(app=self, name=name, function=function, options=options)
+            if task.name in self.tasks:
+                raise ConfigError(f"app {self.name!r}: two tasks are named {task.name!r}")
+            if options.requires is not None:
+                self.pools.require(options.requires)
+            self.tasks[task.name] = task
+            return task
+
+        return register if function is None else register(function)
+
+    def get_task(self, name: str) -> Task:
+        """Return the task called `name`. Raises UnknownTask naming those there are."""
+        try:
+            return self.tasks[name]
+        except KeyError:
+            from blimp.queue.protocol.embed import GATHER
+
+            if name == GATHER:  # what canvas/rewriting.py has a group end in
+                return self._gathering(name)
+            known = ", ".join(sorted(self.tasks)) or "none"
+            raise UnknownTask(f"no task {name!r} in app {self.name!r}; it has: {known}") from None
+
+    def _gathering(self, name: str) -> Task:
+        """Return Celery's own task that returns what it is given."""
+
+        def accumulate(*args: Any, index: int | None = None) -> Any:
+            return args if index is None else args[index]
+
+        return Task(app=self, name=name, function=accumulate, options=options_of({}))
+
+    def send_task(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AsyncResult:
+        """Send a task by name, whether or not it is registered here; see SendOptions.
+
+        Raises LinkError where no broker answers, MessageError where JSON cannot hold the
+        arguments or the message is longer than the limit.
+        """
+        outgoing = Outgoing(name=name, args=args, kwargs=kwargs, options=options, app=self)
+        outgoing.send()
+        return self.result(outgoing.id)
+
+    def send_canvas(
+        self,
+        signature: dict[str, Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncResult:
+        """Send a signature, chain, group or chord; see canvas/signature.py and SendOptions.
+
+        Returns where its result will be. Raises as `send_task` does, and ConfigError where a
+        chord has no Redis server to be counted on.
+        """
+        from blimp.queue.canvas.sending import send
+
+        return send(self, signature, args, kwargs, **options)
+
+    def result(self, id: str) -> AsyncResult:
+        """Return a handle on task `id`, sent by whomever."""
+        from blimp.queue.results.handle import AsyncResult  # a worker waits for none
+
+        return AsyncResult(id, app=self)
+
+    def revoke(self, id: str, *, terminate: bool = False) -> None:
+        """Call task `id` back, sent or not: it ends as REVOKED where it has not begun.
+
+        terminate: end it also where it runs: a coroutine is cancelled, a process killed; in a
+        plain function SoftTimeLimitExceeded is raised, and `TaskContext.revoked` is set.
+        Kept for a day. Raises LinkError.
+        """
+        self.revocations.keep(id, terminate=terminate, now_s=self.broker_clock.now_s())
+        self.broadcast(BROADCAST, {"id": id, "terminate": terminate})
+
+    # --- emergency broadcast and link ------------------------------------------------------
+
+    @property
+    def emergency_exchange(self) -> str:
+        return f"{self.name}.emergency"
+
+    def broadcast(
+        self, name: str, payload: dict[str, Any] | None = None, *, id: str | None = None
+    ) -> AsyncResult:
+        """Tell every listening worker at once; repeat with the same `id` until confirmed.
+
+        Raises LinkError where the broker is away.
+        """
+        id = id or str(uuid.uuid4())
+        self.publisher.broadcast(
+            self.emergency_exchange, {"id": id, "name": name, "payload": payload or {}}
+        )
+        return self.result(id)
+
+    # --- life ------------------------------------------------------------------------------
+
+    def outage(
+        self, event: str, *, log: Any, ends: bool = False, brokers: int | None = None
+    ) -> Outage:
+        """Return what one part of a worker needs to wait for its broker.
+
+        ends: it gives up as the policy says; other parts go on. brokers: among so many it
+        changes over, by default all.
+        """
+        policy = self.connection_retry_policy
+        return Outage(
+            event=event,
+            clock=self.clock,
+            log=log,
+            policy=policy if ends else msgspec.structs.replace(policy, max_retries=None),
+            brokers=brokers or len(self.brokers),
+            on_error=self.on_connection_error if ends else None,
+        )
+
+    def close(self) -> None:
+        self.publisher.close()
+        if self._store is not None:
+            self._store.close()
+        if self.results is not None:
+            self.results.close()

@@ -1,0 +1,286 @@
+"""What can be done with the messages on the server. Each method is one round trip, one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import redis
+
+from blimp.queue.brokers.streams.completion import End, arguments
+from blimp.queue.brokers.streams.publish_once import NONE, Stamp
+from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys, QueueKeys
+from blimp.queue.redis.scripts import Scripts
+
+if TYPE_CHECKING:
+    from blimp.queue.brokers.streams.envelope import Parcel
+    from blimp.queue.redis.client import Link
+
+DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
+UNKNOWN = 2  # how a renewal may be: the server was emptied
+FORGET_AFTER_MS = 3_600_000  # a consumer with nothing in hand that was not heard of
+PURGE_AT_ONCE = 1000
+
+Run = Callable[[str, list[str], list[Any]], Any]  # a script's name, its keys, its arguments
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery: an entry of a lane, held by a consumer for the `fence`-th time."""
+
+    tag: str  # kombu's delivery tag: no two deliveries share one
+    queue: QueueKeys
+    lane: int
+    id: str
+    fence: int
+
+    @property
+    def stream(self) -> str:
+        return self.queue.lanes[self.lane]
+
+    @property
+    def issued_ms(self) -> int:
+        """When the message came to the server, on the server's clock."""
+        return int(self.id.partition("-")[0])
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """oldest_age_s: of what is ready or in flight; None where there is nothing."""
+
+    ready: int
+    in_flight: int
+    scheduled: int
+    dead: int
+    oldest_age_s: float | None
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What one take brought. next_due_ms: when the schedule's next is due, in ms from now.
+    expired: how many were found too old, and are gone.
+    """
+
+    deliveries: list[tuple[Claim, list[bytes]]]
+    next_due_ms: int | None
+    expired: int
+
+
+class StaleBindings(Exception):
+    """fields: the bindings as they are now."""
+
+    def __init__(self, fields: dict[bytes, bytes]) -> None:
+        super().__init__("the bindings have changed")
+        self.fields = fields
+
+
+class Store:
+    """The scripts with their keys and arguments. Thread-safe. Raises redis-py's errors.
+
+    lease_ms: a delivery that was not renewed for so long may be taken by others.
+    max_deliveries: one that was delivered so often is a dead letter.
+    max_dead: dead letters kept per queue; the oldest go.
+    """
+
+    def __init__(
+        self,
+        *,
+        link: Link,
+        keys: Keys,
+        consumer: str,
+        lease_ms: int,
+        max_deliveries: int,
+        max_dead: int,
+    ) -> None:
+        self.keys = keys
+        self.consumer = consumer
+        self.link = link
+        self._scripts = Scripts(link.client)
+        self._lease_ms = lease_ms
+        self._max_deliveries = max_deliveries
+        self._max_dead = max_dead
+
+    # --- into the queues ---------------------------------------------------------------------
+
+    def put_once(self, names: list[str], words: list[Any]) -> None:
+        """Run `put.lua`, with its keys and arguments."""
+        self._scripts.run("put", names, words)
+
+    def publish(
+        self,
+        queues: Sequence[tuple[QueueKeys, bool]],
+        parcel: Parcel,
+        *,
+        stamp: Stamp = NONE,
+        exchange: str = "",
+        version: str = "",
+    ) -> list[QueueKeys]:
+        """Put one message into `queues`, each with whether it may have expired, once.
+
+        Returns those that had and got nothing. Raises StaleBindings, with nothing done, where
+        the bindings of `exchange` are no longer those of `version`.
+        """
+        keys = [self.keys.exchange(exchange), stamp.key]
+        for queue, _ in queues:
+            lane = queue.lanes[parcel.lane]
+            keys += [lane, queue.later, queue.bell, queue.alive, queue.ttl]
+        args = [
+            version, parcel.due_ms, parcel.lane, parcel.head, parcel.body,
+            "" if parcel.ttl_ms is None else parcel.ttl_ms, stamp.number, stamp.remember_ms,
+            GROUP, self._lease_ms, *(int(mortal) for _, mortal in queues),
+        ]  # fmt: skip
+        is_current, answer = self._scripts.run("publish", keys, args)
+        if not is_current:
+            raise StaleBindings(dict(zip(answer[::2], answer[1::2], strict=True)))
+        return [queues[number][0] for number in answer]
+
+    def broadcast(
+        self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int
+    ) -> None:
+        """Tell whoever listens on the fanout `exchange`; the newest `keep` stay for a while."""
+        self._scripts.run("broadcast", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
+
+    # --- out of the queues -------------------------------------------------------------------
+
+    def make_group(self, queue: QueueKeys) -> None:
+        """Have the group on every stream of `queue`; it begins with the oldest message."""
+        for stream in (*queue.lanes, queue.bell):
+            try:
+                self.link.client.xgroup_create(stream, GROUP, id="0", mkstream=True)
+            except redis.ResponseError as error:
+                if not str(error).startswith("BUSYGROUP"):
+                    raise
+
+    def take(self, queues: Sequence[QueueKeys], *, room: int, early_ms: int = 0) -> Taken:
+        """Deliver up to `room` messages: lane by lane, in a lane the put back and dead first.
+
+        early_ms: how long before it is due a scheduled one may be taken.
+        Where the answer is lost with its connection, `begin` finds what it brought: nothing
+        else takes what its consumer has.
+        """
+        keys = [
+            key
+            for queue in queues
+            for key in (*queue.lanes, queue.bell, queue.later, queue.dead, queue.ttl)
+        ]
+        args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._max_dead]
+        now_ms, due_ms, taken, expired = self._scripts.run_once(
+            "take", keys, [*args, LANES, early_ms]
+        )
+        return Taken(
+            deliveries=[
+                (self.claim(queues[number], lane, id.decode(), fence), fields)
+                for number, lane, id, fence, fields in taken
+            ],
+            next_due_ms=None if due_ms < 0 else max(0, due_ms - now_ms),
+            expired=expired,
+        )
+
+    def claim(self, queue: QueueKeys, lane: int, id: str, fence: int) -> Claim:
+        tag = f"{queue.name}/{lane}/{id}/{fence}"
+        return Claim(tag=tag, queue=queue, lane=lane, id=id, fence=fence)
+
+    def begin(self, queues: Sequence[QueueKeys], *, known: Iterable[Claim]) -> int:
+        """Be ready to take from `queues`; return how many messages were put back.
+
+        Those are what this consumer's name has pending and is not in `known`.
+        """
+        keys = [key for queue in queues for key in (*queue.lanes, queue.bell)]
+        args = [GROUP, self.consumer, NOBODY, LANES, FORGET_AFTER_MS]
+        return int(
+            self._scripts.run("begin", keys, [*args, *(f"{one.stream} {one.id}" for one in known)])
+        )
+
+    # --- the end of deliveries ---------------------------------------------------------------
+
+    def ack(self, claims: Sequence[Claim]) -> list[int]:
+        """Complete deliveries; return DONE, SETTLED or LOST for each.
+
+        Not repeated, or SETTLED would not say whether someone else had ended it.
+        """
+        return self._each(self._scripts.run_once, "ack", claims)
+
+    def end(self, ends: Sequence[End]) -> list[int | str | list[int]]:
+        """End deliveries, each with its result and what follows it, or not at all.
+
+        Returns DONE, SETTLED or LOST for each, or what the server has against writing it, or
+        which of its parts complete a chord: then it is to be told again.
+        """
+        keys, args = arguments(ends)
+        answers = self._scripts.run("complete", keys, [GROUP, self.consumer, self._max_dead, *args])
+        return [one.decode() if isinstance(one, bytes) else one for one in answers]
+
+    def renew(self, claims: Sequence[Claim]) -> list[int]:
+        """Renew leases; return DONE, SETTLED, LOST or UNKNOWN for each."""
+        return self._each(self._scripts.run, "renew", claims)
+
+    def release(self, claims: Sequence[Claim], *, seen: bool = True) -> list[int]:
+        """Put deliveries back in their place; `seen`: they count."""
+        keys = [key for one in claims for key in (one.stream, one.queue.bell)]
+        args: list[Any] = [GROUP, self.consumer, NOBODY]
+        for one in claims:
+            args += [one.id, one.fence, one.fence if seen else one.fence - 1]
+        answers: list[int] = self._scripts.run("release", keys, args)
+        return answers
+
+    def bury(self, claim: Claim, reason: str) -> int:
+        """Make a delivery a dead letter."""
+        args = [GROUP, self.consumer, claim.id, claim.fence, self._max_dead, claim.lane, reason]
+        return int(self._scripts.run("bury", [claim.stream, claim.queue.dead], args))
+
+    def _each(self, run: Run, script: str, claims: Sequence[Claim]) -> list[int]:
+        args: list[Any] = [GROUP, self.consumer]
+        for one in claims:
+            args += [one.id, one.fence]
+        answers: list[int] = run(script, [one.stream for one in claims], args)
+        return answers
+
+    # --- whole queues ------------------------------------------------------------------------
+
+    def counts(self, queue: QueueKeys) -> Counts:
+        keys = [*queue.lanes, queue.later, queue.dead]
+        ready, in_flight, scheduled, dead, age_ms = self._scripts.run(
+            "counts", keys, [GROUP, NOBODY]
+        )
+        return Counts(
+            ready=ready,
+            in_flight=in_flight,
+            scheduled=scheduled,
+            dead=dead,
+            oldest_age_s=None if age_ms < 0 else age_ms / 1000.0,
+        )
+
+    def purge(self, queue: QueueKeys) -> int:
+        """Drop what waits in `queue`; return how many."""
+        dropped = 0
+        while True:
+            args = [GROUP, NOBODY, PURGE_AT_ONCE]
+            now = int(self._scripts.run("purge", [*queue.lanes, queue.later], args))
+            dropped += now
+            if now < PURGE_AT_ONCE:
+                return dropped
+
+    def requeue_dead(
+        self, queue: QueueKeys, id: str, *, head: bytes = b"", forgetting: Sequence[str] = ()
+    ) -> bool:
+        """Put a dead letter at the end of its lane, with a new `head` where there is one.
+
+        forgetting: keys that are deleted in the same step. Returns False, with nothing done,
+        where the letter is gone.
+        """
+        keys = [queue.dead, *queue.lanes, *forgetting]
+        return bool(self._scripts.run("requeue_dead", keys, [id, LANES, head]))
+
+    def delete(self, queue: QueueKeys) -> list[str]:
+        """Delete a queue and its bindings; return the exchanges that had some."""
+        keys = [queue.exchanges, *(key for key in queue.all() if key != queue.exchanges)]
+        changed = self._scripts.run("delete", keys, [queue.name, self.keys.exchange("")])
+        return [exchange.decode() for exchange in changed]
+
+    def change_binding(self, exchange: str, verb: str, what: str, *, queue: str) -> bool:
+        """Add or remove a binding, or set the type; say whether that changed anything."""
+        keys = [self.keys.exchange(exchange), self.keys.queue(queue).exchanges]
+        return bool(self._scripts.run("bind", keys, [verb, what, exchange]))
+
+    def leave(self, queues: Sequence[QueueKeys]) -> None:
+        """Forget this consumer and those long silent, where they hold nothing."""
+        streams = [stream for queue in queues for stream in (*queue.lanes, queue.bell)]
+        self._scripts.run("leave", streams, [GROUP, self.consumer, FORGET_AFTER_MS])

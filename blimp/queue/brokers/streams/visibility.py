@@ -1,0 +1,268 @@
+"""What one consumer holds, kept alive by a thread of its own, whatever the tasks do."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+import redis
+
+from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, UNKNOWN
+
+if TYPE_CHECKING:
+    from blimp.queue.brokers.streams.completion import End
+    from blimp.queue.brokers.streams.store import Claim, Store
+
+RENEWALS_PER_LEASE = 4
+PERIODS_TO_IDLE = 4
+ERRORS = (redis.RedisError, OSError)
+
+logger = logging.getLogger(__name__)
+
+
+class _Ack:
+    """One thread's wish in a shared acknowledgement."""
+
+    __slots__ = ("answer", "claim")
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.answer: int | BaseException | None = None
+
+
+class Leases:
+    """The claims in hand. Thread-safe; close is idempotent.
+
+    on_lost: called, from any thread, with the tag of a delivery that someone else has now:
+        stop its work; its acknowledgement is refused. So is it where someone else has ended
+        it. What it raises is logged.
+    The thread starts with the first claim and sleeps while there has been none for a while.
+    """
+
+    def __init__(self, *, store: Store, lease_s: float, on_lost: Callable[[str], None]) -> None:
+        self._store = store
+        self._period_s = lease_s / RENEWALS_PER_LEASE
+        self._on_lost = on_lost
+        self._closed = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Hold nothing, and tell nobody: for a forked child, which has no thread of this."""
+        self._held: dict[str, Claim] = {}
+        self._changed = threading.Condition()
+        self._idle = True
+        self._thread: threading.Thread | None = None
+        self._later: deque[str] = deque()
+        self._sent: set[str] = set()  # tags whose end we have asked for, and no answer came yet
+        self._gathering = threading.Lock()
+        self._waiting: list[_Ack] = []
+        self._sending = threading.Lock()
+
+    # --- what is held ------------------------------------------------------------------------
+
+    def hold(self, claims: Sequence[Claim]) -> None:
+        if not claims:
+            return
+        with self._changed:
+            self._held.update((claim.tag, claim) for claim in claims)
+            self._sent.difference_update(claim.tag for claim in claims)
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._serve, name="leases", daemon=True)
+                self._thread.start()
+            elif self._idle:
+                self._changed.notify()
+
+    def keep(self, tags: Collection[str]) -> None:
+        """Forget all but `tags`: nobody works on the rest, and it may be put back."""
+        kept = set(tags)
+        with self._changed:
+            for tag in [tag for tag in self._held if tag not in kept]:
+                del self._held[tag]
+            self._sent.intersection_update(kept)
+
+    def claim(self, tag: str) -> Claim | None:
+        return self._held.get(tag)
+
+    def claims(self) -> list[Claim]:
+        with self._changed:
+            return list(self._held.values())
+
+    def __contains__(self, tag: str) -> bool:
+        return tag in self._held
+
+    # --- how a delivery ends -----------------------------------------------------------------
+
+    def ack(self, tag: str) -> int:
+        """Complete a delivery; return DONE, SETTLED (by us, before) or LOST (to someone else).
+
+        Threads that come while another's acknowledgement is under way share the next one.
+        """
+        claim = self._held.get(tag)
+        if claim is None:
+            with self._changed:
+                was_sent = tag in self._sent
+                self._sent.discard(tag)
+            return SETTLED if was_sent else LOST
+        wish = _Ack(claim)
+        with self._gathering:
+            self._waiting.append(wish)
+        with self._sending:
+            if wish.answer is None:
+                with self._gathering:
+                    batch, self._waiting = self._waiting, []
+                try:
+                    answers: Sequence[int | BaseException] = self._complete(
+                        [one.claim for one in batch]
+                    )
+                except BaseException as error:
+                    answers = [error] * len(batch)
+                for one, answer in zip(batch, answers, strict=True):
+                    one.answer = answer
+        if isinstance(wish.answer, BaseException):
+            raise wish.answer
+        assert wish.answer is not None
+        return self._settled(tag, wish.answer)
+
+    def ack_later(self, tag: str) -> None:
+        """Complete a delivery with the next `flush`, or when leases are next renewed."""
+        self._later.append(tag)
+
+    def flush(self) -> None:
+        """Complete in one step what `ack_later` gathered; those that are lost are told."""
+        tags = []
+        while self._later:
+            tags.append(self._later.popleft())
+        claims = [claim for tag in tags if (claim := self._held.get(tag)) is not None]
+        if claims:
+            try:
+                answers = self._complete(claims)
+            except BaseException:
+                self._later.extend(tags)
+                raise
+            for claim, answer in zip(claims, answers, strict=True):
+                self._settled(claim.tag, answer)
+
+    def release(self, tags: Sequence[str], *, seen: bool = True) -> int:
+        """Put deliveries back in their place; return how many were still held."""
+        claims = [claim for tag in tags if (claim := self._held.get(tag)) is not None]
+        if not claims:
+            return 0
+        self._send(claims)
+        answers = self._store.release(claims, seen=seen)
+        return sum(
+            self._settled(one.tag, answer) == DONE
+            for one, answer in zip(claims, answers, strict=True)
+        )
+
+    def end(self, ends: Sequence[End]) -> list[int | str | list[int]]:
+        """End deliveries, each in one step; see `Store.end`."""
+        self._send([end.claim for end in ends if end.claim is not None])
+        answers = self._store.end(ends)
+        lost = []
+        with self._changed:
+            for end, answer in zip(ends, answers, strict=True):
+                if end.claim is None:
+                    continue
+                self._sent.discard(end.claim.tag)
+                if isinstance(answer, int):
+                    held = self._held.pop(end.claim.tag, None)
+                    if answer == LOST and held is not None:
+                        lost.append(end.claim.tag)
+        for tag in lost:
+            self._tell(tag)
+        return answers
+
+    def bury(self, tag: str, reason: str) -> int:
+        """Make a delivery a dead letter; return DONE, SETTLED or LOST."""
+        claim = self._held.get(tag)
+        if claim is None:
+            return SETTLED
+        self._send([claim])
+        return self._settled(tag, self._store.bury(claim, reason))
+
+    def _complete(self, claims: Sequence[Claim]) -> list[int]:
+        """Acknowledge; SETTLED is only what an attempt of ours may have settled."""
+        repeated = self._send(claims)
+        try:
+            answers = self._store.ack(claims)
+        except redis.ConnectionError:  # idle, it had died; or its answer was lost
+            return self._store.ack(claims)
+        return [
+            LOST if answer == SETTLED and claim.tag not in repeated else answer
+            for claim, answer in zip(claims, answers, strict=True)
+        ]
+
+    def _send(self, claims: Sequence[Claim]) -> set[str]:
+        """Remember that these are about to end; return the tags for which that was so already."""
+        tags = {claim.tag for claim in claims}
+        with self._changed:
+            repeated = tags & self._sent
+            self._sent |= tags
+        return repeated
+
+    def _settled(self, tag: str, answer: int) -> int:
+        with self._changed:
+            held = self._held.pop(tag, None)
+            self._sent.discard(tag)
+        if answer == LOST and held is not None:
+            self._tell(tag)
+        return answer
+
+    def _tell(self, tag: str) -> None:
+        try:
+            self._on_lost(tag)
+        except Exception:  # the other leases must live on
+            logger.exception("on_lost: %s", tag)
+
+    # --- staying alive -----------------------------------------------------------------------
+
+    def renew(self, claims: Sequence[Claim] | None = None) -> None:
+        """Renew now, all by default; what turns out to be lost is told. Raises ERRORS."""
+        claims = self.claims() if claims is None else claims
+        if not claims:
+            return
+        for claim, answer in zip(claims, self._store.renew(claims), strict=True):
+            if answer != DONE:
+                self._gone(claim.tag, answer)
+
+    def _gone(self, tag: str, answer: int) -> None:
+        """Drop what is ours no more: ended by us just now, or in another's hands, or by them."""
+        with self._changed:
+            held = self._held.pop(tag, None)
+            if answer == UNKNOWN or (answer == SETTLED and tag in self._sent):
+                return  # nobody else has it; or whoever sent its end hears of it
+            self._sent.discard(tag)
+        if held is not None:
+            self._tell(tag)
+
+    def _serve(self) -> None:
+        empty = 0  # periods in a row without a claim
+        while True:
+            with self._changed:
+                # Not at the first: whoever takes one message a moment must not wake it each time.
+                self._idle = empty >= PERIODS_TO_IDLE
+                if not self._closed:  # or a close before this thread ran would wait a period
+                    self._changed.wait(timeout=None if self._idle else self._period_s)
+                if self._closed:
+                    return
+                empty = empty + 1 if not self._held and not self._idle else 0
+                if self._idle or not (self._held or self._later):
+                    continue  # what has just come needs no renewal yet
+            try:
+                self.flush()
+                self.renew()
+            except ERRORS:
+                continue  # whoever reads finds it too, and connects again; the claims stay
+            except Exception:
+                logger.exception("renewing leases")
+
+    def close(self) -> None:
+        """Stop renewing. What is still held goes to others when its lease ends."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=self._period_s)

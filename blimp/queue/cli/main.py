@@ -1,0 +1,173 @@
+"""The queue's command line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import BlimpError, ConfigError
+from blimp.queue.cli.words import APP_MEANING
+from blimp.queue.log import LEVELS
+from blimp.queue.observability.options import add_options, read_options
+
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit status: 0 done, 1 failed, 2 used wrongly."""
+    words = sys.argv[1:] if arguments is None else arguments
+    options = make_parser(words).parse_args(words)
+    try:
+        app = None if options.app is None else load_app(options.app)
+        command: Callable[[TaskApp | None, argparse.Namespace], int] = options.run
+        return command(app, options)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BlimpError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def load_app(path: str) -> TaskApp:
+    """Return the app at `module:attribute`. Raises ConfigError saying what is missing."""
+    from blimp.queue.app import TaskApp
+
+    module_name, separator, attribute = path.partition(":")
+    if not (module_name and separator and attribute):
+        raise ConfigError(f"-A {path!r}: must be module:attribute, such as weather:app")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"-A {path!r}: {error}") from error
+    app = getattr(module, attribute, None)
+    if not isinstance(app, TaskApp):
+        kind = "is missing" if app is None else f"is {type(app).__name__}"
+        raise ConfigError(f"-A {path!r}: {attribute} {kind} in {module_name}, must be a TaskApp")
+    return app
+
+
+def _worker(app: TaskApp, options: argparse.Namespace) -> int:
+    from blimp.config import trace_settings_from_environment
+    from blimp.queue.observability.watch import watched
+    from blimp.queue.worker.restart import Launch
+    from blimp.queue.worker.worker import Worker
+
+    app.log_level = options.log_level
+    watching = msgspec.structs.replace(
+        read_options(options), trace=trace_settings_from_environment()
+    )
+    with app, watched(app, watching):
+        worker = Worker(
+            app=app,
+            name=options.name,
+            queues=[queue for queue in options.queues.split(",") if queue],
+            loop_workers=options.loop_workers,
+            loop_concurrency=options.loop_concurrency,
+            sync_workers=options.sync_workers,
+            process_workers=options.process_workers,
+            prefetch=options.prefetch,
+            max_tasks=options.max_tasks,
+            max_memory_mb=options.max_memory_mb,
+            grace_s=options.grace,
+            app_path=options.app,
+            events=options.events or None,
+            launch=Launch.of_this_process(),
+            on_ready=lambda: print("ready", file=sys.stderr, flush=True),
+        )
+        return worker.run()
+
+
+def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the reader of a command line. words: those to be read."""
+    parser = argparse.ArgumentParser(
+        prog="python -m blimp.queue",
+        description=__doc__,
+        epilog="exit status: 0 done, 1 failed (the reason is printed), 2 used wrongly",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_worker(commands)
+    if words and words[0] == "worker":
+        return parser  # its process would keep the memory that the others take
+
+    from blimp.queue.cli import queues, remote, results
+    from blimp.queue.observability import trace_view as show
+
+    queues.add_commands(commands)
+    remote.add_commands(commands)
+    show.add_command(commands)
+    results.add_commands(commands)
+    return parser
+
+
+def _add_worker(commands: Any) -> None:
+    worker = commands.add_parser(
+        "worker",
+        help="run tasks until SIGTERM",
+        description="Run tasks until SIGTERM: what runs may end then; a second one, or SIGQUIT, "
+        "waits for nothing.",
+        epilog="example: python -m blimp.queue worker -A weather:app --name pad --queues a,b",
+    )
+    worker.set_defaults(run=_worker)
+    worker.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
+    worker.add_argument(
+        "--name", help="unique among live workers, so a second one here needs it; default APP@HOST"
+    )
+    worker.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
+    for option, default, meaning in (
+        ("--loop-workers", 1, "threads with an asyncio loop, for async def tasks"),
+        ("--loop-concurrency", 16, "async def tasks that one loop runs at once"),
+        ("--sync-workers", 8, "threads for plain tasks"),
+        ("--process-workers", None, "processes for cpu_bound tasks; default: cores but one"),
+        (
+            "--prefetch",
+            None,
+            "messages in hand at once; default: what ends in 50 ms, 16 to 128, or "
+            "as many as run at once",
+        ),
+        ("--max-tasks", None, "a process begins anew after so many tasks; default: no limit"),
+        ("--max-memory-mb", None, "... or above so many MB resident; default: no limit"),
+    ):
+        shown = meaning if default is None else f"{meaning}; default {default}"
+        worker.add_argument(option, type=_positive, default=default, metavar="N", help=shown)
+    worker.add_argument(
+        "--grace",
+        type=_seconds,
+        default=10.0,
+        metavar="S",
+        help="how long SIGTERM waits for tasks, seconds; default 10",
+    )
+    worker.add_argument(
+        "-E", "--events", action="store_true", help="tell what becomes of tasks, as Celery does"
+    )
+    worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
+    add_options(worker)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be seconds, from 0 to 1,000,000")
+    return value
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 1 or more")
+    return value

@@ -1,0 +1,175 @@
+"""What an event says, in Celery's words.
+
+Source: Celery 5.7, `events/dispatcher.py`, `worker/request.py`, `worker/heartbeat.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp import __version__
+from blimp.queue.protocol.message import MAX_REPR_LENGTH, build_headers
+from blimp.queue.protocol.record import State
+
+if TYPE_CHECKING:
+    from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.protocol.record import Fault
+    from blimp.queue.worker.job import Job, Verdict
+
+Fields = dict[str, Any]
+
+SOFTWARE = {"sw_ident": "blimp", "sw_ver": __version__, "sw_sys": os.uname().sysname}
+MAX_TRACEBACK_LENGTH = 8192
+_REVOKED = (State.REVOKED, State.EXPIRED, State.SUPERSEDED)
+_encode = msgspec.json.Encoder().encode
+
+
+class Received(msgspec.Struct, frozen=True):
+    """What is told of a task before it runs. These are structures where speed counts."""
+
+    type: str
+    timestamp: float
+    uuid: str
+    name: str
+    args: str
+    kwargs: str
+    root_id: str
+    parent_id: str | None
+    retries: int
+    eta: str | None
+    expires: str | None
+
+
+class Started(msgspec.Struct, frozen=True):
+    type: str
+    timestamp: float
+    uuid: str
+
+
+class Succeeded(msgspec.Struct, frozen=True):
+    type: str
+    timestamp: float
+    uuid: str
+    result: str
+    runtime: float | None
+
+
+def to_bytes(told: Fields | msgspec.Struct, *, about: bytes) -> bytes:
+    """Return `told` as JSON, whatever a stranger's texts hold.
+
+    about: an object that says the same of each event, as JSON.
+    """
+    try:
+        return _encode(told)[:-1] + b"," + about[1:]
+    except UnicodeEncodeError:  # half a surrogate pair
+        fields = told if isinstance(told, dict) else msgspec.structs.asdict(told)
+        return to_bytes({key: _mended(value) for key, value in fields.items()}, about=about)
+
+
+def about_program(*, hostname: str, pid: int) -> bytes:
+    """Return what each event says of the program that sends it, as JSON."""
+    return _encode({"hostname": hostname, "utcoffset": utc_offset_h(), "pid": pid})
+
+
+def _mended(value: Any) -> Any:
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+def utc_offset_h() -> float:
+    """Return hours west of UTC, which is what Celery calls `utcoffset`."""
+    return (time.altzone if time.localtime().tm_isdst > 0 else time.timezone) / 3600
+
+
+def received(message: TaskMessage, *, at_s: float, kind: str = "task-received") -> Received:
+    """Return what is told of a task that came. at_s: the time of day."""
+    headers = message.headers
+    args, kwargs = headers.get("argsrepr"), headers.get("kwargsrepr")
+    if not (isinstance(args, str) and isinstance(kwargs, str)):
+        headers = build_headers(message)
+        args, kwargs = headers["argsrepr"], headers["kwargsrepr"]
+    eta, expires = headers.get("eta"), headers.get("expires")
+    return Received(
+        kind,
+        at_s,
+        message.id,
+        message.task,
+        args[:MAX_REPR_LENGTH],
+        kwargs[:MAX_REPR_LENGTH],
+        message.root_id or message.id,
+        message.parent_id,
+        message.retries,
+        eta if isinstance(eta, str) else None,
+        expires if isinstance(expires, str) else None,
+    )
+
+
+def sent(message: TaskMessage, *, at_s: float) -> Fields:
+    """Return what its sender tells of a task."""
+    return msgspec.structs.asdict(received(message, at_s=at_s, kind="task-sent")) | {
+        "queue": message.queue,
+        "exchange": "",
+        "routing_key": message.queue,
+    }
+
+
+def ended(job: Job, verdict: Verdict, *, at_s: float) -> Fields | Succeeded | None:
+    """Return what is told of a job's end; None where nothing is known of it, or it has none.
+
+    What another delivery has ended is told once more: its worker may have been killed before
+    it did.
+    """
+    state, result, fault, trace = verdict.state, verdict.result, verdict.fault, verdict.traceback
+    if verdict.again_in_s is not None:
+        return None
+    if verdict.settled:
+        if job.previous is None or not job.previous.final:
+            return None
+        previous = job.previous
+        state, result = previous.state, previous.result
+        fault, trace = previous.fault, previous.traceback
+    is_over = not verdict.give_back and verdict.retry_in_s is None
+    if state is State.SUCCESS and is_over:
+        return Succeeded("task-succeeded", at_s, job.message.id, short(result), _runtime_s(job))
+    told: Fields = {"timestamp": at_s, "uuid": job.message.id}
+    if verdict.give_back:
+        return told | {"type": "task-rejected", "requeue": True}
+    if verdict.dead and fault is not None and fault.exc_type == "Reject":
+        return told | {"type": "task-rejected", "requeue": False}
+    if state in _REVOKED:
+        expired = state is State.EXPIRED
+        why = {"terminated": job.is_called, "signum": None, "expired": expired}
+        return told | {"type": "task-revoked", **why}
+    return told | {
+        "type": "task-failed" if verdict.retry_in_s is None else "task-retried",
+        "exception": _exception(fault),
+        "traceback": trace and trace[-MAX_TRACEBACK_LENGTH:],
+    }
+
+
+def short(value: Any) -> str:
+    """Return `value` as people read it, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception as error:  # a result may be of a class whose own methods raise
+        text = f"<{type(value).__name__}: {type(error).__name__} in its repr>"
+    return _cut(text)
+
+
+def _exception(fault: Fault | None) -> str:
+    if fault is None:
+        return ""
+    return _cut(f"{fault.exc_type}({', '.join(map(short, fault.exc_message))})")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_REPR_LENGTH else f"{text[: MAX_REPR_LENGTH - 3]}..."
+
+
+def _runtime_s(job: Job) -> float | None:
+    if job.started_s is None or job.ended_s is None:
+        return None  # its function was called elsewhere, or before events were told
+    return job.ended_s - job.started_s

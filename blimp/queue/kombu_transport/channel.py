@@ -1,0 +1,184 @@
+"""A kombu channel on streams."""
+
+from __future__ import annotations
+
+from queue import Empty
+from typing import Any
+
+from kombu.transport import virtual
+
+from blimp.queue.brokers.streams import envelope as wire
+from blimp.queue.brokers.streams.publish_once import DEFAULT_REMEMBER_S, Stamps
+from blimp.queue.brokers.streams.store import StaleBindings
+from blimp.queue.kombu_transport.declarations import FANOUT, Declarations
+from blimp.queue.kombu_transport.qos import QoS
+
+DEFAULT_BATCH = 32
+
+
+class Channel(Declarations, virtual.Channel):
+    """Publishes, routes and settles; its transport reads.
+
+    Options, from `transport_options`:
+    lazy_ack: acknowledge in batches, before the next read. A crash in between runs a task
+        again that had ended; leave it off for early acknowledgement.
+    batch: messages taken in one step, at most; a prefetch count lowers it.
+    publish_once_s: how long the server remembers what was published last, so that a publish
+        repeated after a lost answer puts nothing more; 0 for not at all. See stamps.py for
+        the property `once`, by which a caller says what is a repetition.
+    """
+
+    QoS = QoS
+    supports_fanout = True
+    body_encoding = "utf-8"  # kombu's word for: leave it as it is
+    from_transport_options = (
+        *virtual.Channel.from_transport_options,
+        "lazy_ack",
+        "batch",
+        "publish_once_s",
+    )
+    lazy_ack = False
+    publish_once_s = DEFAULT_REMEMBER_S
+    batch = DEFAULT_BATCH
+    connection: Any
+    _delivery_tags: Any
+
+    def __init__(self, connection: Any, **kwargs: Any) -> None:
+        super().__init__(connection, **kwargs)
+        self.body_encoding = "utf-8"
+        self._no_ack: set[str] = set()
+        self._stamps = Stamps(keys=connection.keys, remember_s=float(self.publish_once_s))
+
+    # --- publishing --------------------------------------------------------------------------
+
+    def prepare_message(
+        self,
+        body: Any,
+        priority: int | None = None,
+        content_type: str | None = None,
+        content_encoding: str | None = None,
+        headers: dict[str, Any] | None = None,
+        properties: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        properties = properties or {}
+        properties.setdefault("delivery_info", {})
+        properties.setdefault("priority", priority or 0)
+        self._stamps.stamp(properties)
+        return {
+            "body": body,
+            "content-encoding": content_encoding,
+            "content-type": content_type,
+            "headers": headers or {},
+            "properties": properties,
+        }
+
+    def basic_publish(
+        self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any
+    ) -> None:
+        stamp = self._stamps.read(message["properties"])
+        self._inplace_augment_message(message, exchange, routing_key)
+        parcel, store = wire.pack(message), self.connection.store
+        if not exchange:
+            store.publish([(self._keys(routing_key), False)], parcel, stamp=stamp)
+            return
+        if self.typeof(exchange).type == FANOUT:
+            self.connection.broadcast(exchange, parcel.head, parcel.body)
+            return
+        while True:
+            table = self.connection.routes.table(exchange)
+            queues = [
+                (self._keys(queue), queue in table.mortal)
+                for queue in self._lookup(exchange, routing_key)
+                if queue
+            ]
+            try:
+                gone = store.publish(
+                    queues, parcel, stamp=stamp, exchange=exchange, version=table.version
+                )
+                break
+            except StaleBindings as stale:
+                self.connection.routes.learn(exchange, stale.fields)
+        names = {keys.name for keys in gone}
+        for row in table.rows:
+            if row[2] in names:
+                self.connection.routes.unbind(exchange, row)
+
+    # --- consuming ---------------------------------------------------------------------------
+
+    def basic_consume(
+        self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **kwargs: Any
+    ) -> None:
+        super().basic_consume(queue, no_ack, callback, consumer_tag, **kwargs)
+        if no_ack:
+            self._no_ack.add(queue)
+        self.connection.begin(self, queue)
+        self._alive_s.pop(queue, None)  # it has streams now, to expire with it
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        queue = self._tag_to_queue.get(consumer_tag)
+        super().basic_cancel(consumer_tag)
+        if queue is None or queue in self._active_queues:
+            return
+        self._no_ack.discard(queue)
+        self.connection.end(self, queue)
+        if queue in self._auto_delete:
+            self.queue_delete(queue)
+
+    def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
+        if multiple:
+            for tag in list(self.qos._delivered):
+                self.qos.ack(tag)
+                if tag == delivery_tag:
+                    return
+        self.qos.ack(delivery_tag)
+
+    def is_no_ack(self, queue: str) -> bool:
+        return queue in self._no_ack
+
+    def active_queues(self) -> list[str]:
+        """Return the queues it consumes, without those of fanout exchanges."""
+        return [one for one in self._active_queues if not self.connection.listens(one)]
+
+    def room(self) -> int:
+        """Return how many messages may be taken for this channel now."""
+        if not self.qos.can_consume():
+            return 0
+        if "can_consume" in vars(self.qos):
+            return 1  # Celery's worker_disable_prefetch asks for each
+        estimate = self.qos.can_consume_max_estimate()
+        return self.batch if estimate is None else min(self.batch, estimate)
+
+    def rotate(self) -> None:
+        """Have another queue be first next time."""
+        self._active_queues.append(self._active_queues.pop(0))
+
+    def drain_events(self, timeout: float | None = None, callback: Any = None) -> None:
+        raise NotImplementedError("the transport drains all its channels together")
+
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
+        payload = self.connection.get_one(queue)
+        if payload is None:
+            raise Empty
+        found: dict[str, Any] = payload
+        return found
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        message = super().basic_get(queue, no_ack=no_ack, **kwargs)
+        if message is not None and no_ack:
+            self.connection.leases.ack(message.delivery_tag)
+        return message
+
+    def after_fork(self) -> None:
+        """What the parent consumes is not this child's to cancel, restore or delete."""
+        self._consumers.clear()
+        self._tag_to_queue.clear()
+        self._active_queues.clear()
+        self._auto_delete.clear()
+        self.qos._delivered.clear()
+        self.qos._dirty.clear()
+
+    def close(self) -> None:
+        transport = self.connection
+        super().close()
+        if transport is not None:
+            transport.closed(self)

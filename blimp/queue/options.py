@@ -1,0 +1,140 @@
+"""How a task is run, and the keywords that people say it with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypedDict
+
+import msgspec
+
+from blimp.errors import ConfigError
+from blimp.queue.protocol.message import EMERGENCY, LOW, MAX_LIMIT_S, NORMAL
+from blimp.queue.retry import Backoff
+from blimp.queue.worker.rates import per_second
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a task is run.
+
+    acks_late: acknowledge after the result is stored, so that a killed worker's task runs
+        again. False acknowledges before it runs: at most once.
+    idempotent: may it run twice? False: once begun and cut off, it ends as INTERRUPTED.
+    resumable: may it go on past its time to live, where it had begun within it? For tasks
+        whose effect is guarded elsewhere; others expire.
+    autoretry_for: exceptions after which it is tried again, `max_retries` times (None: for
+        ever), after `backoff`.
+    track_started: store STARTED when it begins.
+    bind: pass a TaskContext as its first argument.
+    cpu_bound: run it in a process of its own pool, so that it holds up nothing else.
+    soft_time_limit: seconds after which it is told to end: SoftTimeLimitExceeded is raised in
+        it. time_limit: seconds after which it is ended, whatever it does.
+    interruptible: may an exception be raised in it from outside, between any two of its
+        instructions, as a soft time limit and `revoke(terminate=True)` do to a plain function
+        in a thread? False where it uses locks that others need, which that would leave
+        locked: it must look at `context.revoked` itself, and has no soft time limit.
+    reject_on_worker_lost: a dead letter, not another run, where its worker or child died.
+    acks_on_failure: False has a failed task come again instead of being acknowledged;
+        acks_on_timeout: the same for one that ran into its time limit.
+    requires: the pool of which it needs an executor while it runs; see leases/ and
+        `TaskContext.grant`. It waits in its queue where none is free.
+    rate_limit: how often one worker begins it, at most: "10/s", "100/m", "1000/h", or a number
+        of times a second. What has to wait for that holds up nothing else.
+    coalesce: of the waiting messages with one key only the newest runs. True: one key for
+        the task; or a text that its arguments fill in, such as "{name}".
+    """
+
+    acks_late: bool = True
+    ignore_result: bool = False
+    autoretry_for: tuple[type[Exception], ...] = ()
+    max_retries: int | None = 3
+    backoff: Backoff = Backoff()
+    idempotent: bool = True
+    resumable: bool = False
+    track_started: bool = False
+    bind: bool = False
+    queue: str | None = None
+    priority: int = NORMAL
+    ttl_s: float | None = None
+    cpu_bound: bool = False
+    soft_time_limit: float | None = None
+    time_limit: float | None = None
+    interruptible: bool = True
+    reject_on_worker_lost: bool = False
+    acks_on_failure: bool = True
+    acks_on_timeout: bool = True
+    rate_limit: str | float | None = None
+    coalesce: bool | str = False
+    requires: str | None = None
+
+
+class TaskKeywords(TypedDict, total=False):
+    """What `TaskApp.task` takes: the options, and two of them in Celery's words.
+
+    retry_backoff: first wait in seconds (True: 1 s, False: none), doubled each time up to
+    `retry_backoff_max`; `retry_jitter` draws from zero to that.
+    """
+
+    name: str | None
+    acks_late: bool
+    ignore_result: bool
+    autoretry_for: Iterable[type[Exception]]
+    max_retries: int | None
+    retry_backoff: float | bool
+    retry_backoff_max: float
+    retry_jitter: bool
+    idempotent: bool
+    resumable: bool
+    track_started: bool
+    bind: bool
+    queue: str | None
+    priority: int
+    ttl_s: float | None
+    cpu_bound: bool
+    soft_time_limit: float | None
+    time_limit: float | None
+    interruptible: bool
+    reject_on_worker_lost: bool
+    acks_on_failure: bool
+    acks_on_timeout: bool
+    rate_limit: str | float | None
+    coalesce: bool | str
+    requires: str | None
+
+
+def options_of(keywords: TaskKeywords) -> TaskOptions:
+    """Return the options that `keywords` say. Raises ConfigError naming an unknown one."""
+    plain = dict(keywords)
+    plain.pop("name", None)
+    backoff = Backoff(
+        first_s=float(keywords.get("retry_backoff", True)),
+        cap_s=keywords.get("retry_backoff_max", 600.0),
+        full_jitter=keywords.get("retry_jitter", True),
+    )
+    for name in ("retry_backoff", "retry_backoff_max", "retry_jitter"):
+        plain.pop(name, None)
+    unknown = set(plain) - set(TaskOptions.__struct_fields__)
+    if unknown:
+        raise ConfigError(f"task options {sorted(unknown)}: there are none of these names")
+    plain["autoretry_for"] = tuple(keywords.get("autoretry_for", ()))
+    check_priority(keywords.get("priority", NORMAL))
+    per_second(keywords.get("rate_limit"))
+    check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
+    return TaskOptions(**plain, backoff=backoff)  # type: ignore[arg-type]
+
+
+def check_priority(priority: int) -> int:
+    """Return `priority`. Raises ConfigError naming the limits."""
+    if not EMERGENCY <= priority <= LOW:
+        raise ConfigError(f"priority {priority}: must be from {EMERGENCY} (first) to {LOW} (last)")
+    return priority
+
+
+def check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
+    """Raise ConfigError for time limits that cannot be, naming the limit."""
+    for name, limit_s in (("soft_time_limit", soft_s), ("time_limit", hard_s)):
+        if limit_s is not None and not limit_s > 0.0:
+            raise ConfigError(f"{name} {limit_s:g}: must be above 0 seconds")
+        if limit_s is not None and limit_s > MAX_LIMIT_S:
+            raise ConfigError(f"{name} {limit_s:g}: must be up to {MAX_LIMIT_S:.0f} seconds")
+    if soft_s is not None and hard_s is not None and soft_s >= hard_s:
+        raise ConfigError(f"soft_time_limit {soft_s:g}: must be below time_limit, {hard_s:g}")

@@ -1,0 +1,204 @@
+"""Task messages: Celery's task protocol version 2, as it is written.
+
+Headers carry what the queue needs, the body is `[args, kwargs, embed]` in JSON. Our own
+headers begin with `blimp_`; Celery passes over them:
+
+blimp_issued_ms   when the message was issued, milliseconds on the broker's clock
+blimp_ttl_s       the age past which it must not begin any more
+blimp_delivery    how often it was delivered before this time: the fence
+blimp_vehicle     the vehicle it is meant for
+blimp_source      who sent it, for people
+blimp_authority   the token of its sender's control of the vehicle; see authority.py
+blimp_coalesce    its key: a newer message with the same supersedes it
+blimp_number      its place among the messages of its queue that coalesce
+blimp_version     the version of these headers; absent in the first
+blimp_again       sent a second time: the answer to the first was lost
+blimp_signature   see signing.py
+
+`traceparent` and `tracestate` say which trace it belongs to, as Celery's own instrumentation
+writes them; see observe/context.py.
+
+Source: docs.celeryq.dev, "Message Protocol", version 2; Celery 5.7 `app/amqp.py`.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import MessageError
+from blimp.queue.protocol.trace_context import PARENT, trace_headers
+
+if TYPE_CHECKING:
+    import json
+
+    from blimp.queue.protocol.signing import Signer
+
+MAX_MESSAGE_BYTES = 1_000_000
+MAX_NAME_LENGTH = 255
+MAX_REPR_LENGTH = 1024
+MAX_LIMIT_S = 365 * 86_400.0  # of a time limit
+MAX_NUMBER = 1e15  # milliseconds since the epoch stay below it for 30,000 years
+CONTENT_TYPE = "application/json"
+CONTENT_ENCODING = "utf-8"
+VERSION = 1  # of our own headers
+AGAIN = "blimp_again"
+
+# The stock transport serves lane 0 first and rounds down to these steps.
+EMERGENCY, HIGH, NORMAL, LOW = 0, 3, 6, 9
+
+
+class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """One task to be run. Times are seconds since the epoch.
+
+    delivery: 1 for the first delivery, one more each time it is given back or restored.
+    callbacks, errbacks: Celery's signatures of what follows its end; chain: the links after
+        it, last first; chord: the body of the chord that it is part `group_index` of. See
+        canvas/shape.py. nesting: how often it was replaced, as Celery counts; stamps: Celery's.
+    headers: as received, for middleware; carried over when the task is retried.
+    """
+
+    id: str
+    task: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = msgspec.field(default_factory=dict)
+    queue: str = ""
+    priority: int = NORMAL
+    retries: int = 0
+    eta_s: float | None = None
+    expires_s: float | None = None
+    issued_ms: int | None = None
+    ttl_s: float | None = None
+    coalesce: str | None = None
+    coalesce_number: int | None = None
+    delivery: int = 1
+    ignore_result: bool | None = None
+    root_id: str | None = None
+    parent_id: str | None = None
+    group_id: str | None = None
+    group_index: int | None = None
+    timelimit: tuple[float | None, float | None] = (None, None)
+    callbacks: tuple[dict[str, Any], ...] = ()
+    errbacks: tuple[dict[str, Any], ...] = ()
+    chain: tuple[dict[str, Any], ...] = ()
+    chord: dict[str, Any] | None = None
+    nesting: int = 0
+    stamps: dict[str, Any] = msgspec.field(default_factory=dict)
+    origin: str = ""
+    headers: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether anything may follow its end; see canvas/after.py."""
+        return bool(self.callbacks or self.errbacks or self.chain or self.chord)
+
+
+def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, Any]:
+    """Return the headers of `message`, the extra ones in `message.headers` included.
+
+    is_large: its arguments are too long to be written out before they are cut.
+    """
+    text_of = _shortener().repr if is_large else repr
+    extra = {key: value for key, value in message.headers.items() if key.startswith("blimp_")}
+    headers: dict[str, Any] = extra | {
+        "lang": "py",
+        "task": message.task,
+        "id": message.id,
+        "shadow": None,
+        "eta": _to_iso(message.eta_s),
+        "expires": _to_iso(message.expires_s),
+        "group": message.group_id,
+        "group_index": message.group_index,
+        "retries": message.retries,
+        "timelimit": list(message.timelimit),
+        "root_id": message.root_id or message.id,
+        "parent_id": message.parent_id,
+        "argsrepr": text_of(message.args)[:MAX_REPR_LENGTH],
+        "kwargsrepr": text_of(message.kwargs)[:MAX_REPR_LENGTH],
+        "origin": message.origin,
+        "ignore_result": bool(message.ignore_result),
+        "replaced_task_nesting": message.nesting,
+        "stamped_headers": list(message.stamps) or None,
+        "stamps": message.stamps,
+    }
+    if message.issued_ms is not None:
+        headers["blimp_issued_ms"] = message.issued_ms
+    if message.ttl_s is not None:
+        headers["blimp_ttl_s"] = message.ttl_s
+    if message.coalesce is not None:
+        headers["blimp_coalesce"] = message.coalesce
+        headers["blimp_number"] = message.coalesce_number
+    if PARENT in message.headers:
+        headers |= trace_headers(message.headers)
+    if message.delivery > 1:
+        headers["blimp_delivery"] = message.delivery - 1
+    return headers
+
+
+@cache
+def _shortener() -> reprlib.Repr:
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = MAX_REPR_LENGTH
+    short.maxlist = short.maxtuple = short.maxdict = 64
+    return short
+
+
+def build_body(message: TaskMessage) -> bytes:
+    """Return the body of `message`. Raises MessageError where JSON cannot hold it."""
+    embed = {
+        "callbacks": message.callbacks or None,
+        "errbacks": message.errbacks or None,
+        "chain": message.chain or None,
+        "chord": message.chord,
+    }
+    try:
+        return to_json([message.args, message.kwargs, embed])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"arguments of {message.task!r}: JSON cannot hold them: {error}") from (
+            error
+        )
+
+
+def write_message(
+    message: TaskMessage, *, signer: Signer | None, limit_bytes: int = MAX_MESSAGE_BYTES
+) -> tuple[dict[str, Any], bytes]:
+    """Return headers and body as they are sent, signed where there is a signer.
+
+    Raises MessageError where JSON cannot hold them, or they are longer than the limit.
+    """
+    body = build_body(message)
+    headers = build_headers(message, is_large=len(body) > 4 * MAX_REPR_LENGTH)
+    try:
+        size = len(body) + (len(to_json(headers)) if message.headers else 0)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise MessageError(f"headers of {message.task!r}: JSON cannot hold them: {error}") from (
+            None
+        )
+    if size > limit_bytes:
+        raise MessageError(f"{message.task!r} is {size} bytes as JSON: the limit is {limit_bytes}")
+    if signer is not None:
+        headers["blimp_signature"] = signer.sign(headers, body, queue=message.queue)
+    return headers, body
+
+
+def to_json(value: Any) -> bytes:
+    """Encode strictly: what another JSON reader would not accept raises ValueError or TypeError.
+
+    msgspec would write NaN as null and turn dates, bytes and sets into something else.
+    """
+    return _encoder().encode(value).encode()
+
+
+@cache
+def _encoder() -> json.JSONEncoder:
+    import json
+
+    return json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+
+
+def _to_iso(moment_s: float | None) -> str | None:
+    return None if moment_s is None else datetime.fromtimestamp(moment_s, UTC).isoformat()

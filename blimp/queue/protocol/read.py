@@ -1,0 +1,233 @@
+"""Reading task messages: everything in one can be wrong, and is named with its limit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import MessageError
+from blimp.queue.protocol.message import (
+    CONTENT_ENCODING,
+    CONTENT_TYPE,
+    MAX_LIMIT_S,
+    MAX_MESSAGE_BYTES,
+    MAX_NAME_LENGTH,
+    MAX_NUMBER,
+    NORMAL,
+    VERSION,
+    TaskMessage,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blimp.queue.protocol.signing import Signer
+
+
+def parse_message(
+    *,
+    headers: Mapping[str, Any],
+    body: bytes | str,
+    content_type: str | None,
+    content_encoding: str | None,
+    queue: str,
+    priority: object = None,
+    limit_bytes: int = MAX_MESSAGE_BYTES,
+    signer: Signer | None = None,
+) -> TaskMessage:
+    """Return the task that a delivered message asks for.
+
+    signer: accepts only what one of its keys has signed.
+    Raises MessageError that says what is wrong, where, and the limit.
+    """
+    if content_type != CONTENT_TYPE:
+        raise MessageError(f"content type {content_type!r}: only {CONTENT_TYPE!r} is accepted")
+    if str(content_encoding or CONTENT_ENCODING).lower() not in ("utf-8", "utf8"):
+        raise MessageError(f"content encoding {content_encoding!r}: only 'utf-8' is accepted")
+    raw = body.encode() if isinstance(body, str) else bytes(body)
+    if len(raw) > limit_bytes:
+        raise MessageError(f"body of {len(raw)} bytes: the limit is {limit_bytes}")
+    if signer is not None:
+        signer.check(headers, raw, queue=queue)
+    version = _count(headers, "blimp_version")
+    if version > VERSION:
+        raise MessageError(
+            f"header 'blimp_version' is {version}: this worker reads up to {VERSION}"
+        )
+    args, kwargs, embed = _parse_body(raw)
+    issued_ms = _number(headers, "blimp_issued_ms")
+    ttl_s = _number(headers, "blimp_ttl_s")
+    if ttl_s is not None and issued_ms is None:
+        raise MessageError("header 'blimp_ttl_s' needs 'blimp_issued_ms' beside it")
+    if ttl_s is not None and ttl_s <= 0.0:
+        raise MessageError(f"header 'blimp_ttl_s' is {ttl_s!r}: it must be above 0")
+    coalesce = _optional_text(headers, "blimp_coalesce")
+    number = _count(headers, "blimp_number", most=2**53) if coalesce else None
+    before = int(_number(headers, "blimp_delivery") or 0)
+    if headers.get("redelivered") and before < 1:
+        before = 1  # given back by kombu itself, which keeps no count
+    return TaskMessage(
+        id=_text(headers, "id"),
+        task=_text(headers, "task"),
+        args=args,
+        kwargs=kwargs,
+        queue=queue,
+        priority=priority if isinstance(priority, int) else NORMAL,
+        retries=_count(headers, "retries"),
+        eta_s=_from_iso(headers, "eta"),
+        expires_s=_from_iso(headers, "expires"),
+        issued_ms=None if issued_ms is None else int(issued_ms),
+        ttl_s=ttl_s,
+        coalesce=coalesce,
+        coalesce_number=number,
+        delivery=before + 1,
+        ignore_result=_flag(headers, "ignore_result"),
+        root_id=_optional_text(headers, "root_id"),
+        parent_id=_optional_text(headers, "parent_id"),
+        group_id=_optional_text(headers, "group"),
+        timelimit=_timelimit(headers),
+        origin=_optional_text(headers, "origin") or "",
+        nesting=_count(headers, "replaced_task_nesting"),
+        headers=dict(headers),
+        **_canvas(headers, embed),
+    )
+
+
+def _canvas(headers: Mapping[str, Any], embed: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what follows the message and what it is a part of: of most, nothing."""
+    found: dict[str, Any] = {}
+    if headers.get("group_index") is not None:
+        found["group_index"] = _count(headers, "group_index")
+    if headers.get("stamps"):
+        found["stamps"] = _stamps(headers["stamps"])
+    if embed and any(embed.values()):
+        from blimp.queue.protocol.embed import read_callbacks, read_chord
+
+        found["callbacks"] = read_callbacks(embed, "callbacks")
+        found["errbacks"] = read_callbacks(embed, "errbacks")
+        found["chain"] = read_callbacks(embed, "chain")
+        found["chord"] = read_chord(embed)
+        if found["chord"] and not headers.get("group"):
+            raise MessageError("body: 'chord' is set, and header 'group' is missing")
+    return found
+
+
+def _stamps(stamps: object) -> dict[str, Any]:
+    if not isinstance(stamps, dict):
+        raise MessageError(f"header 'stamps' is {_kind(stamps)}, must be dict")
+    return stamps
+
+
+def readable_id(headers: object) -> str | None:
+    """Return the task id of a message that is wrong in some other way, if it has one."""
+    if isinstance(headers, dict):
+        id = headers.get("id")
+        if isinstance(id, str) and _is_name(id):
+            return id
+    return None
+
+
+def _parse_body(
+    raw: bytes,
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any] | None]:
+    try:
+        parts = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise MessageError(f"body is not JSON (NaN and Infinity are not): {error}") from None
+    if not isinstance(parts, list) or len(parts) != 3:
+        raise MessageError("body: must be the three of [args, kwargs, embed]")
+    args, kwargs, embed = parts
+    for what, value, kind in (("args", args, list), ("kwargs", kwargs, dict)):
+        if not isinstance(value, kind):
+            raise MessageError(f"body: {what} is {_kind(value)}, must be {kind.__name__}")
+    if not isinstance(embed, dict | None):
+        raise MessageError(f"body: embed is {_kind(embed)}, must be dict")
+    return tuple(args), kwargs, embed
+
+
+def _text(headers: Mapping[str, Any], name: str) -> str:
+    value = headers.get(name)
+    if value is None:
+        raise MessageError(f"header {name!r} is missing")
+    if not isinstance(value, str) or not _is_name(value):
+        raise MessageError(
+            f"header {name!r} is {_kind(value)}, must be 1 to {MAX_NAME_LENGTH} printable letters"
+        )
+    return value
+
+
+def _is_name(value: str) -> bool:
+    return 0 < len(value) <= MAX_NAME_LENGTH and value.isprintable()
+
+
+def _optional_text(headers: Mapping[str, Any], name: str) -> str | None:
+    return None if headers.get(name) in (None, "") else _text(headers, name)
+
+
+def _number(headers: Mapping[str, Any], name: str) -> float | None:
+    value = headers.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise MessageError(f"header {name!r} is {_kind(value)}, must be a finite number")
+    if not abs(value) <= MAX_NUMBER:  # false for NaN, too
+        raise MessageError(
+            f"header {name!r} is {value!r:.40}, must be a finite number up to {MAX_NUMBER:g}"
+        )
+    return value
+
+
+def _count(headers: Mapping[str, Any], name: str, *, most: int = 2**31) -> int:
+    value = headers.get(name)
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < most:
+        raise MessageError(
+            f"header {name!r} is {value!r:.80}, "
+            f"must be an integer from 0 to 2^{most.bit_length() - 1}"
+        )
+    return value
+
+
+def _flag(headers: Mapping[str, Any], name: str) -> bool | None:
+    value = headers.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise MessageError(f"header {name!r} is {_kind(value)}, must be true or false")
+    return value
+
+
+def _timelimit(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    value = headers.get("timelimit")
+    if value is None:
+        return (None, None)
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise MessageError(f"header 'timelimit' is {_kind(value)}, must be [hard, soft]")
+    pair = {"hard": value[0], "soft": value[1]}
+    hard_s, soft_s = _number(pair, "hard"), _number(pair, "soft")
+    for limit_s in (hard_s, soft_s):
+        if limit_s is not None and limit_s < 0.0:
+            raise MessageError(f"header 'timelimit' is {value!r:.80}, must be 0 or more seconds")
+        if limit_s is not None and limit_s > MAX_LIMIT_S:
+            raise MessageError(
+                f"header 'timelimit' is {value!r:.80}, must be up to {MAX_LIMIT_S:.0f} seconds"
+            )
+    return (hard_s, soft_s)
+
+
+def _from_iso(headers: Mapping[str, Any], name: str) -> float | None:
+    value = headers.get(name)
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)  # Celery with enable_utc writes none
+        return moment.timestamp()
+    except (TypeError, ValueError, OverflowError):
+        raise MessageError(f"header {name!r} is {value!r:.80}, must be an ISO 8601 time") from None
+
+
+def _kind(value: object) -> str:
+    return "empty" if value in ("", [], {}) else type(value).__name__

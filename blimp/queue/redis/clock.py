@@ -1,0 +1,107 @@
+"""The broker's clock: the one that all who measure a message's age agree on.
+
+A Pi has no battery-backed clock, and a laptop's may be wrong; both can ask the broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from blimp.errors import LinkError
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+    from blimp.queue.redis.server import RedisServer
+
+
+RECENT_S = 1.0
+
+
+class Moment(NamedTuple):
+    """One moment on two clocks: this machine's monotonic one, and the broker's."""
+
+    ours_s: float
+    theirs_s: float
+
+
+class _Answer(NamedTuple):
+    asked_s: float  # monotonic
+    came_s: float
+    theirs_s: float  # at some moment between the two
+    url: str
+
+
+class BrokerClock:
+    """Asks the server (TIME) each time; of several, the one in use. Thread-safe.
+
+    Without a server it is this machine's clock.
+
+    While all are away it goes on from the last answer on this machine's monotonic clock, so
+    that a message in hand can still be judged.
+
+    An answer is as old as its way here was long, which nobody knows. Who sends takes the
+    earliest that it can be now, and who judges an age the latest, so that nothing is ever
+    taken for younger than it is.
+    """
+
+    def __init__(self, *, link: RedisServer | None, clock: Clock) -> None:
+        self._link = link
+        self._clock = clock
+        self._last: _Answer | None = None
+
+    def recent_s(self) -> float:
+        """Return the same without asking a broker that answered within the last second.
+
+        For senders: where this machine slept in between it is early, never late, so what is
+        sent expires too soon rather than too late.
+        """
+        last = self._last
+        if last is not None and self._link is not None and last.url == self._link.brokers.current:
+            passed_s = self._clock.now_s() - last.came_s
+            if passed_s < RECENT_S:
+                return last.theirs_s + passed_s
+        return self.now_s()
+
+    def now_s(self) -> float:
+        """Return seconds since the epoch on the broker's clock, never late.
+
+        Raises LinkError where the server does not answer and never has.
+        """
+        answer = self._ask()
+        if answer is None:
+            return self._clock.wall_s()
+        return answer.theirs_s + (self._clock.now_s() - answer.came_s)
+
+    def latest_s(self) -> float:
+        """Return the same, never early: what an age is measured with. Raises LinkError."""
+        return self.latest().theirs_s
+
+    def latest(self) -> Moment:
+        """Return now, on the broker's clock as late as it can be. Raises LinkError."""
+        answer = self._ask()
+        now_s = self._clock.now_s()
+        if answer is None:
+            return Moment(now_s, self._clock.wall_s())
+        return Moment(now_s, answer.theirs_s + (now_s - answer.asked_s))
+
+    def _ask(self) -> _Answer | None:
+        """Return the newest answer, None where there is no server to ask. Raises LinkError."""
+        if self._link is None:
+            return None
+        sent: list[float] = []  # of several servers, or of two tries, the last one answered
+
+        def ask(client: Any) -> Any:
+            sent.append(self._clock.now_s())
+            return client.time()
+
+        try:
+            seconds, microseconds = self._link.ask(ask)
+        except LinkError:
+            if self._last is None:
+                raise
+            return self._last
+        theirs_s = int(seconds) + int(microseconds) / 1e6
+        came_s = self._clock.now_s()
+        answer = _Answer(sent[-1], came_s, theirs_s, self._link.brokers.current)
+        self._last = answer
+        return answer

@@ -1,0 +1,259 @@
+"""One consumer's life: connect, take back, take, and come back from any outage."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import LinkError
+from blimp.queue.brokers.base import LineOptions, open_line
+from blimp.queue.brokers.choose import longest_wait_s
+from blimp.queue.redis.urls import hide_password, is_lost, is_refused
+from blimp.queue.worker.decode import Intake
+from blimp.queue.worker.job import Ending, Job
+
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp
+    from blimp.queue.redis.outage import Outage
+    from blimp.queue.worker.in_flight import Hand
+    from blimp.queue.worker.observers import Observers
+
+BATCH = 64
+WAKE_AGAIN_S = 0.05  # it may not have slept yet when it was woken
+
+
+class Consumer:
+    """Takes messages from `queues` and submits their jobs, in the thread that runs it.
+
+    on_consuming: called each time it has connected and taken back what was left.
+    line: what it consumes through.
+    """
+
+    def __init__(
+        self,
+        *,
+        app: TaskApp,
+        worker: str,
+        queues: Sequence[str],
+        hand: Hand,
+        submit: Callable[[Job], None],
+        on_consuming: Callable[[], None],
+        stopping: threading.Event,
+        counts: Counter[str],
+        observers: Observers,
+        log: Any,
+    ) -> None:
+        self._app = app
+        self._observers = observers
+        self._queues = tuple(queues)
+        self._wanted: tuple[str, ...] | None = None  # queues, where they are to be others
+        self._refusal = ""  # why they are not, where the broker does not let them be
+        self._has_changed = threading.Condition()
+        self.totals: Counter[str] = Counter()  # of the tasks that came, by name
+        self._hand = hand
+        self._submit = submit
+        self._on_consuming = on_consuming
+        self._stopping = stopping
+        self._counts = counts
+        self._counting = threading.Lock()  # any thread may find a lease lost
+        self._log = log
+        self._longest_s = longest_wait_s(app)  # a stop wakes it before
+        self._intake = Intake(app=app, worker=worker, counts=counts, log=log)
+        self._options = LineOptions(
+            app=app,
+            worker=worker,
+            queues=self._queues,
+            room=hand.room,
+            limit=hand.limit,
+            waiting=hand.waiting,
+            is_stopping=stopping.is_set,
+            on_message=self._take,
+            on_unreadable=self._intake.turn_away_raw,
+            on_lost=self._lose,
+            log=log,
+        )
+        self.line = open_line(self._options)
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What it consumes from now."""
+        return self._queues
+
+    def change_queues(self, queues: Sequence[str], *, timeout_s: float) -> str | None:
+        """Have it consume from `queues` instead. Any thread; returns why it does not, yet.
+
+        What is in hand goes on. It is known when the broker is away, and done when it is back.
+        Where the broker refuses one of them, all stays as it was.
+        """
+        wanted = tuple(queues)
+        with self._has_changed:
+            self._wanted, self._refusal = wanted, ""
+        until_s = self._app.clock.now_s() + timeout_s
+        while self._app.clock.now_s() < until_s:
+            self.look_again()
+            with self._has_changed:
+                if self._has_changed.wait_for(lambda: self._wanted is None, timeout=WAKE_AGAIN_S):
+                    if self._queues == wanted:
+                        return None
+                    return self._refusal or "they were changed meanwhile"
+        return "not yet: the broker does not answer; it is done when it does"
+
+    def look_again(self) -> None:
+        """Have the consuming thread look at what has changed; it does by itself, only later."""
+        with contextlib.suppress(LinkError):
+            self.wake()
+
+    def run(self) -> None:
+        """Consume until stopping. Returns with nothing in hand but what runs."""
+        outage = self._app.outage("broker lost", log=self._log, ends=True)
+        while not self._stopping.is_set():
+            url = self._app.brokers.current
+            try:
+                self._session(url, outage)
+            except Exception as error:  # any: a worker that stops consuming is worse
+                self._counts["reconnects"] += 1
+                if is_lost(error):
+                    self._app.brokers.failed(url)
+                self._stopping.wait(outage.failed(error, broker=hide_password(url)))
+
+    def wake(self) -> None:
+        """Have a wait for messages end now. Any thread; raises LinkError."""
+        self._hand.nudge()
+        self.line.wake()
+
+    def probe(self) -> None:
+        """Ask the broker whether it is there. Any thread; raises LinkError."""
+        self.line.probe()
+
+    def close(self) -> None:
+        """Let go of the messages in hand for good. Idempotent."""
+        self.line.close()
+
+    def give_back_waiting(self) -> None:
+        """Put back at once whatever has not begun. Raises LinkError."""
+        for job in reversed(self._hand.jobs()):  # each goes to the head: the order stays
+            if job.withdraw():
+                job.delivery.give_back(seen=False)
+                self._hand.let_go(job)
+                self._counts["given_back"] += 1
+
+    def _session(self, url: str, outage: Outage) -> None:
+        """Consume at one broker, until it is lost, another is in use, or the worker stops."""
+        try:
+            with self._changing():
+                self._options.queues = self._queues
+                restored, dropped = self.line.connect(held=self._hand.tags())
+            if restored:
+                self._counts["restored"] += restored
+                self._log.info("restored", messages=restored)
+            if dropped:
+                self._counts["unreadable"] += dropped
+                self._log.error("unreadable", messages=dropped)
+            self._on_consuming()
+            while not self._stopping.is_set():
+                if url != self._app.brokers.current:
+                    return  # what is in hand goes on
+                if self._wanted is not None:
+                    self._change_queues()
+                for job in self._hand.due():
+                    self._submit(job)
+                if self._hand.wait_for_room(self._hand.patience_s(self._longest_s)):
+                    self._drain()
+                    outage.over()  # not before: a queue that cannot be read must not spin
+            self.give_back_waiting()
+        finally:
+            self.line.disconnect()
+
+    def _change_queues(self) -> None:
+        with self._changing():
+            self.line.consume(self._queues)
+        self._log.info("consuming", queues=",".join(self._queues))
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Have the queues be those that are wanted; as before where the broker refuses them."""
+        with self._has_changed:
+            wanted = self._wanted
+        if wanted is None:
+            yield
+            return
+        before, self._queues = self._queues, wanted
+        try:
+            yield
+        except Exception as error:
+            if is_refused(error):  # or it would be refused at each connection to come
+                self._queues = self._options.queues = before
+                self._end_change(wanted, refusal=str(error))
+            raise
+        self._end_change(wanted)
+
+    def _end_change(self, wanted: tuple[str, ...], *, refusal: str = "") -> None:
+        with self._has_changed:
+            if self._wanted == wanted:
+                self._wanted, self._refusal = None, refusal
+            self._has_changed.notify_all()
+
+    def _lose(self, tag: str) -> None:
+        """Someone else has this delivery: its lease ended while this process stood still."""
+        with self._counting:
+            self._counts["leases_lost"] += 1
+        self._log.warning("lease lost", delivery=tag)
+        job = self._hand.lose(tag)
+        if job is not None:
+            self._observers.lost(job)
+
+    def _drain(self) -> None:
+        """Block for one message, then take what else has come without blocking."""
+        timeout_s = self._hand.patience_s(self._longest_s)
+        with contextlib.suppress(TimeoutError):
+            for _ in range(BATCH):
+                self.line.drain(timeout_s)
+                timeout_s = 0.0
+                if not self._hand.has_room():
+                    return
+
+    def _take(self, message: Any) -> None:
+        """Take one delivered message. Raises nothing but errors of the link."""
+        self._counts["received"] += 1
+        delivery = self.line.delivery(message)
+        if self._stopping.is_set():
+            delivery.give_back(seen=False)
+            return
+        read = self._intake.read(message, queue=delivery.queue)
+        if isinstance(read, str):
+            delivery.reject(read)
+            return
+        parsed, task = read
+        wait_s = 0.0
+        if parsed.eta_s is not None:
+            wait_s = parsed.eta_s - self._app.broker_clock.now_s()
+        job = Job(message=parsed, task=task, delivery=delivery)
+        if self._hand.limits_rates and wait_s <= 0.0 and self._postpone(job):
+            return
+        self.totals[parsed.task] += 1
+        if self._observers:
+            job.received_s = self._app.clock.now_s()
+            self._observers.received(job)
+        if self._hand.take(job, wait_s=wait_s):
+            self._submit(job)
+
+    def _postpone(self, job: Job) -> bool:
+        """Have the server keep `job` for a while, where more wait for its task's rate than enough.
+
+        As the same delivery: it has not begun. Elsewhere than on streams it waits in hand.
+        """
+        if not self.line.ends_at_once:
+            return False
+        wait_s = self._hand.postpone_s(job.task.name)
+        if wait_s is None:
+            return False
+        eta_s = self._app.broker_clock.recent_s() + wait_s
+        later = msgspec.structs.replace(job.message, eta_s=eta_s)
+        self.line.end([Ending(job=job, next=(later,))])
+        self._counts["postponed"] += 1
+        return True

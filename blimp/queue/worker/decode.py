@@ -1,0 +1,126 @@
+"""Reading what the broker delivers, and turning away what cannot be run, with a reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
+from blimp.queue.options import TaskOptions
+from blimp.queue.protocol.read import parse_message, readable_id
+from blimp.queue.protocol.record import Record, State
+from blimp.queue.task import Task
+from blimp.queue.worker.job import failure, fault_of
+
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp
+    from blimp.queue.protocol.message import TaskMessage
+
+LOG_LENGTH = 200
+
+
+class Intake:
+    """Never raises for a message, only LinkError for a broker that is away."""
+
+    def __init__(self, *, app: TaskApp, worker: str, counts: Counter[str], log: Any) -> None:
+        self._app = app
+        self._worker = worker
+        self._counts = counts
+        self._log = log
+
+    def read(self, message: Any, *, queue: str) -> tuple[TaskMessage, Task] | str:
+        """Return what kombu's `message` asks for; the reason where it was turned away."""
+        parsed = None
+        try:
+            parsed = self._parse(message, queue)
+            if parsed.chord is not None and self._app.chords is None:
+                from blimp.queue.canvas.chords import NO_REDIS
+
+                raise MessageError(NO_REDIS)
+            task = self._app.get_task(parsed.task)
+            task.check_arguments(parsed.args, parsed.kwargs)
+            return parsed, task
+        except (MessageError, UnknownTask) as error:
+            if parsed is not None and parsed.is_followed and self._can_count(parsed):
+                return parsed, self._failing(parsed, error)
+            self._turn_away(error, queue=queue, headers=message.headers)
+            return str(error)
+
+    def _can_count(self, parsed: TaskMessage) -> bool:
+        return parsed.chord is None or self._app.chords is not None
+
+    def _failing(self, parsed: TaskMessage, error: Exception) -> Task:
+        """Return a task that fails with `error`: what waits for `parsed` is to hear of it.
+
+        Its message becomes a dead letter all the same.
+        """
+        verdict = msgspec.structs.replace(failure(error), dead=str(error))
+        kind = "unknown_task" if isinstance(error, UnknownTask) else "unreadable"
+        self._counts[kind] += 1
+        self._log.error(kind, queue=parsed.queue, id=parsed.id, reason=str(error)[:LOG_LENGTH])
+
+        def fail(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
+            return verdict
+
+        return Task(app=self._app, name=parsed.task, function=fail, options=TaskOptions())
+
+    def turn_away_raw(self, raw: bytes, queue: str, error: Exception) -> None:
+        """Drop a message that could not even be opened; no broker has a record of it."""
+        headers = find_headers(raw)
+        if headers is None:
+            self._counts["without_id"] += 1
+        self._turn_away(error, queue=queue, headers=headers)
+
+    def _parse(self, message: Any, queue: str) -> TaskMessage:
+        try:
+            return parse_message(
+                headers=message.headers,
+                body=message.body,
+                content_type=message.content_type,
+                content_encoding=message.content_encoding,
+                queue=queue,
+                priority=message.properties.get("priority"),
+                limit_bytes=self._app.limit_bytes,
+                signer=self._app.signer,
+            )
+        except MessageError:
+            raise
+        except Exception as error:  # it would come again, and be met here again
+            raise MessageError(f"cannot be read: {type(error).__name__}: {error}") from error
+
+    def _turn_away(self, error: Exception, *, queue: str, headers: object) -> None:
+        """Count it, log it, and tell whoever waits for it, if it has a readable id."""
+        kind = "unknown_task" if isinstance(error, UnknownTask) else "unreadable"
+        self._counts[kind] += 1
+        id = readable_id(headers)
+        self._log.error(kind, queue=queue, id=id, reason=str(error)[:LOG_LENGTH])
+        if id is None or self._app.results is None:
+            return
+        name = headers.get("task") if isinstance(headers, dict) else None
+        record = Record(
+            id=id,
+            state=State.FAILURE,
+            fault=fault_of(error),
+            name=name if isinstance(name, str) else None,
+            worker=self._worker,
+            queue=queue,
+        )
+        try:
+            self._app.results.store(record)
+        except ResultError:
+            return  # what it carries cannot even be told
+        except LinkError as error:
+            if self._app.shares_server:
+                raise  # the broker is away as well, and brings it again
+            self._log.warning("sender not told", id=id, reason=str(error)[:LOG_LENGTH])
+
+
+def find_headers(raw: bytes) -> object:
+    """Return the headers of a message that is wrong in some other way, None without any."""
+    try:
+        payload = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return payload.get("headers") if isinstance(payload, dict) else None

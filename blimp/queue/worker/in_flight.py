@@ -1,0 +1,282 @@
+"""What a worker has in hand: taken from the broker, not settled yet."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from blimp.queue.worker.pools import Place, place_of
+from blimp.queue.worker.prefetch import MOST, Lookahead
+from blimp.queue.worker.rates import Rate, per_second
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+    from blimp.queue.task import Task
+    from blimp.queue.worker.job import Job
+
+MOST_SLOWED = 1000
+MOST_WRITING = 128
+
+
+class Hand:
+    """The jobs in hand. Those that wait for their time do not count against `prefetch`.
+
+    Nor do those that wait because their task has a rate limit, up to MOST_SLOWED; nor, up to
+    MOST_WRITING, those of which `ran` was told: the more of them, the more go in one commit.
+
+    prefetch: how many of one executor's jobs, None for as many as Lookahead says, and never
+        fewer than it runs at once, which `slots` tells; which executors the tasks need is said
+        by `expect`. Where there are several, a full one must not keep the others from their
+        messages, and whose the next message is, nobody knows before it is taken. So up to
+        `prefetch` more than a full executor's share may be taken, and lie here until it has
+        room. After that nothing is taken: one queue has one order, and what is put back would
+        be the first to come again.
+
+    The consuming thread takes; any thread may let go, and change a rate.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        prefetch: int | None,
+        stopping: threading.Event,
+        slots: Callable[[Place], int] = lambda _: 0,
+        most: int = MOST,
+    ) -> None:
+        self._clock = clock
+        self._fixed = prefetch
+        self._slots = slots
+        self._lookahead = Lookahead(clock=clock, most=most)
+        self._stopping = stopping
+        self._changed = threading.Condition()
+        self._jobs: dict[str, Job] = {}  # by delivery tag
+        self._counted: dict[str, Place] = {}  # of those that do not wait for their time
+        self._busy: dict[Place, int] = {}
+        self._waiting: list[tuple[float, int, Job]] = []  # a heap; the consuming thread's
+        self._order = itertools.count()
+        self.held_by: Callable[[], bool] = bool  # says whether nothing more is to be taken
+        self._rates: dict[str, Rate] = {}  # by the task's name
+        self._slowed: set[str] = set()  # tags of those that wait for their task's rate
+        self._freed: list[Job] = []  # ... and need not any more
+        self._writing: set[str] = set()  # tags of those that ran, and whose end is being written
+
+    def expect(self, tasks: Iterable[Task]) -> None:
+        """Say which tasks may come."""
+        with self._changed:
+            for task in tasks:
+                self._busy.setdefault(place_of(task), 0)
+                per_s = per_second(task.options.rate_limit)
+                if per_s is not None:
+                    self._rates.setdefault(task.name, Rate(per_s))
+
+    def limit_rate(self, task: str, per_s: float | None) -> None:
+        """Have `task` begin so often a second from now on; None: as often as it can."""
+        with self._changed:
+            rate = self._rates.get(task)
+            if rate is not None and per_s is not None:
+                rate.change(per_s, now_s=self._clock.now_s())
+            elif rate is not None:
+                del self._rates[task]
+                self._freed += rate.waiting
+            elif per_s is not None:
+                self._rates[task] = Rate(per_s)
+
+    @property
+    def limits_rates(self) -> bool:
+        """Say whether any task has a rate limit."""
+        return bool(self._rates)
+
+    def postpone_s(self, task: str) -> float | None:
+        """Return in how long one more of `task` had better come again; None to take it now."""
+        with self._changed:
+            rate = self._rates.get(task)
+            if rate is None or not rate.is_full():
+                return None
+            return rate.later_s(self._clock.now_s())
+
+    def grow(self, by: int) -> None:
+        """An executor has room for so many more, or fewer, at once."""
+        with self._changed:
+            if self._fixed is not None:
+                self._fixed = max(1, self._fixed + by)
+            self._lookahead.grow(by)
+
+    def take(self, job: Job, *, wait_s: float) -> bool:
+        """Hold `job`; say whether it may run now. Otherwise `due` returns it in `wait_s`."""
+        with self._changed:
+            self._jobs[job.delivery.tag] = job
+            if wait_s <= 0.0:
+                return self._may_run(job)
+        heapq.heappush(self._waiting, (self._clock.now_s() + wait_s, next(self._order), job))
+        return False
+
+    def due(self) -> list[Job]:
+        """Return the jobs whose time has come, in that order, once."""
+        ready: list[Job] = []
+        while self._waiting and self._waiting[0][0] <= self._clock.now_s():
+            job = heapq.heappop(self._waiting)[2]
+            with self._changed:
+                # Not lost meanwhile, and its rate allows it.
+                if job.delivery.tag in self._jobs and self._may_run(job):
+                    ready.append(job)
+        if self._slowed:
+            with self._changed:
+                ready += self._released()
+        return ready
+
+    def patience_s(self, longest_s: float) -> float:
+        """Return how long to block: `longest_s`, or until the next job is due."""
+        if not self._waiting and not self._slowed:
+            return longest_s
+        next_s = [self._waiting[0][0]] if self._waiting else []
+        with self._changed:
+            if self._freed:
+                return 0.0
+            next_s += [rate.next_s for rate in self._rates.values() if rate.waiting]
+        return min((longest_s, *(max(0.0, one - self._clock.now_s()) for one in next_s)))
+
+    def is_scheduled(self, job: Job) -> bool:
+        """Say whether `job`, in hand, waits for its time."""
+        with self._changed:
+            tag = job.delivery.tag
+            apart = (self._counted, self._slowed, self._writing)
+            return tag in self._jobs and not any(tag in others for others in apart)
+
+    def has_room(self) -> bool:
+        """Say whether one more may be taken; never where the worker stops."""
+        return self.room() > 0
+
+    def room(self) -> int:
+        """Return how many may be taken; none where the worker stops."""
+        if self._stopping.is_set() or self.held_by():
+            return 0
+        with self._changed:
+            prefetch = self._prefetch()
+            shares = [
+                most - busy for most, busy in zip(prefetch, self._busy.values(), strict=False)
+            ] or prefetch
+            slowed = len(self._slowed)
+        most = max(shares)
+        if len(shares) > 1:
+            over = sum(share for share in shares if share < 0)
+            most = min(most, max(prefetch) + over)
+        return max(0, min(most, MOST_SLOWED - slowed))
+
+    def limit(self) -> int:
+        """Return how many may be in hand at once, those that wait for their time included."""
+        with self._changed:
+            prefetch = self._prefetch()
+            writing = len(self._writing)
+        most = max(prefetch) * min(2, len(prefetch))
+        return most + self.waiting() + writing
+
+    def waiting(self) -> int:
+        """Return how many wait for their time."""
+        with self._changed:
+            return len(self._jobs) - len(self._counted) - len(self._writing)
+
+    def wait_for_room(self, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self.has_room() or self._stopping.is_set(), timeout=timeout_s
+            )
+
+    def ran(self, job: Job) -> None:
+        """`job` has run, and its end is to be written where that takes time."""
+        with self._changed:
+            tag = job.delivery.tag
+            if len(self._writing) < MOST_WRITING and tag in self._counted:
+                self._busy[self._counted.pop(tag)] -= 1
+                self._writing.add(tag)
+                self._changed.notify_all()
+
+    def let_go(self, *jobs: Job) -> None:
+        """The jobs are settled, or the broker's again."""
+        with self._changed:
+            for job in jobs:
+                self._jobs.pop(job.delivery.tag, None)
+                if job.delivery.tag in self._slowed:
+                    self._forget_slowed(job)
+                self._writing.discard(job.delivery.tag)
+                place = self._counted.pop(job.delivery.tag, None)
+                if place is not None:
+                    self._busy[place] -= 1
+            self._lookahead.ended(len(jobs))
+            self._changed.notify_all()
+
+    def lose(self, tag: str) -> Job | None:
+        """Someone else has this delivery now: its job's end counts no more. Returns the job."""
+        with self._changed:
+            job = self._jobs.get(tag)
+        if job is None:
+            return None
+        job.lose()
+        if job.withdraw():
+            self.let_go(job)
+        return job
+
+    def nudge(self) -> None:
+        """Have whoever waits look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def tags(self) -> list[str]:
+        with self._changed:
+            return list(self._jobs)
+
+    def jobs(self) -> list[Job]:
+        """Return what is in hand, in the order it was taken."""
+        with self._changed:
+            return list(self._jobs.values())
+
+    def wait_empty(self, timeout_s: float | None, *, unless: Callable[[], bool]) -> None:
+        """Return when nothing is in hand, or `unless` holds at a nudge, or after `timeout_s`."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._jobs or unless(), timeout=timeout_s)
+
+    def _count(self, job: Job) -> None:
+        place = place_of(job.task)
+        self._counted[job.delivery.tag] = place
+        self._busy[place] = self._busy.get(place, 0) + 1
+
+    def _may_run(self, job: Job) -> bool:
+        """Count `job` as about to run, or have it wait for its task's rate."""
+        rate = self._rates.get(job.task.name) if self._rates else None
+        if rate is None or (not rate.waiting and rate.take(self._clock.now_s())):
+            self._count(job)
+            return True
+        rate.waiting.append(job)
+        self._slowed.add(job.delivery.tag)
+        return False
+
+    def _released(self) -> list[Job]:
+        """Return those that their task's rate allows now."""
+        now_s, released = self._clock.now_s(), self._freed
+        self._freed = []
+        for rate in self._rates.values():
+            while rate.waiting and rate.take(now_s, has_waited=True):
+                released.append(rate.waiting.popleft())
+        for job in released:
+            self._slowed.discard(job.delivery.tag)
+            self._count(job)
+        return released
+
+    def _forget_slowed(self, job: Job) -> None:
+        """It waits no more: it is lost, given back or revoked. It may come again."""
+        self._slowed.discard(job.delivery.tag)
+        rate = self._rates.get(job.task.name)
+        for waiting in (self._freed, *([rate.waiting] if rate is not None else [])):
+            with contextlib.suppress(ValueError):
+                waiting.remove(job)
+
+    def _prefetch(self) -> list[int]:
+        """Return how many of each executor's jobs, in the order of `_busy`; never nothing."""
+        if self._fixed is not None:
+            return [self._fixed] * max(1, len(self._busy))
+        ahead = self._lookahead.limit()
+        return [max(ahead, self._slots(place)) for place in self._busy] or [ahead]

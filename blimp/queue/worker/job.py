@@ -1,0 +1,214 @@
+"""A delivered message on its way through the worker, and what is to become of it."""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.record import Fault, Record, State
+from blimp.queue.task import Task
+
+if TYPE_CHECKING:
+    from blimp.queue.canvas.finish import Canvas
+    from blimp.queue.resources.grant import Grant
+    from blimp.queue.worker.pools.call import Call, InThread
+
+
+class Delivery(Protocol):
+    """The broker's side of one message. Each raises LinkError while the broker is away."""
+
+    tag: str  # unique in this worker
+    queue: str
+
+    @property
+    def spent(self) -> str:
+        """Why it is not to be run any more, "" where it may be."""
+        ...
+
+    def ack(self) -> None: ...
+
+    def give_back(self, *, seen: bool = True) -> None:
+        """Put the message back at the head of its queue, its delivery count one higher.
+
+        seen: False where it never began and this worker takes nothing more: then it does not
+        count, where the transport can tell.
+        """
+        ...
+
+    def reject(self, reason: str) -> None:
+        """Give the message up: a dead letter where the transport has them."""
+        ...
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """What the broker is to be told at the end of a job, in this order or in one step.
+
+    record: the result as it is stored; empty for none.
+    next: the messages that follow: the next try, what the result calls back.
+    acks: False where the message was acknowledged before it ran.
+    give_back: put it back instead of acknowledging it.
+    dead: make it a dead letter instead, for this reason.
+    canvas: what it tells chords, and of what can run no more; None for most.
+    """
+
+    job: Job
+    record: bytes = b""
+    next: tuple[TaskMessage, ...] = ()
+    acks: bool = True
+    give_back: bool = False
+    dead: str = ""
+    canvas: Canvas | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a job; written down before its message is acknowledged.
+
+    retry_in_s: with RETRY, when to run it again.
+    next: further messages that are sent if, and only if, this end is written.
+    give_back: put the message back instead, and write nothing.
+    again_in_s: instead of all that, have the message come again after so many seconds, as it is:
+        neither a delivery nor a try is counted.
+    dead: write it, and have the message a dead letter for this reason.
+    settled: another delivery has written the result, or will; only acknowledge.
+    """
+
+    state: State
+    result: Any = None
+    fault: Fault | None = None
+    traceback: str | None = None
+    retry_in_s: float | None = None
+    next: tuple[TaskMessage, ...] = ()
+    give_back: bool = False
+    again_in_s: float | None = None
+    dead: str = ""
+    settled: bool = False
+
+
+class Stage(Enum):
+    WAITING = auto()
+    RUNNING = auto()
+    DONE = auto()
+
+
+class Job:
+    """One message in the worker's hands. `begin` and `withdraw` race; one of them wins.
+
+    lost: set when someone else has the message now: what this job ends with counts no more.
+    in_thread: runs a call that may wait for the broker, without holding up whoever awaits it.
+    call: its function's run; both are set by the executor that takes the job.
+    revoked: set when it is to end because it was called back.
+    timed_out_s: the hard time limit past which it was ended.
+    grant: the executor that it holds while it runs.
+    mark: what tells, of a task that may not begin twice, that this delivery has begun.
+    is_called: its function was called: what fails from there on is not begun anew.
+    received_s, started_s, ended_s: on the app's clock; when it came into hand, and when its
+        function was called and left. verdict: what is written of it.
+    """
+
+    def __init__(self, *, message: TaskMessage, task: Task, delivery: Delivery) -> None:
+        self.message = message
+        self.task = task
+        self.delivery = delivery
+        self.previous: Record | None = None
+        self.in_thread: InThread | None = None
+        self._stage = Stage.WAITING
+        self._lock = threading.Lock()
+        self._lost: threading.Event | None = None  # made when somebody looks: it costs
+        self._revoked: threading.Event | None = None
+        self.is_lost = False
+        self.is_revoked = False
+        self.call: Call | None = None
+        self.timed_out_s: float | None = None
+        self.mark = b""
+        self.grant: Grant | None = None
+        self.is_called = False
+        self.received_s: float | None = None
+        self.started_s: float | None = None
+        self.ended_s: float | None = None
+        self.verdict: Verdict | None = None
+
+    @property
+    def stage(self) -> Stage:
+        return self._stage
+
+    @property
+    def lost(self) -> threading.Event:
+        with self._lock:
+            if self._lost is None:
+                self._lost = threading.Event()
+                if self.is_lost:
+                    self._lost.set()
+            return self._lost
+
+    @property
+    def revoked(self) -> threading.Event:
+        with self._lock:
+            if self._revoked is None:
+                self._revoked = threading.Event()
+                if self.is_revoked:
+                    self._revoked.set()
+            return self._revoked
+
+    def revoke(self) -> None:
+        """Have the task end, as REVOKED: cancelled, killed, or else interrupted."""
+        with self._lock:
+            self.is_revoked = True
+            if self._revoked is not None:
+                self._revoked.set()
+        if not self.cancel() and self.call is not None:
+            self.call.interrupt()
+
+    def lose(self) -> None:
+        """Someone else has the message: have the task end, and its result refused."""
+        with self._lock:
+            self.is_lost = True
+            if self._lost is not None:
+                self._lost.set()
+        self.cancel()
+
+    def lose_grant(self) -> None:
+        """Its executor may be another's now: have the task end. Its message is its own still."""
+        self.lost.set()
+        self.cancel()
+
+    def cancel(self) -> bool:
+        """Have the function end, where it runs; False where that cannot be done."""
+        return self.call is not None and self.call.cancel()
+
+    def begin(self) -> bool:
+        """Claim the job for running; False when it was withdrawn."""
+        return self._move(Stage.WAITING, Stage.RUNNING)
+
+    def withdraw(self) -> bool:
+        """Claim the job for giving back; False when it already runs."""
+        return self._move(Stage.WAITING, Stage.DONE)
+
+    def finish(self) -> bool:
+        return self._move(Stage.RUNNING, Stage.DONE)
+
+    def _move(self, old: Stage, new: Stage) -> bool:
+        with self._lock:
+            if self._stage is not old:
+                return False
+            self._stage = new
+            return True
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return `error` as it is written into a result."""
+    kind = type(error)
+    return Fault(
+        exc_type=kind.__name__,
+        exc_message=[str(error)],
+        exc_module=kind.__module__,
+    )
+
+
+def failure(
+    error: BaseException, *, state: State = State.FAILURE, trace: str | None = None
+) -> Verdict:
+    return Verdict(state=state, fault=fault_of(error), traceback=trace)

@@ -1,0 +1,104 @@
+"""Once: what has ended, or may not begin twice, is not run again."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from blimp.errors import Interrupted, WorkerLost
+from blimp.queue.protocol.message import AGAIN
+from blimp.queue.protocol.record import State
+from blimp.queue.results.redis_backend import named
+from blimp.queue.worker.job import Verdict, failure
+from blimp.queue.worker.outcome import worker_lost
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from blimp.queue.app import TaskApp
+    from blimp.queue.options import TaskOptions
+    from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.worker.job import Job
+    from blimp.queue.worker.middleware import CallNext
+
+KEEP_MARKER_S = 86_400
+
+
+def began_key(id: str, retries: int) -> str:
+    """Return the key that says: this try of this task has begun."""
+    return f"blimp-began-{id}-{retries}"
+
+
+class Once:
+    """Looks what an earlier delivery left behind.
+
+    A final result: its worker was killed between result and acknowledgement; only the
+    acknowledgement is missing. A marker of a task that may not begin twice: it had begun, see
+    `begun_before`. The marker itself is set by the runner, right before the function.
+    """
+
+    def __init__(self, *, app: TaskApp) -> None:
+        self._app = app
+
+    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+        assert job.in_thread is not None
+        again = job.message.delivery > 1 or AGAIN in job.message.headers
+        if again and self._app.results is not None:
+            job.previous = await job.in_thread(self._app.results.get, job.message.id)
+            if job.previous is not None and job.previous.final:
+                return Verdict(state=job.previous.state, settled=True)
+        if is_marked(job.task.options) and await job.in_thread(self._began, job):
+            return begun_before(job)
+        return await call_next(job)
+
+    def _began(self, job: Job) -> bool:
+        key = began_key(job.message.id, job.message.retries)
+        mark: Any = self._app.broker_link.ask(lambda client: named(lambda: client.get(key)))
+        return mark is not None and mark != job.mark
+
+
+def is_marked(options: TaskOptions) -> bool:
+    """Say whether it must be known that a task has begun: it may not begin twice."""
+    return not options.idempotent or options.reject_on_worker_lost
+
+
+def begun_before(job: Job) -> Verdict:
+    """Return what becomes of a job that may not begin twice and has begun already.
+
+    Delivered again, it was cut off and ends as INTERRUPTED, or as a dead letter where its
+    task asks for that. Delivered for the first time, it is a copy, made by a publisher that
+    lost its answer: the other one's end is to be told.
+    """
+    if job.message.delivery == 1:
+        return Verdict(state=State.STARTED, settled=True)
+    if job.task.options.reject_on_worker_lost:
+        error = WorkerLost(f"{job.task.name} had begun when its worker was cut off")
+        return worker_lost(error, task=job.task)
+    return failure(
+        Interrupted(f"{job.task.name} had begun when its worker was cut off; it is not run again"),
+        state=State.INTERRUPTED,
+    )
+
+
+def mark_begun(app: TaskApp, job: Job) -> bool:
+    """Note that `job` begins; False when another delivery of its message has begun before.
+
+    Asked again, because an answer was lost, it knows its own mark.
+    """
+    job.mark = job.mark or uuid.uuid4().bytes
+    key = began_key(job.message.id, job.message.retries)
+
+    def mark(client: Redis) -> bool:
+        if client.set(key, job.mark, nx=True, ex=KEEP_MARKER_S):
+            return True
+        return bool(named(lambda: client.get(key)) == job.mark)
+
+    return app.broker_link.ask(mark)
+
+
+def clear_begun(app: TaskApp, message: TaskMessage) -> None:
+    """Forget that `message` has begun: it came to its end, and is to run again."""
+    if not app.has_store:  # then nothing is marked, see guarantees.check_tasks
+        return
+    with app.broker_link.link():
+        app.broker_link.client.delete(began_key(message.id, message.retries))

@@ -1,0 +1,30 @@
+"""Revoked: what was called back does not begin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from blimp.errors import Revoked
+from blimp.queue.protocol.record import State
+from blimp.queue.worker.job import failure
+
+if TYPE_CHECKING:
+    from blimp.queue.control.revocations import Revocations
+    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.middleware import CallNext
+
+
+class NotRevoked:
+    """Looks into what this worker knows; it asks nobody."""
+
+    def __init__(self, *, revocations: Revocations) -> None:
+        self._revocations = revocations
+
+    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+        if job.message.id in self._revocations:
+            return revoked("before it began")
+        return await call_next(job)
+
+
+def revoked(when: str) -> Verdict:
+    return failure(Revoked(f"revoked {when}"), state=State.REVOKED)

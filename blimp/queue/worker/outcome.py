@@ -1,0 +1,83 @@
+"""What becomes of a job whose function raised."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from blimp.errors import (
+    Interrupted,
+    Refused,
+    Reject,
+    Retry,
+    SoftTimeLimitExceeded,
+    TimeLimitExceeded,
+    WorkerLost,
+)
+from blimp.queue.protocol.record import State
+from blimp.queue.retry import is_given_up
+from blimp.queue.worker.job import Verdict, failure, fault_of
+
+if TYPE_CHECKING:
+    from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.task import Task
+
+MOST_DELIVERIES = 20  # after which a task that its worker or process does not survive is given up
+RETRY_DELAY_S = 1.0  # for a task that asks for a retry and does not say when
+
+
+def judge(
+    error: BaseException, *, task: Task, message: TaskMessage, chance: random.Random
+) -> Verdict:
+    """Return what `error`, raised by the function of `task`, means for `message`."""
+    options = task.options
+    if isinstance(error, Refused):
+        return failure(error, state=State.REFUSED)
+    if isinstance(error, Interrupted):
+        return failure(error, state=State.INTERRUPTED)
+    if isinstance(error, Reject):
+        reason = "" if error.requeue else str(error) or "rejected by its task"
+        return Verdict(
+            state=State.FAILURE, fault=fault_of(error), give_back=error.requeue, dead=reason
+        )
+    if isinstance(error, Retry):
+        delay_s = error.countdown_s
+        return _retry(error, RETRY_DELAY_S if delay_s is None else max(0.0, delay_s))
+    trace = "".join(traceback.format_exception(error))
+    tries_left = options.max_retries is None or message.retries < options.max_retries
+    if isinstance(error, options.autoretry_for) and tries_left and not is_given_up(error):
+        delay_s = options.backoff.delay_s(message.retries, chance=chance)
+        return _retry(error, delay_s, trace=trace)
+    is_timeout = isinstance(error, SoftTimeLimitExceeded | TimeLimitExceeded)
+    acks = options.acks_on_timeout if is_timeout else options.acks_on_failure
+    verdict = failure(error, trace=trace)
+    return verdict if acks else msgspec.structs.replace(verdict, give_back=options.acks_late)
+
+
+def timed_out(limit_s: float, *, task: Task) -> Verdict:
+    """Return what becomes of a job that was ended for its hard time limit."""
+    error = TimeLimitExceeded(f"{task.name} ran longer than its time limit of {limit_s:g} s")
+    give_back = task.options.acks_late and not task.options.acks_on_timeout
+    return msgspec.structs.replace(failure(error), give_back=give_back)
+
+
+def worker_lost(error: WorkerLost, *, task: Task, delivery: int = 1) -> Verdict:
+    """Return what becomes of a job under which its process died, at its `delivery`-th time.
+
+    It runs again, but for what the task's options rule out; not for ever, on any transport.
+    """
+    options = task.options
+    is_poison = delivery >= MOST_DELIVERIES and options.idempotent
+    if options.reject_on_worker_lost or is_poison:
+        return msgspec.structs.replace(failure(error), dead=str(error))
+    if not options.idempotent:
+        interrupted = Interrupted(f"{task.name} had begun: {error}; it is not run again")
+        return failure(interrupted, state=State.INTERRUPTED)
+    return msgspec.structs.replace(failure(error), give_back=options.acks_late)
+
+
+def _retry(error: BaseException, delay_s: float, *, trace: str | None = None) -> Verdict:
+    return Verdict(state=State.RETRY, fault=fault_of(error), traceback=trace, retry_in_s=delay_s)

@@ -1,0 +1,42 @@
+"""Where jobs run: threads for plain functions, loops for `async def`, processes for cpu_bound.
+
+All take a job and never wait. Threads are daemons: a task that hangs cannot keep a worker
+from ending, and its message comes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from blimp.queue.task import Task
+    from blimp.queue.worker.job import Job
+
+Run = Callable[["Job"], Coroutine[Any, Any, None]]
+
+
+class Place(Enum):
+    LOOP = auto()
+    THREAD = auto()
+    PROCESS = auto()
+
+
+def place_of(task: Task) -> Place:
+    """Return where the function of `task` is to run."""
+    if task.is_async:
+        return Place.LOOP
+    return Place.PROCESS if task.options.cpu_bound else Place.THREAD
+
+
+class Executor(Protocol):
+    """Fed by one thread, the consumer's."""
+
+    def submit(self, job: Job) -> None:
+        """Have `job` run when there is room; sets its `call` and `in_thread`."""
+        ...
+
+    def close(self) -> None:
+        """Take no more, and do not wait for what runs. Idempotent."""
+        ...

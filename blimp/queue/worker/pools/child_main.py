@@ -1,0 +1,217 @@
+"""What runs in a child process: jobs, one at a time, from a socket to a verdict.
+
+It never touches the worker's broker. The main thread runs the tasks, since signals, with
+which a soft time limit strikes, are the main thread's; another reads the channel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import queue
+import random
+import signal
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.clock import SystemClock
+from blimp.errors import ResultError, SoftTimeLimitExceeded
+from blimp.queue.observability.child import ChildWatching, end_watching, in_child
+from blimp.queue.protocol.message import to_json
+from blimp.queue.protocol.record import State
+from blimp.queue.task import Task, TaskContext
+from blimp.queue.worker.job import Verdict, failure
+from blimp.queue.worker.outcome import judge
+from blimp.queue.worker.pools.frames import (
+    Begin,
+    Channel,
+    Done,
+    Interrupt,
+    Progress,
+    Ready,
+    Setup,
+    Stopping,
+    ToChild,
+    Unfit,
+)
+from blimp.queue.worker.pools.origin import find
+from blimp.queue.worker.restart import Wear
+
+if TYPE_CHECKING:
+    from blimp.queue.resources.grant import Grant
+
+
+def main(setup_json: str) -> None:
+    """Serve the worker at the other end of standard input until it closes it."""
+    setup = msgspec.json.decode(setup_json, type=Setup)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    channel = Channel(socket.socket(fileno=os.dup(0)), receives=ToChild)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # what a task reads there must not be frames
+    os.close(nothing)
+    with contextlib.suppress(BrokenPipeError):
+        Server(setup=setup, channel=channel).serve()
+
+
+class Server:
+    def __init__(self, *, setup: Setup, channel: Channel) -> None:
+        self._setup = setup
+        self._channel = channel
+        self._wear = Wear(max_tasks=setup.max_tasks, max_memory_mb=setup.max_memory_mb)
+        self._chance = random.Random()
+        self._begins: queue.SimpleQueue[Begin | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._job: int | None = None
+        self._interrupted: int | None = None
+        self._watching: ChildWatching | None = None
+
+    def serve(self) -> None:
+        try:
+            for origin in self._setup.origins:
+                __import__(origin.partition(":")[0])
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            self._channel.send(Unfit(child=self._setup.child, reason=reason))
+            return
+        signal.signal(signal.SIGUSR1, self._strike)
+        threading.Thread(target=self._read, name="channel", daemon=True).start()
+        self._channel.send(Ready(child=self._setup.child))
+        while (begin := self._begins.get()) is not None:
+            verdict = self._run(begin)
+            worn = self._wear.count() or ""
+            self._channel.send(
+                Done(child=self._setup.child, job=begin.job, verdict=verdict, worn=worn)
+            )
+        end_watching(self._watching)
+
+    # --- the main thread -----------------------------------------------------------------------
+
+    def _run(self, begin: Begin) -> Verdict:
+        try:
+            task = find(begin.origin, begin.message.task)
+            args = begin.message.args
+            if task.options.bind:
+                context = ChildContext(
+                    task=task,
+                    begin=begin,
+                    channel=self._channel,
+                    stopping=self._stopping,
+                )
+                args = (context, *args)
+        except Exception as error:
+            return failure(error)
+        try:
+            try:
+                self._job = begin.job
+                self._watching = begin.watching
+                with in_child(begin.watching, begin.message):
+                    result = task.function(*args, **begin.message.kwargs)
+            finally:
+                self._job = None
+            return Verdict(state=State.SUCCESS, result=_sendable(result, task, begin))
+        except BaseException as error:  # a task may raise SystemExit; the child goes on
+            self._job = None  # a soft limit may have struck just before this was done
+            return judge(error, task=task, message=begin.message, chance=self._chance)
+
+    def _strike(self, *_: object) -> None:
+        if self._job is not None and self._job == self._interrupted:
+            self._interrupted = None
+            raise SoftTimeLimitExceeded
+
+    # --- the thread that reads -------------------------------------------------------------------
+
+    def _read(self) -> None:
+        while True:
+            frame = self._channel.take()
+            if frame is not None:
+                self._heed(frame)
+            elif not self._channel.read():
+                if self._job is not None:
+                    os._exit(1)  # nobody waits for it any more
+                self._begins.put(None)
+                return
+
+    def _heed(self, frame: Any) -> None:
+        if frame.child != self._setup.child:
+            os._exit(1)  # the worker finds it gone, and begins another
+        if isinstance(frame, Begin):
+            self._begins.put(frame)
+        elif isinstance(frame, Interrupt):
+            self._interrupted = frame.job
+            ident = threading.main_thread().ident
+            assert ident is not None
+            signal.pthread_kill(ident, signal.SIGUSR1)
+        elif isinstance(frame, Stopping):
+            self._stopping.set()
+
+
+class ChildContext(TaskContext):
+    """A TaskContext without a broker: progress goes through the worker, time by its word."""
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        begin: Begin,
+        channel: Channel,
+        stopping: threading.Event,
+    ) -> None:
+        super().__init__(
+            task=task,
+            message=begin.message,
+            worker=begin.worker,
+            stopping=stopping,
+            lost=threading.Event(),  # a child that loses its lease is killed
+            revoked=threading.Event(),  # so is a revoked one
+            previous=begin.previous,
+            grant=None if begin.grant is None else _grant(begin.grant),
+        )
+        self._begin = begin
+        self._channel = channel
+        self._began_s = time.monotonic()
+
+    def progress(self, fraction: float, **details: Any) -> bool:
+        """Have the worker publish how far the task is; whether it could is not known here."""
+        try:
+            to_json([fraction, details])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ResultError(f"{self.task.name}: progress JSON cannot hold: {error}") from error
+        self._channel.send(
+            Progress(
+                child=self._begin.child, job=self._begin.job, fraction=fraction, details=details
+            )
+        )
+        return True
+
+    def _broker_now_s(self) -> float:
+        if self._begin.broker_now_s is None:
+            return time.time()
+        return self._begin.broker_now_s + time.monotonic() - self._began_s
+
+
+def _grant(given: dict[str, Any]) -> Grant:
+    """Return the grant as a child sees it: the worker renews it, and kills who has lost it."""
+    from blimp.queue.resources.grant import Grant, Ticket
+
+    now_s = time.monotonic()
+    return Grant(ticket=Ticket.read(given), ttl_s=math.inf, asked_s=now_s, clock=SystemClock())
+
+
+def _sendable(result: Any, task: Task, begin: Begin) -> Any:
+    """Return `result` as JSON. Raises ResultError where that cannot be."""
+    if task.options.ignore_result or begin.message.ignore_result:
+        return None
+    try:
+        data = to_json(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ResultError(f"{task.name} returned what JSON cannot hold: {error}") from error
+    if len(data) > begin.limit_bytes:
+        raise ResultError(
+            f"{task.name} returned {len(data)} bytes as JSON: the limit is {begin.limit_bytes}"
+        )
+    return msgspec.Raw(data)

@@ -1,0 +1,173 @@
+"""Threads with an asyncio loop each, for `async def` functions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from blimp.queue.worker.pools.call import SoftTimeLimitExceeded, interruptible
+
+if TYPE_CHECKING:
+    from blimp.queue.worker.job import Job
+    from blimp.queue.worker.pools import Run
+
+WAITERS = 4  # threads in which a loop's jobs wait for the broker
+
+
+class LoopExecutor:
+    """`workers` loops; a job goes to the one that has the fewest."""
+
+    def __init__(self, *, run: Run, workers: int, concurrency: int, log: Any) -> None:
+        self._loops = [
+            LoopThread(run=run, concurrency=concurrency, number=number, log=log)
+            for number in range(workers)
+        ]
+
+    def submit(self, job: Job) -> None:
+        min(self._loops, key=_load).submit(job)
+
+    def call(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Run `coroutine` in the first loop, beside the jobs."""
+        return self._loops[0].call(coroutine)
+
+    def close(self) -> None:
+        for loop in self._loops:
+            loop.close()
+
+
+class LoopThread:
+    """One thread with an asyncio loop, running up to `concurrency` jobs at once."""
+
+    def __init__(self, *, run: Run, concurrency: int, number: int, log: Any) -> None:
+        self._run = run
+        self._log = log
+        self._loop = asyncio.new_event_loop()
+        self._slots = asyncio.Semaphore(concurrency)
+        self._waiters = ThreadPoolExecutor(max_workers=WAITERS, thread_name_prefix="loop-io")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._submitted = 0  # counted by who submits
+        self._ended = 0  # counted by the loop's thread: no two add to one number
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name=f"loop-{number}", daemon=True)
+        self._thread.start()
+
+    @property
+    def load(self) -> int:
+        return self._submitted - self._ended
+
+    def submit(self, job: Job) -> None:
+        self._submitted += 1
+        job.in_thread = self._aside
+        self._loop.call_soon_threadsafe(self._begin, job)
+
+    def call(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout=1.0)
+            self._waiters.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, job: Job) -> None:
+        call = LoopCall(job, self._loop)
+        job.call = call
+        task = self._loop.create_task(self._limited(job))
+        call.task = task
+        self._tasks.add(task)  # the loop keeps only weak references
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._ended += 1
+
+    async def _limited(self, job: Job) -> None:
+        async with self._slots:
+            await self._run(job)
+
+    def _aside(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        return self._loop.run_in_executor(self._waiters, lambda: function(*args))
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            while not self._closed:
+                self._turn(self._loop.run_forever)
+            for task in self._tasks:
+                task.cancel()
+            while self._tasks:
+                self._turn(self._end_all)
+        finally:
+            self._loop.close()
+
+    def _turn(self, run: Callable[[], None]) -> None:
+        """Run the loop. What exits in a part of one task, or in a callback, ends no other."""
+        try:
+            run()
+        except (SystemExit, KeyboardInterrupt):  # asyncio lets these two out
+            self._log.exception("exit in a loop", loop=self._thread.name)
+
+    def _end_all(self) -> None:
+        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
+
+
+class LoopCall:
+    """A coroutine function that runs in a loop. Cancelled only inside it: its end is written."""
+
+    def __init__(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
+        self._job = job
+        self._loop = loop
+        self.task: asyncio.Task[None] | None = None
+        self._running = False
+        self._cancelled = False
+        self._interruption: BaseException | None = None
+
+    async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any:
+        if self._cancelled:
+            raise asyncio.CancelledError
+        coroutine = self._job.task.function(*arguments, **self._job.message.kwargs)
+        self._running = True
+        try:
+            return await (self._guarded(coroutine) if interruptible else coroutine)
+        finally:
+            self._running = False
+
+    def interrupt(self) -> None:
+        self._in_loop(self._interrupt)
+
+    def cancel(self) -> bool:
+        self._in_loop(self._cancel)
+        return True
+
+    def _in_loop(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # it is closed, and has cancelled all it had
+            self._loop.call_soon_threadsafe(function)
+
+    def _interrupt(self) -> None:
+        if self._running:
+            self._interruption = SoftTimeLimitExceeded()
+            if self.task is not None:
+                self.task.cancel()
+
+    def _cancel(self) -> None:
+        self._cancelled = True  # it may not have begun yet
+        if self._running and self.task is not None:
+            self.task.cancel()
+
+    def _guarded(self, coroutine: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
+        return interruptible(coroutine, instead=self._take_interruption)
+
+    def _take_interruption(self) -> BaseException | None:
+        error, self._interruption = self._interruption, None
+        if error is not None and self.task is not None:
+            self.task.uncancel()
+        return error
+
+
+def _load(loop: LoopThread) -> int:
+    return loop.load

@@ -1,0 +1,257 @@
+"""A pool of processes for plain functions that would hold up everything else."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blimp.errors import LinkError, ResultError, WorkerLost
+from blimp.queue.retry import Backoff
+from blimp.queue.worker.pools.call import here
+from blimp.queue.worker.pools.child import ChildProcess
+from blimp.queue.worker.pools.frames import Begin, Interrupt, Progress, Setup, Stopping
+from blimp.queue.worker.pools.threads import Leaving, drive
+
+if TYPE_CHECKING:
+    from blimp.queue.task import TaskContext
+    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.pools import Run
+
+START_S = 30.0  # a Pi takes seconds to import an application
+WAITS = Backoff(first_s=0.2, cap_s=30.0, full_jitter=False)  # after one that did not start
+CLOSE_S = 1.0
+
+
+class ProcessExecutor:
+    """Up to `size` children, each driven by a thread of its own, begun when there is work.
+
+    A thread waits for its child alone, so a child that dies, hangs or will not start costs
+    only the job it has. Middleware, results and acknowledgements stay in the worker.
+
+    origins: where a child finds each task, by its name.
+    max_tasks, max_memory_mb: of one child, which is replaced between two jobs.
+    start_s: how long a child may take to be ready; then it is killed and another begun.
+    """
+
+    def __init__(
+        self,
+        *,
+        run: Run,
+        size: int,
+        origins: Mapping[str, str],
+        max_tasks: int | None = None,
+        max_memory_mb: float | None = None,
+        start_s: float = START_S,
+        log: Any,
+    ) -> None:
+        self._run = run
+        self._origins = origins
+        self._max_tasks = max_tasks
+        self._max_memory_mb = max_memory_mb
+        self._start_s = start_s
+        self._log = log
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._chance = random.Random()
+        self._begun = 0
+        self._lock = threading.Lock()
+        self._children: set[ChildProcess] = set()
+        self._stopping = False
+        self._closed = threading.Event()
+        self._leaving = Leaving()
+        self._size = 0
+        self._threads: list[threading.Thread] = []
+        self.resize(size)
+
+    def submit(self, job: Job) -> None:
+        job.in_thread = here
+        self._jobs.put(job)
+
+    def resize(self, size: int) -> None:
+        """Have up to `size` children; one that runs a job ends after it. One thread's at a time."""
+        if size < self._size:
+            self._leaving.add(self._size - size)
+            for _ in range(self._size - size):
+                self._jobs.put(None)  # for those that wait for a job
+        else:
+            for _ in range(self._leaving.stay(size - self._size)):
+                name = f"child-{len(self._threads)}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        self._size = size
+
+    def pids(self) -> list[int]:
+        """Return the numbers of its processes."""
+        with self._lock:
+            return [child.pid for child in self._children]
+
+    def tell_stopping(self) -> None:
+        """Tell the tasks that the worker is about to stop."""
+        with self._lock:
+            self._stopping = True
+            children = list(self._children)
+        for child in children:
+            child.tell(Stopping(child=child.number))
+
+    def close(self) -> None:
+        self._closed.set()
+        for _ in self._threads:
+            self._jobs.put(None)
+        with self._lock:
+            children = list(self._children)
+        for child in children:
+            child.kill_unless_idle()
+        for thread in self._threads:
+            thread.join(timeout=CLOSE_S)
+
+    # --- one thread and its child ------------------------------------------------------------
+
+    def _work(self) -> None:
+        child: ChildProcess | None = None
+        try:
+            while not self._leaving.may_leave():
+                job = self._jobs.get()
+                if job is None:
+                    if self._closed.is_set():
+                        return
+                    continue
+                child = self._ready(child)
+                if child is None:
+                    return
+                call = ChildCall(job=job, child=child, origin=self._origins.get(job.task.name, ""))
+                job.call = call
+                drive(self._run(job))
+                if call.worn:
+                    self._log.info("child replaced", child=child.number, reason=call.worn)
+                    self._end(child)
+                    child = self._ready(None)
+        finally:
+            if child is not None:
+                self._end(child)
+
+    def _ready(self, child: ChildProcess | None) -> ChildProcess | None:
+        """Return a child that can run a job, `child` if it still can; None once closed."""
+        failures = 0
+        while not self._closed.is_set():
+            if child is not None:
+                if child.running():
+                    return child
+                self._end(child)
+                child = None
+            try:
+                child = self._begin()
+                child.wait_ready(self._start_s)
+                return child
+            except (WorkerLost, OSError) as error:  # no descriptor or process is left, for now
+                if child is not None:
+                    self._end(child, kill=True)
+                    child = None
+                if not self._closed.is_set():
+                    wait_s = WAITS.delay_s(failures, chance=self._chance)
+                    failures += 1
+                    self._log.error(
+                        "child does not start", reason=str(error), again_in_s=round(wait_s, 3)
+                    )
+                    self._closed.wait(wait_s)
+        if child is not None:
+            self._end(child)
+        return None
+
+    def _begin(self) -> ChildProcess:
+        with self._lock:
+            self._begun += 1
+            number = self._begun
+        child = ChildProcess(
+            Setup(
+                child=number,
+                origins=tuple(dict.fromkeys(self._origins.values())),
+                max_tasks=self._max_tasks,
+                max_memory_mb=self._max_memory_mb,
+            )
+        )
+        with self._lock:
+            self._children.add(child)
+            stopping = self._stopping
+        if stopping:
+            child.tell(Stopping(child=child.number))
+        if self._closed.is_set():
+            child.kill()
+        return child
+
+    def _end(self, child: ChildProcess, *, kill: bool = False) -> None:
+        if kill:
+            child.kill()
+        child.end()
+        with self._lock:
+            self._children.discard(child)
+
+
+class ChildCall:
+    """A function that runs in a child. Its end from outside is the child's."""
+
+    def __init__(self, *, job: Job, child: ChildProcess, origin: str) -> None:
+        self._job = job
+        self._child = child
+        self._origin = origin
+        self._number: int | None = None
+        self._cancelled = False
+        self.worn = ""
+
+    async def run(
+        self,
+        arguments: Sequence[Any],
+        *,
+        interruptible: bool,  # noqa: ARG002 - a child always is
+    ) -> Verdict:
+        context: TaskContext | None = arguments[0] if self._job.task.options.bind else None
+        app = self._job.task.app
+        self._number = self._child.next_job()
+        if self._cancelled:
+            raise WorkerLost("it was cancelled before it began")
+        done = self._child.call(
+            Begin(
+                child=self._child.number,
+                job=self._number,
+                origin=self._origin,
+                message=self._job.message,
+                limit_bytes=app.limit_bytes,
+                worker=context.worker if context is not None else "",
+                previous=self._job.previous,
+                broker_now_s=self._broker_now_s() if context is not None else None,
+                watching=app.child_watching,
+                grant=self._job.grant.as_dict() if self._job.grant is not None else None,
+            ),
+            on_progress=lambda progress: self._tell_progress(context, progress),
+        )
+        self.worn = done.worn
+        return done.verdict
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def interrupt(self) -> None:
+        if self._number is not None:
+            self._child.tell(Interrupt(child=self._child.number, job=self._number))
+
+    def cancel(self) -> bool:
+        self._cancelled = True
+        if self._number is not None:
+            self._child.kill(job=self._number)
+        return True
+
+    def _tell_progress(self, context: TaskContext | None, progress: Progress) -> None:
+        if context is not None:
+            try:
+                context.progress(progress.fraction, **progress.details)
+            except ResultError:
+                return  # too long to be told; the task goes on
+
+    def _broker_now_s(self) -> float | None:
+        try:
+            return self._job.task.app.broker_clock.now_s()
+        except LinkError:
+            return None

@@ -1,0 +1,180 @@
+"""Things to be done at a time, by one thread that sleeps until then.
+
+Time limits: soft, which a task hears of, and hard, which ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+    from blimp.queue.worker.job import Job
+
+LONGEST_S = 3600.0  # of one sleep: the system takes no number of centuries
+MANY = 64  # so many may lie there cancelled before they are cleared away
+
+
+class Alarm:
+    """One thing to be done. `cancel` is idempotent, and any thread's."""
+
+    __slots__ = ("_alarms", "action", "due_s")
+
+    def __init__(self, *, alarms: Alarms, due_s: float, action: Callable[[], object]) -> None:
+        self._alarms = alarms
+        self.due_s = due_s
+        self.action: Callable[[], object] | None = action
+
+    def cancel(self) -> None:
+        """Not to be done any more; it may just be under way."""
+        self._alarms.cancel(self)
+
+
+class Alarms:
+    """Actions run in one thread, in order of time: they must be short, and may not raise.
+
+    The thread starts with the first alarm, and sleeps while there is none.
+    """
+
+    def __init__(self, *, clock: Clock, log: Any) -> None:
+        self._clock = clock
+        self._log = log
+        self._changed = threading.Condition()
+        self._heap: list[tuple[float, int, Alarm]] = []
+        self._order = itertools.count()
+        self._cancelled = 0
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def set(self, after_s: float, action: Callable[[], object]) -> Alarm:
+        alarm = Alarm(alarms=self, due_s=self._clock.now_s() + after_s, action=action)
+        with self._changed:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._serve, name="alarms", daemon=True)
+                self._thread.start()
+            heapq.heappush(self._heap, (alarm.due_s, next(self._order), alarm))
+            if self._heap[0][2] is alarm:
+                self._changed.notify()
+        return alarm
+
+    def cancel(self, alarm: Alarm) -> None:
+        with self._changed:
+            if alarm.action is None:
+                return
+            alarm.action = None
+            self._cancelled += 1
+            if self._cancelled > max(MANY, len(self._heap) // 2):
+                self._heap = [entry for entry in self._heap if entry[2].action is not None]
+                heapq.heapify(self._heap)
+                self._cancelled = 0
+
+    def close(self) -> None:
+        """Do nothing more. Idempotent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=1.0)
+
+    def _serve(self) -> None:
+        while (action := self._next()) is not None:
+            try:
+                action()
+            except BaseException:  # whatever it is: no limit would hold any more
+                self._log.exception("alarm")
+
+    def _next(self) -> Callable[[], object] | None:
+        """Wait for the next action to be due; None once closed."""
+        with self._changed:
+            while not self._closed:
+                left_s = self._heap[0][0] - self._clock.now_s() if self._heap else None
+                if left_s is None or left_s > 0.0:
+                    self._changed.wait(timeout=left_s and min(left_s, LONGEST_S))
+                    continue
+                alarm = heapq.heappop(self._heap)[2]
+                if alarm.action is None:
+                    self._cancelled -= 1
+                else:
+                    action, alarm.action = alarm.action, None
+                    return action
+        return None
+
+
+TO_END_S = 1.0  # what was cancelled or killed has so long to be gone; then it is stuck
+
+
+class TimeLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds from where the function is called; None for no limit."""
+
+    soft_s: float | None
+    hard_s: float | None
+
+
+def limit_of(job: Job) -> TimeLimit | None:
+    """Return the limits of `job`, None for none. The message's own come first."""
+    hard_s, soft_s = job.message.timelimit
+    options = job.task.options
+    hard_s = hard_s or options.time_limit
+    soft_s = soft_s or options.soft_time_limit
+    return TimeLimit(soft_s=soft_s, hard_s=hard_s) if hard_s or soft_s else None
+
+
+class Limits:
+    """Watches the functions that have limits.
+
+    on_stuck: called with a job that went past its hard limit and cannot be ended: a plain
+        function in a thread, or a coroutine that does not heed its cancellation.
+    """
+
+    def __init__(self, *, alarms: Alarms, on_stuck: Callable[[Job], None]) -> None:
+        self._alarms = alarms
+        self._on_stuck = on_stuck
+
+    @contextlib.contextmanager
+    def watch(self, job: Job, limit: TimeLimit) -> Iterator[None]:
+        watched = _Watched(self._alarms)
+        assert job.call is not None
+        if limit.soft_s is not None:
+            watched.add(limit.soft_s, job.call.interrupt)
+        if limit.hard_s is not None:
+            watched.add(limit.hard_s, partial(self._end, job, limit.hard_s, watched))
+        try:
+            yield
+        finally:
+            watched.leave()
+
+    def _end(self, job: Job, hard_s: float, watched: _Watched) -> None:
+        assert job.call is not None
+        job.timed_out_s = hard_s
+        if job.call.cancel():
+            watched.add(TO_END_S, partial(self._on_stuck, job))
+        else:
+            self._on_stuck(job)
+
+
+class _Watched:
+    """The alarms of one call. Once it was left no more are set."""
+
+    def __init__(self, alarms: Alarms) -> None:
+        self._alarms = alarms
+        self._lock = threading.Lock()
+        self._set: list[Alarm] | None = []
+
+    def add(self, after_s: float, action: Callable[[], object]) -> None:
+        with self._lock:
+            if self._set is not None:
+                self._set.append(self._alarms.set(after_s, action))
+
+    def leave(self) -> None:
+        with self._lock:
+            alarms, self._set = self._set, None
+        for alarm in alarms or ():
+            alarm.cancel()

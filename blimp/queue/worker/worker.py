@@ -1,0 +1,364 @@
+"""The worker: takes messages, hands them to executors, and ends in good order.
+
+The main thread owns the consumer. Executors run what it takes; the settler's thread stores
+results and acknowledges, on a connection of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blimp.queue.brokers.choose import AMQP, STREAMS, is_on_redis
+from blimp.queue.brokers.guarantees import check_tasks, missing_guarantees
+from blimp.queue.control.broadcast import BroadcastListener
+from blimp.queue.control.remote_control import RemoteControl, Site
+from blimp.queue.control.revoke import Revoking
+from blimp.queue.events.worker_events import WorkerEvents
+from blimp.queue.results.open import prepare_results
+from blimp.queue.worker.acker import Settler
+from blimp.queue.worker.boot import Boot
+from blimp.queue.worker.consumer_loop import Consumer
+from blimp.queue.worker.drain import Finish
+from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Pulse
+from blimp.queue.worker.in_flight import Hand
+from blimp.queue.worker.job import Job, Stage
+from blimp.queue.worker.name_lock import OwnName
+from blimp.queue.worker.observers import Observers
+from blimp.queue.worker.outcome import timed_out
+from blimp.queue.worker.pools import Place, place_of
+from blimp.queue.worker.pools.origin import locate_all
+from blimp.queue.worker.pools.pools import Crew, Sizes
+from blimp.queue.worker.prefetch import LEAST, MOST
+from blimp.queue.worker.restart import Launch, Wear
+from blimp.queue.worker.runner import Runner
+from blimp.queue.worker.shutdown import Stops, StopSignals
+from blimp.queue.worker.time_limits import Alarms, Limits
+
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp
+
+HEARING_S = 0.5
+
+
+class Worker:
+    """Runs the tasks of one app until stopped.
+
+    name: unique among the app's live workers; the same name, restarted, takes back what a
+        killed one had not acknowledged. queues: by default the app's own.
+    sync_workers: threads for plain tasks. loop_workers: threads with an asyncio loop each,
+        running `loop_concurrency` `async def` tasks at once.
+    process_workers: child processes for cpu_bound tasks; by default one for each core but
+        one. They start with the first such task.
+    app_path: where a child finds the app, "module:attribute"; by default where its tasks are.
+    prefetch: messages in hand at once for each kind of executor that its tasks need; the
+        rest stay with the broker, for others. None: as many as run at once, and on streams as
+        Lookahead says, where that is more.
+    max_tasks, max_memory_mb: after so many tasks, or above so much memory, it stops as for
+        a warm stop, waits for what runs, and begins anew. A child is replaced at the same
+        limits, and what it runs does not count for the worker.
+    launch: how this process begins anew. Without it `run` returns, with `restart_reason` set.
+    grace_s: how long a warm stop waits for what runs.
+    events: whether it tells what becomes of tasks, from its start on; None: as the app says.
+        `worker.events` switches that on and off later.
+    on_ready: called once, when it consumes for the first time.
+    """
+
+    def __init__(
+        self,
+        *,
+        app: TaskApp,
+        name: str | None = None,
+        queues: Sequence[str] = (),
+        loop_workers: int = 1,
+        loop_concurrency: int = 16,
+        sync_workers: int = 8,
+        process_workers: int | None = None,
+        prefetch: int | None = None,
+        max_tasks: int | None = None,
+        max_memory_mb: float | None = None,
+        grace_s: float = 10.0,
+        app_path: str | None = None,
+        events: bool | None = None,
+        launch: Launch | None = None,
+        on_ready: Callable[[], None] = lambda: None,
+        log: Any = None,
+    ) -> None:
+        self.app = app
+        self._launch = launch
+        self.name = name or f"{app.name}@{socket.gethostname()}"
+        self.counts: Counter[str] = Counter()
+        self.ready = threading.Event()
+        self._on_ready = on_ready
+        self._log = log or app.make_log(level=app.log_level, worker=self.name)
+        self._exit_status = 0
+        self._counting = threading.Lock()
+        self._wear = Wear(max_tasks=max_tasks, max_memory_mb=max_memory_mb)
+        self._stops = Stops(on_heeded=self._heeded)
+        self._own_name: OwnName | None = None  # else the name is not the key to its messages
+        if is_on_redis(app.transport):
+            self._own_name = OwnName(
+                app=app, worker=self.name, stopping=self._stops.stopping, log=self._log
+            )
+        self._hand = Hand(
+            clock=app.clock,
+            prefetch=prefetch,
+            stopping=self._stops.stopping,
+            slots=lambda place: self._crew.sizes.slots(place),
+            most=MOST if app.transport == STREAMS else LEAST,  # others are told of each change
+        )
+        self._alarms = Alarms(clock=app.clock, log=self._log)
+        observers = Observers([make(self) for make in app.observers], log=self._log)
+        self._consumer = Consumer(
+            app=app,
+            worker=self.name,
+            queues=tuple(dict.fromkeys(queues)) or (app.queue,),
+            hand=self._hand,
+            submit=self._submit,
+            on_consuming=self._consuming,
+            stopping=self._stops.stopping,
+            counts=self.counts,
+            observers=observers,
+            log=self._log,
+        )
+        self._settler = Settler(
+            app=app,
+            line=self._consumer.line,
+            abandoned=self._stops.abandoned,
+            on_done=self._done,
+            on_ran=self._hand.ran,
+            observers=observers,
+            log=self._log,
+        )
+        self._runner = Runner(
+            app=app,
+            worker=self.name,
+            stopping=self._stops.stopping,
+            abandoned=self._stops.abandoned,
+            on_done=self._done,
+            settler=self._settler,
+            limits=Limits(alarms=self._alarms, on_stuck=self._give_up),
+            observers=observers,
+            log=self._log,
+        )
+        self._finish = Finish(
+            app=app,
+            consumer=self._consumer,
+            hand=self._hand,
+            stops=self._stops,
+            counts=self.counts,
+            grace_s=grace_s,
+            log=self._log,
+        )
+        self._revoking = Revoking(app=app, hand=self._hand, runner=self._runner, log=self._log)
+        self._beat_s = PERIOD_S if app.link_watchers else QUIET_PERIOD_S
+        self.events = WorkerEvents(
+            app=app,
+            worker=self.name,
+            hand=self._hand,
+            counts=self.counts,
+            observers=observers,
+            beat_s=self._beat_s,
+            log=self._log,
+        )
+        self._starts_events = app.events if events is None else events
+        self._crew = Crew(
+            run=self._runner.run,
+            sizes=Sizes(
+                loop_workers=loop_workers,
+                loop_concurrency=loop_concurrency,
+                sync_workers=sync_workers,
+                process_workers=process_workers or max(1, (os.cpu_count() or 1) - 1),
+            ),
+            origins=locate_all(app, app_path=app_path),
+            max_tasks=max_tasks,
+            max_memory_mb=max_memory_mb,
+            log=self._log,
+        )
+        self._remote = RemoteControl(
+            Site(
+                app=app,
+                name=self.name,
+                consumer=self._consumer,
+                hand=self._hand,
+                crew=self._crew,
+                revoking=self._revoking,
+                stop=self.stop,
+                events=self.events,
+                clock=self.events.clock,
+                log=self._log,
+                began_s=app.clock.now_s(),
+            )
+        )
+        self._listener = BroadcastListener(
+            app=app,
+            worker=self.name,
+            on_revoke=self._revoking.hear,
+            on_command=self._remote.hear if self._remote.is_on else None,
+            log=self._log,
+        )
+        self._boot = Boot(
+            steps=app.boot_steps,
+            worker=self,
+            call=self._crew.call,
+            stop_s=grace_s,
+            log=self._log,
+        )
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What it consumes from now; remote control may change it."""
+        return self._consumer.queues
+
+    @property
+    def restart_reason(self) -> str | None:
+        """Why a fresh process should take this one's place; None where none should."""
+        return self._stops.restart_reason
+
+    @property
+    def sizes(self) -> Sizes:
+        """How many tasks run at once, by executor."""
+        return self._crew.sizes
+
+    def jobs(self) -> list[Job]:
+        """Return what is in hand now. Any thread."""
+        return self._hand.jobs()
+
+    def run(self) -> int:
+        """Consume until stopped; return the exit status. Takes SIGTERM, SIGINT and SIGQUIT.
+
+        The first asks for a warm stop: what waits goes back to its queue at once, what runs
+        ends. A second one, or SIGQUIT, cuts that short. Call it once.
+        Raises StepFailed where a boot step does not start.
+        """
+        check_tasks(self.app)
+        missing = missing_guarantees(self.app)
+        if missing is not None:
+            self._log.warning(missing)
+        upkeep = prepare_results(self.app, log=self._log)
+        self._hand.expect(self.app.tasks.values())
+        signals = StopSignals(self._stops)
+        signals.take()
+        try:
+            self._serve(upkeep)
+            self._log.info("stopped", **self.counts)
+            # Asked only now, and its handlers still stand: a signal has the last word.
+            if self._launch is not None and self.restart_reason is not None:
+                self._launch.again(unless=lambda: self.restart_reason is None)
+        finally:
+            signals.put_back()
+        return self._exit_status
+
+    def _serve(self, upkeep: Sequence[Callable[[bool], None]]) -> None:
+        """Consume until stopped, and see through what runs."""
+        self._crew.start()  # after the stop signals are let in: what tasks start inherits that
+        pulse = Pulse(
+            beat=self._consumer.probe if self._own_name is None else self._own_name.renew,
+            watchers=(
+                *self.app.link_watchers,
+                self._revoking.refresh,
+                self.events.beat,
+                *upkeep,
+            ),
+            on_lost_name=self._lose_name,
+            stopping=self._stops.stopping,
+            wake=self._consumer.wake,
+            log=self._log,
+            period_s=self._beat_s,
+        )
+        try:
+            self._stops.start()
+            if self._own_name is not None:
+                self._own_name.wait()
+            pulse.start()
+            if self._starts_events:
+                self.events.enable()
+            self._boot.start()
+            if self.app.broadcasts or self.app.transport in (STREAMS, AMQP):
+                self._listener.start()
+            self._consumer.run()
+            self._finish.see_out()
+        finally:
+            self._stops.close()
+            pulse.close()
+            self._listener.close()
+            self._remote.close()
+            self._alarms.close()
+            self._boot.stop()
+            self._crew.close()
+            self._settler.close()
+            self.events.close()
+            self._consumer.close()
+            if self._own_name is not None:
+                self._own_name.leave()
+            if self.app.tracer is not None and self._launch is not None:
+                self.app.tracer.flush()  # a process that begins anew has no other end
+
+    def stop(self) -> None:
+        """Ask for a warm stop; a second call cuts it short. Safe from any thread or signal."""
+        self._stops.warm()
+
+    def stop_cold(self) -> None:
+        """Ask for a stop that waits for nothing: what runs is cut off, and comes again."""
+        self._stops.cold()
+
+    # --- one job ---------------------------------------------------------------------------
+
+    def _submit(self, job: Job) -> None:
+        self._crew.submit(job)
+
+    def _done(self, *jobs: Job) -> None:
+        """Called in any thread: the jobs have left the worker's hands."""
+        with self._counting:
+            self.counts["done"] += len(jobs)
+        self._hand.let_go(*jobs)
+        own = sum(place_of(job.task) is not Place.PROCESS for job in jobs)
+        reason = self._wear.count(own) if own else None
+        if reason is not None and not self._stops.stopping.is_set():
+            self._stops.restart(reason)
+
+    def _give_up(self, job: Job) -> None:
+        """End a job whose function cannot be ended, and have a fresh process take over."""
+        # Not in the thread of the alarms: the broker may be slow.
+        threading.Thread(target=self._end_stuck, args=(job,), name="give-up", daemon=True).start()
+
+    def _end_stuck(self, job: Job) -> None:
+        if job.stage is Stage.DONE:
+            return  # its function ended by itself just now
+        assert job.timed_out_s is not None
+        self._log.error("stuck", task=job.task.name, id=job.message.id, limit_s=job.timed_out_s)
+        self._finish.has_stuck = True
+        self._runner.conclude(job, timed_out(job.timed_out_s, task=job.task))
+        self._stops.restart(
+            f"{job.task.name} is stuck past its time limit of {job.timed_out_s:g} s"
+        )
+
+    # --- beginning -------------------------------------------------------------------------
+
+    def _consuming(self) -> None:
+        if self.app.broadcasts and not self._listener.wait_listening(self.app.timeout_s):
+            # Commands are taken all the same: a ship that can be flown can also be landed.
+            self._log.error("emergency lane not open yet")
+        elif self._remote.is_on and not self.ready.is_set():
+            self._listener.wait_listening(HEARING_S)  # who is ready answers
+        self._revoking.load()
+        self._log.info("consuming", queues=",".join(self.queues), tasks=len(self.app.tasks))
+        if not self.ready.is_set():
+            self.ready.set()
+            self._on_ready()
+
+    # --- ending ----------------------------------------------------------------------------
+
+    def _heeded(self) -> None:
+        self._boot.cancel()
+        self._crew.tell_stopping()
+        self._hand.nudge()
+
+    def _lose_name(self, reason: str) -> None:
+        self._log.error("name lost", reason=reason)
+        self._exit_status = 1
+        self.stop()

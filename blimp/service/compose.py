@@ -1,0 +1,329 @@
+"""The composition root: the one place that names concrete classes.
+
+One function a process (`fly`, `work`, `simulate`), one for the safe state, and `assemble` for
+whoever flies a ship in process (Lockstep). The stack of them all is in `blimp/service/fleet.py`.
+"""
+
+import contextlib
+import os
+import secrets
+import select
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from blimp import airframe as airframes
+from blimp.airframe import Airframe
+from blimp.clock import Clock, SystemClock
+from blimp.closing import Closing
+from blimp.config import (
+    broker_url_from_environment,
+    notify_address,
+    remote_control_from_environment,
+    signing_keys_from_environment,
+    trace_settings_from_environment,
+    vehicle_name,
+)
+from blimp.control.build import build_flight_loop
+from blimp.control.loop import FlightLoop, Inbox
+from blimp.control.runner import run
+from blimp.control.watchdog import Watchdog
+from blimp.errors import BlimpError, ConfigError
+from blimp.hardware.board import Board, open_board, safe_state
+from blimp.hardware.linux import LinuxBuses
+from blimp.link.mailbox import MailboxClient, MailboxServer
+from blimp.link.paths import RuntimePaths
+from blimp.queue.observability.options import LogFormat, Watching
+from blimp.queue.observability.watch import watched
+from blimp.service import notify
+
+OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
+
+ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
+WORKER_MEMORY_MB = 200.0  # five times what it needs: above it, it leaks, and begins anew
+ORPHAN_GRACE_S = 2.0  # how long a world outlives its supervisor, for the ship to let go
+
+
+class FlightOptions(msgspec.Struct, frozen=True, kw_only=True):
+    airframe: str
+    vehicle: str | None
+    runtime_dir: Path | None
+    simulated: bool
+    bench: bool = False
+    rate_hz: float = 100.0
+    pad_east_m: float = 0.0
+    log_format: LogFormat = "text"
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    vehicle: str
+    broker: str | None
+    runtime_dir: Path | None
+    watching: Watching = Watching()
+
+
+class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """parent: end soon after this process does; None to run until told.
+
+    pad_east_m: where the ship's pad is, from the airframe's home.
+    """
+
+    airframe: str
+    seed: int
+    wind_mps: float
+    runtime_dir: Path | None
+    parent: int | None = None
+    pad_east_m: float = 0.0
+
+
+# --- the ship --------------------------------------------------------------------------------
+
+
+class Ship(Closing):
+    """An opened board and the loop that flies it. Leaving it makes the outputs safe."""
+
+    def __init__(self, *, board: Board, loop: FlightLoop, buses: LinuxBuses) -> None:
+        self.board = board
+        self.loop = loop
+        self._buses = buses
+
+    def close(self) -> None:
+        """Outputs safe, devices and buses closed. Idempotent."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._buses.close)
+            stack.callback(self.board.close)
+            stack.callback(self.loop.close)
+
+
+def assemble(
+    airframe: Airframe,
+    *,
+    clock: Clock,
+    inbox: Inbox,
+    vehicle: str,
+    boot_id: str,
+    rate_hz: float,
+    bench: bool,
+    simulated: bool,
+) -> Ship:
+    """Open the airframe's board on this machine's buses and build the loop that flies it."""
+    buses = LinuxBuses(clock=clock)
+    try:
+        board = open_board(airframe, buses=buses, clock=clock)
+    except BaseException:
+        buses.close()
+        raise
+    loop = build_flight_loop(
+        airframe,
+        sensors=board,
+        outputs=board.actuators,
+        inbox=inbox,
+        vehicle=vehicle,
+        boot_id=boot_id,
+        rate_hz=rate_hz,
+        bench=bench,
+        simulated=simulated,
+    )
+    return Ship(board=board, loop=loop, buses=buses)
+
+
+@contextlib.contextmanager
+def _machine(*, simulated: bool, paths: RuntimePaths, clock: Clock) -> Iterator[None]:
+    """The kernel's devices: this machine's, or the simulated world's when asked for by name.
+
+    Neither ever stands in for the other: a world that does not answer is an error.
+    """
+    if not simulated:
+        yield
+        return
+    from blimp.sim.remote import RemoteWorld
+    from blimp.sim.seam import linux_devices
+
+    with RemoteWorld(paths.world) as world, linux_devices(world, clock=clock):
+        yield
+
+
+# --- the processes ---------------------------------------------------------------------------
+
+
+def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
+    """Run the flight process until it is told to stop. Outputs are safe on every way out."""
+    airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
+    vehicle = _vehicle(options.vehicle, airframe)
+    paths = _paths(options.runtime_dir)
+    clock = SystemClock()
+    stopping: list[bool] = []  # no Event: a second signal inside its set() would hang
+    on_stop(lambda: stopping.append(True))
+    supervisor = notify_address()
+    log = _flight_log(options.log_format, vehicle)
+    boot_id = secrets.token_hex(4)
+    with (
+        MailboxServer(path=paths.flight, clock=clock) as mailbox,
+        _machine(simulated=options.simulated, paths=paths, clock=clock),
+        assemble(
+            airframe,
+            clock=clock,
+            inbox=mailbox,
+            vehicle=vehicle,
+            boot_id=boot_id,
+            rate_hz=options.rate_hz,
+            bench=options.bench,
+            simulated=options.simulated,
+        ) as ship,
+        Watchdog(clock=clock, safe=ship.board.actuators.safe) as watchdog,
+    ):
+        told: set[str] = set()
+        log("flying", boot_id=boot_id, rate_hz=options.rate_hz, airframe=airframe.name)
+
+        def after_cycle() -> None:
+            watchdog.pet()
+            # To the first command, every cycle counts; later there is nothing left to tell.
+            if len(told) < 2 and ship.loop.timing.cycles % 10 == 1:
+                told.update(_tell_once(ship.loop, told, supervisor))
+
+        run(
+            ship.loop,
+            clock=clock,
+            rate_hz=options.rate_hz,
+            should_stop=lambda: bool(stopping),
+            on_cycle=after_cycle,
+        )
+    log("stopped", boot_id=boot_id)
+
+
+def _flight_log(form: LogFormat, vehicle: str) -> Callable[..., object]:
+    """Return what tells of the flight process's begin and end; never called in its loop."""
+    if form == "text":
+        return lambda *_, **__: None
+    from blimp.queue.observability.json_log import JsonLogs
+
+    log: Callable[..., object] = JsonLogs(vehicle=vehicle).make().info
+    return log
+
+
+def _tell_once(loop: FlightLoop, told: set[str], supervisor: str | None) -> set[str]:
+    """Tell what is new; what the supervisor could not take now is told again later."""
+    states = {notify.READY} | ({notify.READY_TO_ARM} if not loop.problems() else set())
+    return {s for s in sorted(states - told) if notify.tell(s, address=supervisor)}
+
+
+def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
+    """Run the task worker: commands to the mailbox, snapshots to the ground."""
+    from blimp.link.downlink import Downlink
+    from blimp.queue.worker.restart import Launch
+    from blimp.queue.worker.worker import Worker
+    from blimp.tasks.flight import build_flight_app
+    from blimp.tasks.membership import Membership
+
+    vehicle = vehicle_name(options.vehicle, where="--vehicle")
+    broker = options.broker or broker_url_from_environment()
+    if broker is None:
+        raise ConfigError("no broker: give --broker URL, or set BLIMP_BROKER_URL")
+    paths = _paths(options.runtime_dir)
+    clock = SystemClock()
+    supervisor = notify_address()
+    with (
+        MailboxClient(server_path=paths.flight, path=paths.worker, clock=clock) as mailbox,
+        Downlink(broker=broker, vehicle=vehicle, mailbox=mailbox) as downlink,
+    ):
+
+        def ready() -> None:
+            downlink.when_flowing(partial(notify.tell, notify.READY, address=supervisor))
+
+        app = build_flight_app(
+            vehicle=vehicle,
+            broker=broker,
+            mailbox=mailbox,
+            clock=clock,
+            signing_key=signing_keys_from_environment(),
+            remote_control=remote_control_from_environment(),
+        )
+        member = Membership(
+            link=app.broker_link,
+            vehicle=vehicle,
+            snapshot_age_s=mailbox.snapshot_age_s,
+            clock=clock,
+        )
+        app.on_link(member.look)
+        watching = msgspec.structs.replace(
+            options.watching, trace=trace_settings_from_environment()
+        )
+        with watched(app, watching), member:
+            worker = Worker(
+                app=app,
+                name=vehicle,
+                max_memory_mb=WORKER_MEMORY_MB,
+                launch=Launch.of_this_process(),
+                on_ready=ready,
+            )
+            on_stop(worker.stop)
+            status = worker.run()
+    if status:
+        raise BlimpError(f"the worker ended with status {status}; its log says why")
+
+
+def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
+    """Run the simulated world in real time until it is told to stop."""
+    from blimp.sim.server import Server
+    from blimp.sim.world import World
+
+    airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
+    paths = _paths(options.runtime_dir)
+    world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
+    with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
+        on_stop(server.stop)
+        _stop_when_orphaned(server.stop, parent=options.parent)
+        notify.tell(notify.READY, address=notify_address())
+        server.run()
+
+
+def _stop_when_orphaned(stop: Callable[[], None], *, parent: int | None) -> None:
+    """Outlive a killed supervisor just long enough for the ship to be made safe.
+
+    parent: the supervisor's process number, None where nobody supervises this world.
+    """
+    if parent is None:
+        return
+    try:
+        watched = os.pidfd_open(parent)
+    except ProcessLookupError:
+        watched = -1  # gone already
+
+    def wait() -> None:
+        if watched >= 0 and os.getppid() == parent:
+            select.select([watched], [], [])
+        threading.Event().wait(ORPHAN_GRACE_S)
+        stop()
+
+    threading.Thread(target=wait, name="orphan", daemon=True).start()
+
+
+def make_safe(*, airframe: str, runtime_dir: Path | None, simulated: bool) -> list[str]:
+    """Drive every output of a ship safe, without its flight process.
+
+    Returns what is not known to be safe, as "device: why"; nothing when all is well.
+    """
+    ship = airframes.load(airframe)
+    clock = SystemClock()
+    try:
+        with (
+            _machine(simulated=simulated, paths=_paths(runtime_dir), clock=clock),
+            LinuxBuses(clock=clock) as buses,
+        ):
+            results = safe_state(ship, buses=buses)
+    except (OSError, BlimpError) as error:
+        return [f"all outputs: {error}"]
+    return [f"{name}: {why}" for name, why in results.items() if why]
+
+
+def _vehicle(name: str | None, airframe: Airframe) -> str:
+    return vehicle_name(name or airframe.name, where="--vehicle")
+
+
+def _paths(directory: Path | None) -> RuntimePaths:
+    paths = RuntimePaths(directory or ON_BOARD_DIR)
+    paths.check()
+    return paths

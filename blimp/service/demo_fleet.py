@@ -1,0 +1,130 @@
+"""`blimp demo --ships N`: a pilot for each ship, and one too many.
+
+The stack is `blimp up --sim --ships N`; every pilot is a `ground dispatch --any` of his own, as
+typed on N laptops at once. Who comes last is told who has the ships.
+"""
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from blimp.config import broker_url_from_environment
+from blimp.service.demo import DemoOptions, Say, ready_stack
+from blimp.service.processes import Child
+from ground_station.report import NOT_AUTHORISED
+
+PILOTS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan")
+END_S = 30.0  # for a pilot to have his ship hold, and to give it back
+FREE_WAIT_S = "20"  # until every ship has entered the pool
+
+
+class Pilot:
+    """One `ground dispatch`: says what it says, with its name before each line."""
+
+    def __init__(
+        self, name: str, *, broker: str, mission: str, wait_s: str | None, say: Say
+    ) -> None:
+        self.name = name
+        self._say = say
+        self.lines: list[str] = []
+        self.taken = threading.Event()
+        waiting = () if wait_s is None else ("--wait", wait_s)
+        self._child = Child(
+            name=name,
+            arguments=[
+                sys.executable, "-m", "ground_station", "dispatch", "--any", mission,
+                "--yes", "--pilot", name, *waiting,
+            ],
+            environment={"BLIMP_BROKER_URL": broker, "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, name=name, daemon=True)
+        self._reader.start()
+
+    def finish(self) -> dict[str, Any]:
+        """Wait for its end; return what became of it."""
+        self._reader.join()  # its output ends when it does
+        self._child.end(within_s=END_S)
+        last = self.lines[-1] if self.lines else ""
+        return {"pilot": self.name, "status": self._child.exit_status(), "said": last}
+
+    def end(self) -> None:
+        """Have it hold its ship and give it back. Idempotent."""
+        if self._child.running():
+            self._child.end(within_s=END_S)
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        for raw in self._child.stdout:
+            line = raw.decode("utf-8", "replace").rstrip()
+            if not line:
+                continue
+            self.lines.append(line)
+            self._say(f"{self.name:>6}: {_short(line)}")
+            if " is taken by " in line:
+                self.taken.set()
+        self.taken.set()
+
+
+def run_fleet_demo(options: DemoOptions, *, ships: int, say: Say) -> dict[str, Any]:
+    """Fly the mission on every ship at once and return the report.
+
+    Raises DemoError where the stack does not start. Ctrl-C has every ship hold its place.
+    """
+    with ready_stack(options, ships=ships) as stack:
+        names = [event["vehicle"] for event in stack.all_ready()]
+        say(f"{', '.join(sorted(names))} are ready (simulated), on one broker")
+        broker = broker_url_from_environment() or stack.all_ready()[0]["broker"]
+        flights, late = _fly(options, broker=broker, ships=ships, say=say)
+    flown = [flight["status"] == 0 for flight in flights]
+    is_told = late is not None and late["status"] == NOT_AUTHORISED
+    report = {
+        "ok": all(flown) and is_told and not stack.left,
+        "simulated": True,
+        "vehicles": sorted(names),
+        "airframe": options.airframe,
+        "flights": flights,
+        "refused": late,
+        "left_behind": stack.left,
+    }
+    say(
+        f"{sum(flown)} of {ships} ships have flown the mission (simulated)\n"
+        f"left behind: {', '.join(stack.left) or 'nothing'}"
+    )
+    return report
+
+
+def _fly(
+    options: DemoOptions, *, broker: str, ships: int, say: Say
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return what became of every pilot that has a ship, and of the one who has none."""
+    pilots: list[Pilot] = []
+
+    def enter(name: str, *, wait_s: str | None) -> Pilot:
+        one = Pilot(name, broker=broker, mission=options.mission, wait_s=wait_s, say=say)
+        pilots.append(one)
+        return one
+
+    try:
+        for name in PILOTS[:ships]:
+            enter(name, wait_s=FREE_WAIT_S)
+        for pilot in pilots:
+            pilot.taken.wait()
+        enter(PILOTS[ships], wait_s=None).finish()
+        for pilot in pilots:
+            pilot.finish()
+    except KeyboardInterrupt:
+        say("stopped: every ship holds its place, and is given back")
+    finally:
+        for pilot in pilots:
+            pilot.end()
+    ended = [pilot.finish() for pilot in pilots]
+    return ended[:ships], ended[ships] if len(ended) > ships else None
+
+
+def _short(line: str) -> str:
+    """Return a leg's line without its way there: it is told when it is over."""
+    what, arrow, rest = line.partition(": ")
+    return f"{what}: {rest.rpartition(' → ')[2]}" if arrow and " → " in rest else line

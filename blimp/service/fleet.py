@@ -1,0 +1,147 @@
+"""What `blimp up` runs: one broker, and the processes of one simulated ship or of several."""
+
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from blimp import airframe as airframes
+from blimp.clock import SystemClock
+from blimp.config import broker_url_from_environment, registry_dir, vehicle_name
+from blimp.link.paths import RuntimePaths
+from blimp.queue.redis.urls import check_url
+from blimp.service.broker import (
+    answers,
+    find_server_binary,
+    server_arguments,
+    socket_path,
+    socket_url,
+)
+from blimp.service.compose import make_safe
+from blimp.service.stack import Event, Role, Stack, StackShip
+
+PAD_SPACING_M = 20.0  # from pad to pad, to the east: a built-in mission reaches 10 m
+
+_THIS = (sys.executable, "-m", "blimp")
+
+
+class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """ships: how many; of more than one each has its number after its name."""
+
+    airframe: str
+    vehicle: str | None
+    seed: int
+    wind_mps: float
+    runtime_dir: Path | None
+    bench: bool = False
+    ships: int = 1
+
+
+def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
+    """Return the simulated stack of `blimp up`, not yet started.
+
+    The broker is BLIMP_BROKER_URL's where that is set, else an embedded one for all ships.
+    """
+    airframe = airframes.load(options.airframe)
+    name = vehicle_name(options.vehicle or airframe.name, where="--vehicle")
+    directory = (options.runtime_dir or registry_dir() / f"{name}-{os.getpid()}").absolute()
+    paths = RuntimePaths(directory)
+    ships = _ships(options, name=name, paths=paths)
+    for ship in ships:
+        ship.paths.check()
+    paths.check()
+    outside = broker_url_from_environment()
+    if outside is not None:
+        check_url(outside)
+    broker = outside or socket_url(paths.broker)
+    roles = [] if outside is not None else [_broker(paths)]
+    for number, ship in enumerate(ships):
+        roles += _roles(options, ship=ship, number=number, broker=broker)
+    entries = [word for s in ships for word in (s.registration, s.paths.directory)]
+    return Stack(
+        roles=roles,
+        paths=paths,
+        ships=ships,
+        guard=(
+            sys.executable, "-m", "blimp.service.guard", options.airframe, str(directory),
+            *map(str, entries),
+        ),
+        clock=SystemClock(),
+        on_event=on_event,
+        broker=broker,
+    )  # fmt: skip
+
+
+def vehicle_names(name: str, *, ships: int) -> list[str]:
+    """Return what the ships are called: `name`, or `name`-1, `name`-2 and so on of several.
+
+    Raises ConfigError where that can name no ship.
+    """
+    if ships == 1:
+        return [name]
+    numbered = [f"{name}-{number}" for number in range(1, ships + 1)]
+    return [vehicle_name(one, where=f"--vehicle with --ships {ships}") for one in numbered]
+
+
+def _ships(options: StackOptions, *, name: str, paths: RuntimePaths) -> list[StackShip]:
+    ships = []
+    for vehicle in vehicle_names(name, ships=options.ships):
+        own = paths if options.ships == 1 else RuntimePaths(paths.directory / vehicle)
+        safe = partial(
+            make_safe, airframe=options.airframe, runtime_dir=own.directory, simulated=True
+        )
+        registration = registry_dir() / f"{vehicle}.json"
+        ships.append(
+            StackShip(vehicle=vehicle, paths=own, registration=registration, safe_state=safe)
+        )
+    return ships
+
+
+def _broker(paths: RuntimePaths) -> Role:
+    accepts = socket_path(paths.broker)
+    server = server_arguments(binary=find_server_binary(), directory=paths.broker)
+    return Role(
+        name="broker",
+        arguments=tuple(server),
+        directory=paths.broker,
+        ready=lambda: answers(accepts, timeout_s=0.05),
+    )
+
+
+def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) -> list[Role]:
+    """Return the three processes of one ship, the `number`th from 0."""
+    here = ("--runtime-dir", str(ship.paths.directory))
+    pad = ("--pad-east", str(number * PAD_SPACING_M)) if number else ()
+    return [
+        Role(
+            name="world",
+            vehicle=ship.vehicle,
+            arguments=(
+                *_THIS, "sim", *here, "--airframe", options.airframe, *pad,
+                "--seed", str((options.seed + number) % 2**31), "--wind", str(options.wind_mps),
+                "--parent", str(os.getpid()),
+            ),
+            restarts=("flight",),
+            death_signal=None,  # it must see the ship safe first: see _stop_when_orphaned
+        ),
+        Role(
+            name="flight",
+            vehicle=ship.vehicle,
+            arguments=(
+                *_THIS, "fly", "--sim", *here, "--airframe", options.airframe, *pad,
+                "--vehicle", ship.vehicle, *(["--bench"] if options.bench else []),
+            ),
+            needs=("world",),
+        ),
+        Role(
+            name="worker",
+            vehicle=ship.vehicle,
+            arguments=(*_THIS, "worker", *here, "--vehicle", ship.vehicle),
+            environment={"BLIMP_BROKER_URL": broker},  # every user can read a command line
+            death_signal=signal.SIGKILL,  # its broker dies too: there is nothing to hand back
+            end_within_s=2.0,
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,330 @@
+"""`blimp up`: a broker, and world, flight process and worker of each simulated ship, kept alive.
+
+It does for a laptop what systemd does on board: starts the processes in order, hears when
+each is ready, restarts what dies, drives the outputs to their safe state when the flight
+process dies (ExecStopPost there), and ends them in order. A guard process, started first,
+cleans up after this one when it is killed.
+"""
+
+import selectors
+import shutil
+import signal
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from blimp.clock import Clock
+from blimp.errors import BlimpError
+from blimp.link.paths import RuntimePaths, make_directory
+from blimp.link.registry import register, unregister
+from blimp.queue.redis.urls import hide_password
+from blimp.service.guard_link import GuardLink
+from blimp.service.notify import READY, READY_TO_ARM, NotifyListener
+from blimp.service.processes import Child
+
+RESTART_DELAY_S = 0.1  # systemd's default RestartSec
+MAX_RESTARTS = 8  # ... in RESTART_WINDOW_S: then it is broken, not unlucky
+RESTART_WINDOW_S = 10.0
+START_DEADLINE_S = 30.0
+ARMABLE_DEADLINE_S = 15.0
+POLL_S = 0.02
+
+Event = Callable[[dict[str, Any]], None]
+
+
+class StackError(BlimpError):
+    """The stack cannot be started, or one of its processes cannot be kept alive."""
+
+
+class Role(msgspec.Struct, frozen=True, kw_only=True):
+    """One process of the stack: how it starts, what it needs, how it ends.
+
+    vehicle: the ship it belongs to, "" for what all of them share.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    vehicle: str = ""
+    environment: dict[str, str] = {}  # besides this process's own
+    needs: tuple[str, ...] = ()  # roles of the same ship that must be ready first
+    restarts: tuple[str, ...] = ()  # ... that cannot outlive this one's state
+    death_signal: signal.Signals | None = signal.SIGTERM
+    end_within_s: float = 3.0
+    directory: Path | None = None  # made before it starts, for this user alone
+    ready: Callable[[], bool] | None = None  # asked where the process cannot tell by itself
+
+
+class SafeState(Protocol):
+    """Drives every output of the ship to its safe state; returns what it could not reach."""
+
+    def __call__(self) -> Sequence[str]: ...
+
+
+class StackShip(msgspec.Struct, frozen=True, kw_only=True):
+    """One ship of the stack: its name, its directory, its entry in the run registry."""
+
+    vehicle: str
+    paths: RuntimePaths
+    registration: Path
+    safe_state: SafeState
+
+
+class _Running:
+    """The life of one role: its present child, and when and how often it has died."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+        self.child: Child | None = None
+        self.ready = False
+        self.armable = False
+        self.died_s: float | None = None
+        self.start_s: float | None = 0.0  # due time; None while it runs
+        self.deaths: deque[float] = deque(maxlen=MAX_RESTARTS + 1)
+
+
+class Stack:
+    """Runs the roles until `stop()`; one thread, which never waits on a child.
+
+    paths: the stack's own directory; that of each ship is it, or in it.
+    on_event: receives the `ready` and `restarted` objects of the command line's contract.
+    """
+
+    def __init__(
+        self,
+        *,
+        roles: Sequence[Role],
+        paths: RuntimePaths,
+        ships: Sequence[StackShip],
+        guard: Sequence[str],
+        clock: Clock,
+        on_event: Event,
+        broker: str,
+    ) -> None:
+        self._paths = paths
+        self._ships = {ship.vehicle: ship for ship in ships}
+        self._clock = clock
+        self._on_event = on_event
+        self._guard = GuardLink(guard)
+        self._broker = broker
+        self._roles = {(role.vehicle, role.name): _Running(role) for role in roles}
+        self._selector = selectors.DefaultSelector()
+        self._stopping = False
+        self._announced: set[str] = set()
+        self._started_s = clock.now_s()
+        self._claimed = False
+
+    def stop(self) -> None:
+        """Ask for the end; safe to call from a signal handler."""
+        self._stopping = True
+
+    def run(self) -> None:
+        """Start everything, keep it alive until `stop()`, then end it and clean up.
+
+        Raises StackError when a process cannot be started or kept alive; the outputs are
+        safe and nothing is left then, too.
+        """
+        self._paths.check()
+        listener: NotifyListener | None = None
+        try:
+            self._start_guard()
+            self._claim_directory()
+            listener = NotifyListener(path=self._paths.notify)
+            self._selector.register(listener, selectors.EVENT_READ, self._hear)
+            while not self._stopping:
+                self._start_what_is_due()
+                for key, _ in self._selector.select(timeout=POLL_S):
+                    key.data(key.fileobj)
+                self._ask()
+                self._announce()
+        finally:
+            self._end_all()
+            if listener is not None:
+                listener.close()
+            self._remove_files()
+            self._guard.dismiss()
+            self._selector.close()
+
+    # --- starting -----------------------------------------------------------------------
+
+    def _claim_directory(self) -> None:
+        """Take the runtime directory and the ships' names, or say who has them."""
+        directory = self._paths.directory
+        make_directory(directory)
+        if any(directory.iterdir()):
+            raise StackError(
+                f"runtime directory {directory} is not empty: another ship runs there, "
+                "or it is not one of ours; choose another --runtime-dir"
+            )
+        directory.chmod(0o700)
+        self._claimed = True
+        self._guard.tell("claimed")
+        for ship in self._ships.values():
+            if ship.paths.directory != directory:
+                ship.paths.directory.mkdir(mode=0o700)
+            register(
+                ship.registration,
+                vehicle=ship.vehicle,
+                broker=self._broker,
+                runtime_dir=ship.paths.directory,
+            )
+        self._started_s = self._clock.now_s()
+
+    def _start_what_is_due(self) -> None:
+        now_s = self._clock.now_s()
+        for running in self._roles.values():
+            if running.start_s is None or now_s < running.start_s:
+                continue
+            vehicle = running.role.vehicle
+            if not all(self._roles[vehicle, need].ready for need in running.role.needs):
+                continue
+            if running.role.directory is not None:
+                running.role.directory.mkdir(mode=0o700, exist_ok=True)
+            running.child = Child(
+                name=running.role.name,
+                arguments=running.role.arguments,
+                death_signal=running.role.death_signal,
+                environment={
+                    **running.role.environment,
+                    "NOTIFY_SOCKET": str(self._paths.notify),
+                },
+            )
+            running.start_s = None
+            self._selector.register(
+                running.child, selectors.EVENT_READ, partial(self._bury, running)
+            )
+            self._guard.tell(f"pid {running.role.name} {running.child.pid} {vehicle}")
+
+    # --- the guard ----------------------------------------------------------------------
+
+    def _start_guard(self) -> None:
+        self._selector.register(self._guard.start(), selectors.EVENT_READ, self._replace_guard)
+
+    def _replace_guard(self, ended: Child) -> None:
+        """A guard has died: without one, the next kill would leave things behind."""
+        self._selector.unregister(ended)
+        ended.exit_status()
+        ended.close()
+        self._start_guard()
+
+    # --- readiness ----------------------------------------------------------------------
+
+    def _hear(self, listener: NotifyListener) -> None:
+        for pid, state in listener.told():
+            for running in self._roles.values():
+                if running.child is not None and running.child.pid == pid:
+                    if state == READY:
+                        self._now_ready(running)
+                    elif state == READY_TO_ARM:
+                        running.armable = True
+
+    def _ask(self) -> None:
+        """A broker cannot say READY=1: it is asked."""
+        for running in self._roles.values():
+            starting = running.child is not None and not running.ready
+            if starting and running.role.ready is not None and running.role.ready():
+                self._now_ready(running)
+
+    def _now_ready(self, running: _Running) -> None:
+        if running.ready or running.child is None:
+            return
+        running.ready = True
+        if running.died_s is not None:
+            down_s = self._clock.now_s() - running.died_s
+            running.died_s = None
+            vehicle = running.role.vehicle
+            if vehicle not in self._announced and (vehicle or not self._announced):
+                return  # nobody was told that it ran
+            whose = {"vehicle": vehicle} if vehicle else {}
+            self._on_event(
+                {
+                    "event": "restarted",
+                    **whose,
+                    "process": running.role.name,
+                    "pid": running.child.pid,
+                    "down_s": round(down_s, 3),
+                }
+            )
+
+    def _announce(self) -> None:
+        """Tell of each ship once, when it can be commanded."""
+        for vehicle in self._ships:
+            if vehicle not in self._announced:
+                self._announce_ship(vehicle)
+
+    def _announce_ship(self, vehicle: str) -> None:
+        waited_s = self._clock.now_s() - self._started_s
+        mine = [r for r in self._roles.values() if r.role.vehicle in ("", vehicle)]
+        missing = [running.role.name for running in mine if not running.ready]
+        if missing and waited_s > START_DEADLINE_S:
+            whose = f"{vehicle} is " if len(self._ships) > 1 else ""
+            raise StackError(
+                f"{whose}not ready after {START_DEADLINE_S:.0f} s: {', '.join(missing)}"
+            )
+        armable = any(running.armable for running in mine)
+        if missing or not (armable or waited_s > ARMABLE_DEADLINE_S):
+            return
+        self._announced.add(vehicle)
+        started = {r.role.name: r.child.pid for r in mine if r.child is not None}
+        pids = {name: started.get(name) for name in ("broker", "world", "flight", "worker")}
+        self._on_event(
+            {
+                "event": "ready",
+                "vehicle": vehicle,
+                "broker": hide_password(self._broker),
+                "pids": pids,
+            }
+        )
+
+    # --- dying --------------------------------------------------------------------------
+
+    def _bury(self, running: _Running, child: Child) -> None:
+        """A child has ended: make the outputs safe if it flew, and have it started again."""
+        now_s = self._clock.now_s()
+        vehicle = running.role.vehicle
+        if running.role.name == "flight":
+            unreached = self._ships[vehicle].safe_state()
+            if unreached:
+                self._on_event({"event": "unsafe", "vehicle": vehicle, "outputs": list(unreached)})
+        status = child.exit_status()
+        self._selector.unregister(child)
+        child.close()
+        running.child = None
+        running.ready = False
+        running.died_s = now_s if running.died_s is None else running.died_s
+        running.deaths.append(now_s)
+        recent = sum(1 for died_s in running.deaths if now_s - died_s < RESTART_WINDOW_S)
+        if recent > MAX_RESTARTS:
+            raise StackError(
+                f"{_named(running.role)} has ended {recent} times in {RESTART_WINDOW_S:.0f} s, "
+                f"the last time with status {status}; its last words are on standard error"
+            )
+        running.start_s = now_s if recent == 1 else now_s + RESTART_DELAY_S
+        for name in running.role.restarts:
+            dependent = self._roles[vehicle, name].child
+            if dependent is not None:
+                dependent.send(signal.SIGTERM)
+
+    def _end_all(self) -> None:
+        """End in the reverse order of starting: the ship before its world."""
+        for running in reversed(self._roles.values()):
+            if running.child is not None:
+                if running.child.pidfd >= 0:
+                    self._selector.unregister(running.child)
+                running.child.end(within_s=running.role.end_within_s)
+                if running.role.name == "flight":
+                    self._ships[running.role.vehicle].safe_state()
+                running.child = None
+
+    def _remove_files(self) -> None:
+        if self._claimed:
+            shutil.rmtree(self._paths.directory, ignore_errors=True)
+            for ship in self._ships.values():
+                unregister(ship.registration, runtime_dir=ship.paths.directory)
+
+
+def _named(role: Role) -> str:
+    return f"{role.name} of {role.vehicle}" if role.vehicle else role.name

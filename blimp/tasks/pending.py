@@ -1,0 +1,182 @@
+"""A command under way, as its sender follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from blimp.closing import Closing
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+    from blimp.queue.protocol.record import Record
+    from blimp.queue.results.base import ResultWatch
+
+Stage = Literal["queued", "received", "executing", "done"]
+OnProgress = Callable[[str, float | None], None]
+ReplyState = Literal[
+    "SUCCESS", "FAILURE", "REFUSED", "EXPIRED", "SUPERSEDED", "INTERRUPTED", "TIMEOUT"
+]
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """How a command ended, as far as the ground knows.
+
+    latency_ms: from sending to the first word that the ship accepted or refused it: its
+        first progress, or its end. On this machine's clock; None where no word came.
+    kind: the name of the exception it ended with, "" where it did with none.
+    """
+
+    id: str
+    task: str
+    state: ReplyState
+    result: Any = None
+    reason: str = ""
+    latency_ms: float | None = None
+    kind: str = ""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """One step on the way: queued, received by the worker, executing a fraction, done.
+
+    fraction: how much is done, 0 to 1, where the ship told it.
+    """
+
+    stage: Stage
+    fraction: float | None = None
+    elapsed_ms: float = 0.0
+    reason: str = ""
+
+
+class Pending(Closing):
+    """One command under way. One thread's; a context manager. Close is idempotent.
+
+    `reply` is None until it has ended. Waiting may be repeated after a TIMEOUT, and after a
+    LinkError: it then goes on where it was.
+    """
+
+    def __init__(
+        self, *, id: str, task: str, watch: ResultWatch, sent_s: float, clock: Clock
+    ) -> None:
+        self.id = id
+        self.task = task
+        self.reply: Reply | None = None
+        self._watch = watch
+        self._sent_s = sent_s
+        self._clock = clock
+        self._latency_ms: float | None = None
+        self._last: Record | None = None
+        self._told_queued = self._told_received = False
+
+    def wait(self, timeout_s: float, on_progress: OnProgress | None = None) -> Reply:
+        """Return the reply; state TIMEOUT where it has not ended within `timeout_s`.
+
+        on_progress: called with each step's stage and fraction. Raises LinkError where the
+        broker is lost.
+        """
+        for step in self.events(timeout_s=timeout_s):
+            if on_progress is not None and step.stage != "done":
+                on_progress(step.stage, step.fraction)
+        return self.reply or self.timed_out(timeout_s)
+
+    def events(self, *, timeout_s: float) -> Iterator[Progress]:
+        """Yield each step as it comes; end with "done", or without it after `timeout_s`."""
+        deadline_s = self._clock.now_s() + timeout_s
+        if not self._told_queued:
+            self._told_queued = True
+            yield Progress(stage="queued")
+        while self.reply is None:
+            left_s = max(0.0, deadline_s - self._clock.now_s())
+            record = self._watch.next(timeout_s=left_s)
+            if record is None:
+                return
+            if self._is_old(record):
+                continue
+            step = self._step(record)
+            if step.stage == "executing" and not self._told_received:
+                # The stored record has overtaken the word that it arrived; people get both.
+                yield Progress(stage="received", elapsed_ms=step.elapsed_ms)
+            self._told_received = True
+            yield step
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def timed_out(self, timeout_s: float) -> Reply:
+        """The outcome is unknown; say how far it was seen."""
+        last = self._last
+        if last is None:
+            reason = f"no word from the vehicle within {timeout_s:g} s: outcome unknown"
+        else:
+            detail = str(_details(last).get("reason", ""))
+            reason = f"{last.state.value} when it was last heard of"
+            reason += f": {detail}" if detail else ""
+        return Reply(
+            id=self.id,
+            task=self.task,
+            state="TIMEOUT",
+            reason=reason,
+            latency_ms=self._latency_ms,
+        )
+
+    def _is_old(self, record: Record) -> bool:
+        """Say whether it was known before: the stored record overtakes those on their way."""
+        last = self._last
+        if last is None or record.final or last.state != "PROGRESS":
+            return False
+        backwards = record.state == "STARTED" or _fraction(record) < _fraction(last)
+        return backwards or record == last
+
+    def _step(self, record: Record) -> Progress:
+        """Take note of `record` and return it as people see it."""
+        self._last = record
+        elapsed_ms = round((self._clock.now_s() - self._sent_s) * 1000.0, 3)
+        details = _details(record)
+        fraction, reason = details.get("fraction"), str(details.get("reason", ""))
+        executing = record.state == "PROGRESS" and isinstance(fraction, int | float)
+        accepted = executing and not reason
+        if self._latency_ms is None and (accepted or record.final):
+            self._latency_ms = elapsed_ms
+        if record.final:
+            self.reply = reply_of(record, task=self.task, latency_ms=self._latency_ms)
+            self.close()
+            return Progress(stage="done", elapsed_ms=elapsed_ms, reason=record.reason)
+        return Progress(
+            stage="executing" if executing else "received",
+            fraction=float(fraction or 0.0) if executing else None,
+            elapsed_ms=elapsed_ms,
+            reason=reason or record.reason,
+        )
+
+
+def _fraction(record: Record) -> float:
+    fraction = _details(record).get("fraction")
+    return float(fraction) if isinstance(fraction, int | float) else 0.0
+
+
+def _details(record: Record) -> dict[str, Any]:
+    return record.result if isinstance(record.result, dict) and not record.final else {}
+
+
+def reply_of(record: Record, *, task: str, latency_ms: float | None) -> Reply:
+    """Return a final record as a reply."""
+    states: dict[str, ReplyState] = {
+        "SUCCESS": "SUCCESS",
+        "FAILURE": "FAILURE",
+        "REFUSED": "REFUSED",
+        "EXPIRED": "EXPIRED",
+        "INTERRUPTED": "INTERRUPTED",
+        "REVOKED": "EXPIRED",  # a Celery worker's word for it
+        "SUPERSEDED": "SUPERSEDED",
+    }
+    return Reply(
+        id=record.id,
+        task=task or record.name or "",
+        state=states[record.state.value],
+        result=record.result,
+        reason=record.reason,
+        latency_ms=None if latency_ms is None else round(latency_ms, 3),
+        kind=record.fault.exc_type if record.fault else "",
+    )

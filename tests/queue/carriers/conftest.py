@@ -1,0 +1,66 @@
+"""A RabbitMQ node for the session, and apps on it."""
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kombu import Connection
+
+from blimp.queue import TaskApp
+from tests.broker import EmbeddedBroker
+from tests.rabbitmq import RabbitMQ, find_rabbitmq
+from tests.tcp_link import TcpLink
+
+
+@pytest.fixture(scope="session")
+def rabbit() -> Iterator[RabbitMQ]:
+    """A node for the session: only for modules that begin with `find_rabbitmq()`."""
+    command = find_rabbitmq()
+    directory = Path(tempfile.mkdtemp(prefix="blimp-rabbit-"))
+    try:
+        with RabbitMQ(directory=directory, command=command) as node:
+            yield node
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def name() -> str:
+    """A name for an app and its queue that nobody else uses."""
+    return f"t{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def app(rabbit: RabbitMQ, broker_server: EmbeddedBroker, name: str) -> Iterator[TaskApp]:
+    """An app with its queue in RabbitMQ and its results in Redis."""
+    with TaskApp(name, broker=rabbit.url, result_backend=broker_server.url) as app:
+        yield app
+
+
+@pytest.fixture
+def link(rabbit: RabbitMQ) -> Iterator[TcpLink]:
+    with TcpLink(server_port=rabbit.port) as link:
+        yield link
+
+
+class Depths:
+    """Looks into RabbitMQ's queues from outside."""
+
+    def __init__(self, url: str) -> None:
+        self.connection = Connection(url)
+
+    def ready(self, queue: str) -> int:
+        """Return how many messages wait, those not counted that a worker holds."""
+        with self.connection.channel() as channel:
+            count: int = channel.queue_declare(queue, passive=True).message_count
+            return count
+
+
+@pytest.fixture
+def depths(rabbit: RabbitMQ) -> Iterator[Depths]:
+    depths = Depths(rabbit.url)
+    yield depths
+    depths.connection.release()

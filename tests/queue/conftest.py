@@ -1,0 +1,188 @@
+"""Apps, workers and worker processes on a real broker."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.queue import TaskApp, Worker
+from blimp.queue.redis.urls import open_redis
+from tests.broker import EmbeddedBroker
+from tests.directory import socket_directory
+from tests.queue.look import Look
+
+DEADLINE_S = 15.0  # for what must happen; nothing here waits this long when it works
+
+
+def wait_until(condition: Any, what: str) -> None:
+    """Wait on something that no event tells of."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, what
+        threading.Event().wait(0.005)
+
+
+@pytest.fixture(params=["redis", "streams"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The transport that apps and clients use where they are not told."""
+    name: str = request.param
+    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", name)
+    return name
+
+
+@pytest.fixture
+def look(server: redis.Redis, transport: str) -> Look:
+    return Look(server=server, transport=transport)
+
+
+@pytest.fixture
+def server(broker_server: EmbeddedBroker) -> Iterator[redis.Redis]:
+    """An empty server, and a client of it to look from outside."""
+    client = open_redis(broker_server.url, timeout_s=DEADLINE_S)
+    client.flushall()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def url(broker_server: EmbeddedBroker, server: redis.Redis, transport: str) -> str:
+    return broker_server.url
+
+
+@pytest.fixture
+def own_broker() -> Iterator[EmbeddedBroker]:
+    """A server of the test's own, to be stopped, killed and started."""
+    with socket_directory() as directory, EmbeddedBroker(directory=directory / "b") as broker:
+        yield broker
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[TaskApp]:
+    with TaskApp("tests", broker=url, result_backend=url) as app:
+        yield app
+
+
+class Silence:
+    """A log that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str, dict[str, Any]]] = []
+
+    def __getattr__(self, level: str) -> Callable[..., None]:
+        def log(event: str, **fields: Any) -> None:
+            self.lines.append((level, event, fields))
+
+        return log
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        return [fields for _, name, fields in list(self.lines) if name == event]
+
+
+@contextlib.contextmanager
+def working(app: TaskApp, **options: Any) -> Iterator[Worker]:
+    """Run a worker of `app` in a thread of this process."""
+    settings: dict[str, Any] = {"name": "worker", "log": Silence()} | options
+    worker = Worker(app=app, **settings)
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            worker.run()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, name="worker-main", daemon=True)
+    thread.start()
+    try:
+        assert worker.ready.wait(DEADLINE_S), f"the worker does not consume: {failures}"
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive(), "the worker does not stop"
+        assert not failures
+
+
+class WorkerProcess:
+    """`python -m blimp.queue worker` as a process to be killed."""
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        directory: Path,
+        transport: str,
+        app: str = "tests.queue.killed:app",
+        name: str = "w",
+        options: str = "",
+        results: str | None = None,
+    ) -> None:
+        self.directory = directory
+        self.process = subprocess.Popen(
+            f"{sys.executable} -m blimp.queue worker -A {app} --name {name} {options}".split(),
+            env=os.environ
+            | {
+                "KILLED_BROKER": url,
+                "KILLED_RESULTS": results or url,
+                "KILLED_DIRECTORY": str(directory),
+                "KILLED_TRANSPORT": transport,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.ready = threading.Event()
+        self.starts = 0  # how often it has become ready: a process may begin anew
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_ready(self) -> None:
+        assert self.ready.wait(DEADLINE_S), "".join(self.lines)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.end()
+
+    def terminate(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.end()
+
+    def end(self) -> int:
+        status = self.process.wait(DEADLINE_S)
+        self._reader.join(DEADLINE_S)
+        return status
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            for line in stream:
+                self.lines.append(line)
+                if line.strip() == "ready":
+                    self.starts += 1
+                    self.ready.set()
+
+
+@pytest.fixture
+def start_worker(tmp_path: Path, transport: str) -> Iterator[Callable[..., WorkerProcess]]:
+    started: list[WorkerProcess] = []
+
+    def start(url: str, **options: Any) -> WorkerProcess:
+        worker = WorkerProcess(url=url, directory=tmp_path, transport=transport, **options)
+        started.append(worker)
+        return worker
+
+    yield start
+    for worker in started:
+        if worker.process.poll() is None:
+            worker.kill()

@@ -1,0 +1,87 @@
+"""Someone who listens to events with kombu, as Celery's receiver does."""
+
+import contextlib
+import json
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any, Self
+
+import kombu
+
+from blimp.queue.brokers.choose import open_connection
+from tests.queue.conftest import DEADLINE_S
+
+Heard = dict[str, Any]
+
+
+class Listener:
+    """Hears from when it is entered on. bodies: as they came; events: one by one."""
+
+    def __init__(self, url: str, *, transport: str, routing_key: str = "#") -> None:
+        self._connection = open_connection(url, transport=transport, timeout_s=DEADLINE_S)
+        kind = "fanout" if transport in ("streams", "redis") else "topic"
+        self._queue = kombu.Queue(
+            f"celeryev.{uuid.uuid4()}",
+            kombu.Exchange("celeryev", type=kind),
+            routing_key=routing_key,
+            auto_delete=True,
+            durable=False,
+            message_ttl=5.0,
+            expires=60.0,
+        )
+        self.bodies: list[tuple[str, Any]] = []  # with the routing key
+        self.events: list[Heard] = []
+        self._came = threading.Condition()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def of(self, uuid: str) -> list[Heard]:
+        """Return the events of one task."""
+        return [event for event in list(self.events) if event.get("uuid") == uuid]
+
+    def types(self, uuid: str) -> list[str]:
+        return [event["type"] for event in self.of(uuid)]
+
+    def wait(self, is_there: Callable[[], object]) -> None:
+        with self._came:
+            assert self._came.wait_for(is_there, timeout=DEADLINE_S), self.events[-20:]
+
+    def wait_type(self, kind: str) -> Heard:
+        self.wait(lambda: any(event["type"] == kind for event in self.events))
+        return next(event for event in self.events if event["type"] == kind)
+
+    def wait_types(self, uuid: str, *types: str) -> list[Heard]:
+        """Wait until these have come of a task; fail where others did, or in another order."""
+        self.wait(lambda: len(self.of(uuid)) >= len(types))
+        assert self.types(uuid) == list(types), self.of(uuid)
+        return self.of(uuid)
+
+    def _take(self, message: Any) -> None:
+        body = json.loads(message.body)
+        with self._came:
+            self.bodies.append((message.delivery_info["routing_key"], body))
+            self.events += body if isinstance(body, list) else [body]
+            self._came.notify_all()
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._connection.drain_events(timeout=0.1)
+            except TimeoutError:
+                continue
+
+    def __enter__(self) -> Self:
+        consumer = kombu.Consumer(
+            self._connection, queues=[self._queue], on_message=self._take, no_ack=True
+        )
+        consumer.consume()
+        with contextlib.suppress(TimeoutError):  # stock kombu subscribes on its way in
+            self._connection.drain_events(timeout=0.01)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._thread.join(DEADLINE_S)
+        self._connection.release()

@@ -1,0 +1,123 @@
+"""What an event says, of any task and any end."""
+
+import json
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from blimp.errors import Refused, Reject
+from blimp.queue import TaskApp
+from blimp.queue.events import fields
+from blimp.queue.events.lamport_clock import LamportClock
+from blimp.queue.protocol.message import MAX_REPR_LENGTH, TaskMessage
+from blimp.queue.protocol.record import Record, State
+from blimp.queue.worker.job import Delivery, Job, Verdict, failure
+
+ABOUT = fields.about_program(hostname="pad", pid=7)
+app = TaskApp("fields", broker="memory://")
+
+
+@app.task(name="noop")
+def noop() -> None: ...
+
+
+def make_job(**message: Any) -> Job:
+    return Job(
+        message=TaskMessage(id="id", task="noop", **message),
+        task=noop,
+        delivery=cast("Delivery", None),
+    )
+
+
+def read(told: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(fields.to_bytes(told, about=ABOUT))
+    return found
+
+
+def test_every_event_names_its_program() -> None:
+    told = read(fields.Started("task-started", 1.5, "id"))
+    assert told == {
+        "type": "task-started", "timestamp": 1.5, "uuid": "id",
+        "hostname": "pad", "pid": 7, "utcoffset": fields.utc_offset_h(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", [{}, {"argsrepr": 5, "kwargsrepr": None, "eta": 1}])
+def test_arguments_are_told_whatever_the_headers_say(headers: dict[str, Any]) -> None:
+    message = TaskMessage(id="id", task="noop", args=(1,), kwargs={"b": "x"}, headers=headers)
+    told = read(fields.received(message, at_s=0.0))
+    assert (told["args"], told["kwargs"], told["eta"]) == ("(1,)", "{'b': 'x'}", None)
+
+
+def test_a_text_that_is_no_unicode_is_mended() -> None:
+    message = TaskMessage(
+        id="id", task="noop", headers={"argsrepr": "('\ud800',)", "kwargsrepr": "x" * 5000}
+    )
+    told = read(fields.received(message, at_s=0.0))
+    assert told["args"] == "('?',)"
+    assert len(told["kwargs"]) == MAX_REPR_LENGTH
+
+
+def test_a_result_that_cannot_be_shown_is_told_by_its_class() -> None:
+    class Shy:
+        def __repr__(self) -> str:
+            raise ValueError("no")
+
+    assert fields.short(Shy()) == "<Shy: ValueError in its repr>"
+    assert len(fields.short("x" * 5000)) == MAX_REPR_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (Verdict(state=State.SUCCESS, result=5), {"type": "task-succeeded", "result": "5"}),
+        (failure(ValueError("a")), {"type": "task-failed", "exception": "ValueError('a')"}),
+        (failure(Refused("no"), state=State.REFUSED), {"type": "task-failed"}),
+        (failure(OSError(), state=State.INTERRUPTED), {"type": "task-failed"}),
+        (Verdict(state=State.SUPERSEDED), {"type": "task-revoked", "expired": False}),
+        (Verdict(state=State.EXPIRED), {"type": "task-revoked", "expired": True}),
+        (Verdict(state=State.PENDING, give_back=True), {"type": "task-rejected", "requeue": True}),
+        (Verdict(state=State.RETRY, retry_in_s=0.0), {"type": "task-retried", "exception": ""}),
+    ],
+)  # fmt: skip
+def test_an_end_is_told_in_celerys_words(verdict: Verdict, expected: dict[str, Any]) -> None:
+    told = read(fields.ended(make_job(), verdict, at_s=2.0))
+    assert expected.items() <= told.items()
+    assert (told["uuid"], told["timestamp"]) == ("id", 2.0)
+
+
+def test_a_dead_letter_is_told_by_what_it_ended_with() -> None:
+    own = msgspec.structs.replace(failure(Reject("not me")), dead="not me")
+    killed = msgspec.structs.replace(failure(OSError("killed")), dead="killed")
+    assert read(fields.ended(make_job(), own, at_s=0.0))["requeue"] is False
+    assert read(fields.ended(make_job(), killed, at_s=0.0))["type"] == "task-failed"
+
+
+def test_what_another_delivery_has_ended_is_told_once_more() -> None:
+    settled = Verdict(state=State.PENDING, settled=True)
+    job = make_job()
+    assert fields.ended(job, settled, at_s=0.0) is None
+    job.previous = Record(id="id", state=State.STARTED)
+    assert fields.ended(job, settled, at_s=0.0) is None
+    job.previous = Record(id="id", state=State.SUCCESS, result=[1])
+    told = read(fields.ended(job, settled, at_s=0.0))
+    assert (told["type"], told["result"], told["runtime"]) == ("task-succeeded", "[1]", None)
+
+
+def test_what_only_waits_for_its_turn_has_no_end() -> None:
+    assert fields.ended(make_job(), Verdict(state=State.PENDING, again_in_s=1.0), at_s=0.0) is None
+
+
+def test_a_runtime_is_from_call_to_return() -> None:
+    job = make_job()
+    job.started_s, job.ended_s = 10.0, 12.5
+    told = read(fields.ended(job, Verdict(state=State.SUCCESS), at_s=0.0))
+    assert told["runtime"] == 2.5
+
+
+def test_a_logical_clock_goes_past_what_was_heard() -> None:
+    clock = LamportClock()
+    assert [clock.forward(), clock.forward(3)] == [1, 4]
+    assert [clock.adjust(10), clock.adjust(2)] == [11, 12]
+    assert clock.value == 12

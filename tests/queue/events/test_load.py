@@ -1,0 +1,222 @@
+"""No event is lost: not where more comes than is sent, nor while the broker is away."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blimp.clock import SystemClock
+from blimp.errors import LinkError
+from blimp.queue import TaskApp
+from blimp.queue.events import sender as posts
+from blimp.queue.events import worker_events
+from blimp.queue.events.buffer import Event, EventBuffer
+from blimp.queue.events.lamport_clock import LamportClock
+from blimp.queue.events.sender import EventSender, open_post, routing_key, write
+from blimp.queue.redis.outage import Outage
+from blimp.queue.retry import CONNECTING
+from tests.broker import EmbeddedBroker
+from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
+from tests.queue.events.listener import Listener
+
+TASKS = 1000
+
+
+class Gate:
+    """A way to listeners that can be shut, or be broken."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.error: Exception | None = None
+        self.sent: list[bytes] = []
+
+    def send(self, body: bytes, *, routing_key: str) -> None:
+        assert self.open.wait(DEADLINE_S)
+        if self.error is not None:
+            raise self.error
+        self.sent.append(body)
+
+
+def make_sender(buffer: EventBuffer, post: Any, log: Any) -> EventSender:
+    clock = SystemClock()
+    outage = Outage(event="away", clock=clock, log=log, policy=CONNECTING)
+    return EventSender(
+        buffer=buffer,
+        post=post,
+        clock=LamportClock(),
+        outage=outage,
+        on_sent=lambda: None,
+        log=log,
+    )
+
+
+def event(kind: str, size: int = 20) -> Event:
+    return Event(kind, b'{"x":"%s"}' % (b"x" * (size - 8)))
+
+
+def test_a_message_holds_events_of_one_group_in_order() -> None:
+    buffer = EventBuffer()
+    for kind in ("worker-online", "task-received", "task-started", "worker-heartbeat"):
+        assert buffer.put(event(kind))
+    batches = []
+    while batch := buffer.take(most_bytes=1000):
+        batches.append(batch)
+    assert [routing_key(batch) for batch in batches] == [
+        "worker.online", "task.multi", "worker.heartbeat",
+    ]  # fmt: skip
+    assert write(batches[0], first=7).startswith(b'{"clock":7,"x":')
+    assert write(batches[1], first=8).startswith(b'[{"clock":8,"x":')
+    assert buffer.size_bytes == 0
+
+
+def test_a_message_is_no_longer_than_asked_for_unless_one_event_is() -> None:
+    buffer = EventBuffer()
+    for size in (60, 40, 500, 10):
+        buffer.put(event("task-sent", size))
+    taken = []
+    while batch := buffer.take(most_bytes=100):
+        taken.append([len(one.data) for one in batch])
+    assert taken == [[60, 40], [500], [10]]
+
+
+def test_what_has_no_room_is_counted() -> None:
+    buffer = EventBuffer(limit_bytes=100)
+    assert [buffer.put(event("task-sent", 40)) for _ in range(3)] == [True, True, False]
+    assert buffer.dropped == 1
+    assert buffer.drop(count=1) == 3
+    assert buffer.dropped == 4
+    buffer.close()
+    assert not buffer.put(event("task-sent"))
+    assert not buffer.wait()
+
+
+def test_a_broker_that_is_away_is_waited_for_and_one_that_refuses_is_not() -> None:
+    buffer, gate, log = EventBuffer(), Gate(), Silence()
+    sender = make_sender(buffer, gate, log)
+    gate.error = LinkError("away")
+    gate.open.set()
+    sender.start()
+    buffer.put(event("task-sent"))
+    wait_until(lambda: log.events("away"), "the outage is not told")
+    assert not sender.is_flowing
+    gate.error = ValueError("not this one")
+    wait_until(lambda: buffer.dropped == 1, "what is refused is not given up")
+    gate.error = None
+    buffer.put(event("task-sent"))
+    sender.close(within_s=DEADLINE_S)
+    assert len(gate.sent) == 1
+    assert log.events("events refused") == [{"events": 1}]
+
+
+def test_what_cannot_be_sent_before_the_end_counts_as_dropped() -> None:
+    buffer, gate = EventBuffer(), Gate()
+    sender = make_sender(buffer, gate, Silence())
+    gate.error = LinkError("away")
+    gate.open.set()
+    sender.start()
+    for kind in ("task-sent", "worker-offline"):
+        buffer.put(event(kind))
+    sender.close(within_s=0.1)
+    wait_until(lambda: buffer.dropped == 2, "not counted")
+
+
+@pytest.mark.parametrize("transport", ["streams"])  # what holds back is above the transports
+def test_no_more_tasks_are_taken_than_their_events_have_room(
+    app: TaskApp, url: str, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task(name="noop", ignore_result=True)
+    def noop() -> None: ...
+
+    gate = Gate()
+    monkeypatch.setattr(worker_events, "HOLD_BYTES", 10_000)
+    with Listener(url, transport=transport) as listener:
+        real = open_post(app, hostname="worker")
+
+        class Slow(Gate):
+            def send(self, body: bytes, *, routing_key: str) -> None:
+                assert gate.open.wait(DEADLINE_S)
+                real.send(body, routing_key=routing_key)
+
+        monkeypatch.setattr(posts, "open_post", lambda *_, **__: Slow())
+        with working(app, events=True) as worker:
+            for _ in range(TASKS):
+                noop.delay()
+            wait_until(lambda: worker.counts["done"] > 10, "nothing runs")
+            worker._hand.wait_empty(DEADLINE_S, unless=lambda: False)
+            wait_until(lambda: worker._hand.room() == 0, "it is not held back")
+            held_at = worker.counts["done"]
+            assert held_at < TASKS / 2
+            gate.open.set()
+            wait_until(lambda: worker.counts["done"] == TASKS, "it does not go on")
+        listener.wait_type("worker-offline")
+    check_complete(listener, TASKS)
+    assert worker.counts["events_dropped"] == 0
+
+
+def check_complete(listener: Listener, tasks: int) -> None:
+    """Fail unless of so many tasks each step was heard, once and in order."""
+    heard: dict[str, list[str]] = {}
+    for one in listener.events:
+        if one["type"].startswith("task-"):
+            heard.setdefault(one["uuid"], []).append(one["type"])
+    assert len(heard) == tasks
+    whole = ["task-received", "task-started", "task-succeeded"]
+    assert [types for types in heard.values() if types != whole] == []
+    clocks = [one["clock"] for one in listener.events]
+    assert clocks == sorted(set(clocks))
+
+
+def test_an_outage_loses_no_event(own_broker: EmbeddedBroker, transport: str) -> None:
+    """The task ends while the broker stands still."""
+    url = own_broker.url
+    began, go = threading.Event(), threading.Event()
+    with TaskApp("tests", broker=url, timeout_s=0.5) as app:
+
+        @app.task(name="waits", ignore_result=True)
+        def waits() -> None:
+            began.set()
+            assert go.wait(DEADLINE_S)
+
+        log = Silence()
+        with (
+            Listener(url, transport=transport) as listener,
+            working(app, events=True, log=log) as worker,
+        ):
+            id = waits.delay().id
+            assert began.wait(DEADLINE_S)
+            listener.wait_types(id, "task-received", "task-started")
+            os.kill(own_broker.pid, signal.SIGSTOP)
+            try:
+                worker.events.heartbeat()
+                go.set()
+                wait_until(lambda: log.events("events not sent"), "it does not notice")
+            finally:
+                os.kill(own_broker.pid, signal.SIGCONT)
+            listener.wait(lambda: "task-succeeded" in listener.types(id))
+        assert worker.counts["events_dropped"] == 0
+
+
+@pytest.mark.parametrize("transport", ["streams"])
+def test_what_comes_again_after_a_kill_is_told_again(
+    url: str, transport: str, tmp_path: Path
+) -> None:
+    def start() -> WorkerProcess:
+        return WorkerProcess(url=url, directory=tmp_path, transport=transport, options="-E")
+
+    with Listener(url, transport=transport) as listener, TaskApp("killed", broker=url) as app:
+        worker = start()
+        worker.wait_ready()
+        id = app.send_task("again").id
+        listener.wait_types(id, "task-received", "task-started")
+        worker.kill()
+        (tmp_path / f"{id}.go").touch()
+        worker = start()
+        listener.wait_types(
+            id, "task-received", "task-started", "task-received", "task-started", "task-succeeded"
+        )
+        assert worker.terminate() == 0
+        listener.wait_type("worker-offline")
+        assert {one["hostname"] for one in listener.events} == {"w"}

@@ -1,0 +1,190 @@
+"""What a worker tells of itself and its tasks, heard by somebody else."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from blimp.errors import Refused, Reject
+from blimp.queue import TaskApp, TaskContext, Worker
+from blimp.queue.brokers.choose import open_connection
+from blimp.queue.results.handle import AsyncResult
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.events.listener import Listener
+
+
+@pytest.fixture
+def listener(url: str, transport: str) -> Iterator[Listener]:
+    with Listener(url, transport=transport) as listener:
+        yield listener
+
+
+def test_a_task_is_told_of_from_its_arrival_to_its_end(app: TaskApp, listener: Listener) -> None:
+    @app.task(name="add")
+    def add(a: int, *, b: int) -> int:
+        return a + b
+
+    with working(app, events=True) as worker:
+        online = listener.wait_type("worker-online")
+        result = add.delay(2, b=3)
+        received, started, ended = listener.wait_types(
+            result.id, "task-received", "task-started", "task-succeeded"
+        )
+        worker.events.heartbeat()
+        beat = listener.wait_type("worker-heartbeat")
+    offline = listener.wait_type("worker-offline")
+    assert (
+        received.items()
+        >= {
+            "name": "add",
+            "args": "(2,)",
+            "kwargs": "{'b': 3}",
+            "root_id": result.id,
+            "parent_id": None,
+            "retries": 0,
+            "eta": None,
+            "expires": None,
+            "hostname": "worker",
+            "pid": os.getpid(),
+        }.items()
+    )
+    assert ended["result"] == "5"
+    assert 0.0 <= ended["runtime"] < DEADLINE_S
+    told = [online, received, started, ended, beat, offline]
+    assert [event["clock"] for event in told] == sorted({event["clock"] for event in told})
+    assert received["timestamp"] <= started["timestamp"] <= ended["timestamp"]
+    assert ended["timestamp"] - started["timestamp"] == pytest.approx(ended["runtime"], abs=1e-3)
+    for event in (online, beat, offline):
+        assert event["sw_ident"] == "blimp"
+        assert event["freq"] > 0.0
+        assert len(event["loadavg"]) == 3
+    assert (online["active"], online["processed"]) == (0, 0)
+    assert offline["processed"] == 1
+
+
+def test_each_end_has_its_event(app: TaskApp, listener: Listener) -> None:
+    @app.task(name="fails")
+    def fails() -> None:
+        raise ValueError("the valve is shut")
+
+    @app.task(name="refuses")
+    async def refuses() -> None:
+        raise Refused("the battery is at 6.1 V")
+
+    @app.task(name="again", autoretry_for=(OSError,), retry_backoff=False, bind=True)
+    def again(context: TaskContext) -> None:
+        if context.message.retries == 0:
+            raise OSError("once more")
+
+    @app.task(name="rejects")
+    def rejects() -> None:
+        raise Reject("not for me")
+
+    with working(app, events=True):
+        failed = listener.wait_types(
+            fails.delay().id, "task-received", "task-started", "task-failed"
+        )[-1]
+        assert failed["exception"] == "ValueError('the valve is shut')"
+        assert failed["traceback"].endswith("ValueError: the valve is shut\n")
+        refused = listener.wait_types(
+            refuses.delay().id, "task-received", "task-started", "task-failed"
+        )[-1]
+        assert refused["exception"] == "Refused('the battery is at 6.1 V')"
+        rejected = listener.wait_types(
+            rejects.delay().id, "task-received", "task-started", "task-rejected"
+        )[-1]
+        assert rejected["requeue"] is False
+        expired = listener.wait_types(
+            again.apply_async(expires=-1.0).id, "task-received", "task-revoked"
+        )[-1]
+        assert (expired["expired"], expired["terminated"]) == (True, False)
+        id = again.delay().id
+        listener.wait(lambda: "task-succeeded" in listener.types(id))
+        assert sorted(listener.types(id)) == [
+            "task-received", "task-received", "task-retried", "task-started", "task-started",
+            "task-succeeded",
+        ]  # fmt: skip
+        (retried,) = (event for event in listener.of(id) if event["type"] == "task-retried")
+        assert retried["exception"] == "OSError('once more')"
+
+
+def test_a_revoked_task_is_told_of(app: TaskApp, listener: Listener) -> None:
+    began = threading.Event()
+
+    @app.task(name="waits")
+    async def waits() -> None:
+        began.set()
+        await asyncio.sleep(3600)
+
+    with working(app, events=True) as worker:
+        assert worker._listener.wait_listening(DEADLINE_S)
+        result = waits.delay()
+        assert began.wait(DEADLINE_S)
+        app.revoke(result.id, terminate=True)
+        ended = listener.wait_types(result.id, "task-received", "task-started", "task-revoked")[-1]
+    assert (ended["terminated"], ended["expired"]) == (True, False)
+
+
+def settle(worker: Worker, result: AsyncResult) -> None:
+    """Wait until the task is all over, those who watch it included."""
+    result.get(timeout=DEADLINE_S)
+    worker._hand.wait_empty(DEADLINE_S, unless=lambda: False)
+
+
+def test_nothing_is_sent_until_it_is_asked_for(app: TaskApp, listener: Listener) -> None:
+    @app.task(name="noop")
+    def noop() -> None: ...
+
+    with working(app) as worker:
+        assert not worker.events.is_enabled
+        unheard = noop.delay()
+        settle(worker, unheard)
+        worker.events.heartbeat()
+        assert "events" not in {thread.name for thread in threading.enumerate()}
+        assert worker.events.enable()
+        assert not worker.events.enable()
+        listener.wait_type("worker-online")
+        heard = noop.delay()
+        listener.wait_types(heard.id, "task-received", "task-started", "task-succeeded")
+        assert worker.events.disable()
+        assert not worker.events.disable()
+        again = noop.delay()
+        settle(worker, again)
+        worker.events.heartbeat()
+        listener.wait_type("worker-heartbeat")
+        assert worker.events.enable()
+    listener.wait_type("worker-offline")
+    assert listener.of(unheard.id) == listener.of(again.id) == []
+    assert listener.events[0]["type"] == "worker-online"
+
+
+def test_a_sender_tells_of_what_it_sends(app: TaskApp, url: str, listener: Listener) -> None:
+    with TaskApp("tests", broker=url, send_sent_event=True) as sender:
+        id = sender.send_task("elsewhere", [1]).id
+        (sent,) = listener.wait_types(id, "task-sent")
+        assert sent["timestamp"] <= time.time()
+        assert sent.items() >= {
+            "name": "elsewhere", "args": "(1,)", "queue": "tests", "exchange": "",
+            "routing_key": "tests", "retries": 0,
+        }.items()  # fmt: skip
+        assert sent["hostname"].startswith(f"gen{os.getpid()}@")
+
+
+def test_where_nobody_can_listen_nothing_is_kept() -> None:
+    with TaskApp("tests", broker="memory://") as app:
+
+        @app.task(name="noop")
+        def noop() -> None: ...
+
+        log = Silence()
+        with working(app, events=True, log=log) as worker:
+            noop.delay()
+            wait_until(lambda: worker.counts["done"] == 1, "it does not run")
+        assert worker.counts["events_dropped"] == 0
+        assert log.events("events not sent") == []
+        connection = open_connection("memory://", transport="memory", timeout_s=DEADLINE_S)
+        with connection, connection.channel() as channel:
+            assert channel._size("ae.undeliver") == 0

@@ -1,0 +1,33 @@
+"""A pool on a real server, whose clock can be moved."""
+
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from blimp.queue.resources import ExecutorPool
+from blimp.queue.resources.pool_keys import pool_keys
+
+TTL_S = 30.0
+Pass = Callable[[float], None]
+
+
+def pass_time(server: redis.Redis, name: str, seconds: float) -> None:
+    """Have the clock of a pool be `seconds` later: what it adds to the server's own."""
+    server.hincrby(pool_keys(name).counts, "ahead_us", round(seconds * 1e6))
+
+
+@pytest.fixture
+def pool(server: redis.Redis) -> ExecutorPool:
+    return ExecutorPool(server, "ships", ttl_s=TTL_S)
+
+
+@pytest.fixture
+def later(server: redis.Redis) -> Pass:
+    return lambda seconds: pass_time(server, "ships", seconds)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renewals in the background come each 0.05 s, for grants that last as long as ever."""
+    monkeypatch.setattr("blimp.queue.resources.renewer.LONGEST_S", 0.05)

@@ -1,0 +1,73 @@
+"""The campaign of `make releases`, a short one, and that its checker sees what is wrong."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from benchmarks.releases_check import Checker, Claims
+from blimp.queue.resources import ExecutorPool
+
+Damage = Callable[[redis.Redis, ExecutorPool], object]
+
+
+def test_no_executor_is_lost_or_doubled_where_processes_are_killed() -> None:
+    words = "-m benchmarks.releases --releases 200 --kills 6 --processes 4 --seed 4"
+    done = subprocess.run(
+        [sys.executable, *words.split()], capture_output=True, text=True, timeout=60.0, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["wrong"] == []
+    assert report["double_released"] >= 200
+    assert report["kills"] >= 1
+    assert report["snapshots"] > 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (lambda server, pool: server.hdel(pool.keys.executors, "free"), "lost"),
+        (lambda server, pool: server.hset(pool.keys.executors, "third", ""), "not of the pool"),
+        (lambda server, pool: server.zrem(pool.keys.free, "free"), "free and not"),
+        (lambda server, pool: server.zadd(pool.keys.free, {"busy": 1.0}), "both free and busy"),
+        (lambda server, pool: server.zrem(pool.keys.due, "busy"), "busy and not"),
+        (lambda server, pool: server.hset(pool.keys.holders, "eve", "busy"), "holders"),
+    ],
+)
+def test_the_checker_sees_what_is_wrong(
+    pool: ExecutorPool, server: redis.Redis, damage: Damage, what: str
+) -> None:
+    pool.add("busy")
+    pool.acquire("alice")
+    pool.add("free")
+    checker = Checker(server, pool="ships", executors={"busy", "free"})
+    checker.look()
+    assert checker.wrong == []
+    damage(server, pool)
+    checker.look()
+    assert any(what in one for one in checker.wrong), checker.wrong
+
+
+def test_the_checker_sees_a_token_that_goes_back_and_two_that_believe_to_hold(
+    pool: ExecutorPool, server: redis.Redis
+) -> None:
+    pool.add("twin")
+    first = pool.acquire("alice")
+    checker = Checker(server, pool="ships", executors={"twin"})
+    checker.look()
+    value: Any = server.hget(pool.keys.executors, "twin")
+    server.hset(pool.keys.executors, "twin", value.replace(b"%d" % first.token, b"7"))
+    checker.look()
+    assert any("token 7 after" in one for one in checker.wrong)
+    claims = Claims(server)
+    claims.claim("twin", "alice", left_s=5.0)
+    claims.claim("twin", "alice", left_s=5.0)
+    assert checker.overlaps() == []
+    claims.claim("twin", "bob", left_s=5.0)
+    [seen] = checker.overlaps()
+    assert "and bob at" in seen

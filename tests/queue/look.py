@@ -1,0 +1,93 @@
+"""Looking into the queues from outside, whichever transport made them."""
+
+import base64
+import json
+from typing import Any
+
+import redis
+
+from blimp.queue.redis.keys import GROUP, NOBODY, Keys
+from blimp.queue.redis.scripts import Scripts
+
+
+class Look:
+    """What stands on the server, and a way to put there what no client of ours would."""
+
+    def __init__(self, *, server: redis.Redis, transport: str) -> None:
+        self.server: Any = server
+        self.transport = transport
+        self._keys = Keys()
+        self._scripts = Scripts(server)
+
+    @property
+    def is_stock(self) -> bool:
+        return self.transport == "redis"
+
+    def in_hand(self, *, app: str = "tests", worker: str = "worker", queue: str = "") -> int:
+        """Return how many messages are delivered and not acknowledged."""
+        if self.is_stock:
+            return int(self.server.hlen(f"blimp.unacked.{app}.{worker}"))
+        return self._counts(queue or app)[1]
+
+    def waiting(self, queue: str = "tests") -> int:
+        """Return how many messages wait in `queue`, the scheduled included."""
+        if self.is_stock:
+            return sum(
+                int(self.server.llen(queue + (f"\x06\x16{step}" if step else "")))
+                for step in (0, 3, 6, 9)
+            )
+        ready, _, scheduled, _, _ = self._counts(queue)
+        return ready + scheduled
+
+    def dead(self, queue: str = "tests") -> int:
+        return 0 if self.is_stock else self._counts(queue)[3]
+
+    def dead_reasons(self, queue: str = "tests") -> list[str]:
+        """Return why each dead letter is one. On streams only."""
+        found = self.server.xrange(self._keys.queue(queue).dead)
+        return [fields[b"reason"].decode() for _, fields in found]
+
+    def push(self, queue: str, envelope: bytes) -> None:
+        """Put kombu's envelope into `queue` as a stranger would."""
+        if self.is_stock:
+            self.server.lpush(queue, envelope)
+            return
+        message = json.loads(envelope)
+        body = base64.b64decode(message.pop("body"))
+        message["properties"].pop("body_encoding")
+        self.push_raw(queue, json.dumps(message).encode(), body)
+
+    def push_raw(self, queue: str, head: bytes, body: bytes = b"") -> None:
+        self.server.xadd(self._keys.queue(queue).lanes[2], {"h": head, "b": body})
+
+    def left_behind(self) -> list[bytes]:
+        """Return the keys of messages that are still queued or unacknowledged.
+
+        Streams stay when they are empty, and are left out then; so are dead letters, the marks
+        of what was acknowledged early, and what senders, revocations and newest commands are
+        remembered by.
+        """
+        kept = (
+            b"celery-task-meta-",
+            b"_kombu.",
+            b"blimp:exchange:",
+            b"blimp:fanout:",
+            b"blimp:ended:",
+            b"blimp:sender:",
+            b"blimp:revoked:",
+            b"blimp:coalesce:",
+        )
+        keys = [key for key in self.server.keys("*") if not key.startswith(kept)]
+        return sorted(
+            key
+            for key in keys
+            if not key.endswith((b":bell", b":dead", b":exchanges"))
+            and not (b":lane:" in key and self.server.xlen(key) == 0)
+        )
+
+    def _counts(self, queue: str) -> list[int]:
+        keys = self._keys.queue(queue)
+        counts: list[int] = self._scripts.run(
+            "counts", [*keys.lanes, keys.later, keys.dead], [GROUP, NOBODY]
+        )
+        return counts

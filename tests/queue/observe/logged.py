@@ -1,0 +1,37 @@
+"""Tasks that log, one for each executor, for a worker process."""
+
+import logging
+import os
+
+import structlog
+
+from blimp.queue import TaskApp
+
+url = os.environ.get("KILLED_BROKER", "redis://localhost")
+app = TaskApp("logged", broker=url, result_backend=url)
+logger = logging.getLogger("logged")
+
+
+@app.task(name="in.thread")
+def in_thread() -> None:
+    logger.info("standard %s", "words")
+    structlog.get_logger().warning("other words", value=float("nan"))
+
+
+@app.task(name="in.loop")
+async def in_loop() -> None:
+    logger.info("standard %s", "words")
+
+
+@app.task(name="in.process", cpu_bound=True)
+def in_process() -> None:
+    logger.info("standard %s", "words")
+    raise ValueError("told by the worker")
+
+
+@app.task(name="own.span", cpu_bound=True)
+def own_span() -> None:
+    from opentelemetry import trace
+
+    with trace.get_tracer("own").start_as_current_span("own"):
+        pass

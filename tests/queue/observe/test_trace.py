@@ -1,0 +1,300 @@
+"""Spans of a worker: right parents through retries, callbacks, children and other programs."""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+
+from blimp.config import trace_settings_from_environment
+from blimp.errors import ConfigError, TaskFailed
+from blimp.queue import TaskApp, TaskContext, chain, group
+from blimp.queue.cli.main import main
+from blimp.queue.observability.open_tracer import open_tracer
+from blimp.queue.observability.options import TraceSettings, Watching
+from blimp.queue.observability.trace_view import show
+from blimp.queue.observability.tracing import Tracer
+from blimp.queue.observability.watch import watched
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.trace_context import PARENT
+from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+GOOD = f"00-{TRACE}-{SPAN}-01"
+
+
+@pytest.fixture
+def transport(monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", "streams")
+    return "streams"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return tmp_path / "trace.jsonl"
+
+
+def spans_of(trace: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in trace.read_text().splitlines()]
+
+
+def id_of(span: dict[str, Any]) -> str:
+    return str(span["context"]["span_id"])
+
+
+def runs_of(trace: Path, task: str) -> list[dict[str, Any]]:
+    return [
+        span
+        for span in spans_of(trace)
+        if span["name"].startswith("process") and span["attributes"]["blimp.task"] == task
+    ]
+
+
+def test_retries_and_callbacks_belong_to_the_trace(app: TaskApp, trace: Path) -> None:
+    @app.task(name="first", bind=True)
+    def first(context: TaskContext) -> int:
+        if context.message.retries < 2:
+            context.retry(countdown=0.0)
+        return (second.delay().wait(timeout=DEADLINE_S) and 7) or 7
+
+    @app.task(name="second")
+    async def second() -> None: ...
+
+    @app.task(name="called")
+    def called(result: int) -> None:
+        raise ValueError(result)
+
+    with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
+        handle = app.send_task(
+            "first", link=[{"task": "called", "options": {"task_id": "the-called"}}]
+        )
+        assert handle.get(timeout=DEADLINE_S) == 7
+        app.result("the-called").wait(timeout=DEADLINE_S)
+    assert app.tracer is None
+    tries = runs_of(trace, "first")
+    sends = [span for span in spans_of(trace) if span["name"] == "send tests"]
+    assert len({span["context"]["trace_id"] for span in spans_of(trace)}) == 1
+    assert [span["attributes"]["blimp.state"] for span in tries] == ["RETRY", "RETRY", "SUCCESS"]
+    # The first try's parent is who sent it; each further one's, and what it calls, the one before.
+    outer = next(span for span in sends if span["parent_id"] is None)
+    inner = next(span for span in sends if span is not outer)
+    assert [span["parent_id"] for span in tries] == [id_of(outer), *map(id_of, tries[:2])]
+    assert inner["parent_id"] == id_of(tries[2])
+    (run,) = runs_of(trace, "second")
+    assert run["parent_id"] == id_of(inner)
+    (failed,) = runs_of(trace, "called")
+    assert failed["parent_id"] == id_of(tries[2])
+    assert failed["status"] == {"status_code": "ERROR", "description": "7"}
+    assert failed["attributes"]["error.type"] == "ValueError"
+    assert all(span["end_time"] >= span["start_time"] for span in spans_of(trace))
+
+
+def test_what_is_composed_is_one_trace(app: TaskApp, trace: Path) -> None:
+    @app.task(name="add")
+    def add(*numbers: Any) -> int:
+        return sum(one if isinstance(one, int) else sum(one) for one in numbers)
+
+    work = chain(add.s(1, 1), group(add.s(10), add.s(20)), add.s(100))
+    with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
+        assert work.apply_async().get(timeout=DEADLINE_S) == 134
+    runs = runs_of(trace, "add")
+    assert len(runs) == 4
+    assert len({span["context"]["trace_id"] for span in spans_of(trace)}) == 1
+    first = next(one for one in runs if one["parent_id"] not in map(id_of, runs))
+    members = [one for one in runs if one["parent_id"] == id_of(first)]
+    assert len(members) == 2
+    (last,) = [one for one in runs if one["parent_id"] in map(id_of, members)]
+    assert last["attributes"]["blimp.state"] == "SUCCESS"
+
+
+def test_a_trace_that_another_program_began_goes_on(app: TaskApp, trace: Path) -> None:
+    app.task(name="t")(lambda: None)
+    with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
+        app.tracer = None  # who sends knows nothing of traces, and hands on what it was given
+        for parent in (GOOD, "nonsense", GOOD.replace("-01", "-00")):
+            app.send_task("t", headers={PARENT: parent}).get(timeout=DEADLINE_S)
+    good, other = runs_of(trace, "t")  # what its sender does not want sampled is not
+    assert (good["context"]["trace_id"], good["parent_id"]) == (f"0x{TRACE}", f"0x{SPAN}")
+    assert other["parent_id"] is None
+
+
+@pytest.mark.parametrize("issued_ms", [-(10**15), 0, 10**15])
+def test_a_message_of_no_age_is_traced_all_the_same(
+    issued_ms: int, app: TaskApp, trace: Path
+) -> None:
+    app.task(name="t")(lambda: 7)
+    with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
+        app.publisher.publish(TaskMessage(id="a", task="t", queue=app.queue, issued_ms=issued_ms))
+        assert app.result("a").get(timeout=DEADLINE_S) == 7
+    names = [span["name"] for span in spans_of(trace)]
+    assert names == ["wait tests", "process tests"]
+
+
+@pytest.mark.parametrize("is_at_start", [True, False])
+def test_a_processor_that_raises_costs_no_task(
+    is_at_start: bool, app: TaskApp, trace: Path
+) -> None:
+    app.task(name="t")(lambda: 7)
+    app.task(name="bad")(lambda: 1 // 0)
+
+    class Evil(SpanProcessor):
+        def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+            if is_at_start:
+                raise RuntimeError("no room")
+
+        def on_end(self, span: ReadableSpan) -> None:
+            raise RuntimeError("no room")
+
+    with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
+        assert app.tracer is not None
+        assert app.tracer._own is not None
+        app.tracer._own.add_span_processor(Evil())
+        assert app.send_task("t").get(timeout=DEADLINE_S) == 7
+        with pytest.raises(TaskFailed, match="ZeroDivisionError"):
+            app.send_task("bad").get(timeout=DEADLINE_S)
+
+
+def test_what_a_task_in_a_child_does_is_part_of_its_run(
+    start_worker: Callable[..., WorkerProcess],
+    url: str,
+    server: redis.Redis,
+    trace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BLIMP_TRACE_FILE", str(trace))
+    worker = start_worker(url, app="tests.queue.observe.logged:app", options="--process-workers 1")
+    worker.wait_ready()
+    with TaskApp("logged", broker=url, result_backend=url) as app:
+        app.send_task("own.span").get(timeout=DEADLINE_S)
+    assert worker.terminate() == 0
+    (own,) = [span for span in spans_of(trace) if span["name"] == "own"]
+    (run,) = runs_of(trace, "own.span")
+    assert own["parent_id"] == id_of(run)
+    assert own["resource"]["attributes"]["service.name"] == "logged"
+
+
+def test_a_process_that_begins_anew_and_a_child_that_ends_send_what_waits(
+    start_worker: Callable[..., WorkerProcess],
+    url: str,
+    server: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")
+    worker = start_worker(
+        url, app="tests.queue.observe.logged:app", options="--process-workers 1 --max-tasks 1"
+    )
+    worker.wait_ready()
+    with TaskApp("logged", broker=url, result_backend=url) as app:
+        app.send_task("own.span").get(timeout=DEADLINE_S)
+        app.send_task("in.thread").get(timeout=DEADLINE_S)
+    wait_until(lambda: worker.starts == 2, "it does not begin anew")
+    told = "".join(worker.lines)
+    assert '"name": "own"' in told
+    assert told.count('"name": "process logged"') == 2
+    assert worker.terminate() == 0
+
+
+def test_a_program_s_own_provider_is_used() -> None:
+    program = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from blimp.queue.observability.options import TraceSettings
+from blimp.queue.observability.open_tracer import open_tracer
+spans = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(spans))
+assert open_tracer(TraceSettings(), service="x") == ""
+trace.set_tracer_provider(provider)
+with open_tracer(TraceSettings(), service="x") as tracer:
+    with tracer.span("one"):
+        pass
+with trace.get_tracer("still open").start_as_current_span("two"):
+    pass
+assert [span.name for span in spans.get_finished_spans()] == ["one", "two"]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (TraceSettings(file="/nonexistent/x"), "BLIMP_TRACE_FILE '/nonexistent/x'"),
+        (TraceSettings(file="/"), "BLIMP_TRACE_FILE '/'"),
+        (TraceSettings(exporters=("nonsense",)), "'nonsense' is not installed"),
+        (TraceSettings(exporters=("otlp",)), "pip install opentelemetry-exporter-otlp"),
+        (TraceSettings(exporters=("otlp",), protocol="smoke"), "'otlp' is not installed"),
+    ],
+)
+def test_where_spans_cannot_go_is_told_at_the_start(settings: TraceSettings, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        Tracer(settings, service="x")
+
+
+def test_spans_that_nobody_collects_hold_nobody_up(trace: Path) -> None:
+    tracer = open_tracer(TraceSettings(file=str(trace)), service="x")
+    assert isinstance(tracer, Tracer)
+    with tracer, tracer.span("one"):
+        trace.unlink()
+    tracer.close()
+    with tracer.span("after its end"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, TraceSettings()),
+        ({"BLIMP_TRACE_FILE": "x"}, TraceSettings(file="x")),
+        ({"BLIMP_TRACE_FILE": "x", "OTEL_SDK_DISABLED": "True"}, TraceSettings()),
+        ({"OTEL_TRACES_EXPORTER": "none"}, TraceSettings()),
+        (
+            {"OTEL_TRACES_EXPORTER": " console, otlp ,", "OTEL_SERVICE_NAME": "me"},
+            TraceSettings(exporters=("console", "otlp"), is_named=True),
+        ),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x",
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+            },
+            TraceSettings(exporters=("otlp",), protocol="grpc"),
+        ),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "x", "OTEL_TRACES_EXPORTER": "none"}, TraceSettings()),
+    ],
+)
+def test_the_environment_says_where_spans_go(
+    environment: dict[str, str], expected: TraceSettings
+) -> None:
+    assert trace_settings_from_environment(environment) == expected
+
+
+def test_a_file_is_shown_as_trees(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (
+        Tracer(TraceSettings(file=str(trace)), service="pad") as tracer,
+        tracer.span("ground arm"),
+        tracer.span("evil \x1b[2J"),
+    ):
+        pass
+    with trace.open("a") as lines:
+        lines.write('no span\n{}\n[]\n{"name": 1}\n' + "[" * 5000 + "\n")
+    assert main(["trace", str(trace)]) == 0
+    out, err = capsys.readouterr()
+    first, root, child = out.splitlines()
+    assert first.startswith("trace ")
+    assert "ms  ground arm " in root
+    assert "ms    evil ?[2J " in child
+    assert root.endswith("pad")
+    assert err == "5 lines are no spans\n"
+    assert main(["trace", str(trace), "--id", "zz"]) == 0
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ConfigError, match="trace '/nonexistent'"):
+        show(None, argparse.Namespace(file=Path("/nonexistent"), id=""))

@@ -1,0 +1,190 @@
+"""What is no command, what nobody waits for, and far too many: the worker goes on."""
+
+import json
+import threading
+import zlib
+from typing import Any
+
+import pytest
+from kombu import Exchange, Producer
+
+from blimp.errors import ConfigError, MessageError
+from blimp.queue import TaskApp
+from blimp.queue.brokers.choose import open_connection
+from blimp.queue.control.broadcast import Broadcast
+from blimp.queue.control.pidbox import Command, check_mode, is_meant, read_command
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.remote.conftest import Ask
+
+JSON = "application/json"
+PIDBOX = Exchange("celery.pidbox", type="fanout", durable=False)
+
+
+class Sender:
+    """Publishes whatever it is told on the pidbox."""
+
+    def __init__(self, app: TaskApp) -> None:
+        self.connection = open_connection(
+            app.broker, transport=app.transport, timeout_s=app.timeout_s
+        )
+        self._producer = Producer(self.connection.channel())
+
+    def send(
+        self, body: bytes, *, content_type: str = JSON, exchange: Exchange = PIDBOX, **headers: Any
+    ) -> None:
+        self._producer.publish(
+            body,
+            exchange=exchange,
+            declare=[exchange],
+            content_type=content_type,
+            content_encoding="utf-8",
+            headers=headers,
+        )
+
+    def ping(self, **fields: Any) -> None:
+        self.send(json.dumps({"method": "ping", **fields}).encode())
+
+
+UNREADABLE = (
+    b"",
+    b"no json",
+    b"[]",
+    b"{}",
+    b'{"method": 3}',
+    b'{"method": "ping", "destination": "worker"}',
+    b'{"method": "ping", "reply_to": "me"}',
+    b'{"method": "ping", "ticket": []}',
+    b'{"method": "' + b"[" * 300_000 + b'"}',
+    b'{"method": "ping", "arguments": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    b'{"method": "ping", "pattern": "(a+)+", "matcher": "pcre"}',
+    b'{"method": "ping", "pattern": "(", "matcher": "pcre"}',
+    b'{"method": "ping", "pattern": "x", "matcher": "none"}',
+    b'\xff\xfe{"method": "ping"}',
+)
+
+
+def test_what_cannot_be_read_is_logged_and_the_next_is_answered(app: TaskApp, ask: Ask) -> None:
+    log = Silence()
+    sender = Sender(app)
+    with working(app, log=log), sender.connection:
+        for body in UNREADABLE:
+            sender.send(body)
+        sender.send(b'{"method": "ping"}', content_type="application/x-python-serialize")
+        sender.send(b'{"method": "ping"}', clock="late")
+        sender.ping(arguments=[1])
+        sender.ping(reply_to={"exchange": "", "routing_key": "tests"}, ticket="t")
+        sender.ping(reply_to={"exchange": "reply.celery.pidbox", "routing_key": "gone"})
+        assert ask("ping") == {"ok": "pong"}
+    assert len(log.events("remote command unreadable")) == len(UNREADABLE) + 1
+    (unanswered,) = log.events("remote command unanswered")
+    assert "must be reply.NAME.pidbox" in unanswered["reason"]
+    assert not log.events("emergency lane lost")
+
+
+@pytest.mark.parametrize("compression", ["application/x-gzip", "none that there is"])
+@pytest.mark.parametrize("lane", ["celery.pidbox", "emergency"])
+def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
+    app: TaskApp, ask: Ask, compression: str, lane: str
+) -> None:
+    """A small message could be larger than this computer, and an unknown one end the link."""
+    heard = threading.Event()
+
+    @app.on_broadcast("stop")
+    def stop(_: Broadcast) -> dict[str, object]:
+        heard.set()
+        return {}
+
+    log, sender = Silence(), Sender(app)
+    exchange = Exchange(lane, type="fanout", durable=False)
+    if lane == "emergency":
+        exchange = Exchange(app.emergency_exchange, type="fanout", durable=False)
+    with working(app, log=log), sender.connection:
+        sender.send(
+            zlib.compress(b'{"method": "ping", "id": "i", "name": "stop"}'),
+            exchange=exchange,
+            compression=compression,
+        )
+        assert ask("ping") == {"ok": "pong"}
+        wait_until(lambda: any("unreadable" in line[1] for line in log.lines), "it was not named")
+        assert log.events("emergency lane lost") == []
+        assert not heard.is_set()
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
+
+
+def test_a_flood_is_dropped_and_the_emergency_lane_is_open(app: TaskApp, ask: Ask) -> None:
+    handled = threading.Event()
+
+    @app.on_broadcast("stop")
+    def stop(broadcast: Broadcast) -> dict[str, object]:
+        handled.set()
+        return {"stopped": True}
+
+    log, sender = Silence(), Sender(app)
+    with working(app, log=log) as worker, sender.connection:
+        assert ask("ping")
+        release = threading.Event()
+        worker.app.remote_control = "all"
+        desk_busy = threading.Event()
+
+        def slow(*_: Any, **__: Any) -> dict[str, bool]:
+            desk_busy.set()
+            assert release.wait(DEADLINE_S)
+            return {"ok": True}
+
+        from blimp.queue.control.questions import QUESTIONS
+
+        before, QUESTIONS["clock"] = QUESTIONS["clock"], slow
+        try:
+            sender.send(b'{"method": "clock"}')  # one that takes long, and many behind it
+            assert desk_busy.wait(DEADLINE_S)
+            for _ in range(300):
+                sender.ping()
+            assert app.broadcast("stop").get(DEADLINE_S) == {"stopped": True}
+            wait_until(lambda: worker._remote.counts["dropped"] > 0, "none is dropped")
+            release.set()
+        finally:
+            QUESTIONS["clock"] = before
+        wait_until(lambda: ask("ping", all=True, timeout=0.5) != [], "it is deaf")
+    assert len(log.events("remote control flooded")) >= 1
+
+
+def test_its_thread_begins_with_a_command_and_ends(
+    app: TaskApp, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blimp.queue.control.remote_control.IDLE_S", 0.01)
+
+    def is_there() -> bool:
+        return any(thread.name == "remote" for thread in threading.enumerate())
+
+    with working(app):
+        assert not is_there()
+        for _ in range(3):
+            assert ask("ping") == {"ok": "pong"}
+            wait_until(lambda: not is_there(), "it does not end")
+
+
+def test_a_pattern_cannot_hold_the_interpreter() -> None:
+    name = "a" * 40 + "@host"
+
+    def meant(pattern: str, matcher: str) -> bool:
+        command = Command(method="ping", pattern=pattern, matcher=matcher)
+        return is_meant(command, worker=name, app="x")
+
+    assert not meant(".*.*.*b", "pcre")
+    assert not meant("*a*a*b", "glob")
+    for pattern, matcher in (
+        ("(a|a)*b", "pcre"),
+        (".*.*.*.*b", "pcre"),
+        ("*a*a*a*b", "glob"),
+        ("a" * 101, "glob"),
+    ):
+        with pytest.raises(MessageError, match="pattern"):
+            meant(pattern, matcher)
+
+
+def test_commands_and_modes_are_judged_by_themselves() -> None:
+    assert read_command(b'{"method": "ping", "more": 1}', content_type=JSON).method == "ping"
+    with pytest.raises(ConfigError, match="must be 'all', 'inspect' or 'off'"):
+        check_mode("none", is_signed=False)
+    assert check_mode(None, is_signed=True) == "inspect"
+    assert check_mode(None, is_signed=False) == "all"

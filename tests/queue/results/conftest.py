@@ -1,0 +1,75 @@
+"""The keepers of results, and a PostgreSQL for those that need one."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blimp.clock import SystemClock
+from blimp.queue.results.options import ResultKeywords, result_options
+from blimp.queue.results.sql.backend import SqlResults
+from tests.directory import socket_directory
+from tests.postgres import Postgres, find_postgres
+
+DATABASES = ["sqlite", "postgresql"]
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """One for all tests of a process. Skips where there is none, and fails under CI."""
+    programs = find_postgres()
+    with (
+        socket_directory() as directory,
+        Postgres(directory=directory, programs=programs, is_durable=False) as postgres,
+    ):
+        yield postgres
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    """A database for tests that take tables of their own."""
+    with postgres.database() as url:
+        yield url
+
+
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A `result_backend`: SQLite's is empty, PostgreSQL's has the tables of other tests."""
+    if request.param == "sqlite":
+        return f"db+sqlite:///{tmp_path}/results.db"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+def names() -> dict[str, str]:
+    """Tables that no other test has."""
+    number = next(_numbers)
+    return {"task": f"task_{number}", "group": f"group_{number}"}
+
+
+OpenResults = Callable[..., SqlResults]
+
+
+@pytest.fixture
+def open_results(database: str, names: dict[str, str]) -> Iterator[OpenResults]:
+    """Opens results in the test's own tables, with the options of a TaskApp."""
+    opened: list[SqlResults] = []
+
+    def open_results(*, clock: Any = None, notify_server: Any = None, **options: Any) -> SqlResults:
+        keywords: ResultKeywords = {"database_table_names": names, **options}  # type: ignore[typeddict-item]
+        results = SqlResults(
+            url=database.removeprefix("db+"),
+            clock=clock or SystemClock(),
+            options=result_options(keywords),
+            notify_server=notify_server,
+        )
+        opened.append(results)
+        return results
+
+    yield open_results
+    for results in opened:
+        results.close()

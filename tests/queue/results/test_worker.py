@@ -1,0 +1,311 @@
+"""A worker whose results go to a database: never lost, never doubled, whatever is away when."""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from blimp.errors import TableMismatch
+from blimp.queue import GroupResult, State, TaskApp, Worker, chain, chord, group
+from blimp.queue.results.open import prepare_results
+from blimp.queue.results.sql.backend import SqlResults
+from blimp.queue.results.sql.cleanup import Cleaning
+from tests.postgres import Postgres
+from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
+from tests.queue.look import Look
+
+Start = Callable[..., WorkerProcess]
+
+
+@pytest.fixture(params=["streams"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    name: str = request.param
+    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", name)
+    return name
+
+
+@pytest.fixture
+def app(url: str, database: str, names: dict[str, str]) -> Iterator[TaskApp]:
+    with TaskApp("tests", broker=url, result_backend=database, database_table_names=names) as app:
+        yield app
+
+
+def rows(app: TaskApp) -> dict[str, str]:
+    """Return the status of every row; fails where a task has two."""
+    assert isinstance(app.results, SqlResults)
+    table = app.results.sessions.tables.task
+    with app.results.sessions.session() as connection:
+        found = connection.execute(sa.select(table.c.task_id, table.c.status)).all()
+    statuses = {row.task_id: str(row.status) for row in found}
+    assert len(statuses) == len(found)
+    return statuses
+
+
+def in_queue(look: Look, app: str = "tests", worker: str = "worker") -> int:
+    """Return how many messages wait, or are delivered and not acknowledged."""
+    return look.waiting(app) + look.in_hand(app=app, worker=worker)
+
+
+@pytest.mark.parametrize("transport", ["streams", "redis"], indirect=True)
+def test_what_became_of_tasks_is_told(app: TaskApp, look: Look) -> None:
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @app.task(name="fail", track_started=True)
+    async def fail() -> None:
+        raise ValueError("the valve is shut")
+
+    with working(app):
+        handles = [app.send_task("add", (n, 1)) for n in range(50)]
+        assert [handle.get(DEADLINE_S) for handle in handles] == list(range(1, 51))
+        record = app.send_task("fail").wait(DEADLINE_S)
+        wait_until(lambda: look.in_hand() == 0, "something is not acknowledged")
+    assert (record.state, record.reason) == (State.FAILURE, "the valve is shut")
+    assert "ValueError" in (record.traceback or "")
+    assert sorted(rows(app).values()) == ["FAILURE", *["SUCCESS"] * 50]
+
+
+def test_groups_chains_and_chords_find_their_results(app: TaskApp) -> None:
+    add = app.task(name="add")(lambda a, b: a + b)
+    total = app.task(name="total")(sum)
+    with working(app):
+        parts = group([add.s(number, 1) for number in range(5)]).apply_async()
+        parts.save()
+        assert parts.get(DEADLINE_S) == [1, 2, 3, 4, 5]
+        again = GroupResult.restore(parts.id, app=app)
+        assert again is not None
+        assert again.get(DEADLINE_S) == [1, 2, 3, 4, 5]
+        assert chain(add.s(1, 1), add.s(5)).apply_async().get(DEADLINE_S) == 7
+        header = [add.s(number, 1) for number in range(5)]
+        assert chord(header, total.s()).apply_async().get(DEADLINE_S) == 15
+
+
+@pytest.mark.parametrize("keeper", ["redis", "sqlite"])
+def test_extended_results_tell_how_the_task_was_called(
+    url: str, tmp_path: Path, keeper: str
+) -> None:
+    backend = url if keeper == "redis" else f"db+sqlite:///{tmp_path}/r.db"
+    limit_bytes = 10_000
+    with TaskApp(
+        "tests", broker=url, result_backend=backend, result_extended=True, limit_bytes=limit_bytes
+    ) as app:
+        app.task(name="echo")(lambda value, times=1: value * times)
+        with working(app):
+            found = app.send_task("echo", ("ab",), {"times": 2}).wait(DEADLINE_S)
+            assert (found.result, found.args, found.kwargs) == ("abab", ["ab"], {"times": 2})
+            assert (found.name, found.worker, found.queue) == ("echo", "worker", "tests")
+            # Arguments do not count for the limit of a result.
+            assert app.send_task("echo", ("x" * 9_000,)).get(DEADLINE_S) == "x" * 9_000
+            found = app.send_task("echo", ("x" * 9_000, 2)).wait(DEADLINE_S)
+    assert found.state is State.FAILURE
+    assert "the limit is 10000" in found.reason
+    assert found.args == ["x" * 9_000, 2]
+
+
+def test_who_waits_is_told_and_need_not_look(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blimp.queue.results.sql.backend.LOOK_S", 10.0 * DEADLINE_S)
+    go = threading.Event()
+    app.task(name="wait")(lambda: go.wait(DEADLINE_S))
+    with working(app):
+        handle = app.send_task("wait")
+        assert app.results is not None
+        with app.results.watch(handle.id) as watch:
+            assert watch.next(timeout_s=0.0) is None  # it has looked, and looks no more
+            go.set()
+            record = watch.next(timeout_s=DEADLINE_S)
+    assert record is not None
+    assert record.result is True
+
+
+def test_a_table_of_another_version_ends_the_worker_at_its_start(
+    app: TaskApp, database: str, url: str, names: dict[str, str]
+) -> None:
+    assert app.results is not None
+    app.results.prepare()
+    with (
+        TaskApp(
+            "tests",
+            broker=url,
+            result_backend=database,
+            database_table_names=names,
+            result_extended=True,
+        ) as extended,
+        pytest.raises(TableMismatch, match="name is missing"),
+    ):
+        Worker(app=extended, name="worker", log=Silence()).run()
+
+
+def test_what_a_worker_does_at_its_start_for_results(
+    url: str, tmp_path: Path, names: dict[str, str]
+) -> None:
+    def start(backend: str | None, **options: Any) -> tuple[tuple[Any, ...], Silence]:
+        log = Silence()
+        with TaskApp("tests", broker=url, result_backend=backend, **options) as app:
+            return prepare_results(app, log=log), log
+
+    file = tmp_path / "r.db"
+    (cleaning,), _ = start(f"db+sqlite:///{file}")
+    assert isinstance(cleaning, Cleaning)
+    assert file.exists()
+    assert start(f"db+sqlite:///{file}", result_expires_s=0)[0] == ()
+    start(f"db+sqlite:///{tmp_path}/later.db", database_create_tables_at_setup=False)
+    assert not (tmp_path / "later.db").exists()
+    _, log = start(f"db+sqlite:///{tmp_path}/no/folder/r.db")
+    assert len(log.events("no results yet")) == 1
+    assert start(url)[0] == start(None)[0] == ()
+
+
+@pytest.mark.parametrize(
+    ("database", "when"),
+    [("sqlite", "before"), ("sqlite", "after"), ("postgresql", "after")],
+    indirect=["database"],
+)
+def test_killed_around_the_commit_of_a_result_it_is_one_all_the_same(
+    database: str,
+    url: str,
+    look: Look,
+    start_worker: Start,
+    tmp_path: Path,
+    when: str,
+    postgres_url: str,
+) -> None:
+    """After it, the message comes again, finds its result, and is not run again."""
+    (tmp_path / "when").write_text(when)
+    with TaskApp("killed", broker=url, result_backend=database) as app:
+        assert app.results is not None
+        app.results.forget("t")
+        first = start_worker(url, results=database, app="tests.queue.results.dying:app")
+        handle = app.send_task("count", task_id="t")
+        first.end()
+        assert handle.state is (State.PENDING if when == "before" else State.SUCCESS)
+        assert look.in_hand(app="killed", worker="w") == 1
+        second = start_worker(url, results=database, app="tests.queue.results.dying:app")
+        assert handle.get(DEADLINE_S) == (2 if when == "before" else 1)
+        wait_until(lambda: in_queue(look, "killed", "w") == 0, "it is not acknowledged")
+        assert second.terminate() == 0
+        runs = (tmp_path / "runs").read_text().split()
+        assert runs == (["t"] * 2 if when == "before" else ["t"])
+        assert rows(app)["t"] == "SUCCESS"
+
+
+# --- a database that is away -----------------------------------------------------------------
+
+
+class Counting:
+    """A task that counts how often each of its numbers was run."""
+
+    def __init__(self, app: TaskApp) -> None:
+        self._lock = threading.Lock()
+        self.runs: dict[int, int] = {}
+        self.send = app.task(name="count")(self._count).delay
+
+    def _count(self, number: int) -> int:
+        with self._lock:
+            self.runs[number] = self.runs.get(number, 0) + 1
+        return number
+
+
+def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
+    url: str, look: Look, postgres: Postgres
+) -> None:
+    log = Silence()
+    with (
+        postgres.database() as backend,
+        TaskApp("tests", broker=url, result_backend=backend) as app,
+    ):
+        counting = Counting(app)
+        with working(app, log=log):
+            handles = [counting.send(number) for number in range(300)]
+            assert handles[0].get(DEADLINE_S) == 0
+            postgres.crash()
+            try:
+                handles += [counting.send(number) for number in range(300, 400)]
+                wait_until(lambda: bool(log.events("results away")), "it is not missed")
+                assert look.in_hand() > 0
+            finally:
+                postgres.start()
+            assert [handle.get(DEADLINE_S) for handle in handles] == list(range(400))
+            wait_until(lambda: look.in_hand() == 0, "something is not acknowledged")
+        assert rows(app) == {handle.id: "SUCCESS" for handle in handles}
+        assert counting.runs == dict.fromkeys(range(400), 1)
+        assert log.events("results away: over")
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """Holds the SQLite database for itself, until it is rolled back."""
+    holder = sqlite3.connect(tmp_path / "results.db", isolation_level=None)
+    yield holder
+    holder.close()
+
+
+@contextmanager
+def impatient(url: str, database: str) -> Iterator[TaskApp]:
+    """An app that finds its database locked at once, and its tables there."""
+    options = {"connect_args": {"timeout": 0.01}}
+    with TaskApp(
+        "tests", broker=url, result_backend=database, database_engine_options=options
+    ) as app:
+        assert app.results is not None
+        app.results.prepare()
+        yield app
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_database_that_is_locked_delays_results_and_loses_none(
+    url: str, database: str, locked: sqlite3.Connection, look: Look
+) -> None:
+    log = Silence()
+    with impatient(url, database) as app:
+        counting = Counting(app)
+        with working(app, log=log):
+            locked.execute("BEGIN IMMEDIATE")
+            handles = [counting.send(number) for number in range(100)]
+            wait_until(lambda: bool(log.events("results away")), "it is not missed")
+            assert rows(app) == {}
+            locked.execute("ROLLBACK")
+            assert [handle.get(DEADLINE_S) for handle in handles] == list(range(100))
+        assert rows(app) == {handle.id: "SUCCESS" for handle in handles}
+        assert counting.runs == dict.fromkeys(range(100), 1)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_message_whose_result_is_not_written_stays_when_the_worker_is_stopped(
+    url: str, database: str, locked: sqlite3.Connection, look: Look
+) -> None:
+    log = Silence()
+    with impatient(url, database) as app:
+        counting = Counting(app)
+        with working(app, log=log) as worker:
+            locked.execute("BEGIN IMMEDIATE")
+            handle = counting.send(7)
+            wait_until(lambda: bool(log.events("results away")), "it is not missed")
+            worker.stop_cold()
+        locked.execute("ROLLBACK")
+        assert rows(app) == {}
+        assert in_queue(look) == 1
+        with working(app, log=log):
+            assert handle.get(DEADLINE_S) == 7
+            wait_until(lambda: in_queue(look) == 0, "it is not acknowledged")
+        assert counting.runs == {7: 2}
+
+
+def test_a_result_that_the_table_does_not_take_is_a_dead_letter_and_spoils_no_other(
+    app: TaskApp, look: Look
+) -> None:
+    app.task(name="echo")(lambda value: value)
+    log = Silence()
+    with working(app, log=log):
+        bad = app.send_task("echo", (0,), task_id="x" * 200)
+        good = [app.send_task("echo", (number,)) for number in range(20)]
+        assert [handle.get(DEADLINE_S) for handle in good] == list(range(20))
+        wait_until(lambda: look.dead() == 1, "it is no dead letter")
+    (told,) = log.events("result")
+    assert told["id"] == bad.id
+    assert "a table takes 1 to 155" in told["reason"]

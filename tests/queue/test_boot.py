@@ -1,0 +1,122 @@
+"""Boot steps: in order, in reverse, and what becomes of one that does not start."""
+
+import asyncio
+import threading
+
+import pytest
+
+from blimp.errors import StepFailed
+from blimp.queue import TaskApp, Worker
+from tests.queue.conftest import DEADLINE_S, Silence, working
+
+
+class Step:
+    def __init__(self, name: str, said: list[str], *, fails: str = "") -> None:
+        self._name = name
+        self._said = said
+        self._fails = fails
+
+    async def start(self, worker: Worker) -> None:
+        await asyncio.sleep(0)
+        if self._fails == "start":
+            raise OSError("no such chart")
+        self._said.append(f"start {self._name} {threading.current_thread().name}")
+
+    async def stop(self, worker: Worker) -> None:
+        self._said.append(f"stop {self._name}")
+        if self._fails == "stop":
+            raise OSError("the chart is torn")
+
+
+def test_steps_start_in_order_in_the_first_loop_and_stop_in_reverse(app: TaskApp) -> None:
+    said: list[str] = []
+    for name in ("a", "b"):
+        app.boot_step(Step(name, said))
+
+    @app.task(name="look")
+    async def look() -> list[str]:
+        return [*said, threading.current_thread().name]
+
+    with working(app):
+        assert look.delay().get(DEADLINE_S) == ["start a loop-0", "start b loop-0", "loop-0"]
+    assert said[2:] == ["stop b", "stop a"]
+
+
+def test_a_step_that_does_not_start_ends_the_worker_and_stops_the_earlier(app: TaskApp) -> None:
+    said: list[str] = []
+    app.boot_step(Step("a", said))
+    app.boot_step(Step("b", said, fails="start"))
+    app.boot_step(Step("c", said))
+    worker = Worker(app=app, name="worker", log=Silence())
+    with pytest.raises(StepFailed, match="boot step Step did not start: OSError: no such chart"):
+        worker.run()
+    assert said == ["start a loop-0", "stop a"]
+    assert not worker.ready.is_set()
+
+
+def test_a_step_that_does_not_stop_keeps_no_other(app: TaskApp) -> None:
+    said: list[str] = []
+    app.boot_step(Step("a", said))
+    app.boot_step(Step("b", said, fails="stop"))
+    log = Silence()
+    with working(app, log=log):
+        pass
+    assert said[2:] == ["stop b", "stop a"]
+    assert log.events("boot step does not stop") == [{"step": "Step"}]
+
+
+def test_a_stop_ends_a_start_that_takes_too_long(app: TaskApp) -> None:
+    said: list[str] = []
+    begun = threading.Event()
+
+    class Slow(Step):
+        async def start(self, worker: Worker) -> None:
+            begun.set()
+            await asyncio.sleep(3600)
+
+    app.boot_step(Step("a", said))
+    app.boot_step(Slow("b", said))
+    worker = Worker(app=app, name="worker", log=Silence())
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    assert begun.wait(DEADLINE_S)
+    worker.stop()
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    assert said == ["start a loop-0", "stop a"]
+
+
+def test_a_stop_that_comes_before_them_starts_none(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while a worker waits for the lease of a namesake to lapse."""
+    said: list[str] = []
+
+    class Endless(Step):
+        async def start(self, worker: Worker) -> None:
+            await super().start(worker)
+            await asyncio.sleep(3600)
+
+    app.boot_step(Endless("a", said))
+    worker = Worker(app=app, name="worker", log=Silence())
+    heeded = threading.Event()
+    tell_stopping = worker._crew.tell_stopping
+
+    def take_name() -> None:
+        worker.stop()
+        assert heeded.wait(DEADLINE_S)
+
+    def heed() -> None:
+        tell_stopping()
+        heeded.set()
+
+    monkeypatch.setattr(worker._own_name, "wait", take_name)
+    monkeypatch.setattr(worker._crew, "tell_stopping", heed)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    thread.join(DEADLINE_S)
+    is_stuck = thread.is_alive()
+    worker.stop()
+    thread.join(DEADLINE_S)
+    assert not is_stuck
+    assert said == []

@@ -1,0 +1,202 @@
+"""The emergency lane: past full queues and busy executors, repeated until confirmed."""
+
+import threading
+import time
+
+import pytest
+import redis
+from kombu import Exchange
+
+from blimp.errors import ConfigError, Refused
+from blimp.queue import State, TaskApp
+from blimp.queue.brokers.choose import open_connection
+from blimp.queue.control.broadcast import Broadcast, BroadcastListener
+from blimp.queue.protocol.record import Record
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.look import Look
+
+
+def test_reaches_its_handler_past_a_full_queue_and_busy_executors(app: TaskApp, look: Look) -> None:
+    go = threading.Event()
+    busy = threading.Semaphore(0)
+    handled_in: list[str] = []
+
+    @app.task(name="hold")
+    def hold() -> None:
+        busy.release()
+        go.wait(DEADLINE_S)
+
+    @app.on_broadcast("stop")
+    def stop(broadcast: Broadcast) -> dict[str, object]:
+        handled_in.append(threading.current_thread().name)
+        return {"stopped": broadcast.payload["what"]}
+
+    with working(app, sync_workers=2, prefetch=2):
+        for _ in range(50):
+            hold.delay()
+        for _ in range(2):
+            assert busy.acquire(timeout=DEADLINE_S)
+        handle = app.broadcast("stop", {"what": "motors"})
+        assert handle.get(DEADLINE_S) == {"stopped": "motors"}
+        assert handled_in == ["emergency"]
+        assert look.waiting() == 48
+        go.set()
+
+
+def test_repeated_with_one_id_it_acts_once_and_is_confirmed_each_time(app: TaskApp) -> None:
+    calls: list[str] = []
+
+    @app.on_broadcast("stop")
+    def stop(broadcast: Broadcast) -> dict[str, object]:
+        calls.append(broadcast.id)
+        return {}
+
+    with working(app):
+        assert app.broadcast("stop", id="one").get(DEADLINE_S) == {}
+        app.result("one").forget()
+        assert app.broadcast("stop", id="one").get(DEADLINE_S) == {}
+        assert app.broadcast("stop", id="two").get(DEADLINE_S) == {}
+    assert calls == ["one", "two"]
+
+
+def test_what_could_not_be_done_yet_is_done_when_it_is_repeated(app: TaskApp) -> None:
+    answers: list[dict[str, object] | None] = [None, {"done": True}]
+    failures = [True]
+
+    @app.on_broadcast("stop")
+    def stop(broadcast: Broadcast) -> dict[str, object] | None:
+        if failures:
+            failures.pop()
+            raise OSError("the mailbox is away")
+        return answers.pop(0)
+
+    with working(app):
+        handle = app.broadcast("stop", id="one")
+        wait_until(lambda: handle.state is State.PROGRESS, "not told that it failed")
+        assert handle.progress == {"fraction": 0.0, "reason": "OSError: the mailbox is away"}
+        app.broadcast("stop", id="one")
+        wait_until(
+            lambda: (handle.progress or {}).get("reason") == "heard; it could not be done yet",
+            "not told that it could not be done",
+        )
+        app.broadcast("stop", id="one")
+        assert handle.get(DEADLINE_S) == {"done": True}
+
+
+def test_a_result_that_cannot_be_told_does_not_deafen(app: TaskApp) -> None:
+    app.on_broadcast("stop")(lambda broadcast: {"what": object()})
+    app.on_broadcast("go")(lambda broadcast: {"gone": True})
+    log = Silence()
+    with working(app, log=log):
+        for _ in range(2):
+            assert app.broadcast("stop", id="one").get(DEADLINE_S) == {}
+            app.result("one").forget()
+        assert app.broadcast("go").get(DEADLINE_S) == {"gone": True}
+    assert "emergency lane lost" not in {event for _, event, _ in log.lines}
+
+
+def test_a_refusal_is_told(app: TaskApp) -> None:
+    @app.on_broadcast("stop")
+    def stop(broadcast: Broadcast) -> dict[str, object]:
+        raise Refused("nothing turns")
+
+    with working(app), pytest.raises(Refused, match="nothing turns"):
+        app.broadcast("stop").get(DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"not json", "malformed"),
+        (b'{"id": 3, "name": "stop"}', "Expected `str`, got `int`"),
+        (b'{"name": "stop"}', "missing required field `id`"),
+        (b'{"id": "", "name": "stop"}', "id: must have 1 to 255 letters"),
+        (b'{"id": "a", "name": "stop", "payload": [NaN]}', "got `array`"),
+        (b'{"id": "a", "name": "go"}', "known"),
+        (
+            b'{"id": "a", "name": "go", "payload": {"a": ' + b"[" * 2000 + b"]" * 2000 + b"}}",
+            "recursion",
+        ),
+    ],
+)
+def test_a_bad_broadcast_is_named_and_the_lane_stays_open(
+    app: TaskApp, raw: bytes, reason: str
+) -> None:
+    app.on_broadcast("stop")(lambda broadcast: {})
+    log = Silence()
+    with working(app, log=log):
+        with open_connection(app.broker, transport=app.transport, timeout_s=2.0) as connection:
+            fanout = Exchange(app.emergency_exchange, type="fanout", durable=False)
+            connection.Producer().publish(
+                raw,
+                exchange=fanout,
+                declare=[fanout],
+                content_type="application/json",
+                content_encoding="utf-8",
+            )
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
+    complaints = [str(fields) for level, _, fields in log.lines if level == "error"]
+    assert len(complaints) == 1
+    assert reason in complaints[0]
+
+
+@pytest.mark.parametrize("transport", ["redis"], indirect=True)
+@pytest.mark.parametrize("raw", [b"", b"not json", b"{}", b"[]", b'{"properties": {}}'])
+def test_what_kombu_itself_cannot_read_does_not_deafen(
+    app: TaskApp, server: redis.Redis, raw: bytes
+) -> None:
+    app.on_broadcast("stop")(lambda broadcast: {})
+    with working(app):
+        server.publish("/0.tests.emergency", raw)
+        deadline_s = time.monotonic() + DEADLINE_S
+        handle = app.broadcast("stop", id="after")
+        while not handle.ready():
+            assert time.monotonic() < deadline_s
+            app.broadcast("stop", id="after")
+
+
+def test_a_lost_lane_is_joined_again(app: TaskApp, server: redis.Redis) -> None:
+    app.on_broadcast("stop")(lambda broadcast: {})
+    log = Silence()
+    with working(app, log=log):
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
+        if app.transport == "redis":
+            server.client_kill_filter(_type="pubsub")
+        else:
+            for one in server.client_list():
+                if one["cmd"] == "xread":
+                    server.client_kill_filter(_id=one["id"])
+        wait_until(lambda: log.events("emergency lane lost"), "the loss was not noticed")
+        deadline_s = time.monotonic() + DEADLINE_S
+        handle = app.broadcast("stop", id="after")
+        while not handle.ready():
+            assert time.monotonic() < deadline_s
+            app.broadcast("stop", id="after")
+
+
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
+def test_what_is_told_while_the_lane_is_lost_is_heard_after(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener that fails in the midst of a message must not miss the stop behind it."""
+    app.on_broadcast("stop")(lambda broadcast: {})
+    confirm = BroadcastListener._confirm
+
+    def fail(self: BroadcastListener, record: Record, url: str) -> None:
+        if record.id == "bad":
+            app.broadcast("stop", id="behind")
+            raise OSError("whatever it was")
+        confirm(self, record, url)
+
+    monkeypatch.setattr(BroadcastListener, "_confirm", fail)
+    log = Silence()
+    with working(app, log=log):
+        app.broadcast("stop", id="bad")
+        assert app.result("behind").get(DEADLINE_S) == {}
+    assert len(log.events("emergency lane lost")) == 1
+
+
+def test_two_handlers_of_one_name_are_refused(app: TaskApp) -> None:
+    app.on_broadcast("stop")(lambda broadcast: {})
+    with pytest.raises(ConfigError, match="two handlers for broadcast 'stop'"):
+        app.on_broadcast("stop")(lambda broadcast: {})

@@ -1,0 +1,136 @@
+"""What is in hand: how much is taken for each executor, and when that ends."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from blimp.clock import ManualClock
+from blimp.queue import TaskApp
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.worker.in_flight import Hand
+from blimp.queue.worker.job import Job
+
+PREFETCH = 4
+
+
+@pytest.fixture
+def app() -> TaskApp:
+    app = TaskApp("hand", broker="redis+socket:///nowhere?virtual_host=0")
+    app.task(name="plain")(lambda: None)
+
+    @app.task(name="async")
+    async def other() -> None: ...
+
+    app.task(name="cpu", cpu_bound=True)(lambda: None)
+    return app
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def make_hand(app: TaskApp, clock: ManualClock, *tasks: str) -> Hand:
+    hand = Hand(clock=clock, prefetch=PREFETCH, stopping=threading.Event())
+    hand.expect(app.tasks[name] for name in tasks)
+    return hand
+
+
+def take(hand: Hand, app: TaskApp, task: str, count: int, *, wait_s: float = 0.0) -> list[Job]:
+    jobs = []
+    for _ in range(count):
+        delivery: Any = SimpleNamespace(tag=f"{id(app)}-{len(hand.jobs())}-{task}")
+        message = TaskMessage(id="x", task=task)
+        job = Job(message=message, task=app.tasks[task], delivery=delivery)
+        hand.take(job, wait_s=wait_s)
+        jobs.append(job)
+    return jobs
+
+
+def test_with_one_kind_of_task_it_holds_back_at_prefetch(app: TaskApp, clock: ManualClock) -> None:
+    hand = make_hand(app, clock, "plain")
+    assert hand.room() == 4
+    assert hand.limit() == 4
+    jobs = take(hand, app, "plain", 4)
+    assert hand.room() == 0
+    hand.let_go(jobs[0])
+    hand.let_go(jobs[0])
+    assert hand.room() == 1
+
+
+def test_a_full_executor_leaves_room_for_the_others_up_to_a_limit(
+    app: TaskApp, clock: ManualClock
+) -> None:
+    hand = make_hand(app, clock, "plain", "async", "cpu")
+    jobs = take(hand, app, "cpu", 4)
+    assert hand.room() == 4
+    jobs += take(hand, app, "cpu", 3)  # more of what cannot run now
+    assert hand.room() == 1
+    jobs += take(hand, app, "cpu", 1)
+    assert hand.room() == 0
+    assert hand.limit() == 8
+    hand.let_go(jobs[0])
+    assert hand.room() == 1
+    take(hand, app, "async", 1)
+    assert hand.room() == 1  # it runs: nothing is in its way
+    for job in jobs:
+        hand.let_go(job)
+    assert hand.room() == 4
+
+
+def test_with_all_executors_full_it_holds_back(app: TaskApp, clock: ManualClock) -> None:
+    hand = make_hand(app, clock, "plain", "cpu")
+    take(hand, app, "cpu", 4)
+    plain = take(hand, app, "plain", 4)
+    assert hand.room() == 0
+    hand.let_go(plain[0])
+    assert hand.room() == 1
+
+
+def test_what_waits_for_its_time_does_not_count_until_it_comes(
+    app: TaskApp, clock: ManualClock
+) -> None:
+    hand = make_hand(app, clock, "plain")
+    jobs = take(hand, app, "plain", 3, wait_s=1.0)
+    assert (hand.room(), hand.waiting(), hand.limit()) == (4, 3, 7)
+    hand.let_go(jobs[0])  # lost, before its time
+    assert (hand.room(), hand.waiting(), hand.limit()) == (4, 2, 6)
+    assert hand.due() == []
+    clock.advance(1.0)
+    assert hand.due() == jobs[1:]
+    assert hand.due() == []
+    assert (hand.room(), hand.waiting(), hand.limit()) == (2, 0, 4)
+
+
+def test_a_task_of_a_kind_that_was_not_expected_counts_too(
+    app: TaskApp, clock: ManualClock
+) -> None:
+    hand = make_hand(app, clock, "plain")
+    take(hand, app, "async", 1)
+    take(hand, app, "plain", 4)
+    assert hand.room() == 3
+
+
+def test_what_has_run_and_waits_to_be_written_makes_room_up_to_a_limit(
+    app: TaskApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow disk is to have many in one commit; one that is away is not to fill the worker."""
+    monkeypatch.setattr("blimp.queue.worker.in_flight.MOST_WRITING", 3)
+    hand = make_hand(app, clock, "plain")
+    jobs = take(hand, app, "plain", 4)
+    for job in jobs:
+        hand.ran(job)
+        hand.ran(job)
+    assert hand.room() == 3
+    assert hand.limit() == 7
+    assert hand.waiting() == 0
+    assert not any(hand.is_scheduled(job) for job in jobs)
+    jobs += take(hand, app, "plain", 3)
+    assert hand.room() == 0
+    hand.let_go(*jobs[:4])
+    assert hand.room() == 1
+    hand.let_go(*jobs)
+    assert hand.room() == 4
+    assert hand.jobs() == []

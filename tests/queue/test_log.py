@@ -1,0 +1,62 @@
+"""What a worker writes on standard error, and from which level on."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+
+from blimp.queue.log import LEVELS, stderr_logger
+
+
+@pytest.mark.parametrize(
+    ("level", "written"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)]
+)
+def test_what_is_below_the_level_is_not_written(
+    level: str, written: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = stderr_logger(level=level, worker="pad")
+    for one in LEVELS:
+        getattr(log, one)("consuming")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == written
+    assert all("worker=pad" in line for line in lines)
+
+
+def test_a_line_is_told_apart_into_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    stderr_logger().info(
+        "task", id="a-1", ms=0.25, ok=True, none=None, empty="", queues="a,b", said='no "x" = 1'
+    )
+    line = capsys.readouterr().err
+    assert re.match(r"timestamp=\d{4}-\d\d-\d\dT[\d:.]+Z level=info event=task ", line)
+    assert line.endswith('id=a-1 ms=0.25 ok=true none= empty= queues=a,b said="no \\"x\\" = 1"\n')
+
+
+@pytest.mark.parametrize("evil", ["one\nlevel=error event=forged", "\x1b[2J", "\r", "a\u2028b"])
+def test_what_comes_from_outside_cannot_forge_a_line(
+    evil: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stderr_logger().warning("refused", reason=evil)
+    text = capsys.readouterr().err
+    assert len(text.splitlines()) == 1
+    assert text.removesuffix("\n").isprintable()
+
+
+def test_an_exception_is_one_line_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise OSError("bus gone")
+    except OSError:
+        stderr_logger().exception("middleware", task="read")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "level=error event=middleware task=read" in line
+    assert 'OSError: bus gone"' in line
+    assert "test_log.py" in line
+
+
+def test_a_reader_that_has_gone_fails_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    stderr_logger().error("name lost")

@@ -1,0 +1,140 @@
+"""Those who watch a worker's jobs are told of each step, and stop nothing."""
+
+import itertools
+import threading
+from typing import Any
+
+import pytest
+
+from blimp.errors import LinkError
+from blimp.queue import TaskApp, Worker
+from blimp.queue.worker.job import Job, Verdict
+from tests.queue.conftest import DEADLINE_S, Silence, working
+
+
+class Watcher:
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.told: list[tuple[str, str, str]] = []
+        self.times: list[tuple[float, float, float]] = []
+        self._came = threading.Condition()
+
+    def received(self, job: Job) -> None:
+        self._note("received", job)
+
+    def started(self, job: Job) -> None:
+        self._note("started", job)
+
+    def settled(self, job: Job, verdict: Verdict) -> None:
+        assert job.received_s is not None
+        if job.started_s is not None and job.ended_s is not None:
+            self.times.append((job.received_s, job.started_s, job.ended_s))
+        self._note("settled", job, str(verdict.state))
+
+    def lost(self, job: Job) -> None:
+        self._note("lost", job)
+
+    def _note(self, what: str, job: Job, state: str = "") -> None:
+        with self._came:
+            self.told.append((what, job.task.name, state))
+            self._came.notify_all()
+
+    def wait_settled(self, count: int) -> list[tuple[str, str, str]]:
+        def settled() -> bool:
+            return sum(what == "settled" for what, *_ in self.told) >= count
+
+        with self._came:
+            assert self._came.wait_for(settled, timeout=DEADLINE_S), self.told
+        return self.told
+
+
+def watch(app: TaskApp) -> list[Watcher]:
+    watchers: list[Watcher] = []
+
+    def make(worker: Worker) -> Watcher:
+        watchers.append(Watcher(worker))
+        return watchers[-1]
+
+    app.observers.append(make)
+    return watchers
+
+
+def test_they_are_told_in_order_and_the_result_stands_when_it_is_settled(app: TaskApp) -> None:
+    watchers = watch(app)
+    app.task(name="one")(lambda: 1)
+    with working(app):
+        handle = app.send_task("one")
+        assert handle.get(DEADLINE_S) == 1
+        told = watchers[0].wait_settled(1)
+    assert told == [("received", "one", ""), ("started", "one", ""), ("settled", "one", "SUCCESS")]
+    assert all(a <= b for a, b in itertools.pairwise(watchers[0].times[0]))
+
+
+def test_each_try_is_told_and_a_task_that_never_ran_was_not_started(app: TaskApp) -> None:
+    watchers = watch(app)
+
+    @app.task(name="fails", autoretry_for=(OSError,), max_retries=1, retry_backoff=False)
+    def fails() -> None:
+        raise OSError("no")
+
+    app.task(name="late")(lambda: 1)
+    with working(app):
+        app.send_task("late", expires=-1.0)
+        app.send_task("fails")
+        told = watchers[0].wait_settled(3)
+    assert [one for one in told if one[1] == "late"] == [
+        ("received", "late", ""),
+        ("settled", "late", "EXPIRED"),
+    ]
+    ended = [state for what, name, state in told if (what, name) == ("settled", "fails")]
+    assert ended == ["RETRY", "FAILURE"]
+    for what in ("received", "started"):
+        assert told.count((what, "fails", "")) == 2
+
+
+def test_one_that_raises_stops_neither_the_job_nor_the_others(app: TaskApp) -> None:
+    class Bad:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("bad observer")
+
+    app.observers.append(lambda worker: Bad())
+    watchers = watch(app)
+    app.task(name="one")(lambda: 1)
+    log = Silence()
+    with working(app, log=log):
+        assert app.send_task("one").get(DEADLINE_S) == 1
+        watchers[0].wait_settled(1)
+    assert sum(event == "observer" for _, event, _ in log.lines) == 3
+
+
+@pytest.mark.parametrize("transport", ["redis"], indirect=True)
+def test_no_message_goes_whose_result_is_not_written(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a cold stop each step is tried once: the next must not follow one that failed."""
+    watchers = watch(app)
+    began, go_on = threading.Event(), threading.Event()
+
+    @app.task(name="slow")
+    def slow() -> int:
+        began.set()
+        go_on.wait(DEADLINE_S)
+        return 1
+
+    def write(*args: Any) -> list[bool]:
+        raise LinkError("the results are away")
+
+    with working(app) as worker:
+        handle = app.send_task("slow")
+        assert began.wait(DEADLINE_S)
+        assert app.results is not None
+        done = threading.Event()
+        with monkeypatch.context() as patch:
+            patch.setattr(app.results, "write_many", write)
+            patch.setattr(worker._settler, "_on_done", lambda *jobs: done.set())
+            worker._stops.abandoned.set()
+            go_on.set()
+            assert done.wait(DEADLINE_S)
+    assert ("settled", "slow", "SUCCESS") not in watchers[0].told
+    with working(app):
+        assert handle.get(DEADLINE_S) == 1

@@ -1,0 +1,79 @@
+"""What is owed to a broker that is away: told in order, and nothing is run that is not its own."""
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from blimp.errors import LinkError
+from blimp.queue.brokers.streams.deferred import Held
+from blimp.queue.brokers.streams.session import Holder
+from blimp.queue.redis.failover import Brokers
+from blimp.queue.redis.urls import redis_url
+from tests.broker import EmbeddedBroker
+from tests.queue.conftest import wait_until
+
+
+@pytest.fixture
+def held(broker_server: EmbeddedBroker) -> Iterator[Held]:
+    """Held at the first of two brokers; the second need not be there."""
+    url = broker_server.url
+    holder = Holder(url=redis_url(url), options={"consumer": "w"})
+    held = Held(url=url, holder=holder, brokers=Brokers([url, "redis://127.0.0.1:1/0"]))
+    yield held
+    held.close()
+
+
+class Away:
+    """Steps that fail until the broker is back; what was told then, in order."""
+
+    def __init__(self) -> None:
+        self.is_back = threading.Event()
+        self.told: list[str] = []
+
+    def step(self, name: str) -> Callable[[], int]:
+        def step() -> int:
+            if not self.is_back.is_set():
+                raise ConnectionError("away")
+            self.told.append(name)
+            return 1
+
+        return step
+
+
+def test_a_later_end_does_not_replace_an_earlier_one(held: Held) -> None:
+    away = Away()
+    for name in ("first", "second", "third"):
+        assert held.tell(["tag"], away.step(name), otherwise=0) == 0
+    assert held.tags() == {"tag"}
+    away.is_back.set()
+    wait_until(lambda: len(away.told) == 3, "not all that is owed is told")
+    assert away.told == ["first", "second", "third"]
+    wait_until(lambda: not held.tags(), "it is owed for ever")
+
+
+def test_what_must_be_told_first_is_never_owed(held: Held) -> None:
+    away = Away()
+    with pytest.raises(LinkError):
+        held.tell_now(away.step("early"))
+    assert held.tags() == set()
+    away.is_back.set()
+    assert held.tell_now(away.step("early")) == 1
+
+
+def test_one_that_can_never_be_told_keeps_no_other_back(
+    held: Held, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = Away()
+
+    def spoilt() -> int:
+        if not away.is_back.is_set():
+            raise ConnectionError("away")
+        raise ValueError("spoilt")
+
+    held.tell(["spoilt"], spoilt, otherwise=0)
+    held.tell(["tag"], away.step("second"), otherwise=0)
+    away.is_back.set()
+    wait_until(lambda: not held.tags(), "it is owed for ever")
+    assert away.told == ["second"]
+    assert "spoilt" in caplog.text

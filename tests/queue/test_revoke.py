@@ -1,0 +1,304 @@
+"""Revoked tasks: waiting, scheduled, in hand, running, not sent yet."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.errors import ConfigError, MessageError, Revoked, SoftTimeLimitExceeded
+from blimp.queue import TaskApp, TaskContext
+from blimp.queue.cli.main import main
+from blimp.queue.control.revocations import KEEP_S, Revocations
+from blimp.queue.protocol.record import State
+from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.look import Look
+
+
+@pytest.fixture
+def ran(app: TaskApp) -> list[str]:
+    seen: list[str] = []
+    app.task(name="note")(seen.append)
+    return seen
+
+
+def test_what_waits_does_not_run_and_says_so(app: TaskApp, ran: list[str], look: Look) -> None:
+    waiting = app.send_task("note", ("a",))
+    waiting.revoke()
+    app.revoke("not sent yet")
+    with working(app):
+        assert waiting.wait(DEADLINE_S).state is State.REVOKED
+        late = app.send_task("note", ("b",), task_id="not sent yet")
+        with pytest.raises(Revoked, match="revoked before it began"):
+            late.get(DEADLINE_S)
+        assert app.send_task("note", ("c",)).wait(DEADLINE_S).state is State.SUCCESS
+    assert ran == ["c"]
+    assert look.left_behind() == []
+
+
+def test_what_is_scheduled_does_not_run(app: TaskApp, ran: list[str]) -> None:
+    with working(app):
+        later = app.send_task("note", ("a",), countdown=0.4)
+        later.revoke()
+        assert later.wait(DEADLINE_S).state is State.REVOKED
+    assert ran == []
+
+
+def test_what_is_in_hand_ends_at_once_though_its_thread_is_busy(
+    app: TaskApp, ran: list[str], look: Look
+) -> None:
+    go, began = threading.Event(), threading.Event()
+
+    @app.task(name="busy")
+    def busy() -> None:
+        began.set()
+        assert go.wait(DEADLINE_S)
+
+    with working(app, sync_workers=1) as worker:
+        first = busy.delay()
+        assert began.wait(DEADLINE_S)
+        waiting = app.send_task("note", ("a",))
+        wait_until(lambda: worker.counts["received"] == 2, "it was not taken")
+        waiting.revoke()
+        assert waiting.wait(DEADLINE_S).state is State.REVOKED
+        assert not first.ready()
+        go.set()
+        first.get(DEADLINE_S)
+    assert ran == []
+    assert look.left_behind() == []
+
+
+def test_a_worker_that_starts_later_knows_it(
+    url: str, app: TaskApp, ran: list[str], look: Look
+) -> None:
+    with TaskApp("tests", broker=url, result_backend=url) as sender:
+        handle = sender.send_task("note", ("a",))
+        sender.revoke(handle.id)
+    with working(app):
+        assert app.result(handle.id).wait(DEADLINE_S).state is State.REVOKED
+    assert ran == []
+
+
+def test_a_missed_broadcast_is_made_up_for(
+    app: TaskApp, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blimp.queue.control.revoke.REFRESH_BEATS", 1)
+    with working(app):
+        other = Revocations(link=app.broker_link, app="tests", signer=None)
+        other.keep("x", terminate=False, now_s=app.broker_clock.now_s())
+        wait_until(lambda: "x" in app.revocations, "the worker never looked")
+        assert app.send_task("note", ("a",), task_id="x").wait(DEADLINE_S).state is State.REVOKED
+    assert ran == []
+
+
+def test_without_terminate_what_runs_runs_on(app: TaskApp) -> None:
+    go, began = threading.Event(), threading.Event()
+
+    @app.task(name="busy")
+    def busy() -> str:
+        began.set()
+        assert go.wait(DEADLINE_S)
+        return "done"
+
+    with working(app):
+        handle = busy.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke()
+        wait_until(lambda: handle.id in app.revocations, "not heard")
+        go.set()
+        assert handle.get(DEADLINE_S) == "done"
+
+
+def test_terminate_cancels_a_coroutine(app: TaskApp, look: Look) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    @app.task(name="long")
+    async def long() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(DEADLINE_S)
+        finally:
+            ended.set()
+
+    with working(app):
+        handle = long.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke(terminate=True)
+        with pytest.raises(Revoked, match="revoked while it ran"):
+            handle.get(DEADLINE_S)
+        assert ended.is_set()
+    assert look.left_behind() == []
+
+
+def test_terminate_interrupts_a_plain_function(app: TaskApp, look: Look) -> None:
+    began = threading.Event()
+    seen: list[bool] = []
+
+    @app.task(name="long", bind=True)
+    def long(context: TaskContext) -> None:
+        try:
+            began.set()
+            while True:
+                context.stopping.wait(0.01)
+        except SoftTimeLimitExceeded:
+            seen.append(context.revoked.is_set())
+            raise
+
+    with working(app):
+        handle = long.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke(terminate=True)
+        assert handle.wait(DEADLINE_S).state is State.REVOKED
+    assert seen == [True]
+    assert look.left_behind() == []
+
+
+def test_terminate_strikes_no_function_that_is_not_interruptible(app: TaskApp) -> None:
+    """Or a lock that it holds then would be locked for ever."""
+    began = threading.Event()
+    lock = threading.Condition()
+
+    @app.task(name="long", bind=True, interruptible=False)
+    def long(context: TaskContext) -> str:
+        began.set()
+        assert context.revoked.wait(DEADLINE_S)
+        for _ in range(1000):
+            with lock:
+                time.sleep(0)
+        return "whole"
+
+    with working(app):
+        handle = long.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke(terminate=True)
+        assert handle.get(DEADLINE_S) == "whole"
+    assert lock.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("options", [{"soft_time_limit": 1.0}, {"cpu_bound": True}])
+def test_what_cannot_be_left_uninterrupted_is_named(app: TaskApp, options: Any) -> None:
+    with pytest.raises(ConfigError, match="not interruptible"):
+        app.task(name="long", interruptible=False, **options)(lambda: None)
+
+
+def test_what_ends_well_though_it_was_to_end_is_a_success(app: TaskApp) -> None:
+    began = threading.Event()
+
+    @app.task(name="long", bind=True)
+    def long(context: TaskContext) -> str:
+        try:
+            began.set()
+            while True:
+                context.stopping.wait(0.01)
+        except SoftTimeLimitExceeded:
+            return "tidied up"
+
+    with working(app):
+        handle = long.delay()
+        assert began.wait(DEADLINE_S)
+        handle.revoke(terminate=True)
+        assert handle.get(DEADLINE_S) == "tidied up"
+
+
+def test_a_retry_of_a_revoked_task_does_not_run(app: TaskApp) -> None:
+    tries: list[int] = []
+    go = threading.Event()
+
+    @app.task(name="again", autoretry_for=(OSError,), retry_backoff=False)
+    def again() -> None:
+        tries.append(1)
+        assert go.wait(DEADLINE_S)
+        raise OSError
+
+    with working(app):
+        handle = again.delay()
+        wait_until(lambda: tries, "it did not begin")
+        handle.revoke()
+        wait_until(lambda: handle.id in app.revocations, "not heard")
+        go.set()
+        assert handle.wait(DEADLINE_S).state is State.REVOKED
+    assert tries == [1]
+
+
+def test_what_is_kept_ends_by_itself(app: TaskApp) -> None:
+    now_s = app.broker_clock.now_s()
+    app.revocations.keep("old", terminate=False, now_s=now_s - KEEP_S - 1.0)
+    app.revocations.keep("new", terminate=True, now_s=now_s)
+    fresh = Revocations(link=app.broker_link, app="tests", signer=None)
+    assert fresh.load(now_s=now_s) == {"new": True}
+    assert fresh.load(now_s=now_s) == {}
+    assert "old" not in fresh
+
+
+def test_where_there_is_a_key_only_who_signs_revokes(url: str, server: redis.Redis) -> None:
+    """Whoever reaches the server could end what flies, else."""
+    key, other = "k" * 20, "o" * 20
+    with (
+        TaskApp("tests", broker=url, result_backend=url, signing_key=key) as app,
+        TaskApp("tests", broker=url, result_backend=url, signing_key=key) as sender,
+        TaskApp("tests", broker=url, result_backend=url, signing_key=other) as stranger,
+        TaskApp("tests", broker=url, result_backend=url) as anybody,
+    ):
+        now_s = app.broker_clock.now_s()
+        stranger.revocations.keep("a", terminate=True, now_s=now_s)
+        anybody.revocations.keep("b", terminate=True, now_s=now_s)
+        sender.revocations.keep("c", terminate=False, now_s=now_s)
+        kept: Any = server.zrange("blimp:revoked:tests", 0, -1)
+        (mine,) = (one for one in kept if one[1:2] == b"c")
+        server.zadd("blimp:revoked:tests", {b"!" + mine[1:]: now_s + KEEP_S})
+        assert app.revocations.load(now_s=now_s) == {"c": False}
+        sender.revocations.keep("c", terminate=True, now_s=now_s)
+        assert app.revocations.load(now_s=now_s) == {"c": True}  # also where it was known
+
+
+def test_what_is_no_revocation_keeps_no_worker_from_its_work(
+    app: TaskApp, ran: list[str], server: redis.Redis
+) -> None:
+    later_s = app.broker_clock.now_s() + KEEP_S
+    spoilt: list[bytes] = [b"-\xff", b"", b"!", b"\n"]
+    server.zadd("blimp:revoked:tests", dict.fromkeys(spoilt, later_s))
+    server.incr("blimp:revoked:tests:count")
+    with working(app) as worker:
+        assert app.send_task("note", ("a",)).wait(DEADLINE_S).state is State.SUCCESS
+        assert worker.counts["reconnects"] == 0
+    assert ran == ["a"]
+
+
+def test_many_that_wait_are_revoked_in_one_thread(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of a Celery client may name a thousand."""
+    app.task(name="slow", rate_limit="1/h")(lambda: None)
+    with working(app) as worker:
+        handles = [app.send_task("slow") for _ in range(10)]
+        wait_until(lambda: worker.counts["received"] == 10, "they are not taken")
+        go, refuse = threading.Event(), worker._runner.refuse
+        monkeypatch.setattr(
+            worker._runner, "refuse", lambda *what: go.wait(DEADLINE_S) and refuse(*what)
+        )
+        worker._revoking._apply({handle.id: False for handle in handles[1:]})
+        assert [one.name for one in threading.enumerate()].count("revoke") == 1
+        go.set()
+        for handle in handles[1:]:
+            assert handle.wait(DEADLINE_S).state is State.REVOKED
+
+
+@pytest.mark.parametrize("id", ["", "x" * 256, "a\nb"])
+def test_what_is_no_id_is_refused(app: TaskApp, id: str) -> None:
+    with pytest.raises(MessageError, match="printable letters"):
+        app.revoke(id)
+
+
+def test_the_command_line_revokes(
+    app: TaskApp, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "revoking.py").write_text(
+        "from blimp.queue import TaskApp\n"
+        f"app = TaskApp('tests', broker={url!r}, result_backend={url!r})\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["revoke", "-A", "revoking:app", "one", "two", "--terminate"]) == 0
+    assert app.revocations.load(now_s=app.broker_clock.now_s()) == {"one": True, "two": True}

@@ -1,0 +1,74 @@
+"""A worker that stood still for longer than its lease runs nothing that another has ended."""
+
+import threading
+
+import pytest
+import redis
+
+from blimp.queue import TaskApp
+from blimp.queue.brokers.streams.visibility import Leases
+from blimp.queue.kombu_transport import Holder
+from blimp.queue.redis.urls import redis_url
+from tests.queue.conftest import DEADLINE_S, wait_until, working
+
+
+@pytest.fixture
+def transport(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Leases are those of streams."""
+    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", "streams")
+    return "streams"
+
+
+def end_elsewhere(server: redis.Redis, url: str, tasks: int) -> None:
+    """Have another complete the newest deliveries in hand."""
+    thief = Holder(url=redis_url(url), options={"consumer": "thief"})
+    lane = next(
+        lane
+        for lane in thief.keys.queue("tests").lanes
+        if server.exists(lane) and server.xpending(lane, "workers")["pending"] == tasks + 1
+    )
+    held = server.xpending_range(lane, "workers", "-", "+", 10)
+    for one in held[1:]:
+        server.xclaim(lane, "workers", "thief", 0, [one["message_id"]])
+        server.xack(lane, "workers", one["message_id"])
+        server.xdel(lane, one["message_id"])
+    thief.close()
+
+
+@pytest.mark.parametrize("renews", [True, False], ids=["renewed", "at once"])
+def test_it_runs_nothing_that_another_has_ended(
+    url: str,
+    server: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    renews: bool,
+) -> None:
+    """Where it comes to a task before the renewal, the early acknowledgement alone keeps it."""
+    if not renews:
+        monkeypatch.setattr(Leases, "renew", lambda *_: None)
+    began, go = threading.Event(), threading.Event()
+    ran: list[str] = []
+    with TaskApp("tests", broker=url, result_backend=url, timeout_s=0.5) as app:
+
+        @app.task(name="hold")
+        def hold() -> None:
+            began.set()
+            assert go.wait(DEADLINE_S)
+
+        app.task(name="early", acks_late=False)(lambda: ran.append("early"))
+        app.task(name="late")(lambda: ran.append("late"))
+        app.task(name="last")(lambda: ran.append("last"))
+        waiting = ["early", "late"] if renews else ["early"]
+        with working(app, sync_workers=1, prefetch=8) as worker:
+            hold.delay()
+            assert began.wait(DEADLINE_S)
+            for name in waiting:
+                app.send_task(name)
+            wait_until(lambda: len(worker._hand.jobs()) == len(waiting) + 1, "not in hand")
+            end_elsewhere(server, url, len(waiting))
+            if renews:
+                wait_until(lambda: worker.counts["leases_lost"] == 2, "it was not told")
+            go.set()
+            app.send_task("last").get(DEADLINE_S)
+            assert worker.counts["leases_lost"] == len(waiting)
+    assert ran == ["last"]

@@ -1,0 +1,140 @@
+"""What one queue must be, in a few lists: the scripts are held against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED
+from blimp.queue.redis.keys import LANES
+
+State = Literal["scheduled", "ready", "held", "returned", "done", "dead"]
+MOST = 4  # deliveries
+
+
+class Message:
+    """number: its name, and its head on the server. is_stale: its time to live is over.
+
+    is_idle: its holder did not renew it for longer than the lease. due: None where it is not
+    scheduled, else when it is, in hours from now. life: how often it came back from the dead.
+    """
+
+    def __init__(self, number: int, lane: int, *, is_stale: bool = False) -> None:
+        self.number = number
+        self.lane = lane
+        self.is_stale = is_stale
+        self.state: State = "ready"
+        self.holder: str | None = None
+        self.count = 0
+        self.is_idle = False
+        self.due: int | None = None
+        self.reason = ""
+        self.life = 0
+
+    def take(self, name: str) -> None:
+        self.state, self.holder, self.is_idle = "held", name, False
+        self.count += 1
+
+    def give_back(self, *, seen: bool = True) -> None:
+        self.state, self.holder, self.is_idle = "returned", None, False
+        self.count -= 0 if seen else 1
+
+    def die(self, reason: str) -> None:
+        self.state, self.holder, self.reason = "dead", None, reason
+
+
+class QueueModel:
+    def __init__(self) -> None:
+        self.messages: dict[int, Message] = {}
+        self.lanes: list[list[Message]] = [[] for _ in range(LANES)]
+        self.dead: list[Message] = []
+
+    # --- into the queue ----------------------------------------------------------------------
+
+    def put(self, number: int, lane: int, *, is_stale: bool, due: int | None) -> None:
+        message = self.messages[number] = Message(number, lane, is_stale=is_stale)
+        if due is None:
+            self.lanes[lane].append(message)
+        else:
+            message.state, message.due = "scheduled", due
+
+    def scheduled(self) -> list[Message]:
+        """Return what is not due yet, in the order in which it will be."""
+        found = [one for one in self.messages.values() if one.due is not None]
+        return sorted(found, key=lambda one: (one.due, one.number))
+
+    # --- out of it ---------------------------------------------------------------------------
+
+    def deliver(self, name: str, room: int, *, early: int) -> list[tuple[int, int]]:
+        """Return number and fence of what `name` is given, in order."""
+        for one in self.scheduled():
+            if one.due is not None and one.due <= early:
+                one.due, one.state = None, "ready"
+                self.lanes[one.lane].append(one)
+        given: list[tuple[int, int]] = []
+        for message in self._in_order(name):
+            if len(given) == room:
+                break
+            if message.count >= MOST and message.state != "ready":
+                self.bury(message, f"delivered {message.count} times without being completed")
+                continue
+            is_suspect = message.count > MOST / 2
+            if is_suspect and given:
+                continue
+            if message.is_stale:
+                self.bury(message, "expired")
+            else:
+                message.take(name)
+                given.append((message.number, message.count))
+                if is_suspect:
+                    break
+        return given
+
+    def _in_order(self, name: str) -> Iterator[Message]:
+        for lane in self.lanes:
+            waiting = list(lane)
+            for one in waiting:
+                abandoned = one.state == "held" and one.is_idle and one.holder != name
+                if one.state == "returned" or abandoned:
+                    yield one
+            for one in waiting:
+                if one.state == "ready":
+                    yield one
+
+    # --- the end of deliveries ---------------------------------------------------------------
+
+    def answer(self, name: str, number: int, fence: int, life: int) -> int:
+        """Return how the scripts must answer who says that it has this delivery."""
+        message = self.messages[number]
+        if message.state in ("done", "dead") or message.life != life:
+            return SETTLED
+        if (message.state, message.holder, message.count) == ("held", name, fence):
+            return DONE
+        return LOST
+
+    def finish(self, message: Message) -> None:
+        self.lanes[message.lane].remove(message)
+        message.state, message.holder = "done", None
+
+    def bury(self, message: Message, reason: str) -> None:
+        self.lanes[message.lane].remove(message)
+        message.die(reason)
+        self.dead.append(message)
+
+    # --- by hand -----------------------------------------------------------------------------
+
+    def requeue(self, message: Message) -> None:
+        """It begins anew, without a time to live."""
+        self.dead.remove(message)
+        message.state, message.count, message.is_stale = "ready", 0, False
+        message.is_idle, message.life = False, message.life + 1
+        self.lanes[message.lane].append(message)
+
+    def purge(self) -> int:
+        """Return how many went: all but those that are held."""
+        gone = [one for lane in self.lanes for one in lane if one.state != "held"]
+        for one in gone:
+            self.finish(one)
+        for one in (later := self.scheduled()):
+            one.state, one.due = "done", None
+        return len(gone) + len(later)

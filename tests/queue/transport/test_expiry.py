@@ -1,0 +1,167 @@
+"""Messages that may only wait for so long, by their own word or by their queue's."""
+
+from typing import Any, cast
+
+import kombu
+import pytest
+import redis
+
+from blimp.queue.kombu_transport import DONE, DeadLetters, Holder
+from tests.queue.transport.conftest import Basket, Connect, counts, parcel, queue, send
+
+OLD = "1-1"  # an entry of 1970
+
+
+def test_an_expired_message_is_a_dead_letter(connect: Connect, holder: Holder) -> None:
+    send(connect(), *range(300), expiration=0)
+    send(connect(), "good", expiration=60)
+    basket = Basket(connect(), queue("q"))
+    assert basket.take_bodies(1) == ["good"]
+    assert basket.connection.transport.counts["expired"] == 300
+    letters = DeadLetters(store=holder.store, queue="q")
+    assert len(letters) == 300
+    (first,) = letters.list(limit=1)
+    assert (first.reason.partition(":")[0], first.deliveries, first.body) == ("expired", 0, "0")
+    assert letters.requeue(first.id)  # somebody wants it all the same
+    assert basket.take_bodies(1) == [0]
+
+
+def test_getting_one_by_one_passes_over_what_expired(connect: Connect) -> None:
+    send(connect(), *range(150), expiration=0)
+    send(connect(), "good")
+    message = queue("q").bind(connect().channel()).get()
+    assert message is not None
+    assert message.payload == "good"
+
+
+def test_a_queue_drops_what_is_older_than_it_allows(connect: Connect, holder: Holder) -> None:
+    strict = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=0.0)
+    strict.bind(connect().channel()).declare()
+    send(connect(), 1, 2)
+    basket = Basket(connect(), queue("q"))
+    assert basket.is_empty()
+    assert counts(holder) == counts(holder, "never used")
+    kind = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=60.0)
+    kind.bind(connect().channel()).declare()
+    send(connect(), 3)
+    assert basket.take_bodies(1) == [3]
+
+
+def test_a_queue_that_nobody_empties_does_not_grow_past_its_time(
+    connect: Connect, holder: Holder
+) -> None:
+    """A listener to events is killed, or stands still: what it does not take is too old soon."""
+    exchange = kombu.Exchange("told", type="topic")
+    queue = kombu.Queue("q", exchange, routing_key="#", message_ttl=60.0)
+    queue.bind(connect().channel()).declare()
+    lane = holder.keys.queue("q").lanes[2]
+    for number in range(1, 501):
+        holder.link.client.xadd(lane, {"h": "{}", "b": "", "n": number}, id=f"{number}-1")
+    connect().Producer().publish("new", exchange=exchange, routing_key="task.sent")
+    assert holder.link.client.xlen(lane) <= 101  # whole nodes of the stream go
+    assert Basket(connect(), queue).take_bodies(1) == ["new"]
+
+
+def test_what_somebody_holds_is_not_too_old(connect: Connect, holder: Holder) -> None:
+    """It was taken in time. Dropped now, its end could not be told, and would be lost."""
+    keys = holder.keys.queue("q")
+    holder.store.begin([keys], known=[])
+    send(connect(), *range(150))
+    claims = [claim for claim, _ in holder.store.take([keys], room=150).deliveries]
+    assert len(claims) == 150
+    strict = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=0.0)
+    strict.bind(connect().channel()).declare()
+    send(connect(), "new")
+    assert set(holder.store.renew(claims)) == {DONE}
+    assert set(holder.store.ack(claims[1:])) == {DONE}
+    holder.link.client.xclaim(
+        claims[0].stream, "workers", "dead", 0, [claims[0].id], idle=3_600_000, justid=True
+    )
+    send(connect(), *range(150))
+    assert counts(holder).in_flight == 0  # nobody has it: it is dropped as the others are
+
+
+def test_what_is_dropped_while_nobody_has_it_leaves_nothing(
+    connect: Connect, holder: Holder
+) -> None:
+    keys = holder.keys.queue("q")
+    holder.store.begin([keys], known=[])
+    send(connect(), *range(5))
+    claims = [claim for claim, _ in holder.store.take([keys], room=5).deliveries]
+    strict = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=0.0)
+    strict.bind(connect().channel()).declare()
+    for claim in claims:
+        holder.link.client.xclaim(
+            claim.stream, "workers", "dead", 0, [claim.id], idle=3_600_000, justid=True
+        )
+    sent = 0
+    while counts(holder).in_flight:  # until the server's clock has gone on by a millisecond
+        send(connect(), "new")
+        sent += 1
+    assert counts(holder).ready == sent
+
+
+@pytest.mark.parametrize("ttl_s", [1e10, 1e14])
+def test_a_time_longer_than_there_is_a_clock_drops_nothing(connect: Connect, ttl_s: float) -> None:
+    long = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=ttl_s)
+    long.bind(connect().channel()).declare()
+    send(connect(), 1)
+    assert Basket(connect(), queue("q")).take_bodies(1) == [1]
+
+
+def test_a_queue_that_expires_itself_keeps_no_dead_letters(
+    connect: Connect, holder: Holder, server: redis.Redis
+) -> None:
+    channel = connect().channel()
+    replies = kombu.Queue("q", kombu.Exchange(""), routing_key="q", expires=60.0)
+    replies.bind(channel).declare()
+    send(connect(), 1, expiration=0)
+    basket = Basket(connect(), replies)
+    assert basket.is_empty()
+    assert counts(holder).dead == counts(holder).ready == 0
+
+
+def test_what_comes_again_is_too_old_as_well(connect: Connect, holder: Holder) -> None:
+    """Its holder died with it, and nobody should do now what was wanted then."""
+    keys = holder.keys.queue("q")
+    holder.store.make_group(keys)
+    holder.link.client.xadd(keys.lanes[2], {"h": "{}", "b": "", "x": "5000"}, id=OLD)
+    holder.link.client.xreadgroup("workers", "dead", {keys.lanes[2]: ">"})
+    holder.link.client.xclaim(keys.lanes[2], "workers", "dead", 0, [OLD], idle=60_000, justid=True)
+    taken = holder.store.take([keys], room=1)
+    assert (taken.deliveries, taken.expired) == ([], 1)
+    (letter,) = DeadLetters(store=holder.store, queue="q").list()
+    assert (letter.deliveries, letter.entry) == (1, OLD)
+    assert counts(holder).in_flight == 0
+
+
+def test_what_is_scheduled_waits_from_when_it_is_due(holder: Holder) -> None:
+    keys, client = holder.keys.queue("q"), cast("Any", holder.link.client)
+    due_ms = client.time()[0] * 1000 + 3_600_000
+    holder.store.publish([(keys, False)], parcel(due_ms=due_ms, ttl_ms=60_000))
+    (member,) = client.zrange(keys.later, 0, -1)
+    client.zadd(keys.later, {member: 1})  # it is due now
+    ((_, fields),) = holder.store.take([keys], room=1).deliveries
+    assert fields == [b"h", b"{}", b"b", b"", b"x", b"60000"]
+
+
+@pytest.mark.parametrize("expiration", ["soon", "", None, "1e3"])
+def test_an_unreadable_expiration_does_not_hide_a_message(
+    connect: Connect, expiration: object
+) -> None:
+    channel = connect().channel()
+    message = channel.prepare_message("1", content_type="application/json")
+    message["properties"]["expiration"] = expiration
+    channel.basic_publish(message, "", "q")
+    assert Basket(connect(), queue("q"), accept=["json"]).take_bodies(1) == [1]
+
+
+def test_a_queue_may_ask_for_priorities_as_on_amqp(connect: Connect) -> None:
+    asked = kombu.Queue("q", kombu.Exchange(""), routing_key="q", max_priority=10, max_length=5)
+    basket = Basket(connect(), asked, prefetch=1)
+    send(connect(), "low", priority=9)
+    send(connect(), "high", priority=3)
+    (message,) = basket.take(1)
+    message.ack()
+    assert message.payload == "high"
+    assert basket.take_bodies(1) == ["low"]

@@ -1,0 +1,30 @@
+"""A process that consumes and forks, as Celery's prefork pool does."""
+
+import subprocess
+import sys
+
+from blimp.queue.kombu_transport import Holder
+from tests.queue.conftest import DEADLINE_S
+from tests.queue.transport.conftest import Connect, counts, send
+
+
+def test_a_forked_child_touches_nothing_of_its_parents(
+    connect: Connect, streams: str, holder: Holder
+) -> None:
+    send(connect(), "first", "second", "third")
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.queue.transport.forking_process", streams],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=True,
+    )
+    assert found.stdout.splitlines() == [
+        "child took ['from the child']",
+        "child acked 1",
+        "child is True",
+        "parent acked [1, 1]",
+        "parent took ['first', 'kept', 'second', 'third']",
+    ], found.stderr
+    assert counts(holder).in_flight == 0
+    assert counts(holder, "other").in_flight == 0

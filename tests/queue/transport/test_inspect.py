@@ -1,0 +1,89 @@
+"""`python -m blimp.queue queues` and `dead`."""
+
+import json
+from typing import Any
+
+import pytest
+
+from blimp.queue import TaskApp
+from blimp.queue.cli.main import main
+from blimp.queue.kombu_transport import Holder
+from tests.queue.look import Look
+
+
+@pytest.fixture
+def run(app: TaskApp, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.setattr("blimp.queue.cli.main.load_app", lambda _: app)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main([*arguments, "-A", "here:app"])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def test_queues_are_counted(app: TaskApp, run: Any) -> None:
+    app.send_task("a")
+    app.send_task("a", countdown=60.0)
+    status, out, _ = run("queues", "--json", "--queues", "tests,none")
+    found = json.loads(out)
+    assert status == 0
+    assert found["tests"].pop("oldest_age_s") >= 0.0
+    assert found["tests"] == {"ready": 1, "in_flight": 0, "scheduled": 1, "dead": 0}
+    assert found["none"]["ready"] == 0
+    assert run("queues")[1].startswith("tests: 1 ready, 0 in flight, 1 scheduled, 0 dead, the old")
+
+
+def test_dead_letters_are_listed_shown_requeued_and_dropped(
+    app: TaskApp, run: Any, look: Look, holder: Holder
+) -> None:
+    queue = holder.keys.queue("tests")
+    for number in range(3):
+        app.send_task("a", (number,), task_id=f"t{number}")
+    holder.store.make_group(queue)
+    claims = [claim for claim, _ in holder.store.take([queue], room=3).deliveries]
+    for claim in claims:
+        holder.store.bury(claim, "the reason")
+    status, out, _ = run("dead", "list", "--json")
+    letters = json.loads(out)
+    assert (status, [letter["headers"]["id"] for letter in letters]) == (0, ["t0", "t1", "t2"])
+    first = letters[0]["id"]
+    assert "a[t0]  the reason" in run("dead", "list")[1]
+    assert "[[0],{}," in run("dead", "show", first)[1]
+    assert run("dead", "requeue", first)[0] == 0
+    assert (look.waiting(), look.dead()) == (1, 2)
+    assert run("dead", "requeue", first) == (1, "", f"no dead letter {first}\n")
+    assert run("dead", "drop", "all")[0] == 0
+    assert look.dead() == 0
+    for verb, wrong in (("show", "all"), ("show", "t0"), ("drop", "5"), ("requeue", "")):
+        told = f"error: dead {verb} {wrong!r}: give the ids that `dead list` shows\n"
+        assert run("dead", verb, wrong) == (2, "", told)
+
+
+def test_options_may_come_before_the_ids(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blimp.queue.cli.main.load_app", lambda _: app)
+    assert main(["dead", "drop", "-A", "here:app", "--json", "1-1", "2-2"]) == 1  # there are none
+
+
+def test_ids_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["dead", "drop", "-A", "here:app"])
+    assert ended.value.code == 2
+    assert "required: id" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["many", "0", "-1", "1.5"])
+def test_a_number_that_is_none_is_refused_in_words(
+    number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["worker", "-A", "here:app", f"--prefetch={number}"])
+    assert ended.value.code == 2
+    assert f"--prefetch: {number!r}: must be a whole number, 1 or more" in capsys.readouterr().err
+
+
+def test_the_stock_transport_has_none(run: Any, app: TaskApp) -> None:
+    app.transport = "redis"
+    status, _, err = run("dead", "list")
+    assert (status, "needs 'streams'" in err) == (2, True)

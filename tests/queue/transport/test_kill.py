@@ -1,0 +1,254 @@
+"""Consumers that are killed, stopped and woken; servers that stand still or go away."""
+
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import kombu
+import pytest
+import redis
+
+from blimp.queue.kombu_transport import DONE, LOST, Holder
+from tests.broker import EmbeddedBroker
+from tests.queue.conftest import DEADLINE_S
+from tests.queue.transport.conftest import TRANSPORT, Basket, Connect, Process, queue, streams_url
+
+Start = Callable[..., Process]
+MOST_AHEAD = 300  # messages that wait while workers are killed
+
+
+def send(connection: kombu.Connection, *bodies: Any) -> None:
+    producer = connection.Producer(serializer="raw")
+    for body in bodies:
+        producer.publish(body, routing_key="q", content_type="text/plain", content_encoding="utf-8")
+
+
+def taken(line: str) -> tuple[str, int, float]:
+    _, body, fence, at_s = line.split()
+    return body, int(fence), float(at_s)
+
+
+def wait_until(condition: Callable[[], bool], complaint: str) -> None:
+    until_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < until_s, complaint
+        threading.Event().wait(0.01)
+
+
+def test_the_same_name_takes_its_messages_back_at_once(
+    connect: Connect, start_consumer: Start
+) -> None:
+    send(connect(), "1", "2")
+    first = start_consumer(name="w", queue="q", mode="keep")
+    first.wait_for("took 2")
+    first.kill()
+    second = start_consumer(name="w", queue="q", mode="keep")
+    second.wait_for("ready")
+    ready_s = time.monotonic()
+    body, fence, at_s = taken(second.wait_for("took"))
+    assert (body, fence) == ("1", 2)
+    assert at_s - ready_s < 1.0
+    assert taken(second.wait_for("took 2"))[1] == 2
+
+
+def test_another_name_takes_them_within_three_seconds(
+    connect: Connect, start_consumer: Start
+) -> None:
+    first = start_consumer(name="a", queue="q", mode="keep")
+    first.wait_for("ready")
+    send(connect(), "1", "2")
+    first.wait_for("took 2")
+    second = start_consumer(name="b", queue="q", mode="keep")
+    second.wait_for("ready")
+    first.kill()
+    killed_s = time.monotonic()
+    body, fence, at_s = taken(second.wait_for("took"))
+    assert (body, fence) == ("1", 2)
+    assert 1.0 < at_s - killed_s < 3.0
+
+
+def test_a_zombie_is_refused_and_told(connect: Connect, start_consumer: Start) -> None:
+    """Stopped for longer than its lease, and woken when another has its message."""
+    zombie = start_consumer(name="zombie", queue="q", mode="one")
+    zombie.wait_for("ready")
+    send(connect(), "1")
+    zombie.wait_for("took 1 1")
+    zombie.signal(signal.SIGSTOP)
+    basket = Basket(connect(), queue("q"))
+    (message,) = basket.take(1)
+    assert message.properties["delivery_count"] == 2
+    zombie.signal(signal.SIGCONT)
+    zombie.wait_for("lost q/")
+    zombie.say("ack")
+    answer = int(zombie.wait_for("ack").split()[1])
+    assert answer != DONE
+    assert basket.connection.transport.leases.ack(message.delivery_tag) == DONE
+
+
+def test_a_zombie_that_acknowledges_at_once_is_refused(
+    connect: Connect, start_consumer: Start
+) -> None:
+    zombie = start_consumer(name="zombie", queue="q", mode="one")
+    zombie.wait_for("ready")
+    send(connect(), "1")
+    zombie.wait_for("took 1 1")
+    zombie.signal(signal.SIGSTOP)
+    zombie.say("ack")  # it reads this the moment it wakes, before any renewal
+    basket = Basket(connect(), queue("q"))
+    (message,) = basket.take(1)
+    zombie.signal(signal.SIGCONT)
+    assert int(zombie.wait_for("ack").split()[1]) != DONE
+    assert basket.connection.transport.leases.ack(message.delivery_tag) == DONE
+
+
+def test_a_namesake_of_a_living_holder_fences_it_off(connect: Connect) -> None:
+    lost: list[str] = []
+    first = Basket(connect(consumer="w", on_lease_lost=lost.append), queue("q"))
+    send(connect(), "1")
+    (old,) = first.take(1)
+    second = Basket(connect(consumer="w"), queue("q"))
+    (new,) = second.take(1)
+    assert first.connection.transport.leases.ack(old.delivery_tag) == LOST
+    assert lost == [old.delivery_tag]
+    assert second.connection.transport.leases.ack(new.delivery_tag) == DONE
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_points_nothing_is_lost(
+    connect: Connect, start_consumer: Start, server: redis.Redis, holder: Holder, seed: int
+) -> None:
+    chance = random.Random(seed)
+    stop = threading.Event()
+    sent: list[str] = []
+
+    def done(least: int) -> bool:
+        count: Any = server.hlen("done")
+        return bool(count >= least)
+
+    def feed() -> None:
+        connection = connect()
+        while not stop.is_set():
+            if not done(len(sent) - MOST_AHEAD):  # what waits must end within the deadline
+                stop.wait(0.005)
+                continue
+            send(connection, str(len(sent)))
+            sent.append(str(len(sent)))
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    try:
+        for _ in range(4):
+            worker = start_consumer(name="w", queue="q", mode="work")
+            worker.wait_for("ready")
+            before: Any = server.hlen("done")
+            enough = before + chance.randrange(1, 200)
+            wait_until(partial(done, enough), "it does not work")
+            worker.kill()
+    finally:
+        stop.set()
+        feeder.join()
+    last = start_consumer(name="w", queue="q", mode="work")
+    keys = holder.keys.queue("q")
+
+    def all_done() -> bool:
+        counts = holder.store.counts(keys)
+        return counts.ready + counts.in_flight == 0
+
+    wait_until(all_done, "messages are left")
+    last.kill()
+    names: Any = server.hkeys("done")
+    assert {name.decode() for name in names} == set(sent)
+    twice: Any = server.hvals("done")
+    assert sum(int(count) - 1 for count in twice) <= 4 * 8  # no more than it had in hand
+
+
+def test_a_delivery_that_was_lost_on_its_way_comes_again(connect: Connect, holder: Holder) -> None:
+    """Recorded for a consumer that never heard of it: it begins again and takes it back."""
+    connection = connect(consumer="w")
+    Basket(connection, queue("q")).consumer.cancel()
+    send(connect(), "1")
+    holder.link.client.xreadgroup("workers", "w", {holder.keys.queue("q").lanes[2]: ">"})
+    assert Basket(connection, queue("q")).take_bodies(1) == ["1"]
+
+
+# --- the server ------------------------------------------------------------------------------
+
+
+def test_a_server_that_stands_still_is_noticed(own_broker: EmbeddedBroker) -> None:
+    import os
+
+    connection = kombu.Connection(
+        streams_url(own_broker), transport=TRANSPORT, transport_options={"socket_timeout": 0.3}
+    )
+    with connection:
+        basket = Basket(connection, queue("q"))
+        assert basket.is_empty()
+        os.kill(own_broker.pid, signal.SIGSTOP)
+        try:
+            began_s = time.monotonic()
+            with pytest.raises(connection.connection_errors):
+                connection.drain_events(timeout=10.0)
+            assert time.monotonic() - began_s < 3.0
+            with pytest.raises(connection.connection_errors):
+                send(connection, "x")
+        finally:
+            os.kill(own_broker.pid, signal.SIGCONT)
+
+
+def test_a_server_that_restarts_with_its_data_goes_on(own_broker: EmbeddedBroker) -> None:
+    url = streams_url(own_broker)
+    options = {"consumer": "w"}
+    with kombu.Connection(url, transport=TRANSPORT, transport_options=options) as connection:
+        basket = Basket(connection, queue("q"))
+        send(connection, "1", "2")
+        basket.take(1)
+        own_broker.stop()
+        with pytest.raises(connection.connection_errors):
+            basket.take(5)
+    own_broker.start()
+    with kombu.Connection(url, transport=TRANSPORT, transport_options=options) as connection:
+        assert Basket(connection, queue("q")).take_bodies(2) == ["1", "2"]
+
+
+def test_kombus_own_loop_survives_an_outage(own_broker: EmbeddedBroker) -> None:
+    """ConsumerMixin, as many programs use it: connected again, it goes on."""
+    from kombu.mixins import ConsumerMixin
+
+    class Worker(ConsumerMixin):
+        connect_max_retries = None
+
+        def __init__(self, connection: kombu.Connection) -> None:
+            self.connection = connection
+            self.came: list[str] = []
+
+        def get_consumers(self, consumer: Any, channel: Any) -> list[Any]:
+            return [consumer([queue("q")], on_message=self.take)]
+
+        def take(self, message: Any) -> None:
+            self.came.append(message.decode())
+            message.ack()
+
+    url = streams_url(own_broker)
+    worker = Worker(kombu.Connection(url, transport=TRANSPORT))
+    thread = threading.Thread(target=worker.run, daemon=True)
+    thread.start()
+    try:
+        with kombu.Connection(url, transport=TRANSPORT) as producer:
+            send(producer, "before")
+            wait_until(lambda: worker.came == ["before"], "it does not consume")
+        own_broker.stop()
+        own_broker.start()
+        with kombu.Connection(url, transport=TRANSPORT) as producer:
+            send(producer, "after")
+        wait_until(lambda: worker.came == ["before", "after"], "it does not consume again")
+    finally:
+        worker.should_stop = True
+        thread.join(DEADLINE_S)
+        with contextlib.suppress(Exception):
+            worker.connection.release()
+    assert not thread.is_alive()

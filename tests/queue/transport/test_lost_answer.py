@@ -1,0 +1,161 @@
+"""An answer that is lost with its connection: what it delivered is found again."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import kombu
+import pytest
+import redis
+
+from blimp.queue.brokers.streams.fetcher import Taker
+from blimp.queue.kombu_transport import Holder
+from blimp.queue.redis import scripts
+from tests.broker import EmbeddedBroker
+from tests.faults.proxy import Command, Proxy
+from tests.queue.conftest import DEADLINE_S
+from tests.queue.transport.conftest import TRANSPORT, Basket, put_raw, queue, send, streams_url
+
+LEASE_S = 0.4
+CONSUMER = {"consumer": "w", "lease_s": LEASE_S}
+
+
+class CutAfter:
+    """Ends the connection instead of passing on the next reply to a command of one kind."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self.fired = threading.Event()
+
+    def before(self, command: Command) -> bool:
+        return True
+
+    def after(self, command: Command) -> bool:
+        if command.kind != self._kind or self.fired.is_set():
+            return True
+        self.fired.set()
+        return False
+
+
+@pytest.fixture
+def proxy(broker_server: EmbeddedBroker, streams: str, tmp_path: Path) -> Iterator[Proxy]:
+    upstream = Path(streams_url(broker_server).partition("://")[2].partition("?")[0])
+    with redis.Redis(unix_socket_path=str(upstream)) as client:
+        client.script_load(scripts.source("take"))  # or the reply that is cut is NOSCRIPT
+    with contextlib.closing(Proxy(path=tmp_path / "p", upstream=upstream)) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied(proxy: Proxy, tmp_path: Path) -> str:
+    return f"unix://{tmp_path / 'p'}?db=0"
+
+
+@pytest.fixture
+def far(proxied: str) -> Iterator[Holder]:
+    """A holder whose link goes through the proxy."""
+    holder = Holder(url=proxied, options=CONSUMER)
+    yield holder
+    holder.close()
+
+
+def put(holder: Holder, count: int) -> None:
+    for number in range(count):
+        put_raw(holder, b"%d" % number)
+
+
+def test_a_batch_whose_answer_was_lost_is_put_back_by_the_next_begin(
+    far: Holder, holder: Holder, proxy: Proxy
+) -> None:
+    put(holder, 5)
+    first = Taker(holder=far, queues=["q"])
+    first.begin()
+    proxy.fault = CutAfter("take")
+    with pytest.raises(redis.ConnectionError):
+        first.take(room=16, timeout_s=1.0)
+    first.close()
+    second = Taker(holder=far, queues=["q"])
+    assert second.begin() == 5
+    assert len(second.take(room=16, timeout_s=1.0)) == 5
+    second.close()
+
+
+def test_one_that_came_while_it_waited_is_put_back_too(
+    far: Holder, holder: Holder, proxy: Proxy
+) -> None:
+    first = Taker(holder=far, queues=["q"])
+    first.begin()
+    assert first.take(room=16, timeout_s=0.001) == []
+    proxy.fault = cut = CutAfter("XREADGROUP")
+    put(holder, 1)
+    with pytest.raises(redis.ConnectionError):
+        wait(lambda: first.take(room=16, timeout_s=0.1))
+    assert cut.fired.is_set()
+    first.close()
+    second = Taker(holder=far, queues=["q"])
+    assert second.begin() == 1
+    second.close()
+
+
+def connect(url: str) -> kombu.Connection:
+    return kombu.Connection(url, transport=TRANSPORT, transport_options={"lease_s": LEASE_S})
+
+
+def test_a_kombu_program_is_told_and_another_connection_has_the_batch(
+    proxied: str, streams: str, proxy: Proxy
+) -> None:
+    with connect(streams) as near:
+        queue("q")(near.channel()).declare()
+        send(near, *range(5))
+    with connect(proxied) as connection:
+        basket = Basket(connection, queue("q"))
+        proxy.fault = cut = CutAfter("take")
+        with pytest.raises(redis.ConnectionError):
+            connection.drain_events(timeout=1.0)
+        assert cut.fired.is_set()
+        assert basket.messages == []
+    with connect(streams) as near:
+        assert sorted(Basket(near, queue("q")).take_bodies(5)) == [0, 1, 2, 3, 4]
+
+
+def test_a_get_whose_answer_was_lost_is_an_error(proxied: str, streams: str, proxy: Proxy) -> None:
+    with connect(streams) as near:
+        queue("q")(near.channel()).declare()
+        send(near, 1)
+    with connect(proxied) as connection:
+        channel = connection.channel()
+        proxy.fault = CutAfter("take")
+        with pytest.raises(redis.ConnectionError):
+            channel.basic_get("q")
+    with connect(streams) as near:
+        assert Basket(near, queue("q")).take_bodies(1) == [1]
+
+
+def wait(step: Callable[[], object]) -> None:
+    until_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until_s:
+        with contextlib.suppress(TimeoutError):
+            step()
+
+
+def test_an_answer_that_nobody_waited_for_is_not_the_next_commands(
+    holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = holder.keys.queue("q")
+    holder.store.make_group(keys)
+    put(holder, 1)
+    pool = holder.link.client.connection_pool
+    connection = pool.get_connection()
+    pool.release(connection)  # the next to be used
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "read_response", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            holder.store.take([keys], room=1)
+    assert connection._sock is None
+    assert holder.link.client.ping() is True

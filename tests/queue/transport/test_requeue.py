@@ -1,0 +1,114 @@
+"""`dead requeue`: what was given up is run again, whatever its first life left behind."""
+
+import json
+from typing import Any
+
+import pytest
+
+from blimp.errors import Reject
+from blimp.queue import State, TaskApp, TaskContext
+from blimp.queue.cli.main import main
+from blimp.queue.kombu_transport import DeadLetters, Holder
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.worker.middleware.once import mark_begun
+from tests.queue.conftest import DEADLINE_S, wait_until, working
+from tests.queue.look import Look
+
+
+class Begun:
+    """What mark_begun wants of a job."""
+
+    def __init__(self, message: TaskMessage) -> None:
+        self.message = message
+        self.mark = b""
+
+
+def requeue(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    again = TaskApp("tests", broker=app.broker, result_backend=app.result_backend)
+    monkeypatch.setattr("blimp.queue.cli.main.load_app", lambda _: again)
+    assert main(["dead", "requeue", "all", "-A", "here:app"]) == 0
+
+
+def reject_once(app: TaskApp, **options: Any) -> list[int]:
+    """Register a task that is rejected at its first run; return the fences of its runs."""
+    runs: list[int] = []
+
+    @app.task(name="moody", bind=True, **options)
+    def moody(context: TaskContext) -> str:
+        runs.append(context.fence)
+        if len(runs) == 1:
+            raise Reject("not for me")
+        return "done"
+
+    return runs
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_requeued_task_is_run_and_its_new_end_is_told(
+    url: str, transport: str, look: Look, monkeypatch: pytest.MonkeyPatch,
+    idempotent: bool, apart: bool,
+) -> None:  # fmt: skip
+    results = url.replace("host=0", "host=1") if apart else url
+    with TaskApp("tests", broker=url, result_backend=results) as app:
+        runs = reject_once(app, idempotent=idempotent)
+        with working(app):
+            handle = app.send_task("moody")
+            wait_until(lambda: look.dead() == 1, "it is no dead letter")
+            requeue(app, monkeypatch)
+            wait_until(lambda: handle.state is State.SUCCESS, "its old end stands")
+            assert handle.get(DEADLINE_S) == "done"
+    assert runs == [1, 1]
+    assert (look.waiting(), look.in_hand(), look.dead()) == (0, 0, 0)
+
+
+def test_a_requeued_task_whose_worker_is_killed_comes_again(
+    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch, holder: Holder
+) -> None:
+    runs = reject_once(app)
+    with working(app):
+        handle = app.send_task("moody")
+        wait_until(lambda: look.dead() == 1, "it is no dead letter")
+    requeue(app, monkeypatch)
+    queue = holder.keys.queue("tests")
+    holder.store.begin([queue], known=())
+    assert len(holder.store.take([queue], room=1).deliveries) == 1
+    holder.store.begin([queue], known=())  # its namesake, after a kill
+    with working(app):
+        wait_until(lambda: handle.state is State.SUCCESS, "it was acknowledged unrun")
+    assert runs == [1, 2]
+
+
+def test_a_requeued_retry_begins_as_if_never_delivered(
+    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch, holder: Holder
+) -> None:
+    runs: list[tuple[int, int]] = []
+
+    @app.task(name="moody", bind=True, idempotent=False)
+    def moody(context: TaskContext) -> str:
+        runs.append((context.message.retries, context.fence))
+        if len(runs) == 1:
+            context.retry(countdown=0.0)
+        if len(runs) == 2:
+            raise Reject("not for me")
+        return "done"
+
+    with working(app):
+        handle = moody.delay()
+        wait_until(lambda: look.dead() == 1, "it is no dead letter")
+        (letter,) = DeadLetters(store=holder.store, queue="tests").list()
+        assert (letter.headers or {})["blimp_delivery"] == 1
+        requeue(app, monkeypatch)
+        wait_until(lambda: handle.state is State.SUCCESS, "its old end stands")
+    assert runs == [(0, 1), (1, 2), (1, 1)]
+
+
+def test_a_letter_that_is_gone_leaves_result_and_marker(
+    app: TaskApp, holder: Holder, server: Any
+) -> None:
+    server.set("celery-task-meta-x", json.dumps({"status": "SUCCESS"}))
+    job: Any = Begun(TaskMessage(id="x", task="a"))
+    assert mark_begun(app, job)
+    letters = DeadLetters(store=holder.store, queue="tests")
+    assert not letters.requeue("1-1", forgetting=["celery-task-meta-x", "blimp-began-x-0"])
+    assert server.exists("celery-task-meta-x", "blimp-began-x-0") == 2
