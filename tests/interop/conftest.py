@@ -16,7 +16,7 @@ def tcp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer
         yield server
 
 
-@pytest.fixture(params=["streams", "redis"])
+@pytest.fixture(params=["streams"])
 def transport(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

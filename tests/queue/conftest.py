@@ -31,11 +31,10 @@ def wait_until(condition: Any, what: str) -> None:
         threading.Event().wait(0.005)
 
 
-@pytest.fixture(params=["redis", "streams"])
-def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(params=["streams"])
+def transport(request: pytest.FixtureRequest) -> str:
     """The transport that apps and clients use where they are not told."""
     name: str = request.param
-    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", name)
     return name
 
 

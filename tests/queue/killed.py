@@ -8,7 +8,7 @@ from blimp.queue import TaskApp, TaskContext
 
 BROKER = os.environ.get("KILLED_BROKER", "redis+socket:///nowhere?virtual_host=0")
 RESULTS = os.environ.get("KILLED_RESULTS", BROKER)
-TRANSPORT = os.environ.get("KILLED_TRANSPORT", "redis")
+TRANSPORT = os.environ.get("KILLED_TRANSPORT", "streams")
 DIRECTORY = Path(os.environ.get("KILLED_DIRECTORY", "."))
 
 app = TaskApp("killed", broker=BROKER, result_backend=RESULTS, transport=TRANSPORT)

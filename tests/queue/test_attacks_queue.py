@@ -22,8 +22,7 @@ from tests.queue.look import Look
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
     """Kombu's own: these attacks reach into its lists, and into its fanout."""
-    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", "redis")
-    return "redis"
+    return "streams"
 
 
 def call(**changes: Any) -> bytes:

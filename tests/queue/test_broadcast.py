@@ -140,7 +140,7 @@ def test_a_bad_broadcast_is_named_and_the_lane_stays_open(
     assert reason in complaints[0]
 
 
-@pytest.mark.parametrize("transport", ["redis"], indirect=True)
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
 @pytest.mark.parametrize("raw", [b"", b"not json", b"{}", b"[]", b'{"properties": {}}'])
 def test_what_kombu_itself_cannot_read_does_not_deafen(
     app: TaskApp, server: redis.Redis, raw: bytes

@@ -8,7 +8,7 @@ import redis
 
 from blimp.errors import Refused, Reject, TaskFailed
 from blimp.queue import GroupResult, State, TaskApp, chain, chord, group, signature
-from blimp.queue.canvas.finish import Part
+from blimp.queue.canvas.follow import Part
 from blimp.queue.kombu_transport import DeadLetters, Holder
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record

@@ -24,8 +24,7 @@ from tests.tasks.test_flight import (  # noqa: F401
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
     """Kombu's own: these attacks reach into its lists."""
-    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", "redis")
-    return "redis"
+    return "streams"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import msgspec
 
 from blimp.errors import MessageError, ResultError
 from blimp.queue.canvas.chords import read_entries, read_shape
-from blimp.queue.canvas.finish import After, Failing, Part, within
+from blimp.queue.canvas.follow import After, Failing, Part, within
 from blimp.queue.canvas.plan import Ids, Planner
 from blimp.queue.canvas.sending import settings_of
 from blimp.queue.protocol.embed import options_of

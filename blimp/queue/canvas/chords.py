@@ -17,13 +17,13 @@ import msgspec
 
 from blimp.errors import ResultError
 from blimp.queue.brokers.streams.completion import Chorded
-from blimp.queue.canvas.finish import Part
+from blimp.queue.canvas.follow import Part
 from blimp.queue.protocol.message import to_json
 from blimp.queue.results.redis_backend import GROUP_PREFIX, is_refusal, result_key
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.canvas.finish import Canvas
+    from blimp.queue.canvas.follow import Canvas
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.redis.server import RedisServer
     from blimp.queue.results.base import ResultBackend

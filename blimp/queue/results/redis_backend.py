@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ import msgspec
 from blimp.errors import ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, State, decode, encode
+from blimp.queue.redis.scripts import Script
 from blimp.queue.results.options import KEEP_S
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ GROUP_PREFIX = "celery-taskset-meta-"
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
 PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
 
-_STORE = (Path(__file__).parent / "store.lua").read_text()
+_STORE = Script((Path(__file__).parent / "store.lua").read_text())
 
 
 def result_key(id: str) -> str:
@@ -75,8 +76,7 @@ class RedisResults:
         return self.server.ask(lambda client: self._write(client, id, data))
 
     def _write(self, client: Redis, id: str, data: bytes) -> bool:
-        run = partial(_script(), keys=[result_key(id)], args=[data, self.keep_s], client=client)
-        return bool(named(run))
+        return bool(named(partial(_STORE.run, client, [result_key(id)], [data, self.keep_s])))
 
     def write_many(self, records: Sequence[tuple[str, bytes]]) -> list[bool | ResultError]:
         return self.server.ask(lambda client: self._write_many(client, records))
@@ -89,7 +89,7 @@ class RedisResults:
 
         answers = self._send(client, records)
         if any(isinstance(answer, NoScriptError) for answer in answers):
-            client.script_load(_STORE)
+            client.script_load(_STORE.text)
             answers = self._send(client, records)  # what was written already stays as it is
         for answer in answers:
             if isinstance(answer, Exception) and not is_refusal(answer):
@@ -105,7 +105,7 @@ class RedisResults:
         # redis-py's own Script asks first whether the server knows it.
         with client.pipeline(transaction=False) as pipe:
             for id, data in records:
-                pipe.evalsha(_script().sha, 1, result_key(id), data, self.keep_s)
+                pipe.evalsha(_STORE.digest, 1, result_key(id), data, self.keep_s)
             answers: list[Any] = pipe.execute(raise_on_error=False)
         return answers
 
@@ -160,13 +160,6 @@ class RedisResults:
 
     def close(self) -> None:
         self.server.close()
-
-
-@cache
-def _script() -> Any:
-    from redis.commands.core import Script
-
-    return Script(None, _STORE)  # type: ignore[arg-type]
 
 
 def named(function: Callable[[], T]) -> T:

@@ -13,7 +13,7 @@ from blimp.queue.protocol.record import Fault, Record, State
 from blimp.queue.task import Task
 
 if TYPE_CHECKING:
-    from blimp.queue.canvas.finish import Canvas
+    from blimp.queue.canvas.follow import Canvas
     from blimp.queue.resources.grant import Grant
     from blimp.queue.worker.pools.call import Call, InThread
 

@@ -31,7 +31,7 @@ from blimp.queue.worker.time_limits import Limits, limit_of
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.canvas.finish import After
+    from blimp.queue.canvas.follow import After
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.worker.acker import Settler
     from blimp.queue.worker.observers import Observers

@@ -61,7 +61,7 @@ def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return name
 
 
-BOTH = pytest.mark.parametrize("transport", ["streams", "redis"], indirect=True)
+BOTH = pytest.mark.parametrize("transport", ["streams"], indirect=True)
 
 
 @BOTH
