@@ -37,7 +37,7 @@ from benchmarks.releases_check import Checker, Claims
 from benchmarks.releases_links import run_links, run_tasks
 from blimp.errors import LeaseError, NoneFree
 from blimp.queue.redis.urls import open_redis
-from blimp.queue.resources import ExecutorPool, Ticket
+from blimp.queue.resources import ResourcePool, Ticket
 from tests.broker import EmbeddedBroker
 
 POOL = "campaign"
@@ -57,7 +57,7 @@ class Process:
         self._name = name
         self._chance = random.Random(f"{seed} {name}")
         self._client: Any = open_redis(url, timeout_s=TIMEOUT_S)
-        self._pool = ExecutorPool(self._client, POOL, ttl_s=TTL_S)
+        self._pool = ResourcePool(self._client, POOL, ttl_s=TTL_S)
         self._claims = Claims(self._client)
 
     def run(self) -> None:
@@ -109,7 +109,7 @@ class Campaign:
         self._seed = seed
         self._chance = random.Random(seed)
         self._client: Any = open_redis(url, timeout_s=TIMEOUT_S)
-        self._pool = ExecutorPool(self._client, POOL, ttl_s=TTL_S)
+        self._pool = ResourcePool(self._client, POOL, ttl_s=TTL_S)
         self._children: dict[int, Any] = {}
         self._lives = 0
 

@@ -93,18 +93,18 @@ def run_links(*, url: str, grants: int, kills: int, workers: int, seed: int) -> 
         for name in sorted(executors):
             pool.add(name)
         checker = Checker(sender.broker_link.client, pool=POOL, executors=executors)
-        crew = Workers(url=url, count=workers)
+        pools = Workers(url=url, count=workers)
         began_s = time.monotonic()
         killed, next_kill = 0, 1.0
         try:
             for number in range(grants):
                 grant = pool.acquire(f"mission-{number}", wait_s=QUIET_S)
-                give_back = [pool.release_signature(grant)] * 2
-                sender.send_task("evaluate", (number,), link=give_back, link_error=give_back)
+                requeue = [pool.release_signature(grant)] * 2
+                sender.send_task("evaluate", (number,), link=requeue, link_error=requeue)
                 if number % LOOK_EVERY == 0:
                     checker.look()
                 if killed < kills and number >= next_kill * grants / (kills + 1):
-                    crew.kill(chance.randrange(workers))
+                    pools.kill(chance.randrange(workers))
                     killed, next_kill = killed + 1, killed + 1 + chance.uniform(0.6, 1.4)
             stats = _until_quiet(pool, checker, grants)
         except NoneFree as error:
@@ -112,7 +112,7 @@ def run_links(*, url: str, grants: int, kills: int, workers: int, seed: int) -> 
             stats = pool.stats()
         finally:
             took_s = time.monotonic() - began_s
-            crew.close()
+            pools.close()
     if (stats.released, stats.expired, len(stats.free)) != (grants, 0, EXECUTORS):
         checker.wrong.append(f"{stats.released} of {grants} released, {stats.expired} expired")
     return {
@@ -139,7 +139,7 @@ def run_tasks(*, url: str, tasks: int, kills: int, workers: int, seed: int) -> d
         for name in sorted(executors):
             pool.add(name)
         checker = Checker(sender.broker_link.client, pool=REQUIRED, executors=executors)
-        crew = Workers(url=url, count=workers)
+        pools = Workers(url=url, count=workers)
         began_s = time.monotonic()
         killed, done, since_s = 0, 0, time.monotonic()
         handles: list[AsyncResult] = []
@@ -152,13 +152,13 @@ def run_tasks(*, url: str, tasks: int, kills: int, workers: int, seed: int) -> d
                 if now > done:
                     done, since_s = now, time.monotonic()
                 if killed < kills and done >= (killed + 1) * tasks / (kills + 1):
-                    crew.kill(chance.randrange(workers))
+                    pools.kill(chance.randrange(workers))
                     killed += 1
             states = Counter(handle.wait(QUIET_S).state.value for handle in handles)
             stats = pool.stats()
         finally:
             took_s = time.monotonic() - began_s
-            crew.close()
+            pools.close()
     wrong = checker.wrong[:20] + checker.overlaps()[:20]
     if states != Counter({"SUCCESS": tasks}) or stats.busy or stats.expired:
         wrong.append(f"{dict(states)} of {tasks}; {stats.busy} busy, {stats.expired} expired")

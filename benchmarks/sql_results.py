@@ -60,7 +60,7 @@ def echo(number: int) -> int:
     return number
 
 
-def worker_rate(server: Server, *, tasks: int, keeper: str) -> dict[str, float]:
+def worker_rate(server: Server, *, tasks: int, backend: str) -> dict[str, float]:
     """Return tasks a second, from the first acknowledgement to the last, and what each took.
 
     processor_us: of the worker alone; busy neighbours do not change it much.
@@ -72,7 +72,7 @@ def worker_rate(server: Server, *, tasks: int, keeper: str) -> dict[str, float]:
     worker = Child(
         name="worker",
         arguments=f"{sys.executable} -m blimp.queue worker -A benchmarks.sql_results:app".split(),
-        environment={BROKER: server.url, KEEPER: keeper, "PYTHONPATH": str(PROJECT)},
+        environment={BROKER: server.url, KEEPER: backend, "PYTHONPATH": str(PROJECT)},
         stderr=subprocess.DEVNULL,
     )
 
@@ -152,8 +152,8 @@ def bare_postgres(url: str) -> Iterator[Callable[[Rows], None]]:
 
 def one_round(server: Server, *, tasks: int, sqlite: str, postgres: str) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "none": worker_rate(server, tasks=tasks, keeper=""),
-        "redis": worker_rate(server, tasks=tasks, keeper=server.url),
+        "none": worker_rate(server, tasks=tasks, backend=""),
+        "redis": worker_rate(server, tasks=tasks, backend=server.url),
     }
     none, redis = found["none"], found["redis"]
     found["redis_cost"] = {
@@ -164,7 +164,7 @@ def one_round(server: Server, *, tasks: int, sqlite: str, postgres: str) -> dict
         ("sqlite", sqlite, bare_sqlite),
         ("postgresql", postgres, bare_postgres),
     ):
-        worker = worker_rate(server, tasks=tasks, keeper=url)
+        worker = worker_rate(server, tasks=tasks, backend=url)
         alone = alone_rate(url, rows=tasks)
         with bare(url) as execute_many:
             floor = bare_rate(execute_many, rows=tasks)

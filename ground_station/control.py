@@ -62,7 +62,7 @@ class Control(Closing):
         try:
             self._keep(grant)
         except BaseException:  # nobody would know its token, and everybody be locked out
-            self._pool.give_back(grant)
+            self._pool.requeue(grant)
             raise
         return grant
 
@@ -134,8 +134,8 @@ class Control(Closing):
         finally:
             self._pool.let_lapse(grant)
 
-    def give_back(self, grant: Grant) -> None:
-        self._pool.give_back(grant)
+    def requeue(self, grant: Grant) -> None:
+        self._pool.requeue(grant)
 
     def close(self) -> None:
         self._link.close()

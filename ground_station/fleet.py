@@ -117,7 +117,7 @@ class Fleet(Closing):
                 return None
             vehicle = grant.executor
             with ExitStack() as taken:
-                taken.callback(self._pool.give_back, grant)
+                taken.callback(self._pool.requeue, grant)
                 try:
                     token = self._take(vehicle, pilot=pilot, taken=taken)
                 except Dead as dead:
@@ -149,7 +149,7 @@ class Fleet(Closing):
             grant = None if wait_s is None else control.current()
             if grant is None:
                 grant = control.acquire(pilot, ttl_s=FLIGHT_TTL_S, wait_s=wait_s or 0.0)
-                own.callback(control.give_back, grant)
+                own.callback(control.requeue, grant)
             _be_fit(self._snapshot(ship))  # nobody else commands it from here on
             own.enter_context(control.renewing(grant))
             taken.push(own.pop_all())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.queue.redis.server import RedisServer
-    from blimp.queue.resources import ExecutorPool
+    from blimp.queue.resources import ResourcePool
 
 HEADER = "blimp_authority"
 FLEET = "blimp.ships"
@@ -31,18 +31,18 @@ FLIGHT_TTL_S = 30.0  # of a dispatch, which renews it: so long is its ship kept 
 
 def pilots(
     link: Redis | RedisServer, vehicle: str, *, ttl_s: float = CONTROL_TTL_S
-) -> ExecutorPool:
+) -> ResourcePool:
     """Return the pool whose one executor is control of `vehicle`."""
-    from blimp.queue.resources import ExecutorPool
+    from blimp.queue.resources import ResourcePool
 
-    return ExecutorPool(link, f"blimp.pilot.{vehicle}", ttl_s)
+    return ResourcePool(link, f"blimp.pilot.{vehicle}", ttl_s)
 
 
-def ships(link: Redis | RedisServer, *, ttl_s: float = FLIGHT_TTL_S) -> ExecutorPool:
+def ships(link: Redis | RedisServer, *, ttl_s: float = FLIGHT_TTL_S) -> ResourcePool:
     """Return the pool of the ships that fly on this broker."""
-    from blimp.queue.resources import ExecutorPool
+    from blimp.queue.resources import ResourcePool
 
-    return ExecutorPool(link, FLEET, ttl_s)
+    return ResourcePool(link, FLEET, ttl_s)
 
 
 def holder_of(pilot: str) -> str:
@@ -66,7 +66,7 @@ class Authority:
     def __init__(self, *, link: RedisServer, vehicle: str) -> None:
         self._link = link
         self._vehicle = vehicle
-        self._pool: ExecutorPool | None = None
+        self._pool: ResourcePool | None = None
         self._seen = 0
 
     def seen(self, number: object) -> None:

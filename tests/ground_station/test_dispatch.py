@@ -10,7 +10,7 @@ import pytest
 
 from blimp.clock import ManualClock
 from blimp.queue.redis.server import RedisServer
-from blimp.queue.resources import ExecutorPool
+from blimp.queue.resources import ResourcePool
 from blimp.sim import Lockstep
 from blimp.tasks.authority import holder_of, pilots, ships
 from blimp.tasks.membership import Membership
@@ -31,7 +31,7 @@ def link(broker_server: EmbeddedBroker) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def pool(link: RedisServer) -> Iterator[ExecutorPool]:
+def pool(link: RedisServer) -> Iterator[ResourcePool]:
     pool = ships(link)
     yield pool
     stats = pool.stats()
@@ -64,7 +64,7 @@ Launch = Callable[[], FlyingShip]
 
 
 @pytest.fixture
-def launch(broker_server: EmbeddedBroker, pool: ExecutorPool) -> Iterator[Launch]:
+def launch(broker_server: EmbeddedBroker, pool: ResourcePool) -> Iterator[Launch]:
     """Start a ship that is in the pool, and is heard."""
     with contextlib.ExitStack() as running:
 
@@ -80,7 +80,7 @@ def launch(broker_server: EmbeddedBroker, pool: ExecutorPool) -> Iterator[Launch
 
 
 def test_a_free_ship_flies_the_mission_and_all_is_given_back(
-    ground: Ground, launch: Launch, tmp_path: Path, pool: ExecutorPool, link: RedisServer
+    ground: Ground, launch: Launch, tmp_path: Path, pool: ResourcePool, link: RedisServer
 ) -> None:
     ship = launch()
     (tmp_path / "hop.toml").write_text(HOP)
@@ -95,7 +95,7 @@ def test_a_free_ship_flies_the_mission_and_all_is_given_back(
 
 
 def test_where_all_are_taken_it_says_who_has_them(
-    ground: Ground, launch: Launch, check: str, pool: ExecutorPool
+    ground: Ground, launch: Launch, check: str, pool: ResourcePool
 ) -> None:
     for name in ("alice", "bob"):
         launch()
@@ -108,16 +108,16 @@ def test_where_all_are_taken_it_says_who_has_them(
 
 
 def test_a_dispatch_waits_for_a_ship_that_is_given_back(
-    ground: Ground, launch: Launch, check: str, pool: ExecutorPool
+    ground: Ground, launch: Launch, check: str, pool: ResourcePool
 ) -> None:
     ship = launch()
     grant = pool.acquire(holder_of("alice"))
 
-    def give_back() -> None:
+    def requeue() -> None:
         _until_waiting(pool)
         pool.release(grant)
 
-    giving = threading.Thread(target=give_back)
+    giving = threading.Thread(target=requeue)
     giving.start()
     status, told = ground.json("dispatch", "--any", check, "--wait", "20")
     giving.join()
@@ -125,7 +125,7 @@ def test_a_dispatch_waits_for_a_ship_that_is_given_back(
 
 
 def test_a_dead_ship_is_put_aside_and_the_next_one_flies(
-    ground: Ground, launch: Launch, check: str, pool: ExecutorPool
+    ground: Ground, launch: Launch, check: str, pool: ResourcePool
 ) -> None:
     pool.add("ghost")
     ship = launch()
@@ -136,7 +136,7 @@ def test_a_dead_ship_is_put_aside_and_the_next_one_flies(
 
 
 def test_what_can_be_no_ship_is_put_aside_too(
-    ground: Ground, launch: Launch, check: str, pool: ExecutorPool
+    ground: Ground, launch: Launch, check: str, pool: ResourcePool
 ) -> None:
     """Whoever reaches the broker can add anything; the others fly all the same."""
     for name in ("a{b}", "../../x", "two words", "x" * 200, "\n", "Ä", "{", "-x"):
@@ -147,13 +147,13 @@ def test_what_can_be_no_ship_is_put_aside_too(
     assert pool.stats().free == (ship.vehicle,)
 
 
-def test_none_at_all_is_no_link(ground: Ground, check: str, pool: ExecutorPool) -> None:
+def test_none_at_all_is_no_link(ground: Ground, check: str, pool: ResourcePool) -> None:
     assert ground("dispatch", "--any", check) == 3
     assert "none is in the pool" in ground.err
 
 
 def test_a_ship_that_somebody_flies_or_has_control_of_is_passed_over(
-    ground: Ground, launch: Launch, check: str, pool: ExecutorPool, link: RedisServer
+    ground: Ground, launch: Launch, check: str, pool: ResourcePool, link: RedisServer
 ) -> None:
     armed, stopped, held = launch(), launch(), launch()
     for ship, command in ((armed, "arm"), (stopped, "estop")):
@@ -191,7 +191,7 @@ def test_a_certain_ship_under_the_control_that_was_taken_before(
 
 
 def test_a_mission_that_fails_gives_the_ship_back_too(
-    ground: Ground, launch: Launch, tmp_path: Path, pool: ExecutorPool, link: RedisServer
+    ground: Ground, launch: Launch, tmp_path: Path, pool: ResourcePool, link: RedisServer
 ) -> None:
     ship = launch()
     path = tmp_path / "high.toml"
@@ -223,7 +223,7 @@ def test_what_cannot_be_meant_is_usage(
 
 
 def test_a_ship_is_in_the_pool_while_its_flight_process_is_heard(
-    link: RedisServer, pool: ExecutorPool
+    link: RedisServer, pool: ResourcePool
 ) -> None:
     clock = ManualClock()
     age_s: list[float | None] = [None]
@@ -254,7 +254,7 @@ def test_a_ship_is_in_the_pool_while_its_flight_process_is_heard(
     assert pool.stats().size == 0
 
 
-def _until_waiting(pool: ExecutorPool) -> None:
+def _until_waiting(pool: ResourcePool) -> None:
     deadline = threading.Event()
     for _ in range(2000):
         if pool.stats().waiting:

@@ -125,7 +125,7 @@ def test_flower_asks_our_worker_and_changes_it(app: TaskApp, guest: Guest) -> No
     assert told["registered"] == ["add"]
     assert told["stats"]["pool"]["max-concurrency"] == 2
     assert told["active_queues"][0]["name"] == "tests"
-    assert worker._crew.sizes.sync_workers == 4
+    assert worker._pools.sizes.sync_workers == 4
 
 
 def test_the_command_celery_says_what_ours_answers(app: TaskApp, guest: Guest) -> None:

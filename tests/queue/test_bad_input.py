@@ -11,7 +11,7 @@ from blimp.errors import ConfigError, LinkError, MessageError, ResultError, Task
 from blimp.queue import GroupResult, State, TaskApp, TaskContext
 from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.control.broadcast import Broadcast
-from blimp.queue.kombu_transport import DeadLetters, Holder
+from blimp.queue.kombu_transport import DeadLetters, StreamsSession
 from blimp.queue.protocol.message import TaskMessage, build_body, build_headers
 from blimp.queue.protocol.signing import Signer
 from blimp.tasks.client import VehicleClient
@@ -30,7 +30,9 @@ def transport() -> str:
 
 
 def dead(app: TaskApp) -> list[Any]:
-    holder = Holder(url=app.broker.replace("redis+socket", "unix").split("?")[0], options={})
+    holder = StreamsSession(
+        url=app.broker.replace("redis+socket", "unix").split("?")[0], options={}
+    )
     try:
         return DeadLetters(store=holder.store, queue="tests").list()
     finally:

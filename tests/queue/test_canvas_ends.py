@@ -9,7 +9,7 @@ import redis
 from blimp.errors import Refused, Reject, TaskFailed
 from blimp.queue import GroupResult, State, TaskApp, chain, chord, group, signature
 from blimp.queue.canvas.follow import Part
-from blimp.queue.kombu_transport import DeadLetters, Holder
+from blimp.queue.kombu_transport import DeadLetters, StreamsSession
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.keys import Keys
@@ -233,7 +233,7 @@ def test_a_body_that_cannot_be_enqueued_begins_once_its_queue_is_put_right(
     app = sums.app
     spoilt = Keys().queue("other").lanes[2]
     server.set(spoilt, "forged")
-    holder = Holder(url=redis_url(app.broker), options={})
+    holder = StreamsSession(url=redis_url(app.broker), options={})
     letters = DeadLetters(store=holder.store, queue="tests")
     with working(app):
         canvas = chord([sums.same.s(1), sums.same.s(2)], sums.total.s().set(queue="other"))

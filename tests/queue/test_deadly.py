@@ -7,7 +7,7 @@ import pytest
 from blimp.errors import Reject, TaskFailed
 from blimp.queue import TaskApp, chord
 from blimp.queue.redis.keys import GROUP, Keys
-from blimp.queue.worker.job import Job, Verdict
+from blimp.queue.worker.job import Job, Outcome
 from blimp.queue.worker.outcome import MOST_DELIVERIES
 from tests.queue.conftest import DEADLINE_S, Silence, working
 from tests.queue.look import Look
@@ -85,7 +85,7 @@ def test_what_was_acknowledged_before_it_ran_is_no_dead_letter(app: TaskApp, loo
         raise Reject("no use")
 
     class Observer:
-        def settled(self, job: Job, verdict: Verdict) -> None:
+        def settled(self, job: Job, outcome: Outcome) -> None:
             if job.task.name == "early":
                 done.set()
 

@@ -18,12 +18,12 @@ import pytest
 from blimp.errors import ConfigError, WorkerLost
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import State
-from blimp.queue.worker.job import Job, Verdict
+from blimp.queue.worker.job import Job, Outcome
 from blimp.queue.worker.pools import child as child_module
 from blimp.queue.worker.pools.child import ChildProcess
 from blimp.queue.worker.pools.frames import Begin, Channel, Done, FromChild, Ready, Setup, ToChild
 from blimp.queue.worker.pools.origin import find, locate_all
-from blimp.queue.worker.pools.processes import ProcessExecutor
+from blimp.queue.worker.pools.processes import ProcessPool
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until
 from tests.queue.labour import app as labour
 
@@ -62,12 +62,12 @@ def test_a_child_runs_job_after_job_and_ends_when_told() -> None:
         child.wait_ready(DEADLINE_S)
         for _ in range(3):
             done = child.call(begin(child, "cpu.pid"), on_progress=lambda _: None)
-            assert done.verdict.state is State.SUCCESS
-            assert done.verdict.result == [child.pid, os.getpid()]
+            assert done.outcome.state is State.SUCCESS
+            assert done.outcome.result == [child.pid, os.getpid()]
         done = child.call(begin(child, "no.such"), on_progress=lambda _: None)
-        assert done.verdict.state is State.FAILURE
-        assert done.verdict.fault is not None
-        assert "task 'no.such' is not in tests.queue.labour:app" in done.verdict.fault.text
+        assert done.outcome.state is State.FAILURE
+        assert done.outcome.fault is not None
+        assert "task 'no.such' is not in tests.queue.labour:app" in done.outcome.fault.text
     finally:
         child.end()
         child.end()
@@ -142,11 +142,11 @@ class Errand:
         message = TaskMessage(id="the-id", task=task)
         self.job = Job(message=message, task=labour.tasks[task], delivery=None)  # type: ignore[arg-type]
         self.ended = threading.Event()
-        self.verdict: Verdict | None = None
+        self.outcome: Outcome | None = None
 
     async def run(self, job: Job) -> None:
         assert job.call is not None
-        self.verdict = await job.call.run((), interruptible=False)
+        self.outcome = await job.call.run((), interruptible=False)
         self.ended.set()
 
 
@@ -162,7 +162,7 @@ def test_a_child_whose_start_hangs_is_killed_and_begun_anew(
     )
     monkeypatch.setattr(child_module, "_PROGRAM", hangs + real)
     errand, log = Errand("cpu.pid"), Silence()
-    executor = ProcessExecutor(
+    executor = ProcessPool(
         run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, start_s=1.0, log=log
     )
     try:
@@ -170,15 +170,15 @@ def test_a_child_whose_start_hangs_is_killed_and_begun_anew(
         assert errand.ended.wait(DEADLINE_S)
     finally:
         executor.close()
-    assert errand.verdict is not None
-    assert errand.verdict.state is State.SUCCESS
+    assert errand.outcome is not None
+    assert errand.outcome.state is State.SUCCESS
     waits_s = [event["again_in_s"] for event in log.events("child does not start")]
     assert waits_s[:2] == [0.2, 0.4]
 
 
 def test_a_child_that_cannot_be_begun_is_begun_later() -> None:
     errand, log = Errand("cpu.pid"), Silence()
-    executor = ProcessExecutor(run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, log=log)
+    executor = ProcessPool(run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, log=log)
     try:
         with descriptors(more=1):
             executor.submit(errand.job)
@@ -186,8 +186,8 @@ def test_a_child_that_cannot_be_begun_is_begun_later() -> None:
         assert errand.ended.wait(DEADLINE_S)
     finally:
         executor.close()
-    assert errand.verdict is not None
-    assert errand.verdict.state is State.SUCCESS
+    assert errand.outcome is not None
+    assert errand.outcome.state is State.SUCCESS
     assert "Too many open files" in log.events("child does not start")[0]["reason"]
 
 
@@ -263,7 +263,7 @@ def open_descriptors() -> set[int]:
 def test_a_close_does_not_wait_for_a_start_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, "time.sleep(3600)")
     errand = Errand("cpu.pid")
-    executor = ProcessExecutor(run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, log=Silence())
+    executor = ProcessPool(run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, log=Silence())
     executor.submit(errand.job)
     wait_until(lambda: bool(executor._children), "it does not start")
     (child,) = executor._children
@@ -294,7 +294,7 @@ def test_frames_come_whole_however_they_are_cut() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         channel = Channel(ours, receives=FromChild)
-        ended = Done(child=3, job=4, verdict=Verdict(state=State.SUCCESS, result=["é" * 100]))
+        ended = Done(child=3, job=4, outcome=Outcome(state=State.SUCCESS, result=["é" * 100]))
         sender = Channel(theirs, receives=ToChild)
         whole = socket.socketpair()
         Channel(whole[0], receives=ToChild).send(ended)

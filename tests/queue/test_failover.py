@@ -14,8 +14,8 @@ import pytest
 
 from blimp.errors import ConfigError, LinkError
 from blimp.queue import TaskApp, Worker
-from blimp.queue.brokers.base import LineOptions
-from blimp.queue.brokers.streams.consumer import StreamsDelivery, StreamsLine
+from blimp.queue.brokers.base import ConsumerOptions
+from blimp.queue.brokers.streams.consumer import StreamsConsumer, StreamsDelivery
 from blimp.queue.cli.main import main
 from blimp.queue.redis.failover import Brokers, split_urls
 from blimp.queue.redis.server import RedisServer
@@ -207,8 +207,8 @@ def test_what_nobody_works_on_at_the_broker_that_was_left_is_renewed_no_more(
     """It was taken, and the session ended before it was in hand."""
     taken: list[Any] = []
     with build(brokers, transport="streams") as app:
-        line = StreamsLine(
-            LineOptions(
+        line = StreamsConsumer(
+            ConsumerOptions(
                 app=app,
                 worker="worker",
                 queues=[app.queue],
@@ -228,14 +228,14 @@ def test_what_nobody_works_on_at_the_broker_that_was_left_is_renewed_no_more(
                 app.send_task("add", (number, 1))
             wait_until(lambda: drained(line, taken) == 2, "they did not come")
             deliveries = [line.delivery(message) for message in taken]
-            leases = deliveries[0].held.holder.leases
+            leases = deliveries[0].held.session.leases
             line.disconnect()
             app.brokers.failed(brokers[0].url)
             line.connect(held=[deliveries[0].tag])
             assert [claim.tag for claim in leases.claims()] == [deliveries[0].tag]
 
 
-def drained(line: StreamsLine, taken: list[Any]) -> int:
+def drained(line: StreamsConsumer, taken: list[Any]) -> int:
     """Take what there is; return how many came so far."""
     with contextlib.suppress(TimeoutError):
         line.drain(0.1)

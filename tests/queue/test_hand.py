@@ -9,7 +9,7 @@ import pytest
 from blimp.clock import ManualClock
 from blimp.queue import TaskApp
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.worker.in_flight import Hand
+from blimp.queue.worker.in_flight import InFlight
 from blimp.queue.worker.job import Job
 
 PREFETCH = 4
@@ -32,85 +32,87 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-def make_hand(app: TaskApp, clock: ManualClock, *tasks: str) -> Hand:
-    hand = Hand(clock=clock, prefetch=PREFETCH, stopping=threading.Event())
-    hand.expect(app.tasks[name] for name in tasks)
-    return hand
+def make_hand(app: TaskApp, clock: ManualClock, *tasks: str) -> InFlight:
+    in_flight = InFlight(clock=clock, prefetch=PREFETCH, stopping=threading.Event())
+    in_flight.expect(app.tasks[name] for name in tasks)
+    return in_flight
 
 
-def take(hand: Hand, app: TaskApp, task: str, count: int, *, wait_s: float = 0.0) -> list[Job]:
+def take(
+    in_flight: InFlight, app: TaskApp, task: str, count: int, *, wait_s: float = 0.0
+) -> list[Job]:
     jobs = []
     for _ in range(count):
-        delivery: Any = SimpleNamespace(tag=f"{id(app)}-{len(hand.jobs())}-{task}")
+        delivery: Any = SimpleNamespace(tag=f"{id(app)}-{len(in_flight.jobs())}-{task}")
         message = TaskMessage(id="x", task=task)
         job = Job(message=message, task=app.tasks[task], delivery=delivery)
-        hand.take(job, wait_s=wait_s)
+        in_flight.take(job, wait_s=wait_s)
         jobs.append(job)
     return jobs
 
 
 def test_with_one_kind_of_task_it_holds_back_at_prefetch(app: TaskApp, clock: ManualClock) -> None:
-    hand = make_hand(app, clock, "plain")
-    assert hand.room() == 4
-    assert hand.limit() == 4
-    jobs = take(hand, app, "plain", 4)
-    assert hand.room() == 0
-    hand.let_go(jobs[0])
-    hand.let_go(jobs[0])
-    assert hand.room() == 1
+    in_flight = make_hand(app, clock, "plain")
+    assert in_flight.room() == 4
+    assert in_flight.limit() == 4
+    jobs = take(in_flight, app, "plain", 4)
+    assert in_flight.room() == 0
+    in_flight.release(jobs[0])
+    in_flight.release(jobs[0])
+    assert in_flight.room() == 1
 
 
 def test_a_full_executor_leaves_room_for_the_others_up_to_a_limit(
     app: TaskApp, clock: ManualClock
 ) -> None:
-    hand = make_hand(app, clock, "plain", "async", "cpu")
-    jobs = take(hand, app, "cpu", 4)
-    assert hand.room() == 4
-    jobs += take(hand, app, "cpu", 3)  # more of what cannot run now
-    assert hand.room() == 1
-    jobs += take(hand, app, "cpu", 1)
-    assert hand.room() == 0
-    assert hand.limit() == 8
-    hand.let_go(jobs[0])
-    assert hand.room() == 1
-    take(hand, app, "async", 1)
-    assert hand.room() == 1  # it runs: nothing is in its way
+    in_flight = make_hand(app, clock, "plain", "async", "cpu")
+    jobs = take(in_flight, app, "cpu", 4)
+    assert in_flight.room() == 4
+    jobs += take(in_flight, app, "cpu", 3)  # more of what cannot run now
+    assert in_flight.room() == 1
+    jobs += take(in_flight, app, "cpu", 1)
+    assert in_flight.room() == 0
+    assert in_flight.limit() == 8
+    in_flight.release(jobs[0])
+    assert in_flight.room() == 1
+    take(in_flight, app, "async", 1)
+    assert in_flight.room() == 1  # it runs: nothing is in its way
     for job in jobs:
-        hand.let_go(job)
-    assert hand.room() == 4
+        in_flight.release(job)
+    assert in_flight.room() == 4
 
 
 def test_with_all_executors_full_it_holds_back(app: TaskApp, clock: ManualClock) -> None:
-    hand = make_hand(app, clock, "plain", "cpu")
-    take(hand, app, "cpu", 4)
-    plain = take(hand, app, "plain", 4)
-    assert hand.room() == 0
-    hand.let_go(plain[0])
-    assert hand.room() == 1
+    in_flight = make_hand(app, clock, "plain", "cpu")
+    take(in_flight, app, "cpu", 4)
+    plain = take(in_flight, app, "plain", 4)
+    assert in_flight.room() == 0
+    in_flight.release(plain[0])
+    assert in_flight.room() == 1
 
 
 def test_what_waits_for_its_time_does_not_count_until_it_comes(
     app: TaskApp, clock: ManualClock
 ) -> None:
-    hand = make_hand(app, clock, "plain")
-    jobs = take(hand, app, "plain", 3, wait_s=1.0)
-    assert (hand.room(), hand.waiting(), hand.limit()) == (4, 3, 7)
-    hand.let_go(jobs[0])  # lost, before its time
-    assert (hand.room(), hand.waiting(), hand.limit()) == (4, 2, 6)
-    assert hand.due() == []
+    in_flight = make_hand(app, clock, "plain")
+    jobs = take(in_flight, app, "plain", 3, wait_s=1.0)
+    assert (in_flight.room(), in_flight.waiting(), in_flight.limit()) == (4, 3, 7)
+    in_flight.release(jobs[0])  # lost, before its time
+    assert (in_flight.room(), in_flight.waiting(), in_flight.limit()) == (4, 2, 6)
+    assert in_flight.due() == []
     clock.advance(1.0)
-    assert hand.due() == jobs[1:]
-    assert hand.due() == []
-    assert (hand.room(), hand.waiting(), hand.limit()) == (2, 0, 4)
+    assert in_flight.due() == jobs[1:]
+    assert in_flight.due() == []
+    assert (in_flight.room(), in_flight.waiting(), in_flight.limit()) == (2, 0, 4)
 
 
 def test_a_task_of_a_kind_that_was_not_expected_counts_too(
     app: TaskApp, clock: ManualClock
 ) -> None:
-    hand = make_hand(app, clock, "plain")
-    take(hand, app, "async", 1)
-    take(hand, app, "plain", 4)
-    assert hand.room() == 3
+    in_flight = make_hand(app, clock, "plain")
+    take(in_flight, app, "async", 1)
+    take(in_flight, app, "plain", 4)
+    assert in_flight.room() == 3
 
 
 def test_what_has_run_and_waits_to_be_written_makes_room_up_to_a_limit(
@@ -118,19 +120,19 @@ def test_what_has_run_and_waits_to_be_written_makes_room_up_to_a_limit(
 ) -> None:
     """A slow disk is to have many in one commit; one that is away is not to fill the worker."""
     monkeypatch.setattr("blimp.queue.worker.in_flight.MOST_WRITING", 3)
-    hand = make_hand(app, clock, "plain")
-    jobs = take(hand, app, "plain", 4)
+    in_flight = make_hand(app, clock, "plain")
+    jobs = take(in_flight, app, "plain", 4)
     for job in jobs:
-        hand.ran(job)
-        hand.ran(job)
-    assert hand.room() == 3
-    assert hand.limit() == 7
-    assert hand.waiting() == 0
-    assert not any(hand.is_scheduled(job) for job in jobs)
-    jobs += take(hand, app, "plain", 3)
-    assert hand.room() == 0
-    hand.let_go(*jobs[:4])
-    assert hand.room() == 1
-    hand.let_go(*jobs)
-    assert hand.room() == 4
-    assert hand.jobs() == []
+        in_flight.ran(job)
+        in_flight.ran(job)
+    assert in_flight.room() == 3
+    assert in_flight.limit() == 7
+    assert in_flight.waiting() == 0
+    assert not any(in_flight.is_scheduled(job) for job in jobs)
+    jobs += take(in_flight, app, "plain", 3)
+    assert in_flight.room() == 0
+    in_flight.release(*jobs[:4])
+    assert in_flight.room() == 1
+    in_flight.release(*jobs)
+    assert in_flight.room() == 4
+    assert in_flight.jobs() == []

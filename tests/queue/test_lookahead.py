@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from blimp.clock import ManualClock
-from blimp.queue.worker.prefetch import AHEAD_S, LEAST, MOST, Lookahead
+from blimp.queue.worker.prefetch import AHEAD_S, LEAST, MOST, AdaptivePrefetch
 
 
 def test_it_follows_what_ends_within_its_limits() -> None:
     clock = ManualClock()
-    ahead = Lookahead(clock=clock)
+    ahead = AdaptivePrefetch(clock=clock)
     assert ahead.limit() == LEAST
     ahead.ended(120)
     assert ahead.limit() == LEAST, "not before the moment is over"

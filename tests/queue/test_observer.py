@@ -8,7 +8,7 @@ import pytest
 
 from blimp.errors import LinkError
 from blimp.queue import TaskApp, Worker
-from blimp.queue.worker.job import Job, Verdict
+from blimp.queue.worker.job import Job, Outcome
 from tests.queue.conftest import DEADLINE_S, Silence, working
 
 
@@ -25,11 +25,11 @@ class Watcher:
     def started(self, job: Job) -> None:
         self._note("started", job)
 
-    def settled(self, job: Job, verdict: Verdict) -> None:
+    def settled(self, job: Job, outcome: Outcome) -> None:
         assert job.received_s is not None
         if job.started_s is not None and job.ended_s is not None:
             self.times.append((job.received_s, job.started_s, job.ended_s))
-        self._note("settled", job, str(verdict.state))
+        self._note("settled", job, str(outcome.state))
 
     def lost(self, job: Job) -> None:
         self._note("lost", job)
@@ -131,7 +131,7 @@ def test_no_message_goes_whose_result_is_not_written(
         done = threading.Event()
         with monkeypatch.context() as patch:
             patch.setattr(app.results, "write_many", write)
-            patch.setattr(worker._settler, "_on_done", lambda *jobs: done.set())
+            patch.setattr(worker._acker, "_on_done", lambda *jobs: done.set())
             worker._stops.abandoned.set()
             go_on.set()
             assert done.wait(DEADLINE_S)

@@ -7,7 +7,7 @@ import pytest
 
 from blimp.errors import LinkError
 from blimp.queue.brokers.streams.deferred import Held
-from blimp.queue.brokers.streams.session import Holder
+from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.redis.failover import Brokers
 from blimp.queue.redis.urls import redis_url
 from tests.broker import EmbeddedBroker
@@ -18,8 +18,8 @@ from tests.queue.conftest import wait_until
 def held(broker_server: EmbeddedBroker) -> Iterator[Held]:
     """Held at the first of two brokers; the second need not be there."""
     url = broker_server.url
-    holder = Holder(url=redis_url(url), options={"consumer": "w"})
-    held = Held(url=url, holder=holder, brokers=Brokers([url, "redis://127.0.0.1:1/0"]))
+    holder = StreamsSession(url=redis_url(url), options={"consumer": "w"})
+    held = Held(url=url, session=holder, brokers=Brokers([url, "redis://127.0.0.1:1/0"]))
     yield held
     held.close()
 

@@ -12,7 +12,7 @@ from blimp.errors import ConfigError, LinkError
 from blimp.queue import TaskApp
 from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
-from blimp.queue.worker.acker import Settler
+from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.job import Ending
 from tests.queue.conftest import DEADLINE_S, working
 from tests.queue.look import Look
@@ -111,7 +111,7 @@ def test_a_publish_whose_answer_was_lost_runs_once(
 ) -> None:
     runs: list[str] = []
     ran_again = threading.Event()
-    write = Settler._write
+    write = Acker._write
 
     @app.task(name="note")
     def note(what: str) -> None:
@@ -119,11 +119,11 @@ def test_a_publish_whose_answer_was_lost_runs_once(
             ran_again.set()
         runs.append(what)
 
-    def write_late(settler: Settler, batch: Sequence[Ending]) -> list[Ending]:
+    def write_late(acker: Acker, batch: Sequence[Ending]) -> list[Ending]:
         ran_again.wait(0.1)  # long enough for a copy that does not wait for the first's result
-        return write(settler, batch)
+        return write(acker, batch)
 
-    monkeypatch.setattr(Settler, "_write", write_late)
+    monkeypatch.setattr(Acker, "_write", write_late)
     send, lost = getattr(app.publisher, sending(app)), [True, True]
 
     def lose_the_answer(*args: Any, **options: Any) -> None:

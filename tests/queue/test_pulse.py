@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from blimp.queue.worker.heartbeat import Pulse
+from blimp.queue.worker.heartbeat import Heartbeat
 from blimp.queue.worker.name_lock import NameInUse
 from tests.queue.conftest import DEADLINE_S, Silence
 
@@ -26,7 +26,7 @@ def test_a_lost_name_is_told_once() -> None:
         told.append(reason)
         stopping.set()
 
-    pulse = Pulse(
+    heartbeat = Heartbeat(
         beat=beat,
         watchers=(),
         on_lost_name=lose,
@@ -34,7 +34,7 @@ def test_a_lost_name_is_told_once() -> None:
         wake=lambda: None,
         log=Silence(),
     )
-    pulse.start()
+    heartbeat.start()
     assert many.wait(DEADLINE_S)
-    pulse.close()
+    heartbeat.close()
     assert told == ["another has it"]

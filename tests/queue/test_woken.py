@@ -7,7 +7,7 @@ import redis
 
 from blimp.queue import TaskApp
 from blimp.queue.brokers.streams.visibility import Leases
-from blimp.queue.kombu_transport import Holder
+from blimp.queue.kombu_transport import StreamsSession
 from blimp.queue.redis.urls import redis_url
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 
@@ -21,7 +21,7 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def end_elsewhere(server: redis.Redis, url: str, tasks: int) -> None:
     """Have another complete the newest deliveries in hand."""
-    thief = Holder(url=redis_url(url), options={"consumer": "thief"})
+    thief = StreamsSession(url=redis_url(url), options={"consumer": "thief"})
     lane = next(
         lane
         for lane in thief.keys.queue("tests").lanes
@@ -64,7 +64,7 @@ def test_it_runs_nothing_that_another_has_ended(
             assert began.wait(DEADLINE_S)
             for name in waiting:
                 app.send_task(name)
-            wait_until(lambda: len(worker._hand.jobs()) == len(waiting) + 1, "not in hand")
+            wait_until(lambda: len(worker._in_flight.jobs()) == len(waiting) + 1, "not in hand")
             end_elsewhere(server, url, len(waiting))
             if renews:
                 wait_until(lambda: worker.counts["leases_lost"] == 2, "it was not told")

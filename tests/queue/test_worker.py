@@ -595,9 +595,9 @@ def test_middleware_wraps_in_its_order_both_kinds_of_task(url: str) -> None:
     def layer(name: str) -> Any:
         async def call(job: Any, call_next: Any) -> Any:
             order.append(f"{name} in")
-            verdict = await call_next(job)
+            outcome = await call_next(job)
             order.append(f"{name} out")
-            return verdict
+            return outcome
 
         return call
 

@@ -11,7 +11,7 @@ from blimp.errors import LinkError, NotInControl, Refused
 from blimp.link.mailbox import MailboxClient
 from blimp.queue import TaskApp, chain, signature
 from blimp.queue.redis.server import RedisServer
-from blimp.queue.resources import ExecutorPool
+from blimp.queue.resources import ResourcePool
 from blimp.tasks.authority import HEADER, Authority, holder_of, pilot_of, pilots
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
@@ -35,7 +35,7 @@ def link(url: str) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def pool(link: RedisServer) -> ExecutorPool:
+def pool(link: RedisServer) -> ResourcePool:
     pool = pilots(link, "twin")
     pool.add("twin")
     return pool
@@ -62,7 +62,7 @@ def ground(app: TaskApp, url: str) -> Iterator[VehicleClient]:
 
 
 def test_the_number_grows_whenever_control_changes_hands(
-    link: RedisServer, pool: ExecutorPool
+    link: RedisServer, pool: ResourcePool
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
     numbers = [authority.admit(None)]  # before anybody ever had it
@@ -77,7 +77,7 @@ def test_the_number_grows_whenever_control_changes_hands(
 
 
 def test_the_number_grows_on_after_the_server_has_lost_everything(
-    link: RedisServer, pool: ExecutorPool
+    link: RedisServer, pool: ResourcePool
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
     numbers = [authority.admit(None)]
@@ -93,7 +93,7 @@ def test_the_number_grows_on_after_the_server_has_lost_everything(
 
 
 def test_a_server_that_lost_its_last_second_is_told_by_the_ship(
-    ground: VehicleClient, ship: FlightSide, link: RedisServer, pool: ExecutorPool
+    ground: VehicleClient, ship: FlightSide, link: RedisServer, pool: ResourcePool
 ) -> None:
     """The grant that the ship has seen the number of was never written to disk."""
     before = pool.stats().token
@@ -112,7 +112,7 @@ def test_a_server_that_lost_its_last_second_is_told_by_the_ship(
     assert pool.acquire(holder_of("bob")).token > newest // 2
 
 
-def test_only_the_ship_itself_is_control_of_it(link: RedisServer, pool: ExecutorPool) -> None:
+def test_only_the_ship_itself_is_control_of_it(link: RedisServer, pool: ResourcePool) -> None:
     """Whoever reaches the broker can add to the pool."""
     grant = pool.acquire(holder_of("alice"))
     pool.add("another")
@@ -129,7 +129,7 @@ def test_only_the_ship_itself_is_control_of_it(link: RedisServer, pool: Executor
 
 @pytest.mark.parametrize("number", [2**54, 10**40, -1, None, "7", 1.5])
 def test_what_a_ship_says_to_have_seen_spoils_no_pool(
-    link: RedisServer, pool: ExecutorPool, number: object
+    link: RedisServer, pool: ResourcePool, number: object
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
     authority.seen(number)
@@ -140,7 +140,7 @@ def test_what_a_ship_says_to_have_seen_spoils_no_pool(
 
 
 def test_a_pilot_who_does_not_hold_it_is_told_who_does_and_for_how_long(
-    link: RedisServer, pool: ExecutorPool
+    link: RedisServer, pool: ResourcePool
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
     old = pool.acquire(holder_of("alice"))
@@ -157,7 +157,7 @@ def test_a_pilot_who_does_not_hold_it_is_told_who_does_and_for_how_long(
 
 
 def test_what_was_sent_under_control_that_has_ended_is_refused_though_nobody_holds_it(
-    link: RedisServer, pool: ExecutorPool
+    link: RedisServer, pool: ResourcePool
 ) -> None:
     grant = pool.acquire(holder_of("alice"))
     pool.release(grant)
@@ -187,7 +187,7 @@ def test_only_what_asks_or_stops_is_everybodys(row: object) -> None:
 
 
 def test_others_are_refused_by_name_and_nothing_reaches_the_ship(
-    ground: VehicleClient, ship: FlightSide, pool: ExecutorPool
+    ground: VehicleClient, ship: FlightSide, pool: ResourcePool
 ) -> None:
     grant = pool.acquire(holder_of("bob@tower"))
     refused = ground.send("arm").wait(10.0)
@@ -204,7 +204,7 @@ def test_others_are_refused_by_name_and_nothing_reaches_the_ship(
 
 
 def test_it_is_asked_when_the_command_acts_not_when_it_was_sent(
-    ground: VehicleClient, ship: FlightSide, pool: ExecutorPool
+    ground: VehicleClient, ship: FlightSide, pool: ResourcePool
 ) -> None:
     """The flight process is away while control changes hands: the waiting command is too late."""
     heard: list[Command] = []
@@ -237,7 +237,7 @@ def test_where_nobody_can_say_who_has_control_nothing_is_done_and_nobody_is_blam
 
 
 def test_what_the_ship_has_taken_is_followed_though_control_is_lost_meanwhile(
-    ground: VehicleClient, ship: FlightSide, pool: ExecutorPool
+    ground: VehicleClient, ship: FlightSide, pool: ResourcePool
 ) -> None:
     heard: list[Command] = []
 
@@ -254,7 +254,7 @@ def test_what_the_ship_has_taken_is_followed_though_control_is_lost_meanwhile(
 
 
 def test_what_a_pilots_command_calls_is_his_and_ends_with_his_control(
-    app: TaskApp, ship: FlightSide, pool: ExecutorPool
+    app: TaskApp, ship: FlightSide, pool: ResourcePool
 ) -> None:
     """Each of a chain is asked about anew."""
     grant = pool.acquire(holder_of("alice"))

@@ -16,7 +16,7 @@ OnUnreadable = Callable[[bytes, str, Exception], None]  # what came, its queue, 
 OnLost = Callable[[str], None]  # the delivery tag
 
 
-class Line(Protocol):
+class Consumer(Protocol):
     """Connected and drained by one thread; `wake` and `end` are any thread's.
 
     ends_at_once: a delivery's end is one step, `end`. Otherwise its result is written, what
@@ -67,7 +67,7 @@ class Line(Protocol):
         ...
 
 
-class InSteps:
+class StepwiseCompletion:
     """What a line is whose deliveries end step by step."""
 
     ends_at_once = False
@@ -76,7 +76,7 @@ class InSteps:
         raise NotImplementedError("this transport writes the result first, and acknowledges then")
 
 
-class LineOptions:
+class ConsumerOptions:
     """What every line is made of.
 
     room: how many more messages may be taken. limit: how many may be in hand at once, those
@@ -111,12 +111,12 @@ class LineOptions:
         self.log = log
 
 
-def open_line(options: LineOptions) -> Line:
+def open_consumer(options: ConsumerOptions) -> Consumer:
     """Return the line that the app's transport needs."""
     if options.app.transport == STREAMS:
-        from blimp.queue.brokers.streams.consumer import StreamsLine
+        from blimp.queue.brokers.streams.consumer import StreamsConsumer
 
-        return StreamsLine(options)
-    from blimp.queue.brokers.kombu_consumer import KombuLine
+        return StreamsConsumer(options)
+    from blimp.queue.brokers.kombu_consumer import KombuConsumer
 
-    return KombuLine(options)
+    return KombuConsumer(options)

@@ -18,13 +18,13 @@ from blimp.queue.brokers.choose import AMQP, POLL_S, connect, open_connection
 from blimp.queue.redis.urls import link_error
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import LineOptions
+    from blimp.queue.brokers.base import ConsumerOptions
 
 READ_S = 0.05  # for the rest of what has begun to arrive
 MOST = 65_535  # AMQP has 16 bits for a limit
 
 
-class KombuLink:
+class KombuConnection:
     """Connects and consumes when made. What was lost stays lost: make another.
 
     Messages are waited for outside the lock, so that whoever acknowledges does not wait for
@@ -34,10 +34,10 @@ class KombuLink:
     def __init__(
         self,
         *,
-        options: LineOptions,
+        options: ConsumerOptions,
         lock: threading.RLock,
         limit: int,
-        on_message: Callable[[KombuLink, Any], None],
+        on_message: Callable[[KombuConnection, Any], None],
     ) -> None:
         self._options = options
         self._lock = lock

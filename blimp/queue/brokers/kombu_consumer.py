@@ -15,12 +15,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.base import InSteps
+from blimp.queue.brokers.base import StepwiseCompletion
 from blimp.queue.brokers.choose import AMQP
-from blimp.queue.brokers.kombu_connection import KombuLink
+from blimp.queue.brokers.kombu_connection import KombuConnection
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import LineOptions
+    from blimp.queue.brokers.base import ConsumerOptions
 
 Settle = Callable[[Any], None]  # how a kombu message ends
 Key = tuple[str, int]  # task id and try
@@ -31,30 +31,32 @@ REMEMBERED = 4096
 class KombuDelivery:
     """One message taken; its kombu message changes where it was delivered again meanwhile."""
 
-    def __init__(self, *, line: KombuLine, link: KombuLink, message: Any, tag: str) -> None:
+    def __init__(
+        self, *, consumer: KombuConsumer, link: KombuConnection, message: Any, tag: str
+    ) -> None:
         self.tag = tag
         self.queue: str = message.delivery_info["queue"]
-        self.spent = ""
+        self.over_delivery_limit = ""
         self.key = key_of(message)
         self.message = message
         self.link = link
-        self._line = line
+        self._consumer = consumer
 
     def ack(self) -> None:
-        self._line.settle(self, acknowledge)
+        self._consumer.settle(self, acknowledge)
 
     def reject(self, reason: str) -> None:  # noqa: ARG002  # AMQP has no room for it; it is logged
-        self._line.settle(self, reject)
+        self._consumer.settle(self, reject)
 
-    def give_back(self, *, seen: bool = True) -> None:  # noqa: ARG002
-        self._line.settle(self, requeue)
+    def requeue(self, *, seen: bool = True) -> None:  # noqa: ARG002
+        self._consumer.settle(self, requeue)
 
 
-class KombuLine(InSteps):
-    def __init__(self, options: LineOptions) -> None:
+class KombuConsumer(StepwiseCompletion):
+    def __init__(self, options: ConsumerOptions) -> None:
         self._options = options
         self._lock = threading.RLock()
-        self._link: KombuLink | None = None
+        self._link: KombuConnection | None = None
         self._arrived: deque[Any] = deque()
         self._held: dict[str, KombuDelivery] = {}  # by our tag
         self._ended: OrderedDict[Key, Settle] = OrderedDict()
@@ -68,7 +70,7 @@ class KombuLine(InSteps):
         with self._lock:
             self._drop_link()
             self._held = {tag: self._held[tag] for tag in held if tag in self._held}
-            self._link = KombuLink(
+            self._link = KombuConnection(
                 options=self._options,
                 lock=self._lock,
                 limit=self._limit(),
@@ -99,7 +101,7 @@ class KombuLine(InSteps):
         with self._lock:
             self._numbers += 1
             delivery = KombuDelivery(
-                line=self, link=self._linked(), message=message, tag=str(self._numbers)
+                consumer=self, link=self._linked(), message=message, tag=str(self._numbers)
             )
             self._held[delivery.tag] = delivery
             return delivery
@@ -151,7 +153,7 @@ class KombuLine(InSteps):
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _arrive(self, link: KombuLink, message: Any) -> None:
+    def _arrive(self, link: KombuConnection, message: Any) -> None:
         """Take in one delivery, in whichever thread reads: `drain` hands it on."""
         if message.delivery_info.get("redelivered") or message.headers.get("redelivered"):
             key = key_of(message)
@@ -181,7 +183,7 @@ class KombuLine(InSteps):
         step = max(1, wanted - self._options.waiting())
         return -(-wanted // step) * step
 
-    def _linked(self) -> KombuLink:
+    def _linked(self) -> KombuConnection:
         link = self._link
         if link is None:
             raise LinkError("not connected")

@@ -12,7 +12,7 @@ from blimp.queue.canvas.chord_body import encode_all, join
 from blimp.queue.canvas.follow import After, Canvas, after
 from blimp.queue.canvas.sending import check_all, settings_of
 from blimp.queue.protocol.record import Record, decode
-from blimp.queue.worker.job import Verdict, failure
+from blimp.queue.worker.job import Outcome, failure
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 UntilDone = Callable[..., bool]
 
 
-def follow(app: TaskApp, job: Job, verdict: Verdict) -> tuple[After, Verdict]:
+def follow(app: TaskApp, job: Job, outcome: Outcome) -> tuple[After, Outcome]:
     """Return what follows `job`, and its verdict: a failure where it cannot be followed.
 
     Where result and acknowledgement are two steps, the worker that wrote the result may not
     have lived to send it: whoever finds the result sends it again, with the same ids. In one
     step, that is so only where it was to begin the body of a chord.
     """
-    told: Any = verdict
-    if verdict.settled:
+    told: Any = outcome
+    if outcome.settled:
         if job.previous is None or (app.completes_at_once and job.message.chord is None):
-            return After(), verdict
+            return After(), outcome
         told = job.previous
     try:
-        return _after(app, job, told), verdict
+        return _after(app, job, told), outcome
     except MessageError as error:
-        if verdict.settled:
+        if outcome.settled:
             raise
-        verdict = failure(error)
-        return _after(app, job, verdict), verdict
+        outcome = failure(error)
+        return _after(app, job, outcome), outcome
 
 
 def _after(app: TaskApp, job: Job, told: Any) -> After:
@@ -57,14 +57,14 @@ def _after(app: TaskApp, job: Job, told: Any) -> After:
     return found
 
 
-def canvas_of(app: TaskApp, found: After, verdict: Verdict) -> Canvas | None:
+def canvas_of(app: TaskApp, found: After, outcome: Outcome) -> Canvas | None:
     if not (found.parts or found.sizes or found.records):
         return None
     return Canvas(
         parts=tuple(found.parts),
         sizes=tuple(found.sizes),
         records=tuple(encode_all(app, found)),
-        settled=verdict.settled and app.completes_at_once,
+        settled=outcome.settled and app.completes_at_once,
     )
 
 
@@ -80,10 +80,10 @@ def restated(app: TaskApp, ending: Ending) -> Ending:
     if not stands.final or _is_same(stands, own):
         return ending  # forgotten just now; or written before, and the answer was lost
     job.previous = stands
-    job.verdict = Verdict(state=stands.state, settled=True)
-    found, verdict = follow(app, job, job.verdict)
+    job.outcome = Outcome(state=stands.state, settled=True)
+    found, outcome = follow(app, job, job.outcome)
     return msgspec.structs.replace(
-        ending, next=tuple(found.messages), canvas=canvas_of(app, found, verdict)
+        ending, next=tuple(found.messages), canvas=canvas_of(app, found, outcome)
     )
 
 
@@ -97,7 +97,7 @@ def count_parts(app: TaskApp, ending: Ending, until_done: UntilDone) -> Ending |
     Returns the ending to go on with, None where the worker was abandoned before.
     """
     canvas = ending.canvas
-    if canvas is None or ending.give_back:
+    if canvas is None or ending.requeue:
         return ending
     if not app.completes_at_once and not _write(app, canvas.records, until_done):
         return None

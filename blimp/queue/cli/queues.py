@@ -17,7 +17,7 @@ from blimp.queue.cli.words import A_TASK, APP_MEANING, example
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.kombu_transport import DeadLetter, DeadLetters, Holder
+    from blimp.queue.kombu_transport import DeadLetter, DeadLetters, StreamsSession
 
 LIST_LIMIT = 1000
 A_LETTER = "1795261901960-0"
@@ -147,16 +147,18 @@ def _print(letters: list[DeadLetter], options: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _holder(app: TaskApp) -> Iterator[Holder]:
+def _holder(app: TaskApp) -> Iterator[StreamsSession]:
     """A way to the server; its errors become LinkError. Raises ConfigError off streams."""
     from blimp.queue.brokers.choose import STREAMS, streams_options
-    from blimp.queue.kombu_transport import Holder
+    from blimp.queue.kombu_transport import StreamsSession
     from blimp.queue.redis.urls import redis_url
 
     if app.transport != STREAMS:
         raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs {STREAMS!r}")
     app.broker_link.ask(lambda client: client.ping())  # of several, one that answers
-    holder = Holder(url=redis_url(app.broker), options=streams_options(timeout_s=app.timeout_s))
+    holder = StreamsSession(
+        url=redis_url(app.broker), options=streams_options(timeout_s=app.timeout_s)
+    )
     try:
         with app.broker_link.link():
             yield holder

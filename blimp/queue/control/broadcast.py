@@ -18,7 +18,7 @@ import msgspec
 
 from blimp.errors import LinkError, MessageError, Refused, ResultError
 from blimp.queue.brokers.choose import STREAMS
-from blimp.queue.control.listener import Ear
+from blimp.queue.control.listener import BroadcastConnection
 from blimp.queue.control.revocations import BROADCAST as REVOKE
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.protocol.record import Record, State
@@ -70,8 +70,8 @@ class BroadcastListener:
         self._acting = threading.Lock()
         self._confirmed: OrderedDict[str, Record] = OrderedDict()
         self.malformed = 0
-        self._ears = [
-            Ear(
+        self._connections = [
+            BroadcastConnection(
                 app=app,
                 url=url,
                 worker=worker,
@@ -86,29 +86,31 @@ class BroadcastListener:
 
     def start(self) -> None:
         self._started = True
-        for ear in self._ears:
-            ear.start()
+        for connection in self._connections:
+            connection.start()
 
     def wait_listening(self, timeout_s: float) -> bool:
         """Wait until it hears at the broker in use; say whether it does."""
         if not self._started:
             return False
         current = self._app.brokers.current
-        (ear,) = (ear for ear in self._ears if ear.url == current)
-        return ear.listening.wait(timeout_s)
+        (connection,) = (
+            connection for connection in self._connections if connection.url == current
+        )
+        return connection.listening.wait(timeout_s)
 
     def close(self) -> None:
         """Listen no more. Idempotent."""
-        for ear in self._ears:
-            ear.close()
+        for connection in self._connections:
+            connection.close()
         if not self._started:
             return
         self._started = False
         if self._app.transport != STREAMS:
             with contextlib.suppress(LinkError):  # it wakes by itself, only later
                 self._app.broadcast(WAKE)
-        for ear in self._ears:
-            ear.wait_closed()
+        for connection in self._connections:
+            connection.wait_closed()
 
     def _take(self, url: str, body: bytes | str) -> None:
         """Handle one broadcast; never raises but for a lost link to kombu."""

@@ -26,7 +26,7 @@ from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, to_json
 if TYPE_CHECKING:
     from collections import Counter
 
-    from blimp.queue.control.remote_control import Letter, Site
+    from blimp.queue.control.remote_control import ControlMessage, WorkerHandle
 
 LOG_LENGTH = 200
 REPLY_NAME = re.compile(r"reply\.[\w.-]{1,100}\.pidbox")
@@ -35,7 +35,7 @@ REMEMBERED = 4096
 MAX_CLOCK = 2**53
 
 
-class Desk(Closing):
+class CommandHandler(Closing):
     """Never raises. A context manager.
 
     tickets: those of signed commands that were done; they are remembered past the desk.
@@ -44,27 +44,31 @@ class Desk(Closing):
     def __init__(
         self,
         *,
-        site: Site,
+        worker_handle: WorkerHandle,
         tickets: OrderedDict[str, None],
         counts: Counter[str],
     ) -> None:
-        self.site = site
-        self.clock = site.clock
+        self.worker_handle = worker_handle
+        self.clock = worker_handle.clock
         self._tickets = tickets
         self._counts = counts
         self._connections: dict[str, Any] = {}  # by the broker's URL
 
-    def handle(self, letter: Letter) -> None:
+    def handle(self, letter: ControlMessage) -> None:
         """Do what one message asks for, and answer where an answer is wanted."""
         heard = letter.clock
         if isinstance(heard, int) and 0 <= heard < MAX_CLOCK:
             self.clock.adjust(heard)
         try:
             command = read_command(letter.body, content_type=letter.content_type)
-            meant = is_meant(command, worker=self.site.name, app=self.site.app.name)
+            meant = is_meant(
+                command, worker=self.worker_handle.name, app=self.worker_handle.app.name
+            )
         except MessageError as error:
             self._counts["unreadable"] += 1
-            self.site.log.error("remote command unreadable", reason=str(error)[:LOG_LENGTH])
+            self.worker_handle.log.error(
+                "remote command unreadable", reason=str(error)[:LOG_LENGTH]
+            )
             return
         if not meant:
             return
@@ -75,7 +79,7 @@ class Desk(Closing):
                 self._reply(command, reply, url=letter.url)
             except Exception as error:  # whoever asked hears nothing; the next one may
                 self._counts["unanswered"] += 1
-                self.site.log.warning(
+                self.worker_handle.log.warning(
                     "remote command unanswered",
                     command=command.method[:LOG_LENGTH],
                     reason=str(error)[:LOG_LENGTH],
@@ -96,12 +100,14 @@ class Desk(Closing):
         except (BlimpError, TypeError) as error:
             return self._not_done(name, str(error))
         except Exception as error:
-            self.site.log.exception("remote command", command=name)
+            self.worker_handle.log.exception("remote command", command=name)
             return {"error": repr(error)}
         if change is not None and "error" in (reply or {}):
             return self._not_done(name, reply["error"])
         if change is not None:
-            self.site.log.info("remote command", command=name, arguments=repr(arguments)[:200])
+            self.worker_handle.log.info(
+                "remote command", command=name, arguments=repr(arguments)[:200]
+            )
         return reply
 
     def _unknown(self, name: str) -> dict[str, str]:
@@ -109,14 +115,14 @@ class Desk(Closing):
         return self._not_done(name, f"{KeyError(name[:80])!r}: no such command; there are: {known}")
 
     def _not_done(self, name: str, reason: str) -> dict[str, str]:
-        self.site.log.warning(
+        self.worker_handle.log.warning(
             "remote command refused", command=name[:LOG_LENGTH], reason=reason[:LOG_LENGTH]
         )
         return {"error": reason}
 
     def _check_allowed(self, command: Command) -> None:
         """Raise MessageError where not everybody may ask for a change, and this was not signed."""
-        app = self.site.app
+        app = self.worker_handle.app
         if app.remote_control == ALL:
             return
         where = f"{command.method}: this worker only answers questions (remote_control='inspect')"
@@ -133,7 +139,9 @@ class Desk(Closing):
         age_s = app.broker_clock.now_s() - sent_s
         if not abs(age_s) <= FRESH_S:
             raise MessageError(f"{where}: it is {age_s:.0f} s old, the limit is {FRESH_S:.0f}")
-        if age_s > app.clock.now_s() - self.site.began_s:  # it may have been done by the one before
+        if (
+            age_s > app.clock.now_s() - self.worker_handle.began_s
+        ):  # it may have been done by the one before
             raise MessageError(f"{where}: it was sent before this worker began")
         if ticket in self._tickets:
             raise MessageError(f"{where}: this one was done already")
@@ -145,11 +153,11 @@ class Desk(Closing):
 
     def _reply(self, command: Command, reply: Any, *, url: str) -> None:
         assert command.reply_to is not None
-        to, name = command.reply_to, self.site.name
+        to, name = command.reply_to, self.worker_handle.name
         if not REPLY_NAME.fullmatch(to.exchange):
             raise MessageError(f"reply exchange {to.exchange!r:.80}: must be reply.NAME.pidbox")
         body = to_json({name: reply})
-        limit_bytes = self.site.app.limit_bytes
+        limit_bytes = self.worker_handle.app.limit_bytes
         if len(body) > limit_bytes:
             reason = f"the answer is {len(body)} bytes: the limit is {limit_bytes}"
             body = to_json({name: {"error": reason}})
@@ -187,7 +195,7 @@ class Desk(Closing):
 
     def connection(self, url: str | None = None) -> Any:
         """Return the desk's own connection to a broker, by default the one in use."""
-        app = self.site.app
+        app = self.worker_handle.app
         url = url or app.broker
         if url not in self._connections:
             connection = open_connection(url, transport=app.transport, timeout_s=app.timeout_s)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CLOSE_S = 2.0
 
 
-class Ear:
+class BroadcastConnection:
     """Listens until closed, and connects again for ever. Close is idempotent.
 
     on_body: called with what came. on_unheard: called with why something could not be read.

@@ -12,7 +12,7 @@ from blimp.queue.control.pidbox import text
 from blimp.queue.worker.job import Stage
 
 if TYPE_CHECKING:
-    from blimp.queue.control.handler import Desk
+    from blimp.queue.control.handler import CommandHandler
     from blimp.queue.worker.job import Job
 
 MOST_IDS = 1000
@@ -20,85 +20,87 @@ MOST_REVOKED = 10_000
 ATTRIBUTES = ("exchange", "routing_key", "rate_limit")
 
 
-def ping(desk: Desk, **_: Any) -> dict[str, str]:
+def ping(handler: CommandHandler, **_: Any) -> dict[str, str]:
     return {"ok": "pong"}
 
 
-def hello(desk: Desk, from_node: str, **_: Any) -> Any:
+def hello(handler: CommandHandler, from_node: str, **_: Any) -> Any:
     """Tell a Celery worker that has just started what it may have missed; take nothing over."""
-    if from_node == desk.site.name:
+    if from_node == handler.worker_handle.name:
         return None
-    return {"revoked": revoked(desk), "clock": desk.clock.forward()}
+    return {"revoked": revoked(handler), "clock": handler.clock.forward()}
 
 
-def clock(desk: Desk, **_: Any) -> dict[str, int]:
-    return {"clock": desk.clock.value}
+def clock(handler: CommandHandler, **_: Any) -> dict[str, int]:
+    return {"clock": handler.clock.value}
 
 
-def stats(desk: Desk, **_: Any) -> dict[str, Any]:
-    site = desk.site
+def stats(handler: CommandHandler, **_: Any) -> dict[str, Any]:
+    worker_handle = handler.worker_handle
     return {
-        "total": dict(site.consumer.totals),
+        "total": dict(worker_handle.consumer_loop.totals),
         "pid": os.getpid(),
-        "clock": str(desk.clock.value),
-        "uptime": round(site.app.clock.now_s() - site.began_s),
-        "pool": telling.pool(site.crew),
-        "broker": telling.broker(site.app),
-        "prefetch_count": site.hand.limit(),
+        "clock": str(handler.clock.value),
+        "uptime": round(worker_handle.app.clock.now_s() - worker_handle.began_s),
+        "pool": telling.pool(worker_handle.pools),
+        "broker": telling.broker(worker_handle.app),
+        "prefetch_count": worker_handle.in_flight.limit(),
         "rusage": telling.rusage(),
     }
 
 
-def conf(desk: Desk, with_defaults: Any = False, **_: Any) -> dict[str, Any]:
-    return telling.configuration(desk.site, with_defaults=bool(with_defaults))
+def conf(handler: CommandHandler, with_defaults: Any = False, **_: Any) -> dict[str, Any]:
+    return telling.configuration(handler.worker_handle, with_defaults=bool(with_defaults))
 
 
-def report(desk: Desk, **_: Any) -> dict[str, str]:
-    return {"ok": telling.report(desk.site)}
+def report(handler: CommandHandler, **_: Any) -> dict[str, str]:
+    return {"ok": telling.report(handler.worker_handle)}
 
 
-def registered(desk: Desk, taskinfoitems: Any = None, builtins: Any = False, **_: Any) -> list[str]:
+def registered(
+    handler: CommandHandler, taskinfoitems: Any = None, builtins: Any = False, **_: Any
+) -> list[str]:
     wanted = taskinfoitems or ATTRIBUTES
     if not isinstance(wanted, list | tuple) or not all(isinstance(one, str) for one in wanted):
         raise MessageError("registered: taskinfoitems must be a list of names")
-    tasks = desk.site.app.tasks
+    tasks = handler.worker_handle.app.tasks
     return [telling.task(tasks[name], wanted) for name in sorted(tasks)]
 
 
-def active_queues(desk: Desk, **_: Any) -> list[dict[str, Any]]:
-    return [telling.queue(name) for name in desk.site.consumer.queues]
+def active_queues(handler: CommandHandler, **_: Any) -> list[dict[str, Any]]:
+    return [telling.queue(name) for name in handler.worker_handle.consumer_loop.queues]
 
 
-def active(desk: Desk, safe: Any = False, **_: Any) -> list[dict[str, Any]]:
-    return _told(desk, _in_state(desk, "active"), is_safe=bool(safe))
+def active(handler: CommandHandler, safe: Any = False, **_: Any) -> list[dict[str, Any]]:
+    return _told(handler, _in_state(handler, "active"), is_safe=bool(safe))
 
 
-def reserved(desk: Desk, **_: Any) -> list[dict[str, Any]]:
-    return _told(desk, _in_state(desk, "reserved"))
+def reserved(handler: CommandHandler, **_: Any) -> list[dict[str, Any]]:
+    return _told(handler, _in_state(handler, "reserved"))
 
 
-def scheduled(desk: Desk, **_: Any) -> list[dict[str, Any]]:
+def scheduled(handler: CommandHandler, **_: Any) -> list[dict[str, Any]]:
     """Those that this worker holds. On streams the server keeps most of them."""
     return [
         {
             "eta": telling.eta(job),
             "priority": job.message.priority,
-            "request": telling.request(desk.site, job),
+            "request": telling.request(handler.worker_handle, job),
         }
-        for job in _in_state(desk, "scheduled")
+        for job in _in_state(handler, "scheduled")
     ]
 
 
-def revoked(desk: Desk, **_: Any) -> list[str]:
+def revoked(handler: CommandHandler, **_: Any) -> list[str]:
     """The newest of them: an answer has its limit, too."""
-    return desk.site.app.revocations.ids()[-MOST_REVOKED:]
+    return handler.worker_handle.app.revocations.ids()[-MOST_REVOKED:]
 
 
-def query_task(desk: Desk, ids: Any, **_: Any) -> dict[str, list[Any]]:
+def query_task(handler: CommandHandler, ids: Any, **_: Any) -> dict[str, list[Any]]:
     wanted = set(ids_of(ids, "ids"))
     return {
-        job.message.id: [_state(desk, job), telling.request(desk.site, job)]
-        for job in desk.site.hand.jobs()
+        job.message.id: [_state(handler, job), telling.request(handler.worker_handle, job)]
+        for job in handler.worker_handle.in_flight.jobs()
         if job.message.id in wanted
     }
 
@@ -111,20 +113,22 @@ def ids_of(value: object, name: str) -> list[str]:
     return [text(one, name) for one in several]
 
 
-def _state(desk: Desk, job: Job) -> str:
+def _state(handler: CommandHandler, job: Job) -> str:
     if job.stage is Stage.RUNNING:
         return "active"
     if job.stage is Stage.DONE:
         return "ready"
-    return "scheduled" if desk.site.hand.is_scheduled(job) else "reserved"
+    return "scheduled" if handler.worker_handle.in_flight.is_scheduled(job) else "reserved"
 
 
-def _in_state(desk: Desk, state: str) -> list[Job]:
-    return [job for job in desk.site.hand.jobs() if _state(desk, job) == state]
+def _in_state(handler: CommandHandler, state: str) -> list[Job]:
+    return [job for job in handler.worker_handle.in_flight.jobs() if _state(handler, job) == state]
 
 
-def _told(desk: Desk, jobs: list[Job], *, is_safe: bool = False) -> list[dict[str, Any]]:
-    return [telling.request(desk.site, job, is_safe=is_safe) for job in jobs]
+def _told(
+    handler: CommandHandler, jobs: list[Job], *, is_safe: bool = False
+) -> list[dict[str, Any]]:
+    return [telling.request(handler.worker_handle, job, is_safe=is_safe) for job in jobs]
 
 
 QUESTIONS: dict[str, Callable[..., Any]] = {

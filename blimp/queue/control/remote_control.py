@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from blimp.queue.control.revoke import Revoking
     from blimp.queue.events.lamport_clock import LamportClock
     from blimp.queue.events.worker_events import WorkerEvents
-    from blimp.queue.worker.consumer_loop import Consumer
-    from blimp.queue.worker.in_flight import Hand
-    from blimp.queue.worker.pools.pools import Crew
+    from blimp.queue.worker.consumer_loop import ConsumerLoop
+    from blimp.queue.worker.in_flight import InFlight
+    from blimp.queue.worker.pools.pools import WorkerPools
 
 MOST_WAITING = 128
 IDLE_S = 15.0
@@ -31,14 +31,14 @@ PAUSE_S = 0.002  # after each: a flood may not have the interpreter to itself
 CLOSE_S = 1.0
 
 
-class Site(msgspec.Struct, kw_only=True):
+class WorkerHandle(msgspec.Struct, kw_only=True):
     """What a command may look at and change. clock: the worker's logical one."""
 
     app: TaskApp
     name: str
-    consumer: Consumer
-    hand: Hand
-    crew: Crew
+    consumer_loop: ConsumerLoop
+    in_flight: InFlight
+    pools: WorkerPools
     revoking: Revoking
     stop: Callable[[], None]
     events: WorkerEvents
@@ -47,7 +47,7 @@ class Site(msgspec.Struct, kw_only=True):
     began_s: float
 
 
-class Letter(NamedTuple):
+class ControlMessage(NamedTuple):
     """One message of the pidbox as it came. clock: its sender's, for ours."""
 
     url: str
@@ -62,10 +62,10 @@ class RemoteControl:
     counts: what came, what was dropped in a flood, what could not be read, what was done.
     """
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, worker_handle: WorkerHandle) -> None:
+        self._worker_handle = worker_handle
         self._changed = threading.Condition()
-        self._letters: deque[Letter] = deque()
+        self._letters: deque[ControlMessage] = deque()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
         self._is_flooded = False
@@ -74,19 +74,19 @@ class RemoteControl:
 
     @property
     def is_on(self) -> bool:
-        return self._site.app.remote_control != OFF
+        return self._worker_handle.app.remote_control != OFF
 
     def hear(self, url: str, message: Any) -> None:
         """Take kombu's `message`, heard at the broker `url`. Neither waits nor raises."""
         body = message.body if len(message.body) <= MAX_COMMAND_BYTES else b""  # it is none
-        letter = Letter(url, body, message.content_type, message.headers.get("clock"))
+        letter = ControlMessage(url, body, message.content_type, message.headers.get("clock"))
         with self._changed:
             self.counts["received"] += 1
             if len(self._letters) >= MOST_WAITING:
                 self.counts["dropped"] += 1
                 was_flooded, self._is_flooded = self._is_flooded, True
                 if not was_flooded:
-                    self._site.log.error("remote control flooded", waiting=MOST_WAITING)
+                    self._worker_handle.log.error("remote control flooded", waiting=MOST_WAITING)
                 return
             self._letters.append(letter)
             if self._thread is None and not self._closed.is_set():
@@ -104,14 +104,16 @@ class RemoteControl:
             thread.join(timeout=CLOSE_S)
 
     def _serve(self) -> None:
-        from blimp.queue.control.handler import Desk
+        from blimp.queue.control.handler import CommandHandler
 
-        with Desk(site=self._site, tickets=self._tickets, counts=self.counts) as desk:
+        with CommandHandler(
+            worker_handle=self._worker_handle, tickets=self._tickets, counts=self.counts
+        ) as handler:
             while (letter := self._next()) is not None:
-                desk.handle(letter)
+                handler.handle(letter)
                 self._closed.wait(PAUSE_S)
 
-    def _next(self) -> Letter | None:
+    def _next(self) -> ControlMessage | None:
         """Wait for a letter; None where the thread is to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._letters or self._closed.is_set(), timeout=IDLE_S)

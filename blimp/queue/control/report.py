@@ -15,10 +15,10 @@ from blimp.queue.worker.job import Stage
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.control.remote_control import Site
+    from blimp.queue.control.remote_control import WorkerHandle
     from blimp.queue.task import Task
     from blimp.queue.worker.job import Job
-    from blimp.queue.worker.pools.pools import Crew
+    from blimp.queue.worker.pools.pools import WorkerPools
 
 MAX_ARGUMENT_BYTES = 16_384  # longer ones are told as text, cut off
 USAGE = (
@@ -27,21 +27,21 @@ USAGE = (
 )  # fmt: skip
 
 
-def request(site: Site, job: Job, *, is_safe: bool = False) -> dict[str, Any]:
+def request(worker_handle: WorkerHandle, job: Job, *, is_safe: bool = False) -> dict[str, Any]:
     """Return what Celery's `Request.info` does. is_safe: arguments as text."""
     message, is_running = job.message, job.stage is Stage.RUNNING
     is_safe = is_safe or len(to_json([message.args, message.kwargs])) > MAX_ARGUMENT_BYTES
     began_s = None
     if is_running and job.started_s is not None:
-        now_s = site.app.clock.now_s()
-        began_s = round(site.app.clock.wall_s() - (now_s - job.started_s), 2)
+        now_s = worker_handle.app.clock.now_s()
+        began_s = round(worker_handle.app.clock.wall_s() - (now_s - job.started_s), 2)
     return {
         "id": message.id,
         "name": message.task,
         "args": repr(message.args)[:MAX_REPR_LENGTH] if is_safe else list(message.args),
         "kwargs": repr(message.kwargs)[:MAX_REPR_LENGTH] if is_safe else message.kwargs,
         "type": message.task,
-        "hostname": site.name,
+        "hostname": worker_handle.name,
         "time_start": began_s,
         "acknowledged": is_running and not job.task.options.acks_late,
         "delivery_info": {
@@ -79,15 +79,15 @@ def queue(name: str) -> dict[str, Any]:
     return dict(Queue(name, exchange=exchange, routing_key=name).as_dict(recurse=True))
 
 
-def pool(crew: Crew) -> dict[str, Any]:
+def pool(pools: WorkerPools) -> dict[str, Any]:
     """Return Celery's words for a pool, and ours beside them. Plain tasks' threads come first."""
-    sizes = crew.sizes
+    sizes = pools.sizes
     return {
-        "implementation": f"{type(crew).__module__}:{type(crew).__name__}",
+        "implementation": f"{type(pools).__module__}:{type(pools).__name__}",
         "max-concurrency": sizes.sync_workers,
         "threads": sizes.sync_workers,
-        "processes": [os.getpid(), *crew.child_pids()],
-        "max-tasks-per-child": crew.max_tasks or "N/A",
+        "processes": [os.getpid(), *pools.child_pids()],
+        "max-tasks-per-child": pools.max_tasks or "N/A",
         "put-guarded-by-semaphore": False,
         "timeouts": [0, 0],
         "writes": "N/A",
@@ -128,15 +128,15 @@ def rusage() -> dict[str, float] | str:
     return {name: getattr(used, f"ru_{name}") for name in USAGE}
 
 
-def configuration(site: Site, *, with_defaults: bool) -> dict[str, Any]:
+def configuration(worker_handle: WorkerHandle, *, with_defaults: bool) -> dict[str, Any]:
     """Return the app's settings under Celery's names where it has them, without secrets."""
-    app = site.app
+    app = worker_handle.app
     found: dict[str, Any] = {
         "broker_url": [hide_password(url) for url in app.brokers.urls],
         "broker_transport": app.transport,
         "result_backend": _results(app),
         "task_default_queue": app.queue,
-        "worker_pool": pool(site.crew),
+        "worker_pool": pool(worker_handle.pools),
         "blimp_app": app.name,
         "blimp_remote_control": app.remote_control,
         "blimp_signed": app.signer is not None,
@@ -158,7 +158,7 @@ def configuration(site: Site, *, with_defaults: bool) -> dict[str, Any]:
     return {name: value if _is_plain(value) else repr(value) for name, value in found.items()}
 
 
-def report(site: Site) -> str:
+def report(worker_handle: WorkerHandle) -> str:
     """Return what a report of a bug should say."""
     import kombu
     import redis
@@ -166,14 +166,14 @@ def report(site: Site) -> str:
     from blimp import __version__
 
     about = platform.uname()
-    settings = configuration(site, with_defaults=False)
+    settings = configuration(worker_handle, with_defaults=False)
     return "\n".join(
         (
             f"software -> blimp:{__version__} kombu:{kombu.__version__} redis:{redis.__version__} "
             f"py:{platform.python_version()}",
             f"platform -> system:{about.system} kernel version:{about.release} "
             f"arch:{about.machine} imp:{platform.python_implementation()}",
-            f"settings -> transport:{site.app.transport} results:{settings['result_backend']}",
+            f"settings -> transport:{worker_handle.app.transport} results:{settings['result_backend']}",
             "",
             *(f"{name}: {value!r}" for name, value in sorted(settings.items())),
         )

@@ -11,7 +11,7 @@ from blimp.queue.worker.middleware.revoked import revoked
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.worker.in_flight import Hand
+    from blimp.queue.worker.in_flight import InFlight
     from blimp.queue.worker.job import Job
     from blimp.queue.worker.runner import Runner
 
@@ -21,9 +21,9 @@ REFRESH_BEATS = 5  # of the pulse: a broadcast may be missed
 class Revoking:
     """Ends what waits in hand at once, and what runs where that was asked. Any thread's."""
 
-    def __init__(self, *, app: TaskApp, hand: Hand, runner: Runner, log: Any) -> None:
+    def __init__(self, *, app: TaskApp, in_flight: InFlight, runner: Runner, log: Any) -> None:
         self._app = app
-        self._hand = hand
+        self._in_flight = in_flight
         self._runner = runner
         self._log = log
         self._beats = 0
@@ -50,7 +50,7 @@ class Revoking:
         if not ids:
             return
         waiting: list[Job] = []
-        for job in self._hand.jobs():
+        for job in self._in_flight.jobs():
             terminate = ids.get(job.message.id)
             if terminate is None:
                 continue

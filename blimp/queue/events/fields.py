@@ -18,7 +18,7 @@ from blimp.queue.protocol.record import State
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.record import Fault
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
 
 Fields = dict[str, Any]
 
@@ -116,35 +116,35 @@ def sent(message: TaskMessage, *, at_s: float) -> Fields:
     }
 
 
-def ended(job: Job, verdict: Verdict, *, at_s: float) -> Fields | Succeeded | None:
+def ended(job: Job, outcome: Outcome, *, at_s: float) -> Fields | Succeeded | None:
     """Return what is told of a job's end; None where nothing is known of it, or it has none.
 
     What another delivery has ended is told once more: its worker may have been killed before
     it did.
     """
-    state, result, fault, trace = verdict.state, verdict.result, verdict.fault, verdict.traceback
-    if verdict.again_in_s is not None:
+    state, result, fault, trace = outcome.state, outcome.result, outcome.fault, outcome.traceback
+    if outcome.again_in_s is not None:
         return None
-    if verdict.settled:
+    if outcome.settled:
         if job.previous is None or not job.previous.final:
             return None
         previous = job.previous
         state, result = previous.state, previous.result
         fault, trace = previous.fault, previous.traceback
-    is_over = not verdict.give_back and verdict.retry_in_s is None
+    is_over = not outcome.requeue and outcome.retry_in_s is None
     if state is State.SUCCESS and is_over:
         return Succeeded("task-succeeded", at_s, job.message.id, short(result), _runtime_s(job))
     told: Fields = {"timestamp": at_s, "uuid": job.message.id}
-    if verdict.give_back:
+    if outcome.requeue:
         return told | {"type": "task-rejected", "requeue": True}
-    if verdict.dead and fault is not None and fault.exc_type == "Reject":
+    if outcome.dead and fault is not None and fault.exc_type == "Reject":
         return told | {"type": "task-rejected", "requeue": False}
     if state in _REVOKED:
         expired = state is State.EXPIRED
         why = {"terminated": job.is_called, "signum": None, "expired": expired}
         return told | {"type": "task-revoked", **why}
     return told | {
-        "type": "task-failed" if verdict.retry_in_s is None else "task-retried",
+        "type": "task-failed" if outcome.retry_in_s is None else "task-retried",
         "exception": _exception(fault),
         "traceback": trace and trace[-MAX_TRACEBACK_LENGTH:],
     }

@@ -70,7 +70,7 @@ class StreamsPost:
             "delivery_tag": str(uuid.uuid4()),
             "priority": 0,
         }
-        parcel = wire.pack(
+        envelope = wire.pack(
             {
                 "body": body,
                 "content-encoding": CONTENT_ENCODING,
@@ -79,7 +79,7 @@ class StreamsPost:
                 "properties": properties,
             }
         )
-        words = (str(KEEP), str(KEEP_MS), parcel.head, parcel.body)
+        words = (str(KEEP), str(KEEP_MS), envelope.head, envelope.body)
         self._app.broker_link.ask(lambda client: client.eval(_BROADCAST, 1, self._key, *words))
 
 

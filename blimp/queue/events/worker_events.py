@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.events.fields import Fields
     from blimp.queue.events.sender import EventSender
-    from blimp.queue.worker.in_flight import Hand
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.in_flight import InFlight
+    from blimp.queue.worker.job import Job, Outcome
     from blimp.queue.worker.observers import Observers
 
 BEATS = 3  # of the pulse, from one heartbeat to the next
@@ -42,7 +42,7 @@ class WorkerEvents:
         *,
         app: TaskApp,
         worker: str,
-        hand: Hand,
+        in_flight: InFlight,
         counts: Counter[str],
         observers: Observers,
         beat_s: float,
@@ -50,7 +50,7 @@ class WorkerEvents:
     ) -> None:
         self.clock = LamportClock()
         self._app = app
-        self._hand = hand
+        self._in_flight = in_flight
         self._counts = counts
         self._observers = observers
         self._log = log
@@ -63,7 +63,7 @@ class WorkerEvents:
         self._name = worker
         self._about = b""
         self._wall_s = 0.0  # what the app's clock is behind the time of day
-        hand.held_by = self._holds
+        in_flight.held_by = self._holds
 
     @property
     def is_enabled(self) -> bool:
@@ -129,11 +129,11 @@ class WorkerEvents:
         at_s = self._wall_s + (job.started_s or 0.0)
         self._put("task-started", fields.Started("task-started", at_s, job.message.id))
 
-    def settled(self, job: Job, verdict: Verdict) -> None:
+    def settled(self, job: Job, outcome: Outcome) -> None:
         from blimp.queue.events import fields
 
         at_s = self._wall_s + (job.ended_s or self._app.clock.now_s())
-        told = fields.ended(job, verdict, at_s=at_s)
+        told = fields.ended(job, outcome, at_s=at_s)
         if told is not None:
             self._put(
                 "task-succeeded" if isinstance(told, fields.Succeeded) else told["type"], told
@@ -165,7 +165,7 @@ class WorkerEvents:
         from blimp.queue.events import fields
 
         self._set_time()
-        running = sum(job.stage is Stage.RUNNING for job in self._hand.jobs())
+        running = sum(job.stage is Stage.RUNNING for job in self._in_flight.jobs())
         about: Fields = {
             "freq": BEATS * self._beat_s,
             "active": running,
@@ -206,4 +206,4 @@ class WorkerEvents:
     def _sent(self) -> None:
         if self._was_held and not self._holds():
             self._was_held = False
-            self._hand.nudge()
+            self._in_flight.nudge()

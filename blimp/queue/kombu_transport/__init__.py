@@ -9,7 +9,7 @@ can no longer acknowledge. See docs/decisions/0010-streams-transport.md.
 """
 
 from blimp.queue.brokers.streams.dead_letters import DeadLetter, DeadLetters
-from blimp.queue.brokers.streams.session import Holder
+from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, Claim, Counts
 from blimp.queue.kombu_transport.transport import Transport
 
@@ -21,6 +21,6 @@ __all__ = [
     "Counts",
     "DeadLetter",
     "DeadLetters",
-    "Holder",
+    "StreamsSession",
     "Transport",
 ]

@@ -77,12 +77,12 @@ class Channel(Declarations, virtual.Channel):
     ) -> None:
         stamp = self._stamps.read(message["properties"])
         self._inplace_augment_message(message, exchange, routing_key)
-        parcel, store = wire.pack(message), self.connection.store
+        envelope, store = wire.pack(message), self.connection.store
         if not exchange:
-            store.publish([(self._keys(routing_key), False)], parcel, stamp=stamp)
+            store.publish([(self._keys(routing_key), False)], envelope, stamp=stamp)
             return
         if self.typeof(exchange).type == FANOUT:
-            self.connection.broadcast(exchange, parcel.head, parcel.body)
+            self.connection.broadcast(exchange, envelope.head, envelope.body)
             return
         while True:
             table = self.connection.routes.table(exchange)
@@ -93,7 +93,7 @@ class Channel(Declarations, virtual.Channel):
             ]
             try:
                 gone = store.publish(
-                    queues, parcel, stamp=stamp, exchange=exchange, version=table.version
+                    queues, envelope, stamp=stamp, exchange=exchange, version=table.version
                 )
                 break
             except StaleBindings as stale:

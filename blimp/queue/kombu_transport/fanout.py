@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from blimp.queue.brokers.streams import envelope as wire
-from blimp.queue.kombu_transport.inbox import Letter, logger
+from blimp.queue.kombu_transport.inbox import ControlMessage, logger
 from blimp.queue.kombu_transport.qos import FANOUT_TAG
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Listeners:
         """Return the streams to read, each with the last entry that was heard."""
         return {self._keys.fanout(name): id for name, id in self._heard.items()}
 
-    def hear(self, entries: Iterable[Entry]) -> Iterator[Letter]:
+    def hear(self, entries: Iterable[Entry]) -> Iterator[ControlMessage]:
         """Yield a copy of each entry for each of its listeners; what cannot be read is left."""
         names = {self._keys.fanout(name): name for name in self._heard}
         for stream, id, fields in entries:

@@ -11,13 +11,13 @@ from kombu.log import get_logger
 from blimp.queue.brokers.streams import envelope as wire
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.streams.session import Holder
+    from blimp.queue.brokers.streams.session import StreamsSession
     from blimp.queue.brokers.streams.store import Claim
 
 logger = get_logger("blimp.queue.kombu_transport")
 
 Delivery = tuple["Claim", list[bytes]]  # and the fields of its entry
-Letter = tuple[str, dict[str, Any]]  # the queue, and kombu's payload
+ControlMessage = tuple[str, dict[str, Any]]  # the queue, and kombu's payload
 
 
 class Inbox:
@@ -26,11 +26,11 @@ class Inbox:
     counts: of what never reaches a callback: `undecodable`, `lost_unseen`.
     """
 
-    def __init__(self, *, holder: Holder, counts: Counter[str]) -> None:
-        self._holder = holder
-        self._leases = holder.leases
+    def __init__(self, *, session: StreamsSession, counts: Counter[str]) -> None:
+        self._session = session
+        self._leases = session.leases
         self._counts = counts
-        self.ready: deque[Letter] = deque()
+        self.ready: deque[ControlMessage] = deque()
 
     def accept(self, deliveries: Sequence[Delivery], *, is_late: bool = False) -> None:
         """Hold what was delivered and have it ready, but for what cannot be read.
@@ -55,9 +55,9 @@ class Inbox:
         except ValueError as error:
             self._counts["undecodable"] += 1
             logger.error("%s: entry %s is undecodable: %s", claim.queue.name, claim.id, error)
-            self._leases.bury(claim.tag, f"undecodable: {error}")
+            self._leases.dead_letter(claim.tag, f"undecodable: {error}")
             head = dict(zip(fields[::2], fields[1::2], strict=False)).get(wire.HEAD, b"")
-            self._holder.on_undecodable(head, claim.queue.name, error)
+            self._session.on_undecodable(head, claim.queue.name, error)
             return None
         properties = payload["properties"]
         properties["delivery_tag"] = claim.tag

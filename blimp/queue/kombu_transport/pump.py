@@ -16,7 +16,7 @@ from blimp.queue.redis.keys import QueueKeys
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blimp.queue.brokers.streams.session import Holder
+    from blimp.queue.brokers.streams.session import StreamsSession
     from blimp.queue.kombu_transport.fanout import Listeners
 
 FANOUT_BLOCK_MS = 5_000
@@ -33,7 +33,7 @@ class Pump:
     def __init__(
         self,
         *,
-        holder: Holder,
+        session: StreamsSession,
         listeners: Listeners,
         channels: list[Any],
         callbacks: dict[str, Callable[[dict[str, Any]], Any]],
@@ -41,14 +41,14 @@ class Pump:
     ) -> None:
         self.consumers: dict[str, Any] = {}
         self.early_ms = 0  # how long before it is due a scheduled message may be taken
-        self.reader = Reader(holder.link)
-        self.inbox = Inbox(holder=holder, counts=counts)
-        self._holder = holder
-        self._leases, self._store = holder.leases, holder.store
+        self.reader = Reader(session.link)
+        self.inbox = Inbox(session=session, counts=counts)
+        self._session = session
+        self._leases, self._store = session.leases, session.store
         self._listeners = listeners
         self._channels, self._callbacks = channels, callbacks
         self._counts = counts
-        self._asked = Asked(lease_s=holder.lease_s)
+        self._asked = Asked(lease_s=session.lease_s)
         self._block_ms = 0
 
     def wake(self) -> None:
@@ -92,7 +92,7 @@ class Pump:
             if hungry and may_wait:
                 self._asked.now(block_s=self._block_ms / 1000.0)
                 self.reader.ask_messages(
-                    hungry, consumer=self._holder.consumer, block_ms=self._block_ms
+                    hungry, consumer=self._session.consumer, block_ms=self._block_ms
                 )
         if self._listeners and not self.reader.fanout.asked:
             self.reader.ask_fanout(self._listeners.after(), block_ms=FANOUT_BLOCK_MS)
@@ -132,7 +132,7 @@ class Pump:
     def _take(self) -> list[QueueKeys]:
         """Take what is there; return the queues of the channels that have room left."""
         hungry: list[QueueKeys] = []
-        wait_s = self._holder.lease_s
+        wait_s = self._session.lease_s
         if self._channels:
             self._channels.append(self._channels.pop(0))  # another is first next time
         for channel in self._channels:
@@ -140,12 +140,12 @@ class Pump:
             if not names or room <= 0:
                 continue
             channel.keep_alive(names)
-            queues = [self._holder.keys.queue(name) for name in names]
+            queues = [self._session.keys.queue(name) for name in names]
             self._asked.now()
             taken = take_good(self._store, queues, room=room, early_ms=self.early_ms)
             self._counts["expired"] += taken.expired
             self.inbox.accept(taken.deliveries, is_late=self._asked.is_late())
-            wait_s = min(wait_s, idle_s(taken, lease_s=self._holder.lease_s))
+            wait_s = min(wait_s, idle_s(taken, lease_s=self._session.lease_s))
             hungry += queues
             channel.rotate()
         self._block_ms = round(wait_s * 1000.0)

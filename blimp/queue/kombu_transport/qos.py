@@ -31,7 +31,7 @@ class QoS(virtual.QoS):
         elif requeue:
             self.channel.connection.leases.release([delivery_tag])
         else:
-            self.channel.connection.leases.bury(delivery_tag, "rejected")
+            self.channel.connection.leases.dead_letter(delivery_tag, "rejected")
         self.forget(delivery_tag)
 
     def forget(self, delivery_tag: str) -> None:

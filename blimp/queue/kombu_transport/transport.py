@@ -10,7 +10,7 @@ from typing import Any
 import redis
 from kombu.transport import virtual
 
-from blimp.queue.brokers.streams.session import Holder
+from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.visibility import ERRORS
 from blimp.queue.kombu_transport import fanout
 from blimp.queue.kombu_transport.channel import Channel
@@ -71,13 +71,13 @@ class Transport(virtual.Transport):
         super().__init__(client, **kwargs)
         keep_transport(client)
         options = client.transport_options
-        self._given: Holder | None = options.get("holder")
-        self._holder = self._given or Holder(
+        self._given: StreamsSession | None = options.get("holder")
+        self._session = self._given or StreamsSession(
             url=client_url(client), options=options, ssl=client.ssl
         )
         self._eta_lead_s = float(options.get("eta_lead_s", DEFAULT_ETA_LEAD_S))
-        self.link, self.keys = self._holder.link, self._holder.keys
-        self.store, self.leases = self._holder.store, self._holder.leases
+        self.link, self.keys = self._session.link, self._session.keys
+        self.store, self.leases = self._session.store, self._session.leases
         self.routes = Routes(link=self.link, keys=self.keys, store=self.store)
         self.counts: Counter[str] = Counter()
         self._listeners = fanout.Listeners(
@@ -133,7 +133,7 @@ class Transport(virtual.Transport):
                 self.leases.flush()
                 if queues:
                     self.store.leave(queues)
-            self._holder.close()
+            self._session.close()
 
     def after_fork(self) -> None:
         self._event_loop = None  # its poller is the parent's
@@ -244,7 +244,7 @@ class Transport(virtual.Transport):
     def _pumping(self) -> Pump:
         if self._pump is None:
             self._pump = Pump(
-                holder=self._holder,
+                session=self._session,
                 listeners=self._listeners,
                 channels=self.channels,
                 callbacks=self._callbacks,

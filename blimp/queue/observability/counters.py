@@ -11,7 +11,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from blimp.queue.observability.queue_figures import Figures
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
 
 BOUNDS_S = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -88,15 +88,15 @@ class Tally:
         with self._lock:
             self._started[job.task.name] += 1
 
-    def settled(self, job: Job, verdict: Verdict) -> None:
-        if verdict.give_back or verdict.again_in_s is not None:
+    def settled(self, job: Job, outcome: Outcome) -> None:
+        if outcome.requeue or outcome.again_in_s is not None:
             return  # it has not ended: it comes again
-        state = verdict.state.value if verdict.retry_in_s is None else RETRY
+        state = outcome.state.value if outcome.retry_in_s is None else RETRY
         key = (job.task.name, state)
         started_s, ended_s = job.started_s, job.ended_s
         with self._lock:
             self._ended[key] += 1
-            if verdict.dead:
+            if outcome.dead:
                 self._dead[job.task.name] += 1
             if started_s is None:
                 return

@@ -18,7 +18,7 @@ from blimp.queue.protocol.trace_context import read_context
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
     from blimp.queue.worker.middleware import CallNext
 
 MAX_TEXT_LENGTH = 10_000
@@ -132,7 +132,7 @@ class JsonLogs:
         with structlog.contextvars.bound_contextvars(**self._about(message)):
             yield
 
-    async def middleware(self, job: Job, call_next: CallNext) -> Verdict:
+    async def middleware(self, job: Job, call_next: CallNext) -> Outcome:
         with self.bound(job.message):
             return await call_next(job)
 

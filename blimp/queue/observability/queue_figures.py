@@ -68,13 +68,13 @@ class Queues:
 
     def pool(self, name: str) -> PoolStats:
         """Return how a pool stands. Raises LinkError, LeaseError."""
-        from blimp.queue.resources.pool import ExecutorPool
+        from blimp.queue.resources.pool import ResourcePool
 
         with self._lock:
             link = self._link
             if link is None:  # no streams: the pools are where the results are
                 return self._app.pools[name].stats()
-            return ExecutorPool(link.client, name, clock=self._app.clock).stats()
+            return ResourcePool(link.client, name, clock=self._app.clock).stats()
 
     def close(self) -> None:
         with self._lock:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
     from blimp.queue.app import TaskApp
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
     from blimp.queue.worker.middleware import CallNext
 
 
@@ -26,14 +26,14 @@ class TracedJobs:
         self._clock = app.broker_clock
         self._tracer = tracer
 
-    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         await self._tell_wait(job)
         message = job.message
         with self._tracer.processing(message, delivery=message.delivery) as span:
             job.message = carrying(message)
-            verdict = await call_next(job)
-            _tell_end(span, verdict)
-        return verdict
+            outcome = await call_next(job)
+            _tell_end(span, outcome)
+        return outcome
 
     async def _tell_wait(self, job: Job) -> None:
         """Make a span of the time from when it was due until now, by the broker's clock."""
@@ -55,10 +55,10 @@ class TracedJobs:
         )
 
 
-def _tell_end(span: Span, verdict: Verdict) -> None:
-    if verdict.give_back:
+def _tell_end(span: Span, outcome: Outcome) -> None:
+    if outcome.requeue:
         span.set_attribute("blimp.state", "GIVEN BACK")
         return
-    span.set_attribute("blimp.state", verdict.state.value)
-    if verdict.fault is not None and verdict.retry_in_s is None:
-        fail(span, verdict.fault.exc_type, verdict.fault.text)
+    span.set_attribute("blimp.state", outcome.state.value)
+    if outcome.fault is not None and outcome.retry_in_s is None:
+        fail(span, outcome.fault.exc_type, outcome.fault.text)

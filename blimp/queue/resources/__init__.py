@@ -7,6 +7,6 @@ with pool.lease("alice", wait_s=5.0) as grant:
 """
 
 from blimp.queue.resources.grant import Grant, Holding, Outcome, PoolStats, Release, Ticket
-from blimp.queue.resources.pool import ExecutorPool
+from blimp.queue.resources.pool import ResourcePool
 
-__all__ = ["ExecutorPool", "Grant", "Holding", "Outcome", "PoolStats", "Release", "Ticket"]
+__all__ = ["Grant", "Holding", "Outcome", "PoolStats", "Release", "ResourcePool", "Ticket"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError, LeaseError, LinkError
 from blimp.queue.resources.grant import Outcome, Ticket
-from blimp.queue.resources.pool import RELEASE_TASK, ExecutorPool
+from blimp.queue.resources.pool import RELEASE_TASK, ResourcePool
 from blimp.queue.resources.pool_keys import pool_keys
 from blimp.queue.worker.middleware.requires import Requires
 
@@ -29,7 +29,7 @@ class Pools:
     def __init__(self, app: TaskApp) -> None:
         self._app = app
         self._ttl_s: dict[str, float] = {}
-        self._pools: dict[str, ExecutorPool] = {}
+        self._pools: dict[str, ResourcePool] = {}
         self._lock = threading.Lock()
 
     def declare(self, name: str, *, ttl_s: float = DEFAULT_TTL_S) -> None:
@@ -63,12 +63,12 @@ class Pools:
                 self._release
             )
 
-    def __getitem__(self, name: str) -> ExecutorPool:
+    def __getitem__(self, name: str) -> ResourcePool:
         """Raises ConfigError where the app has no Redis server, or it can be no name."""
         with self._lock:
             pool = self._pools.get(name)
             if pool is None:
-                pool = self._pools[name] = ExecutorPool(
+                pool = self._pools[name] = ResourcePool(
                     self._app.broker_link,
                     name,
                     ttl_s=self._ttl_s.get(name, DEFAULT_TTL_S),

@@ -25,7 +25,7 @@ from blimp.queue.resources.grant import (
 from blimp.queue.resources.pool_keys import bell_channels, check_name, pool_keys
 from blimp.queue.resources.renewer import AGAIN_S, Renewer
 from blimp.queue.resources.server import Server
-from blimp.queue.resources.wakeup import Bell
+from blimp.queue.resources.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -43,7 +43,7 @@ RELEASE_TASK = "blimp.release"
 logger = logging.getLogger(__name__)
 
 
-class ExecutorPool:
+class ResourcePool:
     """The executors of one name on a server: each is free, or held by exactly one holder.
 
     client: a redis-py client, or a TaskApp's `broker_link`. ttl_s: how long a grant lasts
@@ -161,7 +161,7 @@ class ExecutorPool:
             self.keep(grant)
             yield grant
         finally:
-            self.give_back(grant)
+            self.requeue(grant)
 
     def keep(self, grant: Grant) -> None:
         """Renew `grant` in the background until it is released or lost."""
@@ -172,7 +172,7 @@ class ExecutorPool:
         """Renew `grant` in the background no more: it lasts for as long as it does. Idempotent."""
         self._renewer.drop(grant)
 
-    def give_back(self, grant: Grant) -> Release | None:
+    def requeue(self, grant: Grant) -> Release | None:
         """Release `grant`, unless that was done here; where the server is away, later.
 
         None where nothing was asked, or no answer came.
@@ -258,7 +258,7 @@ class ExecutorPool:
         found = self.ask(holder, place_s=PLACE_S, anew=anew)
         if isinstance(found, Grant):
             return found
-        with Bell(server=self._server, channel=self._bells + holder) as bell:
+        with Wakeup(server=self._server, channel=self._bells + holder) as bell:
             try:
                 while (left_s := until_s - self._clock.now_s()) > 0.0:
                     bell.listen()

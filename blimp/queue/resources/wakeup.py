@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 DEAF_S = 0.2  # where the server does not let it listen: whoever waits asks so often
 
 
-class Bell(Closing):
+class Wakeup(Closing):
     """A subscription that is in force when `listen` returns. One thread's.
 
     It never raises for its server: whoever waits asks again soon, rung or not.

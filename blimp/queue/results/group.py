@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ResultError, TaskError
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.results.handle import AsyncResult, OnProgress, error_of, keeper_of
+from blimp.queue.results.handle import AsyncResult, OnProgress, backend_of, error_of
 from blimp.queue.results.watch import watch_all
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class GroupResult(AsyncResult):
     @classmethod
     def restore(cls, id: str, *, app: TaskApp) -> GroupResult | None:
         """Return the group that was saved, None where there is none. Raises ResultError."""
-        document = keeper_of(app).group(id)
+        document = backend_of(app).group(id)
         if document is None:
             return None
         found = from_tuple(document.get("result"), app=app)

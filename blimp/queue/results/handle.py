@@ -140,10 +140,10 @@ class AsyncResult:
         return f"<{type(self).__name__}: {self.id}>"
 
     def _store(self) -> ResultBackend:
-        return keeper_of(self.app)
+        return backend_of(self.app)
 
 
-def keeper_of(app: TaskApp) -> ResultBackend:
+def backend_of(app: TaskApp) -> ResultBackend:
     """Return what keeps the results of `app`. Raises TaskError where nothing does."""
     if app.results is None:
         raise TaskError(f"app {app.name!r} keeps no results: give it a result_backend")

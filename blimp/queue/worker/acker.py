@@ -17,7 +17,7 @@ from blimp.errors import LinkError, ResultError
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.brokers.base import Line
+    from blimp.queue.brokers.base import Consumer
     from blimp.queue.redis.outage import Outage
     from blimp.queue.worker.job import Ending, Job
     from blimp.queue.worker.observers import Observers
@@ -27,7 +27,7 @@ MOST_BYTES = 1_000_000
 LOOK_S = 1.0  # between looks whether there is still something to wait for
 
 
-class Settler:
+class Acker:
     """Writes endings, each until the broker took it or the worker is abandoned.
 
     Where the line can, all of an ending is one step. Otherwise the result is stored and what
@@ -43,7 +43,7 @@ class Settler:
         self,
         *,
         app: TaskApp,
-        line: Line,
+        consumer: Consumer,
         abandoned: threading.Event,
         on_done: Callable[..., None],
         on_ran: Callable[[Job], None],
@@ -51,7 +51,7 @@ class Settler:
         log: Any,
     ) -> None:
         self._app = app
-        self._line = line
+        self._consumer = consumer
         self._abandoned = abandoned
         self._on_done = on_done
         self._observers = observers
@@ -61,7 +61,7 @@ class Settler:
         self._on_ran = on_ran
         self._commits = app.results is not None and app.results.commits
         # Elsewhere a result goes first, to a server of its own.
-        self._is_one_step = line.ends_at_once and (app.results is None or app.completes_at_once)
+        self._is_one_step = consumer.ends_at_once and (app.results is None or app.completes_at_once)
         # An event is set once what came before it is written.
         self._endings: queue.SimpleQueue[Ending | threading.Event] = queue.SimpleQueue()
         self._ended = threading.Event()
@@ -142,12 +142,12 @@ class Settler:
     def _tell(self, written: Sequence[Ending]) -> None:
         for ending in written:
             job = ending.job
-            if job.verdict is not None and not job.is_lost:
-                self._observers.settled(job, job.verdict)
+            if job.outcome is not None and not job.is_lost:
+                self._observers.settled(job, job.outcome)
 
     def _has_room(self, count: int, size_bytes: int) -> bool:
         """Say whether one more may go with these: the server does nothing else meanwhile."""
-        gathers = self._line.ends_at_once or self._commits
+        gathers = self._consumer.ends_at_once or self._commits
         return gathers and count < MOST_AT_ONCE and size_bytes < MOST_BYTES
 
     def _write(self, batch: Sequence[Ending]) -> list[Ending]:
@@ -160,13 +160,13 @@ class Settler:
             written = [
                 ending
                 for ending in self._counted(self._stored(batch))
-                if (self._is_one_step and not ending.give_back)
+                if (self._is_one_step and not ending.requeue)
                 or all(self.until_done(step) for step in self._steps(ending))
             ]
-            if self._line.ends_at_once:
-                ends = [one for one in written if not one.give_back]
+            if self._consumer.ends_at_once:
+                ends = [one for one in written if not one.requeue]
                 if not self.until_done(self._end, ends):
-                    return [one for one in written if one.give_back]
+                    return [one for one in written if one.requeue]
             for ending in written:
                 if ending.canvas is not None:
                     self._note_joined(ending)
@@ -194,8 +194,8 @@ class Settler:
         if results is None or self._is_one_step:
             return list(batch)
         # A lease that was lost meanwhile: whoever has the message now says what became of it.
-        going = [one for one in batch if one.give_back or not one.job.is_lost]
-        kept = [one for one in going if one.record and not one.give_back]
+        going = [one for one in batch if one.requeue or not one.job.is_lost]
+        kept = [one for one in going if one.record and not one.requeue]
         answers: list[bool | ResultError] = []
 
         def store() -> None:
@@ -248,10 +248,10 @@ class Settler:
     def _steps(self, ending: Ending) -> Iterator[Callable[[], Any]]:
         """Yield what is done before the one step, or instead of it; each is repeated alone."""
         delivery = ending.job.delivery
-        if ending.give_back:
-            yield delivery.give_back
+        if ending.requeue:
+            yield delivery.requeue
             return
-        if self._line.ends_at_once:
+        if self._consumer.ends_at_once:
             return
         for message in ending.next:
             yield partial(self._app.publisher.publish, message)
@@ -263,9 +263,9 @@ class Settler:
     def _end(self, endings: Sequence[Ending]) -> None:
         if not endings:
             return
-        for ending, refused in zip(endings, self._line.end(endings), strict=True):
+        for ending, refused in zip(endings, self._consumer.end(endings), strict=True):
             if refused:
-                ending.job.verdict = None  # nothing of it is written
+                ending.job.outcome = None  # nothing of it is written
                 self._log.warning("result refused", **_about(ending.job), reason=refused)
 
 

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.base import LineOptions, open_line
+from blimp.queue.brokers.base import ConsumerOptions, open_consumer
 from blimp.queue.brokers.choose import longest_wait_s
 from blimp.queue.redis.urls import hide_password, is_lost, is_refused
-from blimp.queue.worker.decode import Intake
+from blimp.queue.worker.decode import Decoder
 from blimp.queue.worker.job import Ending, Job
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.redis.outage import Outage
-    from blimp.queue.worker.in_flight import Hand
+    from blimp.queue.worker.in_flight import InFlight
     from blimp.queue.worker.observers import Observers
 
 BATCH = 64
 WAKE_AGAIN_S = 0.05  # it may not have slept yet when it was woken
 
 
-class Consumer:
+class ConsumerLoop:
     """Takes messages from `queues` and submits their jobs, in the thread that runs it.
 
     on_consuming: called each time it has connected and taken back what was left.
@@ -40,7 +40,7 @@ class Consumer:
         app: TaskApp,
         worker: str,
         queues: Sequence[str],
-        hand: Hand,
+        in_flight: InFlight,
         submit: Callable[[Job], None],
         on_consuming: Callable[[], None],
         stopping: threading.Event,
@@ -55,7 +55,7 @@ class Consumer:
         self._refusal = ""  # why they are not, where the broker does not let them be
         self._has_changed = threading.Condition()
         self.totals: Counter[str] = Counter()  # of the tasks that came, by name
-        self._hand = hand
+        self._in_flight = in_flight
         self._submit = submit
         self._on_consuming = on_consuming
         self._stopping = stopping
@@ -63,21 +63,21 @@ class Consumer:
         self._counting = threading.Lock()  # any thread may find a lease lost
         self._log = log
         self._longest_s = longest_wait_s(app)  # a stop wakes it before
-        self._intake = Intake(app=app, worker=worker, counts=counts, log=log)
-        self._options = LineOptions(
+        self._decoder = Decoder(app=app, worker=worker, counts=counts, log=log)
+        self._options = ConsumerOptions(
             app=app,
             worker=worker,
             queues=self._queues,
-            room=hand.room,
-            limit=hand.limit,
-            waiting=hand.waiting,
+            room=in_flight.room,
+            limit=in_flight.limit,
+            waiting=in_flight.waiting,
             is_stopping=stopping.is_set,
             on_message=self._take,
-            on_unreadable=self._intake.turn_away_raw,
+            on_unreadable=self._decoder.turn_away_raw,
             on_lost=self._lose,
             log=log,
         )
-        self.line = open_line(self._options)
+        self.consumer = open_consumer(self._options)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -123,23 +123,23 @@ class Consumer:
 
     def wake(self) -> None:
         """Have a wait for messages end now. Any thread; raises LinkError."""
-        self._hand.nudge()
-        self.line.wake()
+        self._in_flight.nudge()
+        self.consumer.wake()
 
     def probe(self) -> None:
         """Ask the broker whether it is there. Any thread; raises LinkError."""
-        self.line.probe()
+        self.consumer.probe()
 
     def close(self) -> None:
         """Let go of the messages in hand for good. Idempotent."""
-        self.line.close()
+        self.consumer.close()
 
-    def give_back_waiting(self) -> None:
+    def requeue_waiting(self) -> None:
         """Put back at once whatever has not begun. Raises LinkError."""
-        for job in reversed(self._hand.jobs()):  # each goes to the head: the order stays
+        for job in reversed(self._in_flight.jobs()):  # each goes to the head: the order stays
             if job.withdraw():
-                job.delivery.give_back(seen=False)
-                self._hand.let_go(job)
+                job.delivery.requeue(seen=False)
+                self._in_flight.release(job)
                 self._counts["given_back"] += 1
 
     def _session(self, url: str, outage: Outage) -> None:
@@ -147,7 +147,7 @@ class Consumer:
         try:
             with self._changing():
                 self._options.queues = self._queues
-                restored, dropped = self.line.connect(held=self._hand.tags())
+                restored, dropped = self.consumer.connect(held=self._in_flight.tags())
             if restored:
                 self._counts["restored"] += restored
                 self._log.info("restored", messages=restored)
@@ -160,18 +160,18 @@ class Consumer:
                     return  # what is in hand goes on
                 if self._wanted is not None:
                     self._change_queues()
-                for job in self._hand.due():
+                for job in self._in_flight.due():
                     self._submit(job)
-                if self._hand.wait_for_room(self._hand.patience_s(self._longest_s)):
+                if self._in_flight.wait_for_room(self._in_flight.patience_s(self._longest_s)):
                     self._drain()
                     outage.over()  # not before: a queue that cannot be read must not spin
-            self.give_back_waiting()
+            self.requeue_waiting()
         finally:
-            self.line.disconnect()
+            self.consumer.disconnect()
 
     def _change_queues(self) -> None:
         with self._changing():
-            self.line.consume(self._queues)
+            self.consumer.consume(self._queues)
         self._log.info("consuming", queues=",".join(self._queues))
 
     @contextlib.contextmanager
@@ -203,28 +203,28 @@ class Consumer:
         with self._counting:
             self._counts["leases_lost"] += 1
         self._log.warning("lease lost", delivery=tag)
-        job = self._hand.lose(tag)
+        job = self._in_flight.lose(tag)
         if job is not None:
             self._observers.lost(job)
 
     def _drain(self) -> None:
         """Block for one message, then take what else has come without blocking."""
-        timeout_s = self._hand.patience_s(self._longest_s)
+        timeout_s = self._in_flight.patience_s(self._longest_s)
         with contextlib.suppress(TimeoutError):
             for _ in range(BATCH):
-                self.line.drain(timeout_s)
+                self.consumer.drain(timeout_s)
                 timeout_s = 0.0
-                if not self._hand.has_room():
+                if not self._in_flight.has_room():
                     return
 
     def _take(self, message: Any) -> None:
         """Take one delivered message. Raises nothing but errors of the link."""
         self._counts["received"] += 1
-        delivery = self.line.delivery(message)
+        delivery = self.consumer.delivery(message)
         if self._stopping.is_set():
-            delivery.give_back(seen=False)
+            delivery.requeue(seen=False)
             return
-        read = self._intake.read(message, queue=delivery.queue)
+        read = self._decoder.read(message, queue=delivery.queue)
         if isinstance(read, str):
             delivery.reject(read)
             return
@@ -233,13 +233,13 @@ class Consumer:
         if parsed.eta_s is not None:
             wait_s = parsed.eta_s - self._app.broker_clock.now_s()
         job = Job(message=parsed, task=task, delivery=delivery)
-        if self._hand.limits_rates and wait_s <= 0.0 and self._postpone(job):
+        if self._in_flight.limits_rates and wait_s <= 0.0 and self._postpone(job):
             return
         self.totals[parsed.task] += 1
         if self._observers:
             job.received_s = self._app.clock.now_s()
             self._observers.received(job)
-        if self._hand.take(job, wait_s=wait_s):
+        if self._in_flight.take(job, wait_s=wait_s):
             self._submit(job)
 
     def _postpone(self, job: Job) -> bool:
@@ -247,13 +247,13 @@ class Consumer:
 
         As the same delivery: it has not begun. Elsewhere than on streams it waits in hand.
         """
-        if not self.line.ends_at_once:
+        if not self.consumer.ends_at_once:
             return False
-        wait_s = self._hand.postpone_s(job.task.name)
+        wait_s = self._in_flight.postpone_s(job.task.name)
         if wait_s is None:
             return False
         eta_s = self._app.broker_clock.recent_s() + wait_s
         later = msgspec.structs.replace(job.message, eta_s=eta_s)
-        self.line.end([Ending(job=job, next=(later,))])
+        self.consumer.end([Ending(job=job, next=(later,))])
         self._counts["postponed"] += 1
         return True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LOG_LENGTH = 200
 
 
-class Intake:
+class Decoder:
     """Never raises for a message, only LinkError for a broker that is away."""
 
     def __init__(self, *, app: TaskApp, worker: str, counts: Counter[str], log: Any) -> None:
@@ -56,13 +56,13 @@ class Intake:
 
         Its message becomes a dead letter all the same.
         """
-        verdict = msgspec.structs.replace(failure(error), dead=str(error))
+        outcome = msgspec.structs.replace(failure(error), dead=str(error))
         kind = "unknown_task" if isinstance(error, UnknownTask) else "unreadable"
         self._counts[kind] += 1
         self._log.error(kind, queue=parsed.queue, id=parsed.id, reason=str(error)[:LOG_LENGTH])
 
         def fail(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001
-            return verdict
+            return outcome
 
         return Task(app=self._app, name=parsed.task, function=fail, options=TaskOptions())
 

@@ -15,7 +15,7 @@ QUIET_PERIOD_S = 1.5  # where nobody watches the link; a name's lease is three t
 WAKE_S = 0.05
 
 
-class Pulse:
+class Heartbeat:
     """A thread of its own: the consumer may be waiting for a broker that is away.
 
     period_s: between two beats.

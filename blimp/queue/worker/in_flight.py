@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from blimp.queue.worker.pools import Place, place_of
-from blimp.queue.worker.prefetch import MOST, Lookahead
+from blimp.queue.worker.prefetch import MOST, AdaptivePrefetch
 from blimp.queue.worker.rates import Rate, per_second
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ MOST_SLOWED = 1000
 MOST_WRITING = 128
 
 
-class Hand:
+class InFlight:
     """The jobs in hand. Those that wait for their time do not count against `prefetch`.
 
     Nor do those that wait because their task has a rate limit, up to MOST_SLOWED; nor, up to
@@ -51,7 +51,7 @@ class Hand:
         self._clock = clock
         self._fixed = prefetch
         self._slots = slots
-        self._lookahead = Lookahead(clock=clock, most=most)
+        self._adaptive = AdaptivePrefetch(clock=clock, most=most)
         self._stopping = stopping
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}  # by delivery tag
@@ -104,7 +104,7 @@ class Hand:
         with self._changed:
             if self._fixed is not None:
                 self._fixed = max(1, self._fixed + by)
-            self._lookahead.grow(by)
+            self._adaptive.grow(by)
 
     def take(self, job: Job, *, wait_s: float) -> bool:
         """Hold `job`; say whether it may run now. Otherwise `due` returns it in `wait_s`."""
@@ -195,7 +195,7 @@ class Hand:
                 self._writing.add(tag)
                 self._changed.notify_all()
 
-    def let_go(self, *jobs: Job) -> None:
+    def release(self, *jobs: Job) -> None:
         """The jobs are settled, or the broker's again."""
         with self._changed:
             for job in jobs:
@@ -206,7 +206,7 @@ class Hand:
                 place = self._counted.pop(job.delivery.tag, None)
                 if place is not None:
                     self._busy[place] -= 1
-            self._lookahead.ended(len(jobs))
+            self._adaptive.ended(len(jobs))
             self._changed.notify_all()
 
     def lose(self, tag: str) -> Job | None:
@@ -217,7 +217,7 @@ class Hand:
             return None
         job.lose()
         if job.withdraw():
-            self.let_go(job)
+            self.release(job)
         return job
 
     def nudge(self) -> None:
@@ -278,5 +278,5 @@ class Hand:
         """Return how many of each executor's jobs, in the order of `_busy`; never nothing."""
         if self._fixed is not None:
             return [self._fixed] * max(1, len(self._busy))
-        ahead = self._lookahead.limit()
+        ahead = self._adaptive.limit()
         return [max(ahead, self._slots(place)) for place in self._busy] or [ahead]

@@ -25,13 +25,13 @@ class Delivery(Protocol):
     queue: str
 
     @property
-    def spent(self) -> str:
+    def over_delivery_limit(self) -> str:
         """Why it is not to be run any more, "" where it may be."""
         ...
 
     def ack(self) -> None: ...
 
-    def give_back(self, *, seen: bool = True) -> None:
+    def requeue(self, *, seen: bool = True) -> None:
         """Put the message back at the head of its queue, its delivery count one higher.
 
         seen: False where it never began and this worker takes nothing more: then it does not
@@ -59,12 +59,12 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     record: bytes = b""
     next: tuple[TaskMessage, ...] = ()
     acks: bool = True
-    give_back: bool = False
+    requeue: bool = False
     dead: str = ""
     canvas: Canvas | None = None
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a job; written down before its message is acknowledged.
 
     retry_in_s: with RETRY, when to run it again.
@@ -82,7 +82,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str | None = None
     retry_in_s: float | None = None
     next: tuple[TaskMessage, ...] = ()
-    give_back: bool = False
+    requeue: bool = False
     again_in_s: float | None = None
     dead: str = ""
     settled: bool = False
@@ -129,7 +129,7 @@ class Job:
         self.received_s: float | None = None
         self.started_s: float | None = None
         self.ended_s: float | None = None
-        self.verdict: Verdict | None = None
+        self.outcome: Outcome | None = None
 
     @property
     def stage(self) -> Stage:
@@ -210,5 +210,5 @@ def fault_of(error: BaseException) -> Fault:
 
 def failure(
     error: BaseException, *, state: State = State.FAILURE, trace: str | None = None
-) -> Verdict:
-    return Verdict(state=state, fault=fault_of(error), traceback=trace)
+) -> Outcome:
+    return Outcome(state=state, fault=fault_of(error), traceback=trace)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
 
 
 class Observer(Protocol):
@@ -23,7 +23,7 @@ class Observer(Protocol):
         """Its function is called now."""
         ...
 
-    def settled(self, job: Job, verdict: Verdict) -> None:
+    def settled(self, job: Job, outcome: Outcome) -> None:
         """What became of it is written: its end, its next try, or that it was given back.
 
         Whatever follows from that may be under way already, here or elsewhere.
@@ -59,13 +59,13 @@ class Observers:
     def started(self, job: Job) -> None:
         self._tell("started", job)
 
-    def settled(self, job: Job, verdict: Verdict) -> None:
-        self._tell("settled", job, verdict)
+    def settled(self, job: Job, outcome: Outcome) -> None:
+        self._tell("settled", job, outcome)
 
     def lost(self, job: Job) -> None:
         self._tell("lost", job)
 
-    def _tell(self, what: str, job: Job, *more: Verdict) -> None:
+    def _tell(self, what: str, job: Job, *more: Outcome) -> None:
         for observer in self._observers:
             try:
                 getattr(observer, what)(job, *more)

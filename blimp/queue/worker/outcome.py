@@ -19,7 +19,7 @@ from blimp.errors import (
 )
 from blimp.queue.protocol.record import State
 from blimp.queue.retry import is_given_up
-from blimp.queue.worker.job import Verdict, failure, fault_of
+from blimp.queue.worker.job import Outcome, failure, fault_of
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
@@ -29,9 +29,9 @@ MOST_DELIVERIES = 20  # after which a task that its worker or process does not s
 RETRY_DELAY_S = 1.0  # for a task that asks for a retry and does not say when
 
 
-def judge(
+def outcome_of(
     error: BaseException, *, task: Task, message: TaskMessage, chance: random.Random
-) -> Verdict:
+) -> Outcome:
     """Return what `error`, raised by the function of `task`, means for `message`."""
     options = task.options
     if isinstance(error, Refused):
@@ -40,8 +40,8 @@ def judge(
         return failure(error, state=State.INTERRUPTED)
     if isinstance(error, Reject):
         reason = "" if error.requeue else str(error) or "rejected by its task"
-        return Verdict(
-            state=State.FAILURE, fault=fault_of(error), give_back=error.requeue, dead=reason
+        return Outcome(
+            state=State.FAILURE, fault=fault_of(error), requeue=error.requeue, dead=reason
         )
     if isinstance(error, Retry):
         delay_s = error.countdown_s
@@ -53,18 +53,18 @@ def judge(
         return _retry(error, delay_s, trace=trace)
     is_timeout = isinstance(error, SoftTimeLimitExceeded | TimeLimitExceeded)
     acks = options.acks_on_timeout if is_timeout else options.acks_on_failure
-    verdict = failure(error, trace=trace)
-    return verdict if acks else msgspec.structs.replace(verdict, give_back=options.acks_late)
+    outcome = failure(error, trace=trace)
+    return outcome if acks else msgspec.structs.replace(outcome, requeue=options.acks_late)
 
 
-def timed_out(limit_s: float, *, task: Task) -> Verdict:
+def timed_out(limit_s: float, *, task: Task) -> Outcome:
     """Return what becomes of a job that was ended for its hard time limit."""
     error = TimeLimitExceeded(f"{task.name} ran longer than its time limit of {limit_s:g} s")
-    give_back = task.options.acks_late and not task.options.acks_on_timeout
-    return msgspec.structs.replace(failure(error), give_back=give_back)
+    requeue = task.options.acks_late and not task.options.acks_on_timeout
+    return msgspec.structs.replace(failure(error), requeue=requeue)
 
 
-def worker_lost(error: WorkerLost, *, task: Task, delivery: int = 1) -> Verdict:
+def worker_lost(error: WorkerLost, *, task: Task, delivery: int = 1) -> Outcome:
     """Return what becomes of a job under which its process died, at its `delivery`-th time.
 
     It runs again, but for what the task's options rule out; not for ever, on any transport.
@@ -76,8 +76,8 @@ def worker_lost(error: WorkerLost, *, task: Task, delivery: int = 1) -> Verdict:
     if not options.idempotent:
         interrupted = Interrupted(f"{task.name} had begun: {error}; it is not run again")
         return failure(interrupted, state=State.INTERRUPTED)
-    return msgspec.structs.replace(failure(error), give_back=options.acks_late)
+    return msgspec.structs.replace(failure(error), requeue=options.acks_late)
 
 
-def _retry(error: BaseException, delay_s: float, *, trace: str | None = None) -> Verdict:
-    return Verdict(state=State.RETRY, fault=fault_of(error), traceback=trace, retry_in_s=delay_s)
+def _retry(error: BaseException, delay_s: float, *, trace: str | None = None) -> Outcome:
+    return Outcome(state=State.RETRY, fault=fault_of(error), traceback=trace, retry_in_s=delay_s)

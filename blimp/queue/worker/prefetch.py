@@ -11,7 +11,7 @@ AHEAD_S = 0.05
 LEAST, MOST = 16, 128
 
 
-class Lookahead:
+class AdaptivePrefetch:
     """A prefetch that follows the work, within LEAST and `most`. Its caller's lock guards it.
 
     Short tasks need many at once: a round trip to the broker costs as much as a few of them.

@@ -21,11 +21,11 @@ from blimp.queue.brokers.streams.deferred import BrokerLeft
 from blimp.queue.protocol.message import AGAIN, to_json
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.task import TaskContext
-from blimp.queue.worker.job import Ending, Job, Verdict, failure
+from blimp.queue.worker.job import Ending, Job, Outcome, failure
 from blimp.queue.worker.middleware import chain
 from blimp.queue.worker.middleware.once import begun_before, clear_begun, is_marked, mark_begun
 from blimp.queue.worker.middleware.revoked import revoked
-from blimp.queue.worker.outcome import judge, timed_out, worker_lost
+from blimp.queue.worker.outcome import outcome_of, timed_out, worker_lost
 from blimp.queue.worker.pools import Place, place_of
 from blimp.queue.worker.time_limits import Limits, limit_of
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.canvas.follow import After
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.worker.acker import Settler
+    from blimp.queue.worker.acker import Acker
     from blimp.queue.worker.observers import Observers
 
 
@@ -54,7 +54,7 @@ class Runner:
         stopping: threading.Event,
         abandoned: threading.Event,
         on_done: Callable[..., None],
-        settler: Settler,
+        acker: Acker,
         limits: Limits,
         observers: Observers,
         log: Any,
@@ -66,7 +66,7 @@ class Runner:
         self._stopping = stopping
         self._abandoned = abandoned
         self._on_done = on_done
-        self._settler = settler
+        self._acker = acker
         self._log = log
         self._chance = random.Random()
         self._is_extended = app.result_options.result_extended
@@ -84,16 +84,16 @@ class Runner:
                     self._on_done(job)
                 return
         if AGAIN in job.message.headers:  # what it repeats may have ended here just now
-            await job.in_thread(self._settler.wait_written)
+            await job.in_thread(self._acker.wait_written)
         try:
-            verdict = await self._through_chain(job)
+            outcome = await self._through_chain(job)
         except Exception as error:  # fails closed: the function was not run, or its end is lost
             self._log.exception("middleware", task=job.task.name, id=job.message.id)
-            verdict = failure(error, trace=traceback.format_exc())
-        if verdict.retry_in_s is None and verdict.again_in_s is None and not verdict.give_back:
-            self.conclude(job, verdict)
+            outcome = failure(error, trace=traceback.format_exc())
+        if outcome.retry_in_s is None and outcome.again_in_s is None and not outcome.requeue:
+            self.conclude(job, outcome)
         else:  # the broker is asked something first
-            await job.in_thread(self.conclude, job, verdict)
+            await job.in_thread(self.conclude, job, outcome)
 
     def _ack_early(self, job: Job) -> bool:
         """Acknowledge a job before it runs; say whether that is known to be done.
@@ -108,14 +108,14 @@ class Runner:
             except BrokerLeft as error:
                 left.append(error)
 
-        if not self._settler.until_done(ack):
+        if not self._acker.until_done(ack):
             return False
         if left:
-            self._settler.until_done(job.delivery.give_back)
+            self._acker.until_done(job.delivery.requeue)
             self._log.warning("left unrun", task=job.task.name, id=job.message.id)
         return not left
 
-    async def _through_chain(self, job: Job) -> Verdict:
+    async def _through_chain(self, job: Job) -> Outcome:
         """Pass the middleware; anew where the broker was away before the function was called."""
         assert job.in_thread is not None
         while True:
@@ -125,17 +125,17 @@ class Runner:
                 if job.is_called:
                     raise
                 if job.lost.is_set() or self._abandoned.is_set():
-                    return Verdict(state=State.PENDING, give_back=True)
-                await job.in_thread(self._settler.wait_out, error)
+                    return Outcome(state=State.PENDING, requeue=True)
+                await job.in_thread(self._acker.wait_out, error)
 
-    def conclude(self, job: Job, verdict: Verdict, *, is_stuck: bool = False) -> None:
+    def conclude(self, job: Job, outcome: Outcome, *, is_stuck: bool = False) -> None:
         """Have the verdict written and the message acknowledged, and let the job go.
 
         is_stuck: its function runs on.
         """
         if not job.finish():
             return  # given back meanwhile, in a stop that would not wait
-        job.verdict = verdict
+        job.outcome = outcome
         if self._observers and job.is_called:
             job.ended_s = self._app.clock.now_s()
         if job.is_lost:
@@ -144,61 +144,61 @@ class Runner:
             return  # whoever has the message now says what became of it
         # Given back by its own verdict, it came to its end. What another began is not its own.
         may_begin = job.task.options.idempotent or (job.mark and not is_stuck)
-        if verdict.give_back and is_marked(job.task.options) and may_begin:
-            self._settler.until_done(clear_begun, self._app, job.message)
+        if outcome.requeue and is_marked(job.task.options) and may_begin:
+            self._acker.until_done(clear_begun, self._app, job.message)
         endings: list[Ending] = []
         try:
-            self._settler.until_done(lambda: endings.append(self._ending(job, verdict)))
+            self._acker.until_done(lambda: endings.append(self._ending(job, outcome)))
         except Exception as error:
             self._log.exception("settle", task=job.task.name, id=job.message.id)
             reason = f"its end cannot be written: {error}"
             endings.append(Ending(job=job, acks=job.task.options.acks_late, dead=reason))
         if endings:
-            self._settler.settle(endings[0])
+            self._acker.settle(endings[0])
         else:
             self._on_done(job)
 
-    def refuse(self, job: Job, verdict: Verdict) -> None:
+    def refuse(self, job: Job, outcome: Outcome) -> None:
         """End a job that waits, unless it begins just now."""
         if job.begin():
-            self.conclude(job, verdict)
+            self.conclude(job, outcome)
 
-    def _ending(self, job: Job, verdict: Verdict) -> Ending:
+    def _ending(self, job: Job, outcome: Outcome) -> Ending:
         """Return what the broker is to be told. Raises LinkError where it must be asked first."""
         late = job.task.options.acks_late
-        if verdict.give_back:
+        if outcome.requeue:
             again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
-            return Ending(job=job, give_back=late, next=() if late else (again,), acks=late)
-        if verdict.again_in_s is not None:
-            eta_s = self._app.broker_clock.now_s() + verdict.again_in_s
+            return Ending(job=job, requeue=late, next=() if late else (again,), acks=late)
+        if outcome.again_in_s is not None:
+            eta_s = self._app.broker_clock.now_s() + outcome.again_in_s
             return Ending(
                 job=job, next=(msgspec.structs.replace(job.message, eta_s=eta_s),), acks=late
             )
-        found, verdict = self._follow(job, verdict)
-        record, told = self._encode(job, verdict, found)
-        if told is not verdict:
-            verdict = told
-            found, _ = self._follow(job, verdict)
-        job.verdict = verdict
+        found, outcome = self._follow(job, outcome)
+        record, told = self._encode(job, outcome, found)
+        if told is not outcome:
+            outcome = told
+            found, _ = self._follow(job, outcome)
+        job.outcome = outcome
         canvas = None
         if found is not None:
             from blimp.queue.canvas.finish import canvas_of
 
-            canvas = canvas_of(self._app, found, verdict)
+            canvas = canvas_of(self._app, found, outcome)
         return Ending(
             job=job,
             record=record,
-            next=(*self._tries(job, verdict), *verdict.next, *(found.messages if found else ())),
+            next=(*self._tries(job, outcome), *outcome.next, *(found.messages if found else ())),
             acks=late,
-            dead=verdict.dead,
+            dead=outcome.dead,
             canvas=canvas,
         )
 
-    def _tries(self, job: Job, verdict: Verdict) -> tuple[TaskMessage, ...]:
+    def _tries(self, job: Job, outcome: Outcome) -> tuple[TaskMessage, ...]:
         """Return the next try where there is to be one."""
-        if verdict.retry_in_s is None:
+        if outcome.retry_in_s is None:
             return ()
-        eta_s = self._app.broker_clock.now_s() + verdict.retry_in_s
+        eta_s = self._app.broker_clock.now_s() + outcome.retry_in_s
         message = job.message
         return (
             msgspec.structs.replace(
@@ -206,51 +206,51 @@ class Runner:
             ),
         )
 
-    def _follow(self, job: Job, verdict: Verdict) -> tuple[After | None, Verdict]:
+    def _follow(self, job: Job, outcome: Outcome) -> tuple[After | None, Outcome]:
         """Return what follows the task's end; of most tasks, nothing."""
         if not job.message.is_followed:
-            return None, verdict
+            return None, outcome
         from blimp.queue.canvas.finish import follow
 
-        found, verdict = follow(self._app, job, verdict)
+        found, outcome = follow(self._app, job, outcome)
         for complaint in found.complaints:
             self._log.error("errback", task=job.task.name, id=job.message.id, reason=complaint)
-        return found, verdict
+        return found, outcome
 
     def _encode(
-        self, job: Job, verdict: Verdict, found: After | None = None
-    ) -> tuple[bytes, Verdict]:
+        self, job: Job, outcome: Outcome, found: After | None = None
+    ) -> tuple[bytes, Outcome]:
         """Return the result as it is stored, nothing where it is not to be; and what it says.
 
         A value that cannot be written, or cannot be handed to a callback, is a failure.
         """
-        if verdict.settled:
-            return b"", verdict
+        if outcome.settled:
+            return b"", outcome
         try:
-            return self._record_bytes(job, verdict, found), verdict
+            return self._record_bytes(job, outcome, found), outcome
         except Exception as error:  # a result may be of a class whose own methods raise
             if not isinstance(error, ResultError):
                 error = ResultError(f"{job.task.name} returned what cannot be written: {error!r}")
             self._log.error("result", task=job.task.name, id=job.message.id, reason=str(error))
-            verdict = failure(error)
-            return self._record_bytes(job, verdict), verdict
+            outcome = failure(error)
+            return self._record_bytes(job, outcome), outcome
 
-    def _record_bytes(self, job: Job, verdict: Verdict, found: After | None = None) -> bytes:
+    def _record_bytes(self, job: Job, outcome: Outcome, found: After | None = None) -> bytes:
         if self._app.results is not None and not _is_ignored(job):
-            return self._app.results.encode(self._record(job, verdict, found))
-        if job.message.is_followed and verdict.state is State.SUCCESS:
-            to_json(verdict.result)
-        elif job.message.chord and verdict.fault is not None:
-            to_json(msgspec.to_builtins(verdict.fault))
+            return self._app.results.encode(self._record(job, outcome, found))
+        if job.message.is_followed and outcome.state is State.SUCCESS:
+            to_json(outcome.result)
+        elif job.message.chord and outcome.fault is not None:
+            to_json(msgspec.to_builtins(outcome.fault))
         return b""
 
-    def _record(self, job: Job, verdict: Verdict, found: After | None = None) -> Record:
+    def _record(self, job: Job, outcome: Outcome, found: After | None = None) -> Record:
         return Record(
             id=job.message.id,
-            state=verdict.state,
-            result=verdict.result,
-            fault=verdict.fault,
-            traceback=verdict.traceback,
+            state=outcome.state,
+            result=outcome.result,
+            fault=outcome.fault,
+            traceback=outcome.traceback,
             date_done=datetime.fromtimestamp(self._app.clock.wall_s(), UTC).isoformat(),
             name=job.task.name,
             worker=self._worker,
@@ -265,7 +265,7 @@ class Runner:
 
     # --- the innermost link of the chain -----------------------------------------------------
 
-    async def _call(self, job: Job) -> Verdict:
+    async def _call(self, job: Job) -> Outcome:
         assert job.in_thread is not None
         options = job.task.options
         if is_marked(options) and not await job.in_thread(mark_begun, self._app, job):
@@ -290,9 +290,9 @@ class Runner:
         except BaseException as error:  # a task may raise SystemExit; the worker goes on
             if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
                 raise  # cut off by the end of the worker: the message comes again
-            return self._judge(job, error)
+            return self._outcome_of(job, error)
         return (
-            result if isinstance(result, Verdict) else Verdict(state=State.SUCCESS, result=result)
+            result if isinstance(result, Outcome) else Outcome(state=State.SUCCESS, result=result)
         )
 
     async def _function(self, job: Job, args: tuple[Any, ...]) -> Any:
@@ -311,7 +311,7 @@ class Runner:
         with self._limits.watch(job, limit):
             return await job.call.run(args, interruptible=revocable or limit.soft_s is not None)
 
-    def _judge(self, job: Job, error: BaseException) -> Verdict:
+    def _outcome_of(self, job: Job, error: BaseException) -> Outcome:
         if job.is_revoked:
             return revoked("while it ran")
         if job.timed_out_s is not None and isinstance(error, asyncio.CancelledError | WorkerLost):
@@ -319,13 +319,13 @@ class Runner:
         if isinstance(error, WorkerLost):
             self._log.error("worker lost", task=job.task.name, id=job.message.id, reason=str(error))
             return worker_lost(error, task=job.task, delivery=job.message.delivery)
-        return judge(error, task=job.task, message=job.message, chance=self._chance)
+        return outcome_of(error, task=job.task, message=job.message, chance=self._chance)
 
     def _started(self, job: Job) -> None:
         if self._app.results is None:
             return
         record = msgspec.structs.replace(
-            self._record(job, Verdict(state=State.STARTED, result={"hostname": self._worker})),
+            self._record(job, Outcome(state=State.STARTED, result={"hostname": self._worker})),
             date_done=None,
         )
         # Only told, not relied on: a broker that is away must not keep a ship from flying.

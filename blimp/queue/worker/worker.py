@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 from blimp.queue.brokers.choose import AMQP, STREAMS, is_on_redis
 from blimp.queue.brokers.guarantees import check_tasks, missing_guarantees
 from blimp.queue.control.broadcast import BroadcastListener
-from blimp.queue.control.remote_control import RemoteControl, Site
+from blimp.queue.control.remote_control import RemoteControl, WorkerHandle
 from blimp.queue.control.revoke import Revoking
 from blimp.queue.events.worker_events import WorkerEvents
 from blimp.queue.results.open import prepare_results
-from blimp.queue.worker.acker import Settler
+from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot
-from blimp.queue.worker.consumer_loop import Consumer
+from blimp.queue.worker.consumer_loop import ConsumerLoop
 from blimp.queue.worker.drain import Finish
-from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Pulse
-from blimp.queue.worker.in_flight import Hand
+from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat
+from blimp.queue.worker.in_flight import InFlight
 from blimp.queue.worker.job import Job, Stage
 from blimp.queue.worker.name_lock import OwnName
 from blimp.queue.worker.observers import Observers
 from blimp.queue.worker.outcome import timed_out
 from blimp.queue.worker.pools import Place, place_of
 from blimp.queue.worker.pools.origin import locate_all
-from blimp.queue.worker.pools.pools import Crew, Sizes
+from blimp.queue.worker.pools.pools import Sizes, WorkerPools
 from blimp.queue.worker.prefetch import LEAST, MOST
 from blimp.queue.worker.restart import Launch, Wear
 from blimp.queue.worker.runner import Runner
@@ -104,20 +104,20 @@ class Worker:
             self._own_name = OwnName(
                 app=app, worker=self.name, stopping=self._stops.stopping, log=self._log
             )
-        self._hand = Hand(
+        self._in_flight = InFlight(
             clock=app.clock,
             prefetch=prefetch,
             stopping=self._stops.stopping,
-            slots=lambda place: self._crew.sizes.slots(place),
+            slots=lambda place: self._pools.sizes.slots(place),
             most=MOST if app.transport == STREAMS else LEAST,  # others are told of each change
         )
         self._alarms = Alarms(clock=app.clock, log=self._log)
         observers = Observers([make(self) for make in app.observers], log=self._log)
-        self._consumer = Consumer(
+        self._consumer_loop = ConsumerLoop(
             app=app,
             worker=self.name,
             queues=tuple(dict.fromkeys(queues)) or (app.queue,),
-            hand=self._hand,
+            in_flight=self._in_flight,
             submit=self._submit,
             on_consuming=self._consuming,
             stopping=self._stops.stopping,
@@ -125,12 +125,12 @@ class Worker:
             observers=observers,
             log=self._log,
         )
-        self._settler = Settler(
+        self._acker = Acker(
             app=app,
-            line=self._consumer.line,
+            consumer=self._consumer_loop.consumer,
             abandoned=self._stops.abandoned,
             on_done=self._done,
-            on_ran=self._hand.ran,
+            on_ran=self._in_flight.ran,
             observers=observers,
             log=self._log,
         )
@@ -140,33 +140,35 @@ class Worker:
             stopping=self._stops.stopping,
             abandoned=self._stops.abandoned,
             on_done=self._done,
-            settler=self._settler,
+            acker=self._acker,
             limits=Limits(alarms=self._alarms, on_stuck=self._give_up),
             observers=observers,
             log=self._log,
         )
         self._finish = Finish(
             app=app,
-            consumer=self._consumer,
-            hand=self._hand,
+            consumer_loop=self._consumer_loop,
+            in_flight=self._in_flight,
             stops=self._stops,
             counts=self.counts,
             grace_s=grace_s,
             log=self._log,
         )
-        self._revoking = Revoking(app=app, hand=self._hand, runner=self._runner, log=self._log)
+        self._revoking = Revoking(
+            app=app, in_flight=self._in_flight, runner=self._runner, log=self._log
+        )
         self._beat_s = PERIOD_S if app.link_watchers else QUIET_PERIOD_S
         self.events = WorkerEvents(
             app=app,
             worker=self.name,
-            hand=self._hand,
+            in_flight=self._in_flight,
             counts=self.counts,
             observers=observers,
             beat_s=self._beat_s,
             log=self._log,
         )
         self._starts_events = app.events if events is None else events
-        self._crew = Crew(
+        self._pools = WorkerPools(
             run=self._runner.run,
             sizes=Sizes(
                 loop_workers=loop_workers,
@@ -180,12 +182,12 @@ class Worker:
             log=self._log,
         )
         self._remote = RemoteControl(
-            Site(
+            WorkerHandle(
                 app=app,
                 name=self.name,
-                consumer=self._consumer,
-                hand=self._hand,
-                crew=self._crew,
+                consumer_loop=self._consumer_loop,
+                in_flight=self._in_flight,
+                pools=self._pools,
                 revoking=self._revoking,
                 stop=self.stop,
                 events=self.events,
@@ -204,7 +206,7 @@ class Worker:
         self._boot = Boot(
             steps=app.boot_steps,
             worker=self,
-            call=self._crew.call,
+            call=self._pools.call,
             stop_s=grace_s,
             log=self._log,
         )
@@ -212,7 +214,7 @@ class Worker:
     @property
     def queues(self) -> tuple[str, ...]:
         """What it consumes from now; remote control may change it."""
-        return self._consumer.queues
+        return self._consumer_loop.queues
 
     @property
     def restart_reason(self) -> str | None:
@@ -222,11 +224,11 @@ class Worker:
     @property
     def sizes(self) -> Sizes:
         """How many tasks run at once, by executor."""
-        return self._crew.sizes
+        return self._pools.sizes
 
     def jobs(self) -> list[Job]:
         """Return what is in hand now. Any thread."""
-        return self._hand.jobs()
+        return self._in_flight.jobs()
 
     def run(self) -> int:
         """Consume until stopped; return the exit status. Takes SIGTERM, SIGINT and SIGQUIT.
@@ -240,7 +242,7 @@ class Worker:
         if missing is not None:
             self._log.warning(missing)
         upkeep = prepare_results(self.app, log=self._log)
-        self._hand.expect(self.app.tasks.values())
+        self._in_flight.expect(self.app.tasks.values())
         signals = StopSignals(self._stops)
         signals.take()
         try:
@@ -255,9 +257,9 @@ class Worker:
 
     def _serve(self, upkeep: Sequence[Callable[[bool], None]]) -> None:
         """Consume until stopped, and see through what runs."""
-        self._crew.start()  # after the stop signals are let in: what tasks start inherits that
-        pulse = Pulse(
-            beat=self._consumer.probe if self._own_name is None else self._own_name.renew,
+        self._pools.start()  # after the stop signals are let in: what tasks start inherits that
+        heartbeat = Heartbeat(
+            beat=self._consumer_loop.probe if self._own_name is None else self._own_name.renew,
             watchers=(
                 *self.app.link_watchers,
                 self._revoking.refresh,
@@ -266,7 +268,7 @@ class Worker:
             ),
             on_lost_name=self._lose_name,
             stopping=self._stops.stopping,
-            wake=self._consumer.wake,
+            wake=self._consumer_loop.wake,
             log=self._log,
             period_s=self._beat_s,
         )
@@ -274,25 +276,25 @@ class Worker:
             self._stops.start()
             if self._own_name is not None:
                 self._own_name.wait()
-            pulse.start()
+            heartbeat.start()
             if self._starts_events:
                 self.events.enable()
             self._boot.start()
             if self.app.broadcasts or self.app.transport in (STREAMS, AMQP):
                 self._listener.start()
-            self._consumer.run()
+            self._consumer_loop.run()
             self._finish.see_out()
         finally:
             self._stops.close()
-            pulse.close()
+            heartbeat.close()
             self._listener.close()
             self._remote.close()
             self._alarms.close()
             self._boot.stop()
-            self._crew.close()
-            self._settler.close()
+            self._pools.close()
+            self._acker.close()
             self.events.close()
-            self._consumer.close()
+            self._consumer_loop.close()
             if self._own_name is not None:
                 self._own_name.leave()
             if self.app.tracer is not None and self._launch is not None:
@@ -309,13 +311,13 @@ class Worker:
     # --- one job ---------------------------------------------------------------------------
 
     def _submit(self, job: Job) -> None:
-        self._crew.submit(job)
+        self._pools.submit(job)
 
     def _done(self, *jobs: Job) -> None:
         """Called in any thread: the jobs have left the worker's hands."""
         with self._counting:
             self.counts["done"] += len(jobs)
-        self._hand.let_go(*jobs)
+        self._in_flight.release(*jobs)
         own = sum(place_of(job.task) is not Place.PROCESS for job in jobs)
         reason = self._wear.count(own) if own else None
         if reason is not None and not self._stops.stopping.is_set():
@@ -355,8 +357,8 @@ class Worker:
 
     def _heeded(self) -> None:
         self._boot.cancel()
-        self._crew.tell_stopping()
-        self._hand.nudge()
+        self._pools.tell_stopping()
+        self._in_flight.nudge()
 
     def _lose_name(self, reason: str) -> None:
         self._log.error("name lost", reason=reason)

@@ -72,11 +72,11 @@ def test_the_start_up_line_names_what_is_missing(
     transport: str | None, url: str, told: str
 ) -> None:
     with TaskApp("tests", broker=url, transport=transport, result_backend="redis://h/0") as app:
-        line = missing_guarantees(app)
-        assert line is not None
-        assert line.startswith(f'transport "{app.transport}" (')
-        assert told in line
-        assert "no results" not in line
+        consumer = missing_guarantees(app)
+        assert consumer is not None
+        assert consumer.startswith(f'transport "{app.transport}" (')
+        assert told in consumer
+        assert "no results" not in consumer
     if transport != "redis":
         with TaskApp("tests", broker=url, transport=transport) as app:
             assert "no results" in (missing_guarantees(app) or "")

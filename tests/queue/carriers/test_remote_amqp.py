@@ -93,7 +93,9 @@ def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
             headers={"compression": compression},
         )
         assert ask(app, "ping", destination=["w"], timeout_s=DEADLINE_S)
-        wait_until(lambda: any("unreadable" in line[1] for line in log.lines), "it was not named")
+        wait_until(
+            lambda: any("unreadable" in consumer[1] for consumer in log.lines), "it was not named"
+        )
         assert log.events("emergency lane lost") == []
         assert not heard.is_set()
         assert app.broadcast("stop").get(DEADLINE_S) == {}

@@ -12,7 +12,7 @@ from blimp.queue.events import fields
 from blimp.queue.events.lamport_clock import LamportClock
 from blimp.queue.protocol.message import MAX_REPR_LENGTH, TaskMessage
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.worker.job import Delivery, Job, Verdict, failure
+from blimp.queue.worker.job import Delivery, Job, Outcome, failure
 
 ABOUT = fields.about_program(hostname="pad", pid=7)
 app = TaskApp("fields", broker="memory://")
@@ -71,18 +71,18 @@ def test_a_result_that_cannot_be_shown_is_told_by_its_class() -> None:
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
-        (Verdict(state=State.SUCCESS, result=5), {"type": "task-succeeded", "result": "5"}),
+        (Outcome(state=State.SUCCESS, result=5), {"type": "task-succeeded", "result": "5"}),
         (failure(ValueError("a")), {"type": "task-failed", "exception": "ValueError('a')"}),
         (failure(Refused("no"), state=State.REFUSED), {"type": "task-failed"}),
         (failure(OSError(), state=State.INTERRUPTED), {"type": "task-failed"}),
-        (Verdict(state=State.SUPERSEDED), {"type": "task-revoked", "expired": False}),
-        (Verdict(state=State.EXPIRED), {"type": "task-revoked", "expired": True}),
-        (Verdict(state=State.PENDING, give_back=True), {"type": "task-rejected", "requeue": True}),
-        (Verdict(state=State.RETRY, retry_in_s=0.0), {"type": "task-retried", "exception": ""}),
+        (Outcome(state=State.SUPERSEDED), {"type": "task-revoked", "expired": False}),
+        (Outcome(state=State.EXPIRED), {"type": "task-revoked", "expired": True}),
+        (Outcome(state=State.PENDING, requeue=True), {"type": "task-rejected", "requeue": True}),
+        (Outcome(state=State.RETRY, retry_in_s=0.0), {"type": "task-retried", "exception": ""}),
     ],
 )  # fmt: skip
-def test_an_end_is_told_in_celerys_words(verdict: Verdict, expected: dict[str, Any]) -> None:
-    told = read(fields.ended(make_job(), verdict, at_s=2.0))
+def test_an_end_is_told_in_celerys_words(outcome: Outcome, expected: dict[str, Any]) -> None:
+    told = read(fields.ended(make_job(), outcome, at_s=2.0))
     assert expected.items() <= told.items()
     assert (told["uuid"], told["timestamp"]) == ("id", 2.0)
 
@@ -95,7 +95,7 @@ def test_a_dead_letter_is_told_by_what_it_ended_with() -> None:
 
 
 def test_what_another_delivery_has_ended_is_told_once_more() -> None:
-    settled = Verdict(state=State.PENDING, settled=True)
+    settled = Outcome(state=State.PENDING, settled=True)
     job = make_job()
     assert fields.ended(job, settled, at_s=0.0) is None
     job.previous = Record(id="id", state=State.STARTED)
@@ -106,13 +106,13 @@ def test_what_another_delivery_has_ended_is_told_once_more() -> None:
 
 
 def test_what_only_waits_for_its_turn_has_no_end() -> None:
-    assert fields.ended(make_job(), Verdict(state=State.PENDING, again_in_s=1.0), at_s=0.0) is None
+    assert fields.ended(make_job(), Outcome(state=State.PENDING, again_in_s=1.0), at_s=0.0) is None
 
 
 def test_a_runtime_is_from_call_to_return() -> None:
     job = make_job()
     job.started_s, job.ended_s = 10.0, 12.5
-    told = read(fields.ended(job, Verdict(state=State.SUCCESS), at_s=0.0))
+    told = read(fields.ended(job, Outcome(state=State.SUCCESS), at_s=0.0))
     assert told["runtime"] == 2.5
 
 

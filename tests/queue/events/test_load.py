@@ -145,8 +145,8 @@ def test_no_more_tasks_are_taken_than_their_events_have_room(
             for _ in range(TASKS):
                 noop.delay()
             wait_until(lambda: worker.counts["done"] > 10, "nothing runs")
-            worker._hand.wait_empty(DEADLINE_S, unless=lambda: False)
-            wait_until(lambda: worker._hand.room() == 0, "it is not held back")
+            worker._in_flight.wait_empty(DEADLINE_S, unless=lambda: False)
+            wait_until(lambda: worker._in_flight.room() == 0, "it is not held back")
             held_at = worker.counts["done"]
             assert held_at < TASKS / 2
             gate.open.set()

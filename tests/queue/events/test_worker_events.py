@@ -131,7 +131,7 @@ def test_a_revoked_task_is_told_of(app: TaskApp, listener: Listener) -> None:
 def settle(worker: Worker, result: AsyncResult) -> None:
     """Wait until the task is all over, those who watch it included."""
     result.get(timeout=DEADLINE_S)
-    worker._hand.wait_empty(DEADLINE_S, unless=lambda: False)
+    worker._in_flight.wait_empty(DEADLINE_S, unless=lambda: False)
 
 
 def test_nothing_is_sent_until_it_is_asked_for(app: TaskApp, listener: Listener) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from blimp.queue.resources import ExecutorPool
+from blimp.queue.resources import ResourcePool
 from blimp.queue.resources.pool_keys import pool_keys
 
 TTL_S = 30.0
@@ -18,8 +18,8 @@ def pass_time(server: redis.Redis, name: str, seconds: float) -> None:
 
 
 @pytest.fixture
-def pool(server: redis.Redis) -> ExecutorPool:
-    return ExecutorPool(server, "ships", ttl_s=TTL_S)
+def pool(server: redis.Redis) -> ResourcePool:
+    return ResourcePool(server, "ships", ttl_s=TTL_S)
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from benchmarks.releases_check import Checker, Claims
-from blimp.queue.resources import ExecutorPool
+from blimp.queue.resources import ResourcePool
 
-Damage = Callable[[redis.Redis, ExecutorPool], object]
+Damage = Callable[[redis.Redis, ResourcePool], object]
 
 
 def test_no_executor_is_lost_or_doubled_where_processes_are_killed() -> None:
@@ -40,7 +40,7 @@ def test_no_executor_is_lost_or_doubled_where_processes_are_killed() -> None:
     ],
 )
 def test_the_checker_sees_what_is_wrong(
-    pool: ExecutorPool, server: redis.Redis, damage: Damage, what: str
+    pool: ResourcePool, server: redis.Redis, damage: Damage, what: str
 ) -> None:
     pool.add("busy")
     pool.acquire("alice")
@@ -54,7 +54,7 @@ def test_the_checker_sees_what_is_wrong(
 
 
 def test_the_checker_sees_a_token_that_goes_back_and_two_that_believe_to_hold(
-    pool: ExecutorPool, server: redis.Redis
+    pool: ResourcePool, server: redis.Redis
 ) -> None:
     pool.add("twin")
     first = pool.acquire("alice")

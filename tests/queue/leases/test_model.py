@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from blimp.queue.resources import ExecutorPool, Grant, Ticket
+from blimp.queue.resources import Grant, ResourcePool, Ticket
 from blimp.queue.resources.grant import COUNTERS
 from tests.queue.leases.conftest import pass_time
 from tests.queue.leases.pool_model import PLACE_S, TTL_S, PoolModel
@@ -38,7 +38,7 @@ class Pool(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.client.flushall()
-        self.pool = ExecutorPool(self.client, "ships", ttl_s=TTL_S)
+        self.pool = ResourcePool(self.client, "ships", ttl_s=TTL_S)
         self.model = PoolModel()
         for name in ("a", "b"):
             self.add(name)

@@ -11,7 +11,7 @@ import redis
 
 from blimp.errors import ConfigError, LeaseError, LeaseLost, LinkError, NoneFree
 from blimp.queue.redis.urls import open_redis
-from blimp.queue.resources import ExecutorPool, Grant, Outcome
+from blimp.queue.resources import Grant, Outcome, ResourcePool
 from blimp.queue.resources.grant import COUNTERS, MAX_TOKEN, Ticket
 from blimp.queue.resources.pool_keys import bell_channels
 from tests.broker import EmbeddedBroker
@@ -23,7 +23,7 @@ def ticket_of(grant: Grant, **other: Any) -> Ticket:
     return Ticket.read(grant.as_dict() | other)
 
 
-def test_an_executor_is_taken_once_and_comes_back(pool: ExecutorPool) -> None:
+def test_an_executor_is_taken_once_and_comes_back(pool: ResourcePool) -> None:
     assert pool.add("twin")
     assert not pool.add("twin")
     grant = pool.acquire("alice")
@@ -42,7 +42,7 @@ def test_an_executor_is_taken_once_and_comes_back(pool: ExecutorPool) -> None:
 
 
 def test_tokens_grow_whatever_happens_to_the_server(
-    pool: ExecutorPool, server: redis.Redis
+    pool: ResourcePool, server: redis.Redis
 ) -> None:
     tokens = []
     for round_ in range(5):
@@ -57,7 +57,7 @@ def test_tokens_grow_whatever_happens_to_the_server(
 
 
 def test_tokens_and_deadlines_do_not_follow_a_clock_that_goes_back(
-    pool: ExecutorPool, later: Pass
+    pool: ResourcePool, later: Pass
 ) -> None:
     pool.add("twin")
     later(1e6)
@@ -68,7 +68,7 @@ def test_tokens_and_deadlines_do_not_follow_a_clock_that_goes_back(
     assert pool.acquire("bob").token > before.token
 
 
-def test_the_longest_free_is_given_first(pool: ExecutorPool) -> None:
+def test_the_longest_free_is_given_first(pool: ResourcePool) -> None:
     for name in "abc":
         pool.add(name)
     first = pool.acquire("x")
@@ -77,7 +77,7 @@ def test_the_longest_free_is_given_first(pool: ExecutorPool) -> None:
     assert [pool.acquire(holder).executor for holder in "pqr"] == ["b", "c", "a"]
 
 
-def test_who_asks_again_has_what_he_had(pool: ExecutorPool) -> None:
+def test_who_asks_again_has_what_he_had(pool: ResourcePool) -> None:
     pool.add("twin")
     pool.add("other")
     first, again = pool.acquire("alice"), pool.acquire("alice")
@@ -86,7 +86,7 @@ def test_who_asks_again_has_what_he_had(pool: ExecutorPool) -> None:
     assert pool.stats().free == ("other",)
 
 
-def test_who_takes_over_from_himself_fences_the_other(pool: ExecutorPool) -> None:
+def test_who_takes_over_from_himself_fences_the_other(pool: ResourcePool) -> None:
     pool.add("twin")
     old = pool.acquire("task-1")
     new = pool.acquire("task-1", anew=True)
@@ -99,7 +99,7 @@ def test_who_takes_over_from_himself_fences_the_other(pool: ExecutorPool) -> Non
     assert pool.stats().superseded == 1
 
 
-def test_a_superseded_grant_releases_nothing(pool: ExecutorPool) -> None:
+def test_a_superseded_grant_releases_nothing(pool: ResourcePool) -> None:
     pool.add("twin")
     old = pool.acquire("task-1")
     pool.acquire("task-1", anew=True)
@@ -111,7 +111,7 @@ def test_a_superseded_grant_releases_nothing(pool: ExecutorPool) -> None:
 
 
 def test_the_second_release_is_told_with_its_interval(
-    pool: ExecutorPool, caplog: pytest.LogCaptureFixture, later: Pass
+    pool: ResourcePool, caplog: pytest.LogCaptureFixture, later: Pass
 ) -> None:
     pool.add("executor-1")
     grant = pool.acquire("alice")
@@ -133,7 +133,7 @@ def test_the_second_release_is_told_with_its_interval(
 
 
 def test_a_late_repetition_is_no_warning(
-    pool: ExecutorPool, caplog: pytest.LogCaptureFixture, later: Pass
+    pool: ResourcePool, caplog: pytest.LogCaptureFixture, later: Pass
 ) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
@@ -146,7 +146,7 @@ def test_a_late_repetition_is_no_warning(
 
 
 def test_a_release_that_repeats_itself_because_its_answer_was_lost_is_one(
-    pool: ExecutorPool, monkeypatch: pytest.MonkeyPatch
+    pool: ResourcePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
@@ -163,7 +163,7 @@ def test_a_release_that_repeats_itself_because_its_answer_was_lost_is_one(
 
 
 @pytest.mark.parametrize("other", [{"holder": "eve"}, {"token": 1}, {"token": MAX_TOKEN - 1}])
-def test_a_forged_grant_releases_nothing(pool: ExecutorPool, other: dict[str, Any]) -> None:
+def test_a_forged_grant_releases_nothing(pool: ResourcePool, other: dict[str, Any]) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     release = pool.release(ticket_of(grant, **other))
@@ -174,7 +174,7 @@ def test_a_forged_grant_releases_nothing(pool: ExecutorPool, other: dict[str, An
     assert pool.renew(grant)
 
 
-def test_a_grant_of_another_executor_releases_nothing(pool: ExecutorPool) -> None:
+def test_a_grant_of_another_executor_releases_nothing(pool: ResourcePool) -> None:
     pool.add("a")
     pool.add("b")
     first = pool.acquire("alice")
@@ -185,7 +185,7 @@ def test_a_grant_of_another_executor_releases_nothing(pool: ExecutorPool) -> Non
 
 
 def test_a_release_after_so_many_others_is_stale(
-    pool: ExecutorPool, monkeypatch: pytest.MonkeyPatch
+    pool: ResourcePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool.add("twin")
     first = pool.acquire("alice")
@@ -208,8 +208,8 @@ def test_what_is_no_grant_is_told(given: object) -> None:
         Ticket.read(given)
 
 
-def test_a_grant_of_another_pool_is_refused(pool: ExecutorPool, server: redis.Redis) -> None:
-    other = ExecutorPool(server, "cameras")
+def test_a_grant_of_another_pool_is_refused(pool: ResourcePool, server: redis.Redis) -> None:
+    other = ResourcePool(server, "cameras")
     other.add("front")
     grant = other.acquire("alice")
     with pytest.raises(LeaseError, match="'cameras'"):
@@ -220,7 +220,7 @@ def test_a_grant_of_another_pool_is_refused(pool: ExecutorPool, server: redis.Re
 
 
 @pytest.mark.parametrize("visit", ["acquire", "stats", "release", "renew", "add", "who", "reap"])
-def test_whoever_comes_next_heals_the_pool(pool: ExecutorPool, later: Pass, visit: str) -> None:
+def test_whoever_comes_next_heals_the_pool(pool: ResourcePool, later: Pass, visit: str) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     later(TTL_S + 1.0)
@@ -243,7 +243,7 @@ def test_whoever_comes_next_heals_the_pool(pool: ExecutorPool, later: Pass, visi
     assert stats.size == 1
 
 
-def test_a_renewed_grant_does_not_end(pool: ExecutorPool, later: Pass) -> None:
+def test_a_renewed_grant_does_not_end(pool: ResourcePool, later: Pass) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     for _ in range(3):
@@ -254,7 +254,7 @@ def test_a_renewed_grant_does_not_end(pool: ExecutorPool, later: Pass) -> None:
 
 def test_a_server_that_was_killed_brings_executors_back(own_broker: EmbeddedBroker) -> None:
     with open_redis(own_broker.url, timeout_s=5.0) as client:
-        pool = ExecutorPool(client, "ships", ttl_s=TTL_S)
+        pool = ResourcePool(client, "ships", ttl_s=TTL_S)
         for name in "ab":
             pool.add(name)
         held = pool.acquire("alice")
@@ -270,7 +270,7 @@ def test_a_server_that_was_killed_brings_executors_back(own_broker: EmbeddedBrok
         assert client.ttl(pool.keys.executors) == -1  # nothing vanishes by itself
 
 
-def test_an_earlier_self_that_wakes_takes_nothing_from_the_later_one(pool: ExecutorPool) -> None:
+def test_an_earlier_self_that_wakes_takes_nothing_from_the_later_one(pool: ResourcePool) -> None:
     pool.add("twin")
     first = pool.ask("task", anew=True, rank=1)
     later = pool.ask("task", anew=True, rank=2)
@@ -291,7 +291,7 @@ def test_what_could_not_be_released_is_renewed_no_more(
     own_broker: EmbeddedBroker, quick: None
 ) -> None:
     with open_redis(own_broker.url, timeout_s=5.0) as client:
-        pool = ExecutorPool(client, "ships", ttl_s=TTL_S)
+        pool = ResourcePool(client, "ships", ttl_s=TTL_S)
         pool.add("twin")
         grant = pool.acquire("alice")
         pool.keep(grant)
@@ -307,7 +307,7 @@ def test_what_could_not_be_released_is_renewed_no_more(
 # --- leaving -----------------------------------------------------------------------------------
 
 
-def test_a_busy_executor_leaves_when_it_is_given_back(pool: ExecutorPool) -> None:
+def test_a_busy_executor_leaves_when_it_is_given_back(pool: ResourcePool) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     assert not pool.remove("twin")
@@ -317,7 +317,7 @@ def test_a_busy_executor_leaves_when_it_is_given_back(pool: ExecutorPool) -> Non
     assert pool.remove("twin")
 
 
-def test_one_that_was_to_leave_stays_when_it_is_added(pool: ExecutorPool) -> None:
+def test_one_that_was_to_leave_stays_when_it_is_added(pool: ResourcePool) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     pool.remove("twin")
@@ -326,7 +326,7 @@ def test_one_that_was_to_leave_stays_when_it_is_added(pool: ExecutorPool) -> Non
     assert pool.stats().free == ("twin",)
 
 
-def test_what_is_removed_now_or_taken_away_is_lost_to_its_holder(pool: ExecutorPool) -> None:
+def test_what_is_removed_now_or_taken_away_is_lost_to_its_holder(pool: ResourcePool) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     told: list[Grant] = []
@@ -346,7 +346,7 @@ def test_what_is_removed_now_or_taken_away_is_lost_to_its_holder(pool: ExecutorP
 # --- waiting -----------------------------------------------------------------------------------
 
 
-def test_who_waits_is_woken_in_order(pool: ExecutorPool, server: redis.Redis) -> None:
+def test_who_waits_is_woken_in_order(pool: ResourcePool, server: redis.Redis) -> None:
     pool.add("twin")
     grant = pool.acquire("first")
     got: list[str] = []
@@ -372,7 +372,7 @@ def test_who_waits_is_woken_in_order(pool: ExecutorPool, server: redis.Redis) ->
 
 
 def test_who_waits_is_told_and_does_not_look_for_himself(
-    pool: ExecutorPool, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    pool: ResourcePool, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blimp.queue.resources.pool.LOOK_S", 1000.0)
     monkeypatch.setattr("blimp.queue.resources.pool.PLACE_S", 3000.0)
@@ -390,7 +390,7 @@ def test_who_waits_is_told_and_does_not_look_for_himself(
     assert [one.executor for one in got] == ["twin"]
 
 
-def test_who_comes_later_does_not_overtake(pool: ExecutorPool) -> None:
+def test_who_comes_later_does_not_overtake(pool: ResourcePool) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     pool.ask("waits", place_s=3.0)
@@ -400,7 +400,7 @@ def test_who_comes_later_does_not_overtake(pool: ExecutorPool) -> None:
     assert pool.acquire("waits").executor == "twin"
 
 
-def test_a_waiter_that_died_holds_up_nobody(pool: ExecutorPool, later: Pass) -> None:
+def test_a_waiter_that_died_holds_up_nobody(pool: ResourcePool, later: Pass) -> None:
     pool.add("twin")
     pool.ask("dead", place_s=3.0)  # it would have got it: it is free
     pool.release(pool.acquire("dead"))
@@ -414,7 +414,7 @@ def test_a_waiter_that_died_holds_up_nobody(pool: ExecutorPool, later: Pass) -> 
     assert pool.stats().gone == 1
 
 
-def test_waiting_has_an_end_and_leaves_no_place(pool: ExecutorPool) -> None:
+def test_waiting_has_an_end_and_leaves_no_place(pool: ResourcePool) -> None:
     pool.add("twin")
     pool.acquire("alice")
     with pytest.raises(NoneFree, match=r"within 0.05 s: twin is held by alice"):
@@ -424,7 +424,7 @@ def test_waiting_has_an_end_and_leaves_no_place(pool: ExecutorPool) -> None:
     assert stats.refused == 1
 
 
-def test_one_who_is_added_wakes_who_waits_for_the_first(pool: ExecutorPool) -> None:
+def test_one_who_is_added_wakes_who_waits_for_the_first(pool: ResourcePool) -> None:
     got: list[Grant] = []
     thread = threading.Thread(target=lambda: got.append(pool.acquire("alice", wait_s=10.0)))
     thread.start()
@@ -435,7 +435,7 @@ def test_one_who_is_added_wakes_who_waits_for_the_first(pool: ExecutorPool) -> N
     assert got[0].executor == "twin"
 
 
-def test_an_empty_pool_is_told(pool: ExecutorPool) -> None:
+def test_an_empty_pool_is_told(pool: ResourcePool) -> None:
     with pytest.raises(NoneFree, match="pool 'ships' has no executors"):
         pool.acquire("alice")
 
@@ -444,7 +444,7 @@ def test_an_empty_pool_is_told(pool: ExecutorPool) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_lease_is_renewed_and_given_back(pool: ExecutorPool) -> None:
+def test_a_lease_is_renewed_and_given_back(pool: ResourcePool) -> None:
     pool.add("twin")
     with pool.lease("alice") as grant:
         while pool.stats().renewed < 5:
@@ -461,7 +461,7 @@ def _joined(name: str) -> list[threading.Thread]:
     return threading.enumerate()
 
 
-def test_what_was_given_back_in_the_block_is_so_once(pool: ExecutorPool) -> None:
+def test_what_was_given_back_in_the_block_is_so_once(pool: ResourcePool) -> None:
     pool.add("twin")
     with pool.lease("alice") as grant:
         pool.release(grant)
@@ -469,7 +469,7 @@ def test_what_was_given_back_in_the_block_is_so_once(pool: ExecutorPool) -> None
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_lease_that_is_taken_away_tells_its_holder(pool: ExecutorPool) -> None:
+def test_a_lease_that_is_taken_away_tells_its_holder(pool: ResourcePool) -> None:
     pool.add("twin")
     with pool.lease("alice") as grant:
         pool.take_away("twin")
@@ -480,7 +480,7 @@ def test_a_lease_that_is_taken_away_tells_its_holder(pool: ExecutorPool) -> None
 
 def test_a_lease_is_lost_when_the_server_is_away_for_too_long(own_broker: EmbeddedBroker) -> None:
     with open_redis(own_broker.url, timeout_s=1.0) as client:
-        pool = ExecutorPool(client, "ships", ttl_s=0.3)
+        pool = ResourcePool(client, "ships", ttl_s=0.3)
         pool.add("twin")
         with pool.lease("alice") as grant:
             own_broker.stop()
@@ -491,7 +491,7 @@ def test_a_lease_is_lost_when_the_server_is_away_for_too_long(own_broker: Embedd
 
 def test_what_could_not_be_given_back_is_so_later(own_broker: EmbeddedBroker) -> None:
     with open_redis(own_broker.url, timeout_s=1.0) as client:
-        pool = ExecutorPool(client, "ships", ttl_s=600.0)
+        pool = ResourcePool(client, "ships", ttl_s=600.0)
         pool.add("twin")
         client.config_set("appendfsync", "always")
         with pool.lease("alice"):
@@ -509,7 +509,7 @@ PARTS = ("executors", "free", "due", "holders", "waiting", "patience", "ended", 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_key_of_the_wrong_type_is_named_and_nothing_changes(
-    pool: ExecutorPool, server: redis.Redis, part: str
+    pool: ResourcePool, server: redis.Redis, part: str
 ) -> None:
     for name in "ab":
         pool.add(name)
@@ -540,7 +540,7 @@ def test_a_key_of_the_wrong_type_is_named_and_nothing_changes(
 
 @pytest.mark.parametrize("part", PARTS)
 def test_a_key_that_is_gone_loses_no_executor_that_another_knows(
-    pool: ExecutorPool, server: redis.Redis, later: Pass, part: str
+    pool: ResourcePool, server: redis.Redis, later: Pass, part: str
 ) -> None:
     for name in "abc":
         pool.add(name)
@@ -556,7 +556,7 @@ def test_a_key_that_is_gone_loses_no_executor_that_another_knows(
 
 @pytest.mark.parametrize("part", ["executors", "free", "due"])
 def test_whoever_comes_puts_right_what_does_not_agree(
-    pool: ExecutorPool, server: redis.Redis, part: str
+    pool: ResourcePool, server: redis.Redis, part: str
 ) -> None:
     pool.add("a")
     pool.add("b")
@@ -569,7 +569,7 @@ def test_whoever_comes_puts_right_what_does_not_agree(
 
 @pytest.mark.parametrize("value", [b"\xff", "{}", "[]", '{"holder": 3}', json.dumps("x")])
 def test_an_unreadable_grant_ends_with_its_time(
-    pool: ExecutorPool, server: redis.Redis, later: Pass, value: Any
+    pool: ResourcePool, server: redis.Redis, later: Pass, value: Any
 ) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
@@ -582,7 +582,7 @@ def test_an_unreadable_grant_ends_with_its_time(
 @pytest.mark.parametrize("field", ["token", "ttl_us", "since_us", "rank"])
 @pytest.mark.parametrize("value", ["1.5", "0x10", "nan", "inf", "-5", "9" * 30, "", 1e300, None])
 def test_a_grant_with_a_number_that_is_none_is_shown_and_ends(
-    pool: ExecutorPool, server: redis.Redis, later: Pass, field: str, value: Any
+    pool: ResourcePool, server: redis.Redis, later: Pass, field: str, value: Any
 ) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
@@ -602,7 +602,7 @@ def test_a_grant_with_a_number_that_is_none_is_shown_and_ends(
     "past", [{"how": "eaten"}, {"how": 3}, {"times": "x"}, {"first_us": "now"}, {"last_us": None}]
 )
 def test_an_end_that_cannot_be_read_was_none(
-    pool: ExecutorPool, server: redis.Redis, past: dict[str, Any]
+    pool: ResourcePool, server: redis.Redis, past: dict[str, Any]
 ) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
@@ -618,7 +618,7 @@ def test_an_end_that_cannot_be_read_was_none(
 
 @pytest.mark.parametrize("value", ["many", "", "1.5", "nan", "9" * 30])
 def test_counters_that_are_no_numbers_can_be_looked_at(
-    pool: ExecutorPool, server: redis.Redis, value: str
+    pool: ResourcePool, server: redis.Redis, value: str
 ) -> None:
     pool.add("twin")
     for field in (*COUNTERS, "last_us", "ahead_us"):
@@ -630,7 +630,7 @@ def test_counters_that_are_no_numbers_can_be_looked_at(
 
 @pytest.mark.parametrize("field", ["acquired", "last_us", "ahead_us", "token"])
 def test_a_counter_that_is_no_number_begins_anew(
-    pool: ExecutorPool, server: redis.Redis, field: str
+    pool: ResourcePool, server: redis.Redis, field: str
 ) -> None:
     pool.add("twin")
     server.hset(pool.keys.counts, field, "many")
@@ -644,17 +644,17 @@ def test_a_counter_that_is_no_number_begins_anew(
 @pytest.mark.parametrize("name", ["", "a{b", "}", "x" * 201, 3, None, "\ud800"])
 def test_what_can_be_no_pool_is_refused(server: redis.Redis, name: Any) -> None:
     with pytest.raises(ConfigError, match="pool"):
-        ExecutorPool(server, name)
+        ResourcePool(server, name)
 
 
 @pytest.mark.parametrize("ttl_s", [0, -1, float("nan"), float("inf"), "5", True, None])
 def test_what_can_be_no_time_is_refused(server: redis.Redis, ttl_s: Any) -> None:
     with pytest.raises(ConfigError, match=r"ttl_s.*must be 0.01 to"):
-        ExecutorPool(server, "ships", ttl_s=ttl_s)
+        ResourcePool(server, "ships", ttl_s=ttl_s)
 
 
 @pytest.mark.parametrize("bad", ["", 7, None, "x" * 300])
-def test_what_can_be_no_name_is_refused(pool: ExecutorPool, bad: Any) -> None:
+def test_what_can_be_no_name_is_refused(pool: ResourcePool, bad: Any) -> None:
     for call in (pool.add, pool.remove, pool.acquire, pool.who, pool.take_away):
         with pytest.raises(ConfigError, match="must be a text of 1 to 200 letters"):
             call(bad)
@@ -662,7 +662,7 @@ def test_what_can_be_no_name_is_refused(pool: ExecutorPool, bad: Any) -> None:
 
 def test_what_is_no_client_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"redis\.Redis"):
-        ExecutorPool("redis://localhost", "ships")  # type: ignore[arg-type]
+        ResourcePool("redis://localhost", "ships")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["twin", "Zeppelin Ä 🎈", "a:b|c d", '"quoted"\\', "{x}", "0"])
@@ -670,13 +670,13 @@ def test_a_client_that_decodes_is_as_good(broker_server: EmbeddedBroker, server:
                                           name: str) -> None:  # fmt: skip
     path = broker_server.url.partition("://")[2].partition("?")[0]
     with redis.Redis(unix_socket_path=path, decode_responses=True) as client:
-        pool = ExecutorPool(client, "ships")
+        pool = ResourcePool(client, "ships")
         pool.add(name)
         grant = pool.acquire(name)
-        assert ExecutorPool(server, "ships").acquire(name).ticket == grant.ticket
+        assert ResourcePool(server, "ships").acquire(name).ticket == grant.ticket
         assert pool.holders()[0].executor == name
         assert pool.release(grant).released
 
 
-def test_all_keys_share_one_hash_tag(pool: ExecutorPool) -> None:
+def test_all_keys_share_one_hash_tag(pool: ResourcePool) -> None:
     assert all("{ships}" in key for key in pool.keys.all())

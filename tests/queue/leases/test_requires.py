@@ -13,7 +13,7 @@ from blimp.errors import ConfigError, Revoked, TaskFailed
 from blimp.queue import TaskApp
 from blimp.queue.brokers.guarantees import check_tasks
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.resources import ExecutorPool, Grant
+from blimp.queue.resources import Grant, ResourcePool
 from blimp.queue.task import TaskContext
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
@@ -28,7 +28,7 @@ def streams(broker_server: EmbeddedBroker, server: redis.Redis) -> Iterator[Task
 
 
 @pytest.fixture
-def ships(streams: TaskApp, quick: None) -> ExecutorPool:
+def ships(streams: TaskApp, quick: None) -> ResourcePool:
     streams.pools.declare("ship", ttl_s=30.0)
     return streams.pools["ship"]
 
@@ -79,7 +79,7 @@ def test_tasks_share_executors_and_each_has_its_own(app: TaskApp, look: Look) ->
 
 
 def test_one_that_waits_holds_no_thread_and_begins_when_it_can(
-    streams: TaskApp, ships: ExecutorPool
+    streams: TaskApp, ships: ResourcePool
 ) -> None:
     ships.add("twin")
     grant = ships.acquire("pilot")
@@ -114,7 +114,7 @@ def test_one_that_waits_holds_no_thread_and_begins_when_it_can(
 
 
 def test_an_empty_pool_and_a_spoilt_one_fail_the_task(
-    streams: TaskApp, ships: ExecutorPool, server: redis.Redis
+    streams: TaskApp, ships: ResourcePool, server: redis.Redis
 ) -> None:
     @streams.task(name="fly", requires="ship")
     def fly() -> None: ...
@@ -129,7 +129,7 @@ def test_an_empty_pool_and_a_spoilt_one_fail_the_task(
             fly.delay().get(timeout=DEADLINE_S)
 
 
-def test_a_grant_that_is_taken_away_ends_its_task(streams: TaskApp, ships: ExecutorPool) -> None:
+def test_a_grant_that_is_taken_away_ends_its_task(streams: TaskApp, ships: ResourcePool) -> None:
     ships.add("twin")
     begun = threading.Event()
 
@@ -159,7 +159,7 @@ def test_a_grant_that_is_taken_away_ends_its_task(streams: TaskApp, ships: Execu
 
 
 def test_a_grant_that_is_lost_before_the_function_begins_keeps_it_from_beginning(
-    streams: TaskApp, ships: ExecutorPool, monkeypatch: pytest.MonkeyPatch
+    streams: TaskApp, ships: ResourcePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ships.add("twin")
     ran: list[str] = []
@@ -184,7 +184,7 @@ def test_a_grant_that_is_lost_before_the_function_begins_keeps_it_from_beginning
     assert ran == []
 
 
-def test_one_that_was_revoked_leaves_nothing_held(streams: TaskApp, ships: ExecutorPool) -> None:
+def test_one_that_was_revoked_leaves_nothing_held(streams: TaskApp, ships: ResourcePool) -> None:
     """As after a delivery whose worker was killed."""
     ships.add("twin")
 
@@ -201,7 +201,7 @@ def test_one_that_was_revoked_leaves_nothing_held(streams: TaskApp, ships: Execu
 
 @pytest.mark.parametrize("is_revoked", [False, True])
 def test_a_delivery_that_slept_takes_and_ends_nothing_of_the_next_one(
-    streams: TaskApp, ships: ExecutorPool, is_revoked: bool
+    streams: TaskApp, ships: ResourcePool, is_revoked: bool
 ) -> None:
     """Its message went to another worker, whose task runs; then it wakes, and goes on."""
     ships.add("twin")
@@ -233,7 +233,7 @@ def test_a_delivery_that_slept_takes_and_ends_nothing_of_the_next_one(
     assert ships.stats().free == ("twin",)
 
 
-def test_what_a_task_raises_gives_back_as_well(streams: TaskApp, ships: ExecutorPool) -> None:
+def test_what_a_task_raises_gives_back_as_well(streams: TaskApp, ships: ResourcePool) -> None:
     ships.add("twin")
 
     @streams.task(name="fly", requires="ship", autoretry_for=(OSError,), retry_backoff=False)
@@ -248,11 +248,11 @@ def test_what_a_task_raises_gives_back_as_well(streams: TaskApp, ships: Executor
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_link_and_link_error_may_both_give_back(
-    streams: TaskApp, ships: ExecutorPool, fails: bool
+    streams: TaskApp, ships: ResourcePool, fails: bool
 ) -> None:
     ships.add("twin")
     grant = ships.acquire("mission-7")
-    give_back = ships.release_signature(grant)
+    requeue = ships.release_signature(grant)
 
     @streams.task(name="evaluate")
     def evaluate() -> None:
@@ -260,7 +260,7 @@ def test_link_and_link_error_may_both_give_back(
             raise ValueError("no")
 
     with working(streams):
-        evaluate.apply_async(link=[give_back, give_back], link_error=[give_back, give_back])
+        evaluate.apply_async(link=[requeue, requeue], link_error=[requeue, requeue])
         while (stats := ships.stats()).released + stats.double_released < 2:
             pass
         again = streams.send_task("blimp.release", kwargs={"grant": grant.as_dict()})
@@ -283,7 +283,7 @@ def test_a_killed_workers_task_has_its_executor_at_once(
     broker_server: EmbeddedBroker, tmp_path: Path, server: redis.Redis
 ) -> None:
     url = broker_server.url
-    pool = ExecutorPool(server, "ship")
+    pool = ResourcePool(server, "ship")
     pool.add("twin")
 
     def start() -> WorkerProcess:
@@ -339,7 +339,7 @@ def test_middleware_without_requires_is_refused(broker_server: EmbeddedBroker) -
         app.task(name="fly", requires="ship")(lambda: None)
 
 
-def test_a_pool_in_use_keeps_its_time(streams: TaskApp, ships: ExecutorPool) -> None:
+def test_a_pool_in_use_keeps_its_time(streams: TaskApp, ships: ResourcePool) -> None:
     streams.pools.declare("ship", ttl_s=30.0)
     with pytest.raises(ConfigError, match=r"'ship'.*in use with a time to live of 30 s"):
         streams.pools.declare("ship", ttl_s=5.0)

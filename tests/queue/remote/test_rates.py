@@ -10,7 +10,7 @@ from blimp.clock import ManualClock
 from blimp.errors import ConfigError
 from blimp.queue import State, TaskApp
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.worker.in_flight import MOST_SLOWED, Hand
+from blimp.queue.worker.in_flight import MOST_SLOWED, InFlight
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.rates import LEAST_HELD, LONGEST_LATER_S, Rate, per_second
 from tests.queue.conftest import wait_until, working
@@ -60,8 +60,8 @@ class Table:
         self.app = TaskApp("rates", broker="redis+socket:///nowhere?virtual_host=0")
         self.app.task(name="slow", rate_limit=limit)(lambda: None)
         self.app.task(name="free")(lambda: None)
-        self.hand = Hand(clock=self.clock, prefetch=4, stopping=threading.Event())
-        self.hand.expect(self.app.tasks.values())
+        self.in_flight = InFlight(clock=self.clock, prefetch=4, stopping=threading.Event())
+        self.in_flight.expect(self.app.tasks.values())
         self._count = 0
 
     def take(self, task: str, *, wait_s: float = 0.0) -> tuple[Job, bool]:
@@ -72,7 +72,7 @@ class Table:
             task=self.app.tasks[task],
             delivery=delivery,
         )
-        return job, self.hand.take(job, wait_s=wait_s)
+        return job, self.in_flight.take(job, wait_s=wait_s)
 
 
 def test_one_after_another_and_others_meanwhile() -> None:
@@ -80,15 +80,17 @@ def test_one_after_another_and_others_meanwhile() -> None:
     assert table.take("slow")[1]
     waiting = [table.take("slow") for _ in range(3)]
     assert [may_run for _, may_run in waiting] == [False] * 3
-    assert table.hand.room() == 3  # they hold up nothing else
+    assert table.in_flight.room() == 3  # they hold up nothing else
     assert table.take("free")[1]
-    assert table.hand.waiting() == 3
-    assert not any(table.hand.is_scheduled(job) for job, _ in waiting)
+    assert table.in_flight.waiting() == 3
+    assert not any(table.in_flight.is_scheduled(job) for job, _ in waiting)
     ran = []
     for _ in range(4):
-        assert table.hand.patience_s(60.0) == pytest.approx(0.5) or not table.hand.waiting()
+        assert (
+            table.in_flight.patience_s(60.0) == pytest.approx(0.5) or not table.in_flight.waiting()
+        )
         table.clock.advance(0.5)
-        ran.append([job.message.id for job in table.hand.due()])
+        ran.append([job.message.id for job in table.in_flight.due()])
     assert ran == [["2"], ["3"], ["4"], []]
     table.clock.advance(60.0)  # what was not used is not kept
     assert table.take("slow")[1]
@@ -102,7 +104,7 @@ def test_a_quick_rate_is_caught_up_with_and_not_passed() -> None:
     ran = 0
     for _ in range(10):  # a thread that wakes every 20 ms
         table.clock.advance(0.02)
-        ran += len(table.hand.due())
+        ran += len(table.in_flight.due())
     assert 195 <= ran <= 205
 
 
@@ -111,26 +113,26 @@ def test_what_waits_for_its_time_waits_for_its_rate_after_it() -> None:
     assert table.take("slow")[1]
     table.clock.advance(0.4)
     job, _ = table.take("slow", wait_s=0.3)
-    assert table.hand.is_scheduled(job)
+    assert table.in_flight.is_scheduled(job)
     table.clock.advance(0.3)
-    assert table.hand.due() == []
-    assert not table.hand.is_scheduled(job)
+    assert table.in_flight.due() == []
+    assert not table.in_flight.is_scheduled(job)
     table.clock.advance(0.3)
-    assert table.hand.due() == [job]
+    assert table.in_flight.due() == [job]
 
 
 def test_a_rate_is_changed_while_some_wait() -> None:
     table = Table("1/h")
     table.take("slow")
     waiting = [table.take("slow")[0] for _ in range(4)]
-    table.hand.limit_rate("slow", 10.0)
+    table.in_flight.limit_rate("slow", 10.0)
     table.clock.advance(0.1)
-    assert table.hand.due() == waiting[:1]
-    table.hand.limit_rate("slow", None)
-    assert table.hand.patience_s(60.0) == 0.0
-    assert table.hand.due() == waiting[1:]
+    assert table.in_flight.due() == waiting[:1]
+    table.in_flight.limit_rate("slow", None)
+    assert table.in_flight.patience_s(60.0) == 0.0
+    assert table.in_flight.due() == waiting[1:]
     assert table.take("slow")[1]
-    table.hand.limit_rate("free", 1.0)
+    table.in_flight.limit_rate("free", 1.0)
     assert table.take("free")[1]
     assert not table.take("free")[1]
 
@@ -139,19 +141,19 @@ def test_one_that_is_lost_or_given_back_takes_no_turn() -> None:
     table = Table("1/s")
     table.take("slow")
     first, second = table.take("slow")[0], table.take("slow")[0]
-    table.hand.lose(first.delivery.tag)
+    table.in_flight.lose(first.delivery.tag)
     table.clock.advance(1.0)
-    assert table.hand.due() == [second]
+    assert table.in_flight.due() == [second]
 
 
 def test_where_all_that_waited_are_gone_others_are_taken() -> None:
     """A worker that stood still has lost all it had in hand: what comes now is not put off."""
     table = Table("1/s")
     waiting = [table.take("slow")[0] for _ in range(LEAST_HELD + 1)]
-    assert table.hand.postpone_s("slow") is not None
+    assert table.in_flight.postpone_s("slow") is not None
     for job in waiting:
-        table.hand.lose(job.delivery.tag)
-    assert table.hand.postpone_s("slow") is None
+        table.in_flight.lose(job.delivery.tag)
+    assert table.in_flight.postpone_s("slow") is None
     table.clock.advance(1.0)
     assert table.take("slow")[1]
 
@@ -160,23 +162,23 @@ def test_one_that_was_lost_and_comes_again_has_one_turn() -> None:
     table = Table("1/s")
     table.take("slow")
     before, _ = table.take("slow")
-    table.hand.lose(before.delivery.tag)
+    table.in_flight.lose(before.delivery.tag)
     table._count -= 1
     again, _ = table.take("slow")
     assert again.delivery.tag == before.delivery.tag
     table.clock.advance(1.0)
-    assert table.hand.due() == [again]
-    table.hand.limit_rate("slow", None)
-    assert table.hand.due() == []
+    assert table.in_flight.due() == [again]
+    table.in_flight.limit_rate("slow", None)
+    assert table.in_flight.due() == []
 
 
 def test_not_more_than_so_many_wait_in_hand() -> None:
     table = Table("1/h")
     for _ in range(MOST_SLOWED + 1):
         table.take("slow")
-    assert table.hand.room() == 0
-    assert table.hand.postpone_s("slow") == LONGEST_LATER_S
-    assert table.hand.postpone_s("free") is None
+    assert table.in_flight.room() == 0
+    assert table.in_flight.postpone_s("slow") == LONGEST_LATER_S
+    assert table.in_flight.postpone_s("free") is None
 
 
 def test_those_postponed_come_one_after_another() -> None:
@@ -197,7 +199,7 @@ def test_a_worker_keeps_the_rate_and_runs_others_meanwhile(
         app.send_task("free").get(DEADLINE_S)
         if not look.is_stock:
             wait_until(lambda: worker.counts["postponed"] > 0, "all is held")
-            assert len(worker._hand.jobs()) <= 2 * LEAST_HELD
+            assert len(worker._in_flight.jobs()) <= 2 * LEAST_HELD
         slow[4].get(DEADLINE_S)
         assert ask("rate_limit", task_name="slow", rate_limit="500/s") == {
             "ok": "new rate limit set successfully"

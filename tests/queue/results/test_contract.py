@@ -17,29 +17,29 @@ from blimp.queue.results.redis_backend import RedisResults
 from tests.broker import EmbeddedBroker
 
 DEADLINE_S = 15.0
-KEEPERS = ["redis", "sqlite", "sqlite, told", "postgresql", "postgresql, told"]
+BACKENDS = ["redis", "sqlite", "sqlite, told", "postgresql", "postgresql, told"]
 
 
-@pytest.fixture(params=KEEPERS)
+@pytest.fixture(params=BACKENDS)
 def results(
     request: pytest.FixtureRequest, broker_server: EmbeddedBroker, server: redis.Redis
 ) -> Iterator[ResultBackend]:
-    keeper, _, told = request.param.partition(", ")
+    backend, _, told = request.param.partition(", ")
     link = RedisResults(server=RedisServer(broker_server.url), clock=SystemClock())
-    if keeper == "redis":
+    if backend == "redis":
         yield link
     else:
         request.getfixturevalue("names")  # of this test alone
         open_results = request.getfixturevalue("open_results")
-        yield open_results(told_by=link if told else None)
+        yield open_results(notify_server=link if told else None)
     link.close()
 
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest) -> str:
     """The one that `results` asks for."""
-    keeper = request.node.callspec.params["results"].partition(", ")[0]
-    if keeper == "postgresql":
+    backend = request.node.callspec.params["results"].partition(", ")[0]
+    if backend == "postgresql":
         url: str = request.getfixturevalue("postgres_url")
         return url
     return f"db+sqlite:///{request.getfixturevalue('tmp_path')}/results.db"

@@ -88,9 +88,9 @@ def test_groups_chains_and_chords_find_their_results(app: TaskApp) -> None:
 
 @pytest.mark.parametrize("keeper", ["redis", "sqlite"])
 def test_extended_results_tell_how_the_task_was_called(
-    url: str, tmp_path: Path, keeper: str
+    url: str, tmp_path: Path, backend: str
 ) -> None:
-    backend = url if keeper == "redis" else f"db+sqlite:///{tmp_path}/r.db"
+    backend = url if backend == "redis" else f"db+sqlite:///{tmp_path}/r.db"
     limit_bytes = 10_000
     with TaskApp(
         "tests", broker=url, result_backend=backend, result_extended=True, limit_bytes=limit_bytes

@@ -13,8 +13,8 @@ from typing import Any
 import kombu
 import pytest
 
-from blimp.queue.brokers.streams.envelope import Parcel
-from blimp.queue.kombu_transport import Counts, Holder
+from blimp.queue.brokers.streams.envelope import Envelope
+from blimp.queue.kombu_transport import Counts, StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
 
@@ -54,18 +54,18 @@ def connect(streams: str) -> Iterator[Connect]:
 
 
 @pytest.fixture
-def holder(streams: str) -> Iterator[Holder]:
+def session(streams: str) -> Iterator[StreamsSession]:
     """A holder to look and act past kombu."""
-    holder = Holder(url=streams, options={"consumer": "observer"})
-    yield holder
-    holder.close()
+    session = StreamsSession(url=streams, options={"consumer": "observer"})
+    yield session
+    session.close()
 
 
 def put_raw(
-    holder: Holder, body: bytes, *, queue: str = "q", lane: int = 2, head: bytes = b"{}"
+    session: StreamsSession, body: bytes, *, queue: str = "q", lane: int = 2, head: bytes = b"{}"
 ) -> None:
     """Put one message into a lane, past the scripts."""
-    holder.link.client.xadd(holder.keys.queue(queue).lanes[lane], {"h": head, "b": body})
+    session.link.client.xadd(session.keys.queue(queue).lanes[lane], {"h": head, "b": body})
 
 
 class Basket:
@@ -116,13 +116,15 @@ def send(connection: kombu.Connection, *bodies: Any, to: str = "q", **options: A
         producer.publish(body, routing_key=to, **options)
 
 
-def counts(holder: Holder, name: str = "q") -> Counts:
-    return holder.store.counts(holder.keys.queue(name))
+def counts(session: StreamsSession, name: str = "q") -> Counts:
+    return session.store.counts(session.keys.queue(name))
 
 
-def parcel(**options: Any) -> Parcel:
+def envelope(**options: Any) -> Envelope:
     """A message as it goes to the server, of which only its way matters."""
-    return Parcel(**{"lane": 2, "due_ms": 0, "ttl_ms": None, "head": b"{}", "body": b""} | options)
+    return Envelope(
+        **{"lane": 2, "due_ms": 0, "ttl_ms": None, "head": b"{}", "body": b""} | options
+    )
 
 
 class Process:

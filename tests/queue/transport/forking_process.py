@@ -39,7 +39,7 @@ def main(url: str) -> None:
         own = Basket(connection, queue("other"))
         print("child took", take(own, 2 * LEASE_S))
         print("child acked", transport.leases.ack(own.messages[0].delivery_tag))
-        print("child is", transport._holder.consumer != "parent")
+        print("child is", transport._session.consumer != "parent")
         connection.release()
         sys.stdout.flush()
         os._exit(0)

@@ -24,7 +24,7 @@ class Message:
         self.lane = lane
         self.is_stale = is_stale
         self.state: State = "ready"
-        self.holder: str | None = None
+        self.session: str | None = None
         self.count = 0
         self.is_idle = False
         self.due: int | None = None
@@ -32,15 +32,15 @@ class Message:
         self.life = 0
 
     def take(self, name: str) -> None:
-        self.state, self.holder, self.is_idle = "held", name, False
+        self.state, self.session, self.is_idle = "held", name, False
         self.count += 1
 
-    def give_back(self, *, seen: bool = True) -> None:
-        self.state, self.holder, self.is_idle = "returned", None, False
+    def requeue(self, *, seen: bool = True) -> None:
+        self.state, self.session, self.is_idle = "returned", None, False
         self.count -= 0 if seen else 1
 
     def die(self, reason: str) -> None:
-        self.state, self.holder, self.reason = "dead", None, reason
+        self.state, self.session, self.reason = "dead", None, reason
 
 
 class QueueModel:
@@ -76,13 +76,15 @@ class QueueModel:
             if len(given) == room:
                 break
             if message.count >= MOST and message.state != "ready":
-                self.bury(message, f"delivered {message.count} times without being completed")
+                self.dead_letter(
+                    message, f"delivered {message.count} times without being completed"
+                )
                 continue
             is_suspect = message.count > MOST / 2
             if is_suspect and given:
                 continue
             if message.is_stale:
-                self.bury(message, "expired")
+                self.dead_letter(message, "expired")
             else:
                 message.take(name)
                 given.append((message.number, message.count))
@@ -94,7 +96,7 @@ class QueueModel:
         for lane in self.lanes:
             waiting = list(lane)
             for one in waiting:
-                abandoned = one.state == "held" and one.is_idle and one.holder != name
+                abandoned = one.state == "held" and one.is_idle and one.session != name
                 if one.state == "returned" or abandoned:
                     yield one
             for one in waiting:
@@ -108,15 +110,15 @@ class QueueModel:
         message = self.messages[number]
         if message.state in ("done", "dead") or message.life != life:
             return SETTLED
-        if (message.state, message.holder, message.count) == ("held", name, fence):
+        if (message.state, message.session, message.count) == ("held", name, fence):
             return DONE
         return LOST
 
     def finish(self, message: Message) -> None:
         self.lanes[message.lane].remove(message)
-        message.state, message.holder = "done", None
+        message.state, message.session = "done", None
 
-    def bury(self, message: Message, reason: str) -> None:
+    def dead_letter(self, message: Message, reason: str) -> None:
         self.lanes[message.lane].remove(message)
         message.die(reason)
         self.dead.append(message)

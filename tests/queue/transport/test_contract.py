@@ -12,10 +12,10 @@ import redis
 
 from blimp.errors import ConfigError
 from blimp.queue.brokers.streams.completion import End
-from blimp.queue.kombu_transport import DONE, LOST, Counts, DeadLetters, Holder
+from blimp.queue.kombu_transport import DONE, LOST, Counts, DeadLetters, StreamsSession
 from blimp.queue.redis.client import Link
 from tests.queue.conftest import wait_until
-from tests.queue.transport.conftest import Basket, Connect, counts, parcel, put_raw, queue, send
+from tests.queue.transport.conftest import Basket, Connect, counts, envelope, put_raw, queue, send
 
 
 @pytest.mark.parametrize("body", [{"a": 1}, "text", "Grüße ☁", b"\x00\xff raw", b""], ids=repr)
@@ -45,32 +45,32 @@ def test_what_was_sent_before_anyone_consumed_comes_in_order(connect: Connect) -
 
 
 def test_an_acknowledged_message_is_gone_and_another_is_held(
-    connect: Connect, holder: Holder
+    connect: Connect, session: StreamsSession
 ) -> None:
     basket = Basket(connect(), queue("q"))
     send(connect(), 1, 2)
     first, _ = basket.take(2)
-    assert counts(holder).in_flight == 2
+    assert counts(session).in_flight == 2
     first.ack()
-    assert counts(holder).in_flight == 1
-    assert holder.link.client.xlen(holder.keys.queue("q").lanes[2]) == 1
+    assert counts(session).in_flight == 1
+    assert session.link.client.xlen(session.keys.queue("q").lanes[2]) == 1
 
 
-def test_acknowledging_several_at_once(connect: Connect, holder: Holder) -> None:
+def test_acknowledging_several_at_once(connect: Connect, session: StreamsSession) -> None:
     basket = Basket(connect(), queue("q"))
     send(connect(), *range(5))
     messages = basket.take(5)
     basket.channel.basic_ack(messages[3].delivery_tag, multiple=True)
-    assert counts(holder).in_flight == 1
+    assert counts(session).in_flight == 1
 
 
-def test_lazy_acknowledgements_reach_the_server(connect: Connect, holder: Holder) -> None:
+def test_lazy_acknowledgements_reach_the_server(connect: Connect, session: StreamsSession) -> None:
     basket = Basket(connect(lazy_ack=True), queue("q"))
     send(connect(), *range(5))
     for message in basket.take(5):
         message.ack()
     assert basket.is_empty()
-    assert counts(holder).in_flight == 0
+    assert counts(session).in_flight == 0
 
 
 def test_a_requeued_message_comes_again_first_and_is_marked(connect: Connect) -> None:
@@ -106,11 +106,11 @@ def test_a_requeued_message_wakes_another_consumer(connect: Connect) -> None:
     assert taken_s[0] - put_back_s < 0.3  # the sweep alone would take up to half a second
 
 
-def test_a_rejected_message_is_a_dead_letter(connect: Connect, holder: Holder) -> None:
+def test_a_rejected_message_is_a_dead_letter(connect: Connect, session: StreamsSession) -> None:
     basket = Basket(connect(), queue("q"))
     send(connect(), {"n": 1}, headers={"id": "x"})
     basket.take(1)[0].reject()
-    dead = DeadLetters(store=holder.store, queue="q")
+    dead = DeadLetters(store=session.store, queue="q")
     (letter,) = dead.list()
     assert (letter.reason, letter.deliveries) == ("rejected", 1)
     assert (letter.headers, letter.body) == ({"id": "x"}, '{"n": 1}')
@@ -123,24 +123,24 @@ def test_a_rejected_message_is_a_dead_letter(connect: Connect, holder: Holder) -
     again.reject()
     assert dead.drop(dead.list()[0].id)
     assert len(dead) == 0
-    assert counts(holder) == Counts(ready=0, in_flight=0, scheduled=0, dead=0, oldest_age_s=None)
+    assert counts(session) == Counts(ready=0, in_flight=0, scheduled=0, dead=0, oldest_age_s=None)
 
 
 def test_an_undecodable_entry_is_a_dead_letter_and_the_next_comes(
-    connect: Connect, holder: Holder, server: redis.Redis
+    connect: Connect, session: StreamsSession, server: redis.Redis
 ) -> None:
     basket = Basket(connect(), queue("q"))
-    lane = holder.keys.queue("q").lanes[2]
+    lane = session.keys.queue("q").lanes[2]
     for fields in ({"x": "y"}, {"h": "{", "b": ""}, {"h": "[]", "b": ""}, {"h": "{}", "b": ""}):
         server.xadd(lane, fields)  # type: ignore[arg-type]
     send(connect(), "good")
     assert basket.take_bodies(1) == ["good"]
-    letters = DeadLetters(store=holder.store, queue="q").list()
+    letters = DeadLetters(store=session.store, queue="q").list()
     assert [letter.reason.partition(":")[0] for letter in letters] == ["undecodable"] * 4
     assert letters[0].headers is None
 
 
-def test_delivered_too_often_it_is_a_dead_letter(connect: Connect, holder: Holder) -> None:
+def test_delivered_too_often_it_is_a_dead_letter(connect: Connect, session: StreamsSession) -> None:
     basket = Basket(connect(max_deliveries=3), queue("q"), prefetch=1)
     send(connect(), "poison", "good")
     for count in (1, 2, 3):
@@ -148,29 +148,31 @@ def test_delivered_too_often_it_is_a_dead_letter(connect: Connect, holder: Holde
         assert message.properties["delivery_count"] == count
         message.requeue()
     assert basket.take_bodies(1) == ["good"]
-    (letter,) = DeadLetters(store=holder.store, queue="q").list()
+    (letter,) = DeadLetters(store=session.store, queue="q").list()
     assert letter.reason == "delivered 3 times without being completed"
 
 
-def test_prefetch_holds_back_and_recovers(connect: Connect, holder: Holder) -> None:
+def test_prefetch_holds_back_and_recovers(connect: Connect, session: StreamsSession) -> None:
     basket = Basket(connect(), queue("q"), prefetch=3)
     send(connect(), *range(5))
     messages = basket.take(3)
     assert basket.is_empty()
-    assert counts(holder).ready == 2
+    assert counts(session).ready == 2
     messages[0].ack()
     assert basket.take_bodies(1) == [3]
     assert basket.is_empty()
 
 
-def test_who_decides_for_each_message_is_asked_for_each(connect: Connect, holder: Holder) -> None:
+def test_who_decides_for_each_message_is_asked_for_each(
+    connect: Connect, session: StreamsSession
+) -> None:
     """As Celery's worker_disable_prefetch does it."""
     basket = Basket(connect(), queue("q"))
     basket.channel.qos.can_consume = lambda: len(basket.messages) < 2
     send(connect(), *range(5))
     basket.take(2)
     assert basket.is_empty()
-    assert counts(holder).in_flight == 2
+    assert counts(session).in_flight == 2
 
 
 def test_an_acknowledgement_from_another_thread_wakes_a_full_consumer(connect: Connect) -> None:
@@ -199,18 +201,18 @@ def test_lanes_are_served_in_order(connect: Connect) -> None:
 
 
 def test_an_eta_waits_on_the_server_and_comes_when_it_is_due(
-    connect: Connect, holder: Holder
+    connect: Connect, session: StreamsSession
 ) -> None:
     basket = Basket(connect(), queue("q"), prefetch=1)
     due = datetime.now(UTC) + timedelta(seconds=0.4)
     send(connect(), "later", headers={"eta": due.isoformat()})
     send(connect(), "much later", headers={"eta": (due + timedelta(hours=1)).isoformat()})
-    assert counts(holder).scheduled == 2
+    assert counts(session).scheduled == 2
     (message,) = basket.take(1)
     late_s = (datetime.now(UTC) - due).total_seconds()
     assert message.payload == "later"
     assert 0.0 <= late_s < 0.2
-    assert counts(holder).scheduled == 1
+    assert counts(session).scheduled == 1
 
 
 def test_an_earlier_eta_wakes_who_waits_for_a_later_one(connect: Connect) -> None:
@@ -236,7 +238,7 @@ def test_an_unreadable_eta_does_not_hide_a_message(connect: Connect) -> None:
     assert basket.take_bodies(1) == [1]
 
 
-def test_a_direct_exchange_routes_by_its_key(connect: Connect, holder: Holder) -> None:
+def test_a_direct_exchange_routes_by_its_key(connect: Connect, session: StreamsSession) -> None:
     exchange = kombu.Exchange("direct", type="direct")
     bound = kombu.Queue("bound", exchange, routing_key="key")
     basket = Basket(connect(), bound)
@@ -295,17 +297,19 @@ def test_a_broadcast_wakes_a_consumer_whose_prefetch_is_full(connect: Connect) -
     assert basket.take_bodies(1) == ["stop"]
 
 
-def test_purge_drops_what_waits_and_not_what_is_held(connect: Connect, holder: Holder) -> None:
+def test_purge_drops_what_waits_and_not_what_is_held(
+    connect: Connect, session: StreamsSession
+) -> None:
     basket = Basket(connect(), queue("q"), prefetch=2)
     send(connect(), *range(2500))
     send(connect(), "later", headers={"eta": "2100-01-01T00:00:00+00:00"})
     held = basket.take(2)
     held[1].requeue()
     assert connect().channel().queue_purge("q") == 2500
-    assert counts(holder).in_flight == 1
+    assert counts(session).in_flight == 1
     held[0].ack()
     assert basket.is_empty()
-    assert counts(holder).scheduled == 0
+    assert counts(session).scheduled == 0
 
 
 def test_a_deleted_queue_leaves_nothing(connect: Connect, server: redis.Redis) -> None:
@@ -342,21 +346,21 @@ def test_an_auto_delete_queue_goes_with_its_consumer(connect: Connect, server: r
 
 
 def test_a_queue_that_expired_gets_nothing_and_is_unbound(
-    connect: Connect, server: redis.Redis, holder: Holder
+    connect: Connect, server: redis.Redis, session: StreamsSession
 ) -> None:
     exchange = kombu.Exchange("replies", type="direct")
     connection = connect()
     kombu.Queue("r", exchange, routing_key="r", expires=1000.0).bind(connection.channel()).declare()
     producer = connect().Producer(exchange=exchange)
     producer.publish(1, routing_key="r")
-    assert counts(holder, "r").ready == 1
-    server.delete(*holder.keys.queue("r").all())  # as the server does when it expires
+    assert counts(session, "r").ready == 1
+    server.delete(*session.keys.queue("r").all())  # as the server does when it expires
     producer.publish(2, routing_key="r")
-    assert counts(holder, "r").ready == 0
+    assert counts(session, "r").ready == 0
     assert connection.transport.routes._read("replies").rows == ()
 
 
-def test_getting_one_by_one(connect: Connect, holder: Holder) -> None:
+def test_getting_one_by_one(connect: Connect, session: StreamsSession) -> None:
     channel = connect().channel()
     bound = queue("q").bind(channel)
     assert bound.get() is None
@@ -366,7 +370,7 @@ def test_getting_one_by_one(connect: Connect, holder: Holder) -> None:
     assert message.payload == 1
     message.ack()
     assert bound.get(no_ack=True).payload == 2
-    assert counts(holder).in_flight == 0
+    assert counts(session).in_flight == 0
 
 
 def test_simple_queues_work(connect: Connect) -> None:
@@ -379,12 +383,14 @@ def test_simple_queues_work(connect: Connect) -> None:
             simple.get(timeout=0.01)
 
 
-def test_what_needs_no_acknowledgement_is_not_held(connect: Connect, holder: Holder) -> None:
+def test_what_needs_no_acknowledgement_is_not_held(
+    connect: Connect, session: StreamsSession
+) -> None:
     basket = Basket(connect(), queue("q"), no_ack=True)
     send(connect(), 1, 2)
     assert basket.take_bodies(2) == [1, 2]
     assert basket.is_empty()
-    assert counts(holder).in_flight == 0
+    assert counts(session).in_flight == 0
 
 
 def test_closing_puts_back_seen_and_unseen_in_their_order(connect: Connect) -> None:
@@ -399,13 +405,13 @@ def test_closing_puts_back_seen_and_unseen_in_their_order(connect: Connect) -> N
     assert seen == [True] * 3 + [False] * 7
 
 
-def test_a_cancelled_consumer_takes_no_more(connect: Connect, holder: Holder) -> None:
+def test_a_cancelled_consumer_takes_no_more(connect: Connect, session: StreamsSession) -> None:
     basket = Basket(connect(), queue("q"), queue("other"))
     send(connect(), *range(4))
     basket.take(1)
     basket.consumer.cancel_by_queue("q")
     assert basket.is_empty()
-    assert counts(holder).ready == 3
+    assert counts(session).ready == 3
     send(connect(), "o", to="other")
     assert basket.take_bodies(1) == ["o"]
 
@@ -422,7 +428,7 @@ def test_two_channels_of_one_connection(connect: Connect) -> None:
 
 
 def test_a_lost_lease_is_told_and_its_acknowledgement_refused(
-    connect: Connect, holder: Holder
+    connect: Connect, session: StreamsSession
 ) -> None:
     lost: list[str] = []
     basket = Basket(connect(on_lease_lost=lost.append), queue("q"))
@@ -430,22 +436,22 @@ def test_a_lost_lease_is_told_and_its_acknowledgement_refused(
     (message,) = basket.take(1)
     leases = basket.connection.transport.leases
     # Another consumer takes it, as it would after the lease.
-    holder.link.client.xclaim(
-        holder.keys.queue("q").lanes[2], "workers", "thief", 0, [leases.claims()[0].id]
+    session.link.client.xclaim(
+        session.keys.queue("q").lanes[2], "workers", "thief", 0, [leases.claims()[0].id]
     )
     assert leases.ack(message.delivery_tag) == LOST
     assert lost == [message.delivery_tag]
     assert leases.ack(message.delivery_tag) == LOST
-    assert counts(holder).in_flight == 1
+    assert counts(session).in_flight == 1
 
 
-def test_a_lost_lease_is_found_by_the_renewal(connect: Connect, holder: Holder) -> None:
+def test_a_lost_lease_is_found_by_the_renewal(connect: Connect, session: StreamsSession) -> None:
     lost = threading.Event()
     basket = Basket(connect(on_lease_lost=lambda _: lost.set(), lease_s=0.4), queue("q"))
     send(connect(), 1)
     basket.take(1)
     claim = basket.connection.transport.leases.claims()[0]
-    holder.link.client.xclaim(claim.stream, "workers", "thief", 0, [claim.id])
+    session.link.client.xclaim(claim.stream, "workers", "thief", 0, [claim.id])
     assert lost.wait(5.0)
 
 
@@ -480,7 +486,7 @@ def test_idle_it_sleeps(connect: Connect, server: redis.Redis) -> None:
 
 
 def test_an_old_server_is_refused_with_what_is_missing(
-    holder: Holder, monkeypatch: pytest.MonkeyPatch
+    session: StreamsSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for found, text in (
         ({"redis_version": "6.2.7"}, r"is Redis 6.2.7: .* need Valkey >= 8.0 or Redis >= 7.0"),
@@ -490,10 +496,10 @@ def test_an_old_server_is_refused_with_what_is_missing(
         ),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(holder.link.client, "info", lambda _, found=found: found)
+            patch.setattr(session.link.client, "info", lambda _, found=found: found)
             with pytest.raises(ConfigError, match=text):
-                holder.link.check_version()
-    holder.link.check_version()
+                session.link.check_version()
+    session.link.check_version()
 
 
 @pytest.mark.parametrize(
@@ -526,37 +532,37 @@ def test_a_sentinel_url_names_its_master() -> None:
         Link(url="amqp://a:1", options={})
 
 
-def test_an_older_delivery_of_the_same_holder_is_refused(holder: Holder) -> None:
+def test_an_older_delivery_of_the_same_holder_is_refused(session: StreamsSession) -> None:
     """The fence is the count too, not the holder alone: its own late thread is a zombie."""
-    keys = holder.keys.queue("q")
-    holder.store.make_group(keys)
-    holder.store.publish([(keys, False)], parcel())
-    ((old, _),) = holder.store.take([keys], room=1).deliveries
-    assert holder.store.release([old]) == [DONE]
-    ((new, _),) = holder.store.take([keys], room=1).deliveries
+    keys = session.keys.queue("q")
+    session.store.make_group(keys)
+    session.store.publish([(keys, False)], envelope())
+    ((old, _),) = session.store.take([keys], room=1).deliveries
+    assert session.store.release([old]) == [DONE]
+    ((new, _),) = session.store.take([keys], room=1).deliveries
     assert (old.fence, new.fence) == (1, 2)
-    assert holder.store.renew([old]) == holder.store.ack([old]) == [LOST]
-    assert holder.store.bury(old, "late") == LOST
+    assert session.store.renew([old]) == session.store.ack([old]) == [LOST]
+    assert session.store.dead_letter(old, "late") == LOST
     late = End(claim=old, result="celery-task-meta-x", record=b"{}", keep_s=9)
-    assert holder.store.end([late]) == [LOST]
-    assert holder.link.client.exists("celery-task-meta-x") == 0
-    assert holder.store.ack([new]) == [DONE]
+    assert session.store.end([late]) == [LOST]
+    assert session.link.client.exists("celery-task-meta-x") == 0
+    assert session.store.ack([new]) == [DONE]
 
 
 def test_what_may_be_what_kills_is_delivered_alone(streams: str) -> None:
     """Of what a holder has in hand when it is killed, one is the cause: only that is buried."""
-    with contextlib.closing(Holder(url=streams, options={"consumer": "a"})) as holder:
-        queue = holder.keys.queue("q")
+    with contextlib.closing(StreamsSession(url=streams, options={"consumer": "a"})) as session:
+        queue = session.keys.queue("q")
         for number in range(17):
-            put_raw(holder, str(number).encode())
+            put_raw(session, str(number).encode())
         for _ in range(20):
-            holder.store.begin([queue], known=())
-            assert holder.store.take([queue], room=17).deliveries
-        holder.store.begin([queue], known=())
-        dead = DeadLetters(store=holder.store, queue="q")
+            session.store.begin([queue], known=())
+            assert session.store.take([queue], room=17).deliveries
+        session.store.begin([queue], known=())
+        dead = DeadLetters(store=session.store, queue="q")
         completed = 0
-        while taken := holder.store.take([queue], room=17).deliveries:
+        while taken := session.store.take([queue], room=17).deliveries:
             assert len(taken) == 1
             completed += 1
-            assert holder.store.ack([claim for claim, _ in taken]) == [DONE]
+            assert session.store.ack([claim for claim, _ in taken]) == [DONE]
         assert (len(dead), completed) == (1, 16)

@@ -14,9 +14,9 @@ from blimp.queue import State, TaskApp, TaskContext
 from blimp.queue.brokers.streams.completion import End, Put
 from blimp.queue.brokers.streams.envelope import post
 from blimp.queue.brokers.streams.store import Claim
-from blimp.queue.kombu_transport import DONE, LOST, SETTLED, DeadLetters, Holder
+from blimp.queue.kombu_transport import DONE, LOST, SETTLED, DeadLetters, StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
-from blimp.queue.worker.job import Job, Verdict
+from blimp.queue.worker.job import Job, Outcome
 from blimp.queue.worker.middleware import CallNext
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
@@ -28,34 +28,34 @@ KEY = "celery-task-meta-x"
 
 
 @pytest.fixture
-def claim(holder: Holder) -> Claim:
+def claim(session: StreamsSession) -> Claim:
     """One delivery of queue "q", held by `holder`."""
-    keys = holder.keys.queue("q")
-    holder.store.make_group(keys)
-    put_raw(holder, b"body", head=b"head")
-    ((claim, _),) = holder.store.take([keys], room=1).deliveries
+    keys = session.keys.queue("q")
+    session.store.make_group(keys)
+    put_raw(session, b"body", head=b"head")
+    ((claim, _),) = session.store.take([keys], room=1).deliveries
     return claim
 
 
-def put(holder: Holder, queue: str, *, lane: int = 2, due_ms: int = 0) -> Put:
-    return Put(queue=holder.keys.queue(queue), lane=lane, due_ms=due_ms, head=b"h", body=b"b")
+def put(session: StreamsSession, queue: str, *, lane: int = 2, due_ms: int = 0) -> Put:
+    return Put(queue=session.keys.queue(queue), lane=lane, due_ms=due_ms, head=b"h", body=b"b")
 
 
-def standing(holder: Holder) -> tuple[bool, int, int, int]:
+def standing(session: StreamsSession) -> tuple[bool, int, int, int]:
     """Return whether a result stands, and how many wait in q, in r, and in r's schedule."""
-    q, r = holder.keys.queue("q"), holder.keys.queue("r")
-    client: Any = holder.link.client
+    q, r = session.keys.queue("q"), session.keys.queue("r")
+    client: Any = session.link.client
     return (
         bool(client.exists(KEY)),
-        holder.store.counts(q).ready,
-        holder.store.counts(r).ready,
+        session.store.counts(q).ready,
+        session.store.counts(r).ready,
         int(client.zcard(r.later)),
     )
 
 
-def whole(holder: Holder, claim: Claim | None, **options: Any) -> End:
+def whole(session: StreamsSession, claim: Claim | None, **options: Any) -> End:
     """An end with everything: a result, one message at once, another in the far future."""
-    following = (put(holder, "r"), put(holder, "r", lane=0, due_ms=4_000_000_000_000))
+    following = (put(session, "r"), put(session, "r", lane=0, due_ms=4_000_000_000_000))
     settings: dict[str, Any] = {
         "claim": claim, "result": KEY, "record": b'{"status": "SUCCESS"}', "keep_s": 9,
         "puts": following,
@@ -63,71 +63,77 @@ def whole(holder: Holder, claim: Claim | None, **options: Any) -> End:
     return End(**settings)
 
 
-def test_everything_is_written_in_the_step_that_ends_it(holder: Holder, claim: Claim) -> None:
-    assert holder.store.end([whole(holder, claim)]) == [DONE]
-    assert standing(holder) == (True, 0, 1, 1)
-    assert holder.store.end([whole(holder, claim)]) == [SETTLED]
-    assert standing(holder) == (True, 0, 1, 1)
+def test_everything_is_written_in_the_step_that_ends_it(
+    session: StreamsSession, claim: Claim
+) -> None:
+    assert session.store.end([whole(session, claim)]) == [DONE]
+    assert standing(session) == (True, 0, 1, 1)
+    assert session.store.end([whole(session, claim)]) == [SETTLED]
+    assert standing(session) == (True, 0, 1, 1)
 
 
-def test_nothing_is_written_for_a_lost_lease(holder: Holder, claim: Claim) -> None:
-    assert holder.store.release([claim]) == [DONE]
-    assert holder.store.end([whole(holder, claim)]) == [LOST]
-    assert standing(holder) == (False, 1, 0, 0)
+def test_nothing_is_written_for_a_lost_lease(session: StreamsSession, claim: Claim) -> None:
+    assert session.store.release([claim]) == [DONE]
+    assert session.store.end([whole(session, claim)]) == [LOST]
+    assert standing(session) == (False, 1, 0, 0)
 
 
-def test_many_end_at_once_each_for_itself(holder: Holder) -> None:
-    keys = holder.keys.queue("q")
-    holder.store.make_group(keys)
+def test_many_end_at_once_each_for_itself(session: StreamsSession) -> None:
+    keys = session.keys.queue("q")
+    session.store.make_group(keys)
     for _ in range(3):
-        put_raw(holder, b"body", head=b"head", lane=1)
-    first, second, third = (one for one, _ in holder.store.take([keys], room=3).deliveries)
-    holder.store.release([second])
-    ends = [End(claim=first), whole(holder, second), whole(holder, third)]
-    assert holder.store.end(ends) == [DONE, LOST, DONE]
-    assert standing(holder) == (True, 1, 1, 1)
+        put_raw(session, b"body", head=b"head", lane=1)
+    first, second, third = (one for one, _ in session.store.take([keys], room=3).deliveries)
+    session.store.release([second])
+    ends = [End(claim=first), whole(session, second), whole(session, third)]
+    assert session.store.end(ends) == [DONE, LOST, DONE]
+    assert standing(session) == (True, 1, 1, 1)
 
 
-def test_an_end_without_a_delivery_is_written_once(holder: Holder) -> None:
-    end = whole(holder, None, once=holder.keys.once("q/2/1-1/1"))
-    assert holder.store.end([end]) == [DONE]
-    assert holder.store.end([end]) == [SETTLED]
-    assert standing(holder) == (True, 0, 1, 1)
+def test_an_end_without_a_delivery_is_written_once(session: StreamsSession) -> None:
+    end = whole(session, None, once=session.keys.once("q/2/1-1/1"))
+    assert session.store.end([end]) == [DONE]
+    assert session.store.end([end]) == [SETTLED]
+    assert standing(session) == (True, 0, 1, 1)
 
 
-def test_a_dead_letter_has_its_result_in_the_same_step(holder: Holder, claim: Claim) -> None:
-    assert holder.store.end([whole(holder, claim, reason="no such pad")]) == [DONE]
-    (letter,) = DeadLetters(store=holder.store, queue="q").list()
+def test_a_dead_letter_has_its_result_in_the_same_step(
+    session: StreamsSession, claim: Claim
+) -> None:
+    assert session.store.end([whole(session, claim, reason="no such pad")]) == [DONE]
+    (letter,) = DeadLetters(store=session.store, queue="q").list()
     assert (letter.reason, letter.deliveries) == ("no such pad", 1)
-    assert standing(holder) == (True, 0, 1, 1)
+    assert standing(session) == (True, 0, 1, 1)
 
 
-def test_one_that_cannot_be_written_spoils_no_other(holder: Holder, claim: Claim) -> None:
-    client: Any = holder.link.client
+def test_one_that_cannot_be_written_spoils_no_other(session: StreamsSession, claim: Claim) -> None:
+    client: Any = session.link.client
     client.rpush(KEY, "no result")
-    keys = holder.keys.queue("q")
-    put_raw(holder, b"body", head=b"head")
-    ((other, _),) = holder.store.take([keys], room=1).deliveries
-    refused, done = holder.store.end([whole(holder, claim), End(claim=other)])
+    keys = session.keys.queue("q")
+    put_raw(session, b"body", head=b"head")
+    ((other, _),) = session.store.take([keys], room=1).deliveries
+    refused, done = session.store.end([whole(session, claim), End(claim=other)])
     assert str(refused).startswith("WRONGTYPE")
     assert done == DONE
-    assert holder.store.renew([claim]) == [DONE], "it is still held"
+    assert session.store.renew([claim]) == [DONE], "it is still held"
 
 
-def test_a_message_that_follows_looks_as_if_published(app: TaskApp, holder: Holder) -> None:
+def test_a_message_that_follows_looks_as_if_published(
+    app: TaskApp, session: StreamsSession
+) -> None:
     message = TaskMessage(
         id="m", task="add", args=(1, "ö"), kwargs={"b": None}, queue="q", priority=EMERGENCY,
         retries=2, eta_s=4e9, expires_s=5e9, issued_ms=7, ttl_s=3.0, delivery=4,
         ignore_result=True, headers={"blimp_vehicle": "twin", "other": 1},
     )  # fmt: skip
-    client: Any = holder.link.client
-    keys = holder.keys.queue("q")
+    client: Any = session.link.client
+    keys = session.keys.queue("q")
     app.publisher.publish(message)
-    put = post(message, keys=holder.keys)
+    put = post(message, keys=session.keys)
     assert client.zscore(keys.later, client.zrange(keys.later, 0, 0)[0]) == put.due_ms == 4e12
     message = msgspec.structs.replace(message, eta_s=None)
     app.publisher.publish(message)
-    put = post(message, keys=holder.keys)
+    put = post(message, keys=session.keys)
     ((_, fields),) = client.xrange(keys.lanes[put.lane])
     assert (put.due_ms, put.body) == (0, fields[b"b"])
     theirs, ours = json.loads(fields[b"h"]), json.loads(put.head)
@@ -140,13 +146,15 @@ def test_a_message_that_follows_looks_as_if_published(app: TaskApp, holder: Hold
 # --- the worker -------------------------------------------------------------------------------
 
 
-def test_a_stolen_task_leaves_no_next_try(app: TaskApp, holder: Holder, look: Look) -> None:
+def test_a_stolen_task_leaves_no_next_try(
+    app: TaskApp, session: StreamsSession, look: Look
+) -> None:
     """Stolen the moment before its end: retry is one step, so nothing of it is left."""
     ended = threading.Event()
 
     @app.task(name="again", bind=True)
     def again(context: TaskContext) -> None:
-        steal(holder)
+        steal(session)
         ended.set()
         context.retry(countdown=0.0)
 
@@ -192,17 +200,17 @@ class Following:
     def __init__(self, app: Callable[[], TaskApp]) -> None:
         self._app = app
 
-    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
-        verdict = await call_next(job)
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
+        outcome = await call_next(job)
         if job.task.name != "first":
-            return verdict
-        message = TaskMessage(id="second", task="second", queue="tests", args=(verdict.result,))
-        return msgspec.structs.replace(verdict, next=(message,))
+            return outcome
+        message = TaskMessage(id="second", task="second", queue="tests", args=(outcome.result,))
+        return msgspec.structs.replace(outcome, next=(message,))
 
 
 @pytest.mark.parametrize("acks_late", [True, False])
 def test_what_follows_is_sent_with_the_result(
-    app: TaskApp, holder: Holder, look: Look, acks_late: bool
+    app: TaskApp, session: StreamsSession, look: Look, acks_late: bool
 ) -> None:
     ran: list[int] = []
     app.task(name="second", ignore_result=True)(ran.append)
@@ -215,10 +223,10 @@ def test_what_follows_is_sent_with_the_result(
     assert look.left_behind() == []
 
 
-def test_a_stolen_task_has_no_follower(app: TaskApp, holder: Holder, look: Look) -> None:
+def test_a_stolen_task_has_no_follower(app: TaskApp, session: StreamsSession, look: Look) -> None:
     ran: list[int] = []
     app.task(name="second", ignore_result=True)(ran.append)
-    app.task(name="first", ignore_result=True)(lambda: steal(holder))
+    app.task(name="first", ignore_result=True)(lambda: steal(session))
     app.middleware = (Following(lambda: app), *app.middleware)
     with working(app) as worker:
         app.send_task("first")
@@ -227,7 +235,7 @@ def test_a_stolen_task_has_no_follower(app: TaskApp, holder: Holder, look: Look)
     assert ran == []
 
 
-def test_a_rejected_message_is_a_dead_letter(app: TaskApp, holder: Holder) -> None:
+def test_a_rejected_message_is_a_dead_letter(app: TaskApp, session: StreamsSession) -> None:
     @app.task(name="drop")
     def drop() -> None:
         raise Reject("not for me")
@@ -236,7 +244,7 @@ def test_a_rejected_message_is_a_dead_letter(app: TaskApp, holder: Holder) -> No
         handle = drop.delay()
         wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
     assert handle.state is State.FAILURE
-    (letter,) = DeadLetters(store=holder.store, queue="tests").list()
+    (letter,) = DeadLetters(store=session.store, queue="tests").list()
     assert letter.reason == "not for me"
 
 
@@ -277,7 +285,7 @@ def _calls(server: Any) -> int:
 
 
 def test_an_early_acknowledgement_that_is_refused_runs_nothing(
-    app: TaskApp, holder: Holder, look: Look
+    app: TaskApp, session: StreamsSession, look: Look
 ) -> None:
     ran: list[int] = []
     busy = threading.Event()
@@ -285,7 +293,7 @@ def test_an_early_acknowledgement_that_is_refused_runs_nothing(
     @app.task(name="first", ignore_result=True)
     def first() -> None:
         wait_until(lambda: look.in_hand() == 2, "the second is not taken")
-        steal(holder)
+        steal(session)
         busy.set()
 
     app.task(name="once", acks_late=False, ignore_result=True)(lambda: ran.append(1))
@@ -319,7 +327,7 @@ def test_what_cannot_be_written_fails_and_is_acknowledged(
 
 
 def test_a_result_that_the_server_refuses_makes_a_dead_letter_and_holds_up_nobody(
-    app: TaskApp, server: redis.Redis, holder: Holder
+    app: TaskApp, server: redis.Redis, session: StreamsSession
 ) -> None:
     app.task(name="add")(lambda: 3)
     server.rpush("celery-task-meta-bad", "somebody else's list")
@@ -327,7 +335,7 @@ def test_a_result_that_the_server_refuses_makes_a_dead_letter_and_holds_up_nobod
         app.send_task("add", task_id="bad")
         assert app.send_task("add").get(DEADLINE_S) == 3
         wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
-    (letter,) = DeadLetters(store=holder.store, queue="tests").list()
+    (letter,) = DeadLetters(store=session.store, queue="tests").list()
     assert letter.reason.startswith("its end cannot be written: WRONGTYPE")
 
 

@@ -11,7 +11,7 @@ import kombu
 import pytest
 from kombu.asynchronous import Hub
 
-from blimp.queue.kombu_transport import Holder
+from blimp.queue.kombu_transport import StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
 from tests.queue.transport.conftest import (
@@ -47,13 +47,13 @@ def consume(hub: Any, connection: kombu.Connection, *queues: kombu.Queue, **opti
 
 
 def test_the_loop_delivers_holds_back_and_recovers(
-    connect: Connect, hub: Any, holder: Holder
+    connect: Connect, hub: Any, session: StreamsSession
 ) -> None:
     exchange = kombu.Exchange("all", type="fanout")
     basket = consume(hub, connect(), queue("q"), kombu.Queue("l", exchange), prefetch=3)
     send(connect(), *range(5))
     turn(hub, lambda: len(basket.messages) == 3)
-    assert counts(holder).in_flight == 3
+    assert counts(session).in_flight == 3
     connect().Producer(exchange=exchange).publish("stop", routing_key="")
     turn(hub, lambda: len(basket.messages) == 4)
     assert basket.messages[-1].payload == "stop"
@@ -71,24 +71,26 @@ def test_a_large_backlog_needs_no_waiting(connect: Connect, hub: Any) -> None:
     assert time.monotonic() - began_s < 5.0  # each of the batches would wait for a second
 
 
-def test_what_is_due_soon_is_given_early(connect: Connect, hub: Any, holder: Holder) -> None:
+def test_what_is_due_soon_is_given_early(
+    connect: Connect, hub: Any, session: StreamsSession
+) -> None:
     now = datetime.now(UTC)
     send(connect(), "hour", headers={"eta": (now + timedelta(hours=1)).isoformat()})
     send(connect(), "soon", headers={"eta": (now + timedelta(seconds=30)).isoformat()})
     basket = consume(hub, connect(), queue("q"))
     turn(hub, lambda: len(basket.messages) == 1)
     assert basket.messages[0].payload == "soon"
-    assert counts(holder).scheduled == 1
+    assert counts(session).scheduled == 1
 
 
-def test_how_early_is_an_option(connect: Connect, hub: Any, holder: Holder) -> None:
+def test_how_early_is_an_option(connect: Connect, hub: Any, session: StreamsSession) -> None:
     soon = datetime.now(UTC) + timedelta(seconds=30)
     send(connect(), "later", headers={"eta": soon.isoformat()})
     basket = consume(hub, connect(eta_lead_s=0), queue("q"))
     send(connect(), "now")
     turn(hub, lambda: len(basket.messages) == 1)
     assert basket.messages[0].payload == "now"
-    assert counts(holder).scheduled == 1
+    assert counts(session).scheduled == 1
 
 
 def test_closing_leaves_nothing_in_the_loop(connect: Connect, hub: Any) -> None:

@@ -6,19 +6,19 @@ import kombu
 import pytest
 import redis
 
-from blimp.queue.kombu_transport import DONE, DeadLetters, Holder
-from tests.queue.transport.conftest import Basket, Connect, counts, parcel, queue, send
+from blimp.queue.kombu_transport import DONE, DeadLetters, StreamsSession
+from tests.queue.transport.conftest import Basket, Connect, counts, envelope, queue, send
 
 OLD = "1-1"  # an entry of 1970
 
 
-def test_an_expired_message_is_a_dead_letter(connect: Connect, holder: Holder) -> None:
+def test_an_expired_message_is_a_dead_letter(connect: Connect, session: StreamsSession) -> None:
     send(connect(), *range(300), expiration=0)
     send(connect(), "good", expiration=60)
     basket = Basket(connect(), queue("q"))
     assert basket.take_bodies(1) == ["good"]
     assert basket.connection.transport.counts["expired"] == 300
-    letters = DeadLetters(store=holder.store, queue="q")
+    letters = DeadLetters(store=session.store, queue="q")
     assert len(letters) == 300
     (first,) = letters.list(limit=1)
     assert (first.reason.partition(":")[0], first.deliveries, first.body) == ("expired", 0, "0")
@@ -34,13 +34,15 @@ def test_getting_one_by_one_passes_over_what_expired(connect: Connect) -> None:
     assert message.payload == "good"
 
 
-def test_a_queue_drops_what_is_older_than_it_allows(connect: Connect, holder: Holder) -> None:
+def test_a_queue_drops_what_is_older_than_it_allows(
+    connect: Connect, session: StreamsSession
+) -> None:
     strict = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=0.0)
     strict.bind(connect().channel()).declare()
     send(connect(), 1, 2)
     basket = Basket(connect(), queue("q"))
     assert basket.is_empty()
-    assert counts(holder) == counts(holder, "never used")
+    assert counts(session) == counts(session, "never used")
     kind = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=60.0)
     kind.bind(connect().channel()).declare()
     send(connect(), 3)
@@ -48,57 +50,57 @@ def test_a_queue_drops_what_is_older_than_it_allows(connect: Connect, holder: Ho
 
 
 def test_a_queue_that_nobody_empties_does_not_grow_past_its_time(
-    connect: Connect, holder: Holder
+    connect: Connect, session: StreamsSession
 ) -> None:
     """A listener to events is killed, or stands still: what it does not take is too old soon."""
     exchange = kombu.Exchange("told", type="topic")
     queue = kombu.Queue("q", exchange, routing_key="#", message_ttl=60.0)
     queue.bind(connect().channel()).declare()
-    lane = holder.keys.queue("q").lanes[2]
+    lane = session.keys.queue("q").lanes[2]
     for number in range(1, 501):
-        holder.link.client.xadd(lane, {"h": "{}", "b": "", "n": number}, id=f"{number}-1")
+        session.link.client.xadd(lane, {"h": "{}", "b": "", "n": number}, id=f"{number}-1")
     connect().Producer().publish("new", exchange=exchange, routing_key="task.sent")
-    assert holder.link.client.xlen(lane) <= 101  # whole nodes of the stream go
+    assert session.link.client.xlen(lane) <= 101  # whole nodes of the stream go
     assert Basket(connect(), queue).take_bodies(1) == ["new"]
 
 
-def test_what_somebody_holds_is_not_too_old(connect: Connect, holder: Holder) -> None:
+def test_what_somebody_holds_is_not_too_old(connect: Connect, session: StreamsSession) -> None:
     """It was taken in time. Dropped now, its end could not be told, and would be lost."""
-    keys = holder.keys.queue("q")
-    holder.store.begin([keys], known=[])
+    keys = session.keys.queue("q")
+    session.store.begin([keys], known=[])
     send(connect(), *range(150))
-    claims = [claim for claim, _ in holder.store.take([keys], room=150).deliveries]
+    claims = [claim for claim, _ in session.store.take([keys], room=150).deliveries]
     assert len(claims) == 150
     strict = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=0.0)
     strict.bind(connect().channel()).declare()
     send(connect(), "new")
-    assert set(holder.store.renew(claims)) == {DONE}
-    assert set(holder.store.ack(claims[1:])) == {DONE}
-    holder.link.client.xclaim(
+    assert set(session.store.renew(claims)) == {DONE}
+    assert set(session.store.ack(claims[1:])) == {DONE}
+    session.link.client.xclaim(
         claims[0].stream, "workers", "dead", 0, [claims[0].id], idle=3_600_000, justid=True
     )
     send(connect(), *range(150))
-    assert counts(holder).in_flight == 0  # nobody has it: it is dropped as the others are
+    assert counts(session).in_flight == 0  # nobody has it: it is dropped as the others are
 
 
 def test_what_is_dropped_while_nobody_has_it_leaves_nothing(
-    connect: Connect, holder: Holder
+    connect: Connect, session: StreamsSession
 ) -> None:
-    keys = holder.keys.queue("q")
-    holder.store.begin([keys], known=[])
+    keys = session.keys.queue("q")
+    session.store.begin([keys], known=[])
     send(connect(), *range(5))
-    claims = [claim for claim, _ in holder.store.take([keys], room=5).deliveries]
+    claims = [claim for claim, _ in session.store.take([keys], room=5).deliveries]
     strict = kombu.Queue("q", kombu.Exchange(""), routing_key="q", message_ttl=0.0)
     strict.bind(connect().channel()).declare()
     for claim in claims:
-        holder.link.client.xclaim(
+        session.link.client.xclaim(
             claim.stream, "workers", "dead", 0, [claim.id], idle=3_600_000, justid=True
         )
     sent = 0
-    while counts(holder).in_flight:  # until the server's clock has gone on by a millisecond
+    while counts(session).in_flight:  # until the server's clock has gone on by a millisecond
         send(connect(), "new")
         sent += 1
-    assert counts(holder).ready == sent
+    assert counts(session).ready == sent
 
 
 @pytest.mark.parametrize("ttl_s", [1e10, 1e14])
@@ -110,7 +112,7 @@ def test_a_time_longer_than_there_is_a_clock_drops_nothing(connect: Connect, ttl
 
 
 def test_a_queue_that_expires_itself_keeps_no_dead_letters(
-    connect: Connect, holder: Holder, server: redis.Redis
+    connect: Connect, session: StreamsSession, server: redis.Redis
 ) -> None:
     channel = connect().channel()
     replies = kombu.Queue("q", kombu.Exchange(""), routing_key="q", expires=60.0)
@@ -118,30 +120,30 @@ def test_a_queue_that_expires_itself_keeps_no_dead_letters(
     send(connect(), 1, expiration=0)
     basket = Basket(connect(), replies)
     assert basket.is_empty()
-    assert counts(holder).dead == counts(holder).ready == 0
+    assert counts(session).dead == counts(session).ready == 0
 
 
-def test_what_comes_again_is_too_old_as_well(connect: Connect, holder: Holder) -> None:
+def test_what_comes_again_is_too_old_as_well(connect: Connect, session: StreamsSession) -> None:
     """Its holder died with it, and nobody should do now what was wanted then."""
-    keys = holder.keys.queue("q")
-    holder.store.make_group(keys)
-    holder.link.client.xadd(keys.lanes[2], {"h": "{}", "b": "", "x": "5000"}, id=OLD)
-    holder.link.client.xreadgroup("workers", "dead", {keys.lanes[2]: ">"})
-    holder.link.client.xclaim(keys.lanes[2], "workers", "dead", 0, [OLD], idle=60_000, justid=True)
-    taken = holder.store.take([keys], room=1)
+    keys = session.keys.queue("q")
+    session.store.make_group(keys)
+    session.link.client.xadd(keys.lanes[2], {"h": "{}", "b": "", "x": "5000"}, id=OLD)
+    session.link.client.xreadgroup("workers", "dead", {keys.lanes[2]: ">"})
+    session.link.client.xclaim(keys.lanes[2], "workers", "dead", 0, [OLD], idle=60_000, justid=True)
+    taken = session.store.take([keys], room=1)
     assert (taken.deliveries, taken.expired) == ([], 1)
-    (letter,) = DeadLetters(store=holder.store, queue="q").list()
+    (letter,) = DeadLetters(store=session.store, queue="q").list()
     assert (letter.deliveries, letter.entry) == (1, OLD)
-    assert counts(holder).in_flight == 0
+    assert counts(session).in_flight == 0
 
 
-def test_what_is_scheduled_waits_from_when_it_is_due(holder: Holder) -> None:
-    keys, client = holder.keys.queue("q"), cast("Any", holder.link.client)
+def test_what_is_scheduled_waits_from_when_it_is_due(session: StreamsSession) -> None:
+    keys, client = session.keys.queue("q"), cast("Any", session.link.client)
     due_ms = client.time()[0] * 1000 + 3_600_000
-    holder.store.publish([(keys, False)], parcel(due_ms=due_ms, ttl_ms=60_000))
+    session.store.publish([(keys, False)], envelope(due_ms=due_ms, ttl_ms=60_000))
     (member,) = client.zrange(keys.later, 0, -1)
     client.zadd(keys.later, {member: 1})  # it is due now
-    ((_, fields),) = holder.store.take([keys], room=1).deliveries
+    ((_, fields),) = session.store.take([keys], room=1).deliveries
     assert fields == [b"h", b"{}", b"b", b"", b"x", b"60000"]
 
 

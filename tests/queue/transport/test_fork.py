@@ -3,13 +3,13 @@
 import subprocess
 import sys
 
-from blimp.queue.kombu_transport import Holder
+from blimp.queue.kombu_transport import StreamsSession
 from tests.queue.conftest import DEADLINE_S
 from tests.queue.transport.conftest import Connect, counts, send
 
 
 def test_a_forked_child_touches_nothing_of_its_parents(
-    connect: Connect, streams: str, holder: Holder
+    connect: Connect, streams: str, session: StreamsSession
 ) -> None:
     send(connect(), "first", "second", "third")
     found = subprocess.run(
@@ -26,5 +26,5 @@ def test_a_forked_child_touches_nothing_of_its_parents(
         "parent acked [1, 1]",
         "parent took ['first', 'kept', 'second', 'third']",
     ], found.stderr
-    assert counts(holder).in_flight == 0
-    assert counts(holder, "other").in_flight == 0
+    assert counts(session).in_flight == 0
+    assert counts(session, "other").in_flight == 0

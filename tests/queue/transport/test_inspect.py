@@ -7,7 +7,7 @@ import pytest
 
 from blimp.queue import TaskApp
 from blimp.queue.cli.main import main
-from blimp.queue.kombu_transport import Holder
+from blimp.queue.kombu_transport import StreamsSession
 from tests.queue.look import Look
 
 
@@ -36,15 +36,15 @@ def test_queues_are_counted(app: TaskApp, run: Any) -> None:
 
 
 def test_dead_letters_are_listed_shown_requeued_and_dropped(
-    app: TaskApp, run: Any, look: Look, holder: Holder
+    app: TaskApp, run: Any, look: Look, session: StreamsSession
 ) -> None:
-    queue = holder.keys.queue("tests")
+    queue = session.keys.queue("tests")
     for number in range(3):
         app.send_task("a", (number,), task_id=f"t{number}")
-    holder.store.make_group(queue)
-    claims = [claim for claim, _ in holder.store.take([queue], room=3).deliveries]
+    session.store.make_group(queue)
+    claims = [claim for claim, _ in session.store.take([queue], room=3).deliveries]
     for claim in claims:
-        holder.store.bury(claim, "the reason")
+        session.store.dead_letter(claim, "the reason")
     status, out, _ = run("dead", "list", "--json")
     letters = json.loads(out)
     assert (status, [letter["headers"]["id"] for letter in letters]) == (0, ["t0", "t1", "t2"])

@@ -13,7 +13,7 @@ import kombu
 import pytest
 import redis
 
-from blimp.queue.kombu_transport import DONE, LOST, Holder
+from blimp.queue.kombu_transport import DONE, LOST, StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
 from tests.queue.transport.conftest import TRANSPORT, Basket, Connect, Process, queue, streams_url
@@ -120,7 +120,7 @@ def test_a_namesake_of_a_living_holder_fences_it_off(connect: Connect) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_killed_at_random_points_nothing_is_lost(
-    connect: Connect, start_consumer: Start, server: redis.Redis, holder: Holder, seed: int
+    connect: Connect, start_consumer: Start, server: redis.Redis, session: StreamsSession, seed: int
 ) -> None:
     chance = random.Random(seed)
     stop = threading.Event()
@@ -153,10 +153,10 @@ def test_killed_at_random_points_nothing_is_lost(
         stop.set()
         feeder.join()
     last = start_consumer(name="w", queue="q", mode="work")
-    keys = holder.keys.queue("q")
+    keys = session.keys.queue("q")
 
     def all_done() -> bool:
-        counts = holder.store.counts(keys)
+        counts = session.store.counts(keys)
         return counts.ready + counts.in_flight == 0
 
     wait_until(all_done, "messages are left")
@@ -167,12 +167,14 @@ def test_killed_at_random_points_nothing_is_lost(
     assert sum(int(count) - 1 for count in twice) <= 4 * 8  # no more than it had in hand
 
 
-def test_a_delivery_that_was_lost_on_its_way_comes_again(connect: Connect, holder: Holder) -> None:
+def test_a_delivery_that_was_lost_on_its_way_comes_again(
+    connect: Connect, session: StreamsSession
+) -> None:
     """Recorded for a consumer that never heard of it: it begins again and takes it back."""
     connection = connect(consumer="w")
     Basket(connection, queue("q")).consumer.cancel()
     send(connect(), "1")
-    holder.link.client.xreadgroup("workers", "w", {holder.keys.queue("q").lanes[2]: ">"})
+    session.link.client.xreadgroup("workers", "w", {session.keys.queue("q").lanes[2]: ">"})
     assert Basket(connection, queue("q")).take_bodies(1) == ["1"]
 
 

@@ -8,7 +8,7 @@ import redis
 
 from blimp.queue.brokers.streams.store import Claim
 from blimp.queue.brokers.streams.visibility import Leases
-from blimp.queue.kombu_transport import DONE, LOST, SETTLED, Holder
+from blimp.queue.kombu_transport import DONE, LOST, SETTLED, StreamsSession
 from tests.faults.proxy import Command, Proxy
 from tests.queue.conftest import DEADLINE_S, wait_until
 from tests.queue.transport.conftest import counts
@@ -32,37 +32,37 @@ def lost() -> list[str]:
 
 
 @pytest.fixture
-def far(proxied: str, lost: list[str]) -> Iterator[Holder]:
+def far(proxied: str, lost: list[str]) -> Iterator[StreamsSession]:
     """A holder whose link goes through the proxy; it renews by itself too late to matter."""
-    holder = Holder(
+    session = StreamsSession(
         url=proxied,
         options={"consumer": "w", "lease_s": 600.0, "on_lease_lost": lost.append},
     )
-    yield holder
-    holder.close()
+    yield session
+    session.close()
 
 
-def take(holder: Holder, *, count: int = 1) -> list[Claim]:
-    queue = holder.keys.queue("q")
-    holder.store.begin([queue], known=[])
-    put(holder, count)
-    claims = [claim for claim, _ in holder.store.take([queue], room=count).deliveries]
-    holder.leases.hold(claims)
+def take(session: StreamsSession, *, count: int = 1) -> list[Claim]:
+    queue = session.keys.queue("q")
+    session.store.begin([queue], known=[])
+    put(session, count)
+    claims = [claim for claim, _ in session.store.take([queue], room=count).deliveries]
+    session.leases.hold(claims)
     return claims
 
 
-def end_elsewhere(holder: Holder, claim: Claim) -> None:
+def end_elsewhere(session: StreamsSession, claim: Claim) -> None:
     """Have another take and complete it, as after the lease."""
-    holder.link.client.xclaim(claim.stream, "workers", holder.consumer, 0, [claim.id])
-    later = holder.store.claim(claim.queue, claim.lane, claim.id, claim.fence + 1)
-    assert holder.store.ack([later]) == [DONE]
+    session.link.client.xclaim(claim.stream, "workers", session.consumer, 0, [claim.id])
+    later = session.store.claim(claim.queue, claim.lane, claim.id, claim.fence + 1)
+    assert session.store.ack([later]) == [DONE]
 
 
 def test_the_renewal_of_what_another_has_ended_tells(
-    far: Holder, holder: Holder, lost: list[str]
+    far: StreamsSession, session: StreamsSession, lost: list[str]
 ) -> None:
     (claim,) = take(far)
-    end_elsewhere(holder, claim)
+    end_elsewhere(session, claim)
     far.leases.renew()
     assert lost == [claim.tag]
     assert far.leases.ack(claim.tag) == LOST
@@ -70,26 +70,26 @@ def test_the_renewal_of_what_another_has_ended_tells(
 
 
 def test_the_acknowledgement_of_what_another_has_ended_is_refused(
-    far: Holder, holder: Holder, lost: list[str]
+    far: StreamsSession, session: StreamsSession, lost: list[str]
 ) -> None:
     (claim,) = take(far)
-    end_elsewhere(holder, claim)
+    end_elsewhere(session, claim)
     assert far.leases.ack(claim.tag) == LOST
     assert lost == [claim.tag]
 
 
 def test_a_later_acknowledgement_of_what_another_has_ended_tells(
-    far: Holder, holder: Holder, lost: list[str]
+    far: StreamsSession, session: StreamsSession, lost: list[str]
 ) -> None:
     (claim,) = take(far)
-    end_elsewhere(holder, claim)
+    end_elsewhere(session, claim)
     far.leases.ack_later(claim.tag)
     far.leases.flush()
     assert lost == [claim.tag]
 
 
 def test_an_acknowledgement_whose_answer_was_lost_is_ours(
-    far: Holder, holder: Holder, proxy: Proxy, lost: list[str]
+    far: StreamsSession, session: StreamsSession, proxy: Proxy, lost: list[str]
 ) -> None:
     known, claim = take(far, count=2)
     assert far.leases.ack(known.tag) == DONE
@@ -97,12 +97,12 @@ def test_an_acknowledgement_whose_answer_was_lost_is_ours(
     assert far.leases.ack(claim.tag) == SETTLED
     assert cut.fired.is_set()
     assert lost == []
-    assert counts(holder).in_flight == 0
+    assert counts(session).in_flight == 0
 
 
 @pytest.mark.parametrize("renewed", [False, True])
 def test_one_that_was_told_before_the_broker_was_away_is_ours(
-    far: Holder, proxy: Proxy, lost: list[str], *, renewed: bool
+    far: StreamsSession, proxy: Proxy, lost: list[str], *, renewed: bool
 ) -> None:
     known, claim = take(far, count=2)
     assert far.leases.ack(known.tag) == DONE
@@ -118,19 +118,19 @@ def test_one_that_was_told_before_the_broker_was_away_is_ours(
 
 @pytest.mark.parametrize("begun", [False, True], ids=["no stream", "an empty one"])
 def test_a_server_that_was_emptied_takes_nothing_from_whoever_works(
-    far: Holder, holder: Holder, lost: list[str], *, begun: bool
+    far: StreamsSession, session: StreamsSession, lost: list[str], *, begun: bool
 ) -> None:
     (claim,) = take(far)
-    holder.link.client.flushall()
+    session.link.client.flushall()
     if begun:
-        holder.store.begin([claim.queue], known=[])
+        session.store.begin([claim.queue], known=[])
     far.leases.renew()
     assert lost == []
     assert claim.tag not in far.leases
 
 
 def test_a_callback_that_raises_ends_no_renewals(
-    streams: str, holder: Holder, caplog: pytest.LogCaptureFixture
+    streams: str, session: StreamsSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[str] = []
 
@@ -138,11 +138,13 @@ def test_a_callback_that_raises_ends_no_renewals(
         told.append(tag)
         raise ValueError("callback")
 
-    ours = Holder(url=streams, options={"consumer": "w", "lease_s": 0.2, "on_lease_lost": refuse})
+    ours = StreamsSession(
+        url=streams, options={"consumer": "w", "lease_s": 0.2, "on_lease_lost": refuse}
+    )
     try:
         first, second = take(ours, count=2)
         for number, claim in enumerate((first, second), start=1):
-            end_elsewhere(holder, claim)
+            end_elsewhere(session, claim)
             wait_until(lambda: len(told) == number, "the lost lease was not told")  # noqa: B023
     finally:
         ours.close()
@@ -160,11 +162,11 @@ def test_a_close_before_its_thread_ran_waits_for_no_period(
         serve(leases)
 
     monkeypatch.setattr(Leases, "_serve", serve_late)
-    holder = Holder(url=streams, options={"consumer": "w", "lease_s": 600.0})
-    take(holder)
-    closing = threading.Thread(target=holder.close)
+    session = StreamsSession(url=streams, options={"consumer": "w", "lease_s": 600.0})
+    take(session)
+    closing = threading.Thread(target=session.close)
     closing.start()
-    wait_until(lambda: holder.leases._closed, "closing has begun")
+    wait_until(lambda: session.leases._closed, "closing has begun")
     may_run.set()
     closing.join(DEADLINE_S)
     assert not closing.is_alive()

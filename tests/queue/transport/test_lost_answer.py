@@ -10,8 +10,8 @@ import kombu
 import pytest
 import redis
 
-from blimp.queue.brokers.streams.fetcher import Taker
-from blimp.queue.kombu_transport import Holder
+from blimp.queue.brokers.streams.fetcher import Fetcher
+from blimp.queue.kombu_transport import StreamsSession
 from blimp.queue.redis import scripts
 from tests.broker import EmbeddedBroker
 from tests.faults.proxy import Command, Proxy
@@ -54,47 +54,47 @@ def proxied(proxy: Proxy, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def far(proxied: str) -> Iterator[Holder]:
+def far(proxied: str) -> Iterator[StreamsSession]:
     """A holder whose link goes through the proxy."""
-    holder = Holder(url=proxied, options=CONSUMER)
-    yield holder
-    holder.close()
+    session = StreamsSession(url=proxied, options=CONSUMER)
+    yield session
+    session.close()
 
 
-def put(holder: Holder, count: int) -> None:
+def put(session: StreamsSession, count: int) -> None:
     for number in range(count):
-        put_raw(holder, b"%d" % number)
+        put_raw(session, b"%d" % number)
 
 
 def test_a_batch_whose_answer_was_lost_is_put_back_by_the_next_begin(
-    far: Holder, holder: Holder, proxy: Proxy
+    far: StreamsSession, session: StreamsSession, proxy: Proxy
 ) -> None:
-    put(holder, 5)
-    first = Taker(holder=far, queues=["q"])
+    put(session, 5)
+    first = Fetcher(session=far, queues=["q"])
     first.begin()
     proxy.fault = CutAfter("take")
     with pytest.raises(redis.ConnectionError):
         first.take(room=16, timeout_s=1.0)
     first.close()
-    second = Taker(holder=far, queues=["q"])
+    second = Fetcher(session=far, queues=["q"])
     assert second.begin() == 5
     assert len(second.take(room=16, timeout_s=1.0)) == 5
     second.close()
 
 
 def test_one_that_came_while_it_waited_is_put_back_too(
-    far: Holder, holder: Holder, proxy: Proxy
+    far: StreamsSession, session: StreamsSession, proxy: Proxy
 ) -> None:
-    first = Taker(holder=far, queues=["q"])
+    first = Fetcher(session=far, queues=["q"])
     first.begin()
     assert first.take(room=16, timeout_s=0.001) == []
     proxy.fault = cut = CutAfter("XREADGROUP")
-    put(holder, 1)
+    put(session, 1)
     with pytest.raises(redis.ConnectionError):
         wait(lambda: first.take(room=16, timeout_s=0.1))
     assert cut.fired.is_set()
     first.close()
-    second = Taker(holder=far, queues=["q"])
+    second = Fetcher(session=far, queues=["q"])
     assert second.begin() == 1
     second.close()
 
@@ -141,12 +141,12 @@ def wait(step: Callable[[], object]) -> None:
 
 
 def test_an_answer_that_nobody_waited_for_is_not_the_next_commands(
-    holder: Holder, monkeypatch: pytest.MonkeyPatch
+    session: StreamsSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = holder.keys.queue("q")
-    holder.store.make_group(keys)
-    put(holder, 1)
-    pool = holder.link.client.connection_pool
+    keys = session.keys.queue("q")
+    session.store.make_group(keys)
+    put(session, 1)
+    pool = session.link.client.connection_pool
     connection = pool.get_connection()
     pool.release(connection)  # the next to be used
 
@@ -156,6 +156,6 @@ def test_an_answer_that_nobody_waited_for_is_not_the_next_commands(
     with monkeypatch.context() as patch:
         patch.setattr(connection, "read_response", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            holder.store.take([keys], room=1)
+            session.store.take([keys], room=1)
     assert connection._sock is None
-    assert holder.link.client.ping() is True
+    assert session.link.client.ping() is True

@@ -27,11 +27,11 @@ from hypothesis.stateful import (
 
 from blimp.queue.brokers.streams.completion import End, Put
 from blimp.queue.brokers.streams.publish_once import Stamp
-from blimp.queue.brokers.streams.session import Holder
+from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import DONE, Claim
 from blimp.queue.redis.keys import GROUP, LANES, NOBODY
 from tests.broker import EmbeddedBroker
-from tests.queue.transport.conftest import parcel, streams_url
+from tests.queue.transport.conftest import envelope, streams_url
 from tests.queue.transport.queue_model import MOST, Message, QueueModel
 
 HOLDERS = {"a": "a", "b": "b", "a's namesake": "a"}  # and the consumer name of each
@@ -53,7 +53,7 @@ class Queue(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.holders = {
-            label: Holder(
+            label: StreamsSession(
                 url=self.url,
                 options={"consumer": name, "lease_s": LEASE_S, "max_deliveries": MOST},
             )
@@ -63,8 +63,8 @@ class Queue(RuleBasedStateMachine):
         self.client: Any = self.any.link.client
         self.client.flushall()
         self.keys = self.any.keys.queue("q")
-        for holder in self.holders.values():
-            assert holder.store.begin([self.keys], known=()) == 0
+        for session in self.holders.values():
+            assert session.store.begin([self.keys], known=()) == 0
         self.now_ms = self.client.time()[0] * 1000
         self.model = QueueModel()
         self.sent = 0
@@ -73,8 +73,8 @@ class Queue(RuleBasedStateMachine):
             self.put(lane=lane, count=3, due=None, is_stale=False, repeated=1)
 
     def teardown(self) -> None:
-        for holder in getattr(self, "holders", {}).values():
-            holder.close()
+        for session in getattr(self, "holders", {}).values():
+            session.close()
 
     # --- into the queue ----------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Queue(RuleBasedStateMachine):
     def put(self, *, lane: int, count: int, due: int | None, is_stale: bool, repeated: int) -> None:
         """`repeated`: the answer was lost, and it is published again."""
         for number in range(self.sent, self.sent + count):
-            what = parcel(
+            what = envelope(
                 lane=lane,
                 head=str(number).encode(),
                 due_ms=self.due_ms(due, number),
@@ -182,7 +182,7 @@ class Queue(RuleBasedStateMachine):
         store, claim, message, answer = self.judged(delivery)
         assert store.release([claim]) == [answer]
         if answer == DONE:
-            message.give_back()
+            message.requeue()
 
     @rule(delivery=consumes(deliveries))
     def put_back_unseen(self, delivery: Delivery) -> None:
@@ -190,18 +190,18 @@ class Queue(RuleBasedStateMachine):
         store, claim, message, answer = self.judged(delivery)
         assert store.release([claim], seen=False) == [answer]
         if answer == DONE:
-            message.give_back(seen=False)
+            message.requeue(seen=False)
 
     @rule(delivery=deliveries)
     def reject(self, delivery: Delivery) -> None:
         store, claim, message, answer = self.judged(delivery)
-        assert store.bury(claim, "rejected") == answer
+        assert store.dead_letter(claim, "rejected") == answer
         if answer == DONE:
-            self.model.bury(message, "rejected")
+            self.model.dead_letter(message, "rejected")
 
     # --- what goes wrong ---------------------------------------------------------------------
 
-    @precondition(lambda self: any(one.holder for one in self.model.messages.values()))
+    @precondition(lambda self: any(one.session for one in self.model.messages.values()))
     @rule(label=any_holder)
     def stand_still(self, label: str) -> None:
         """A holder renewed nothing for longer than the lease."""
@@ -215,13 +215,13 @@ class Queue(RuleBasedStateMachine):
                 idle_ms = int(LEASE_S * 2000)
                 self.client.xclaim(lane, GROUP, name, 0, ids, idle=idle_ms, justid=True)
         for message in self.model.messages.values():
-            message.is_idle |= message.holder == name
+            message.is_idle |= message.session == name
 
     @rule(label=any_holder, data=st.data())
     def begin_again(self, label: str, data: st.DataObject) -> None:
         """A holder, or its namesake, begins to consume, knowing of some of what is its name's."""
         name = HOLDERS[label]
-        held = [one for one in self.model.messages.values() if one.holder == name]
+        held = [one for one in self.model.messages.values() if one.session == name]
         numbers = [one.number for one in held]
         known = data.draw(st.sets(st.sampled_from(numbers))) if held else set()
         store = self.holders[label].store
@@ -233,7 +233,7 @@ class Queue(RuleBasedStateMachine):
         assert store.begin([self.keys], known=claims) == len(held) - len(known)
         for one in held:
             if one.number not in known:
-                one.give_back()
+                one.requeue()
 
     # --- by hand -----------------------------------------------------------------------------
 
@@ -293,7 +293,7 @@ class Queue(RuleBasedStateMachine):
             for one in pending
         }
         assert there == {
-            one.number: (one.holder or NOBODY, one.count, one.is_idle or one.holder is None)
+            one.number: (one.session or NOBODY, one.count, one.is_idle or one.session is None)
             for one in self.model.lanes[lane]
             if one.state in ("held", "returned")
         }

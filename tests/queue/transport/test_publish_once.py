@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from blimp.queue.brokers.streams.publish_once import Stamps
-from blimp.queue.kombu_transport import Holder
+from blimp.queue.kombu_transport import StreamsSession
 from tests.queue.transport.conftest import Basket, Connect, counts, queue, send
 
 ANSWER_LOST = (redis.ConnectionError("answer lost"), redis.TimeoutError("answer late"))
@@ -46,7 +46,7 @@ def lose_next_answer(
 @pytest.mark.parametrize("eta", [None, "2100-01-01T00:00:00+00:00"], ids=["now", "later"])
 def test_a_lost_answer_makes_no_second_message(
     connect: Connect,
-    holder: Holder,
+    session: StreamsSession,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
     eta: str | None,
@@ -56,12 +56,12 @@ def test_a_lost_answer_makes_no_second_message(
     lost = lose_next_answer(connection, error, monkeypatch)
     send(connection, "second", retry=True, retry_policy=RETRY, headers={"eta": eta} if eta else {})
     assert lost == [error]
-    found = counts(holder)
+    found = counts(session)
     assert found.ready + found.scheduled == 2
 
 
 def test_a_lost_answer_makes_no_second_message_on_an_exchange(
-    connect: Connect, holder: Holder, monkeypatch: pytest.MonkeyPatch
+    connect: Connect, session: StreamsSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = kombu.Exchange("direct", type="direct")
     kombu.Queue("q", exchange, routing_key="k").bind(connect().channel()).declare()
@@ -70,17 +70,19 @@ def test_a_lost_answer_makes_no_second_message_on_an_exchange(
     lost = lose_next_answer(producer.connection, ANSWER_LOST[1], monkeypatch)
     producer.publish(2, routing_key="k", retry=True, retry_policy=RETRY)
     assert lost
-    assert counts(holder).ready == 2
+    assert counts(session).ready == 2
 
 
-def test_the_same_message_published_again_is_another(connect: Connect, holder: Holder) -> None:
+def test_the_same_message_published_again_is_another(
+    connect: Connect, session: StreamsSession
+) -> None:
     send(connect(), "same", "same", headers={"id": "x"}, correlation_id="x")
     send(connect(), "same", headers={"id": "x"}, correlation_id="x")
-    assert counts(holder).ready == 3
+    assert counts(session).ready == 3
 
 
 def test_under_one_text_only_the_first_counts_whoever_publishes(
-    connect: Connect, holder: Holder
+    connect: Connect, session: StreamsSession
 ) -> None:
     for _ in range(3):
         send(connect(), "same", once="x/0")
@@ -89,7 +91,7 @@ def test_under_one_text_only_the_first_counts_whoever_publishes(
     assert basket.take_bodies(2) == ["same", "next try"]
     assert basket.is_empty()
     assert all("once" not in message.properties for message in basket.messages)
-    assert holder.link.client.pttl("blimp:published:x/0") > 0
+    assert session.link.client.pttl("blimp:published:x/0") > 0
 
 
 @pytest.mark.parametrize("once", ["", 3, None, ["x"]])
@@ -111,9 +113,9 @@ def test_it_can_be_turned_off(connect: Connect, server: Any) -> None:
 
 
 def test_a_forked_child_stamps_as_another_sender(
-    holder: Holder, monkeypatch: pytest.MonkeyPatch
+    session: StreamsSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stamps = Stamps(keys=holder.keys, remember_s=1.0)
+    stamps = Stamps(keys=session.keys, remember_s=1.0)
 
     def stamp() -> Any:
         properties: dict[str, Any] = {}

@@ -8,7 +8,7 @@ import pytest
 from blimp.errors import Reject
 from blimp.queue import State, TaskApp, TaskContext
 from blimp.queue.cli.main import main
-from blimp.queue.kombu_transport import DeadLetters, Holder
+from blimp.queue.kombu_transport import DeadLetters, StreamsSession
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.worker.middleware.once import mark_begun
 from tests.queue.conftest import DEADLINE_S, wait_until, working
@@ -63,24 +63,24 @@ def test_a_requeued_task_is_run_and_its_new_end_is_told(
 
 
 def test_a_requeued_task_whose_worker_is_killed_comes_again(
-    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch, holder: Holder
+    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch, session: StreamsSession
 ) -> None:
     runs = reject_once(app)
     with working(app):
         handle = app.send_task("moody")
         wait_until(lambda: look.dead() == 1, "it is no dead letter")
     requeue(app, monkeypatch)
-    queue = holder.keys.queue("tests")
-    holder.store.begin([queue], known=())
-    assert len(holder.store.take([queue], room=1).deliveries) == 1
-    holder.store.begin([queue], known=())  # its namesake, after a kill
+    queue = session.keys.queue("tests")
+    session.store.begin([queue], known=())
+    assert len(session.store.take([queue], room=1).deliveries) == 1
+    session.store.begin([queue], known=())  # its namesake, after a kill
     with working(app):
         wait_until(lambda: handle.state is State.SUCCESS, "it was acknowledged unrun")
     assert runs == [1, 2]
 
 
 def test_a_requeued_retry_begins_as_if_never_delivered(
-    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch, holder: Holder
+    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch, session: StreamsSession
 ) -> None:
     runs: list[tuple[int, int]] = []
 
@@ -96,7 +96,7 @@ def test_a_requeued_retry_begins_as_if_never_delivered(
     with working(app):
         handle = moody.delay()
         wait_until(lambda: look.dead() == 1, "it is no dead letter")
-        (letter,) = DeadLetters(store=holder.store, queue="tests").list()
+        (letter,) = DeadLetters(store=session.store, queue="tests").list()
         assert (letter.headers or {})["blimp_delivery"] == 1
         requeue(app, monkeypatch)
         wait_until(lambda: handle.state is State.SUCCESS, "its old end stands")
@@ -104,11 +104,11 @@ def test_a_requeued_retry_begins_as_if_never_delivered(
 
 
 def test_a_letter_that_is_gone_leaves_result_and_marker(
-    app: TaskApp, holder: Holder, server: Any
+    app: TaskApp, session: StreamsSession, server: Any
 ) -> None:
     server.set("celery-task-meta-x", json.dumps({"status": "SUCCESS"}))
     job: Any = Begun(TaskMessage(id="x", task="a"))
     assert mark_begun(app, job)
-    letters = DeadLetters(store=holder.store, queue="tests")
+    letters = DeadLetters(store=session.store, queue="tests")
     assert not letters.requeue("1-1", forgetting=["celery-task-meta-x", "blimp-began-x-0"])
     assert server.exists("celery-task-meta-x", "blimp-began-x-0") == 2

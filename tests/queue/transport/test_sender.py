@@ -13,15 +13,15 @@ import redis
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.publish_once import Stamp
 from blimp.queue.brokers.streams.sender import StreamsSender
-from blimp.queue.kombu_transport import Holder
+from blimp.queue.kombu_transport import StreamsSession
 from blimp.queue.protocol.message import TaskMessage, write_message
 from blimp.queue.redis.keys import LANES
 from tests.queue.transport.conftest import Connect
 
 
-def all_put(holder: Holder) -> list[tuple[int, Any]]:
+def all_put(session: StreamsSession) -> list[tuple[int, Any]]:
     """Return lane and kombu payload of all that was put into queue `q`."""
-    keys, client = holder.keys.queue("q"), holder.link.client
+    keys, client = session.keys.queue("q"), session.link.client
     found: list[tuple[int, Any]] = []
     for lane in range(LANES):
         entries: Any = client.xrange(keys.lanes[lane])
@@ -39,7 +39,7 @@ def all_put(holder: Holder) -> list[tuple[int, Any]]:
 @pytest.mark.parametrize("priority", [0, 1, 3, 6, 9])
 @pytest.mark.parametrize("eta_s", [None, 4_102_444_800.0], ids=["now", "later"])
 def test_entries_are_those_of_a_producer(
-    streams: str, connect: Connect, holder: Holder, priority: int, eta_s: float | None
+    streams: str, connect: Connect, session: StreamsSession, priority: int, eta_s: float | None
 ) -> None:
     message = TaskMessage(id="a", task="t", args=(1, "é"), queue="q", eta_s=eta_s)
     headers, body = write_message(message, signer=None)
@@ -56,25 +56,25 @@ def test_entries_are_those_of_a_producer(
     sender = StreamsSender(streams, timeout_s=2.0)
     sender.send(body, headers=headers, queue="q", priority=priority, stamp=Stamp())
     sender.close()
-    first, second = all_put(holder)
+    first, second = all_put(session)
     assert first == second
 
 
-def test_the_same_stamp_puts_nothing_more(streams: str, holder: Holder) -> None:
+def test_the_same_stamp_puts_nothing_more(streams: str, session: StreamsSession) -> None:
     headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
     sender = StreamsSender(streams, timeout_s=2.0)
     for number in (1, 1, 2):
         stamp = Stamp("blimp.test-sender", number, 10_000)
         sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
     sender.close()
-    assert len(all_put(holder)) == 2
+    assert len(all_put(session)) == 2
 
 
 def test_a_server_that_forgot_its_scripts_and_connections_is_no_error(
-    streams: str, holder: Holder
+    streams: str, session: StreamsSession
 ) -> None:
     headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
-    sender, client = StreamsSender(streams, timeout_s=2.0), holder.link.client
+    sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
     client.script_flush()
     for number in range(3):
         stamp = Stamp("blimp.test-sender", number, 10_000)
@@ -84,13 +84,13 @@ def test_a_server_that_forgot_its_scripts_and_connections_is_no_error(
         else:
             client.client_kill_filter(_type="normal", skipme=True)
     sender.close()
-    assert len(all_put(holder)) == 3
+    assert len(all_put(session)) == 3
 
 
-def test_what_could_not_be_put_is_not_taken_for_put(streams: str, holder: Holder) -> None:
+def test_what_could_not_be_put_is_not_taken_for_put(streams: str, session: StreamsSession) -> None:
     headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
-    sender, client = StreamsSender(streams, timeout_s=2.0), holder.link.client
-    lane = holder.keys.queue("q").lanes[2]
+    sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
+    lane = session.keys.queue("q").lanes[2]
     stamp = Stamp("blimp.test-sender", 1, 10_000)
     client.set(lane, "no stream")
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
@@ -98,10 +98,12 @@ def test_what_could_not_be_put_is_not_taken_for_put(streams: str, holder: Holder
     client.delete(lane)
     sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
     sender.close()
-    assert len(all_put(holder)) == 1
+    assert len(all_put(session)) == 1
 
 
-def test_a_forked_child_sends_on_a_connection_of_its_own(streams: str, holder: Holder) -> None:
+def test_a_forked_child_sends_on_a_connection_of_its_own(
+    streams: str, session: StreamsSession
+) -> None:
     headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
     sender = StreamsSender(streams, timeout_s=2.0)
 
@@ -120,4 +122,4 @@ def test_a_forked_child_sends_on_a_connection_of_its_own(streams: str, holder: H
     assert os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) == 0
     send(3)
     sender.close()
-    assert len(all_put(holder)) == 3
+    assert len(all_put(session)) == 3

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from blimp.queue import State, TaskApp, TaskContext
-from blimp.queue.kombu_transport import DeadLetters, Holder
+from blimp.queue.kombu_transport import DeadLetters, StreamsSession
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.keys import GROUP
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
@@ -16,20 +16,20 @@ from tests.queue.golden import CELERY_MESSAGE, envelope
 from tests.queue.look import Look
 
 
-def steal(holder: Holder) -> None:
+def steal(session: StreamsSession) -> None:
     """Have another consumer hold whatever is in hand, as after a lapsed lease."""
-    stream = holder.keys.queue("tests").lanes[2]
-    client: Any = holder.link.client
+    stream = session.keys.queue("tests").lanes[2]
+    client: Any = session.link.client
     for one in client.xpending_range(stream, GROUP, "-", "+", 10):
         client.xclaim(stream, GROUP, "thief", 0, [one["message_id"]])
 
 
-def dead(holder: Holder) -> Any:
-    return DeadLetters(store=holder.store, queue="tests").list()
+def dead(session: StreamsSession) -> Any:
+    return DeadLetters(store=session.store, queue="tests").list()
 
 
 def test_a_lost_lease_cancels_an_async_task_and_refuses_its_result(
-    app: TaskApp, holder: Holder
+    app: TaskApp, session: StreamsSession
 ) -> None:
     busy, cancelled = threading.Event(), threading.Event()
 
@@ -46,14 +46,14 @@ def test_a_lost_lease_cancels_an_async_task_and_refuses_its_result(
     with working(app) as worker:
         handle = long.delay()
         assert busy.wait(DEADLINE_S)
-        steal(holder)
+        steal(session)
         assert cancelled.wait(DEADLINE_S)
         wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
         assert worker.counts["leases_lost"] == 1
         assert handle.state is State.PENDING
 
 
-def test_a_plain_task_sees_that_its_lease_is_lost(app: TaskApp, holder: Holder) -> None:
+def test_a_plain_task_sees_that_its_lease_is_lost(app: TaskApp, session: StreamsSession) -> None:
     busy = threading.Event()
     saw: list[bool] = []
 
@@ -67,19 +67,21 @@ def test_a_plain_task_sees_that_its_lease_is_lost(app: TaskApp, holder: Holder) 
     with working(app, log=log) as worker:
         handle = long.delay()
         assert busy.wait(DEADLINE_S)
-        steal(holder)
+        steal(session)
         wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
         assert saw == [True]
         assert handle.state is State.PENDING
     assert log.events("result refused")
 
 
-def test_a_result_is_refused_in_the_step_that_would_write_it(app: TaskApp, holder: Holder) -> None:
+def test_a_result_is_refused_in_the_step_that_would_write_it(
+    app: TaskApp, session: StreamsSession
+) -> None:
     """Stolen the moment before the end, when no renewal could tell."""
 
     @app.task(name="quick")
     def quick() -> str:
-        steal(holder)
+        steal(session)
         return "late"
 
     log = Silence()
@@ -88,7 +90,7 @@ def test_a_result_is_refused_in_the_step_that_would_write_it(app: TaskApp, holde
         wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
         assert handle.state is State.PENDING
     assert log.events("result refused")
-    assert Look(server=holder.link.client, transport="streams").in_hand() == 1
+    assert Look(server=session.link.client, transport="streams").in_hand() == 1
 
 
 def test_a_final_result_stands_and_the_message_goes(app: TaskApp, look: Look) -> None:
@@ -135,21 +137,21 @@ def test_without_a_common_server_the_result_is_written_first(
     ],
 )
 def test_a_bad_message_is_a_dead_letter(
-    app: TaskApp, look: Look, holder: Holder, raw: bytes, kind: str, reason: str
+    app: TaskApp, look: Look, session: StreamsSession, raw: bytes, kind: str, reason: str
 ) -> None:
     app.task(name="add")(lambda a, b: a + b)
     look.push("tests", raw)
     with working(app) as worker:
         assert app.send_task("add", (1, 2)).get(DEADLINE_S) == 3
         assert worker.counts[kind] == 1
-    (letter,) = dead(holder)
+    (letter,) = dead(session)
     assert reason in letter.reason
     assert letter.body is not None
 
 
 @pytest.mark.parametrize("head", [b"", b"not json", b"\xff\xfe", b"[" * 200_000, b"[]", b"{}"])
 def test_an_unreadable_entry_is_a_dead_letter_named_and_counted(
-    app: TaskApp, look: Look, holder: Holder, head: bytes
+    app: TaskApp, look: Look, session: StreamsSession, head: bytes
 ) -> None:
     app.task(name="add")(lambda a, b: a + b)
     look.push_raw("tests", head)
@@ -158,13 +160,13 @@ def test_an_unreadable_entry_is_a_dead_letter_named_and_counted(
         assert app.send_task("add", (1, 2)).get(DEADLINE_S) == 3
         assert worker.counts["unreadable"] == 1
         assert worker.counts["reconnects"] == 0
-    (letter,) = dead(holder)
+    (letter,) = dead(session)
     assert letter.reason.startswith("undecodable: ")
     assert [fields["queue"] for fields in log.events("unreadable")] == ["tests"]
 
 
 def test_a_delivery_lost_with_its_connection_is_run(
-    app: TaskApp, server: redis.Redis, holder: Holder
+    app: TaskApp, server: redis.Redis, session: StreamsSession
 ) -> None:
     """The server has recorded it for this worker, and the worker never read it."""
     app.task(name="add")(lambda: 3)
@@ -172,7 +174,7 @@ def test_a_delivery_lost_with_its_connection_is_run(
     with working(app):
         app.result("warm").get(DEADLINE_S)
     handle = app.send_task("add")
-    server.xreadgroup(GROUP, "tests.worker", {holder.keys.queue("tests").lanes[2]: ">"})
+    server.xreadgroup(GROUP, "tests.worker", {session.keys.queue("tests").lanes[2]: ">"})
     with working(app) as worker:
         assert handle.get(DEADLINE_S) == 3
         assert worker.counts["restored"] == 1

@@ -11,16 +11,16 @@ from blimp.queue.brokers.choose import streams_options
 from blimp.queue.brokers.streams.completion import End
 from blimp.queue.brokers.streams.deferred import Held
 from blimp.queue.brokers.streams.envelope import HEAD, post
-from blimp.queue.brokers.streams.fetcher import Taker
+from blimp.queue.brokers.streams.fetcher import Fetcher
 from blimp.queue.brokers.streams.received import open_message
-from blimp.queue.brokers.streams.session import Holder
+from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import LOST, Claim
 from blimp.queue.redis.urls import redis_url
 from blimp.queue.results.redis_backend import PASSING, result_key
 from blimp.queue.worker.outcome import MOST_DELIVERIES as MOST_DELIVERIES
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import LineOptions
+    from blimp.queue.brokers.base import ConsumerOptions
     from blimp.queue.worker.job import Ending
 
 
@@ -47,7 +47,7 @@ class StreamsDelivery:
         self.held = held
 
     @property
-    def spent(self) -> str:
+    def over_delivery_limit(self) -> str:
         before = self.claim.fence - 1
         return (
             f"delivered {before} times without being completed" if before >= MOST_DELIVERIES else ""
@@ -55,49 +55,49 @@ class StreamsDelivery:
 
     def ack(self) -> None:
         """Raises BrokerLeft where it cannot be told before the task would run."""
-        leases = self.held.holder.leases
+        leases = self.held.session.leases
         was_held = self.tag in leases
         answer = self.held.tell_now(lambda: leases.ack(self.tag))
         if answer == LOST and not was_held:  # lost before its job was in hand: nobody heard
-            self.held.holder.on_lease_lost(self.tag)
+            self.held.session.on_lease_lost(self.tag)
 
-    def give_back(self, *, seen: bool = True) -> None:
-        leases = self.held.holder.leases
+    def requeue(self, *, seen: bool = True) -> None:
+        leases = self.held.session.leases
         self.held.tell([self.tag], lambda: leases.release([self.tag], seen=seen), otherwise=0)
 
     def reject(self, reason: str) -> None:
-        leases = self.held.holder.leases
-        self.held.tell([self.tag], lambda: leases.bury(self.tag, reason), otherwise=0)
+        leases = self.held.session.leases
+        self.held.tell([self.tag], lambda: leases.dead_letter(self.tag, reason), otherwise=0)
 
 
-class StreamsLine:
+class StreamsConsumer:
     ends_at_once = True
 
-    def __init__(self, options: LineOptions) -> None:
+    def __init__(self, options: ConsumerOptions) -> None:
         self._options = options
         self._here: Held | None = None
         self._held: dict[str, Held] = {}  # by the broker's URL
-        self._taker: Taker | None = None
+        self._fetcher: Fetcher | None = None
 
     def connect(self, *, held: Collection[str]) -> tuple[int, int]:
         here = self._here = self._at(self._options.app.broker)
         for one in self._held.values():  # a broker that was left may answer again
-            one.holder.leases.keep({*held, *one.tags()})
-        self._taker = Taker(holder=here.holder, queues=self._options.queues)
-        return self._taker.begin(), 0
+            one.session.leases.keep({*held, *one.tags()})
+        self._fetcher = Fetcher(session=here.session, queues=self._options.queues)
+        return self._fetcher.begin(), 0
 
     def consume(self, queues: Sequence[str]) -> None:
         assert self._here is not None
         self._options.queues = tuple(queues)
         self.disconnect()
-        self._taker = Taker(holder=self._here.holder, queues=self._options.queues)
-        self._taker.begin()
+        self._fetcher = Fetcher(session=self._here.session, queues=self._options.queues)
+        self._fetcher.begin()
 
     def _at(self, url: str) -> Held:
         """Return what is held at the broker `url`, kept for as long as the worker lives."""
         if url not in self._held:
             app = self._options.app
-            holder = Holder(
+            session = StreamsSession(
                 url=redis_url(url),
                 options=streams_options(timeout_s=app.timeout_s)
                 | {
@@ -106,7 +106,7 @@ class StreamsLine:
                     "max_deliveries": MOST_DELIVERIES + SPARE_DELIVERIES,
                 },
             )
-            self._held[url] = Held(url=url, holder=holder, brokers=app.brokers)
+            self._held[url] = Held(url=url, session=session, brokers=app.brokers)
         return self._held[url]
 
     def drain(self, timeout_s: float) -> None:
@@ -116,13 +116,13 @@ class StreamsLine:
         has the executor's the interpreter. So after one that came alone it does so at once:
         what it does to ask again would take longer than that thread takes to wake.
         """
-        assert self._taker is not None
+        assert self._fetcher is not None
         options = self._options
         until_s = time.monotonic() + timeout_s
         left_s, is_first = timeout_s, True
         while is_first or (left_s > 0.0 and options.room() > 0 and not options.waiting()):
             room = max(1, min(MOST_AT_ONCE, options.room()))
-            taken = self._taker.take(room=room, timeout_s=left_s)
+            taken = self._fetcher.take(room=room, timeout_s=left_s)
             for claim, fields in taken:
                 self._deliver(claim, fields)
             if len(taken) == 1 and left_s > 0.0:
@@ -138,13 +138,13 @@ class StreamsLine:
             limit_bytes = self._options.app.limit_bytes + HEAD_ROOM_BYTES
             message = open_message(claim, fields, head_limit_bytes=limit_bytes)
         except ValueError as error:
-            self._bury(claim, fields, error)
+            self._dead_letter(claim, fields, error)
         else:
             self._options.on_message(message)
 
-    def _bury(self, claim: Claim, fields: list[bytes], error: ValueError) -> None:
+    def _dead_letter(self, claim: Claim, fields: list[bytes], error: ValueError) -> None:
         assert self._here is not None
-        self._here.holder.leases.bury(claim.tag, f"undecodable: {error}")
+        self._here.session.leases.dead_letter(claim.tag, f"undecodable: {error}")
         head = dict(zip(fields[::2], fields[1::2], strict=False)).get(HEAD, b"")
         self._options.on_unreadable(head, claim.queue.name, error)
 
@@ -184,8 +184,8 @@ class StreamsLine:
 
     def _tell(self, endings: Sequence[Ending], held: Held) -> list[int | str]:
         """Tell the server of ends; of those that complete a chord again, with its body."""
-        ends = [self._end(one, held.holder) for one in endings]
-        told = iter(held.holder.leases.end([one for one in ends if one is not None]))
+        ends = [self._end(one, held.session) for one in endings]
+        told = iter(held.session.leases.end([one for one in ends if one is not None]))
         answers: list[int | str] = []
         for ending, end in zip(endings, ends, strict=True):
             answer = LOST if end is None else next(told)
@@ -201,16 +201,16 @@ class StreamsLine:
         assert ending.canvas is not None
         parts = [ending.canvas.parts[number] for number in complete]
         app = self._options.app
-        joined = join(app, ending, parts, held.holder.link.client)
+        joined = join(app, ending, parts, held.session.link.client)
         assert joined.canvas is not None
         if app.results is not None and not app.completes_at_once:
             app.results.write_many(joined.canvas.records)
         return self._tell([joined], held)[0]
 
-    def _end(self, ending: Ending, holder: Holder) -> End | None:
+    def _end(self, ending: Ending, session: StreamsSession) -> End | None:
         """Return what the server is to write, None where the lease is lost already."""
-        app, tag, keys = self._options.app, ending.job.delivery.tag, holder.keys
-        claim = holder.leases.claim(tag) if ending.acks else None
+        app, tag, keys = self._options.app, ending.job.delivery.tag, session.keys
+        claim = session.leases.claim(tag) if ending.acks else None
         if claim is None and ending.acks:
             return None
         puts = ending.next
@@ -247,18 +247,18 @@ class StreamsLine:
         return reason
 
     def wake(self) -> None:
-        taker = self._taker
-        if taker is not None:
-            taker.interrupt()
+        fetcher = self._fetcher
+        if fetcher is not None:
+            fetcher.interrupt()
 
     def probe(self) -> None:
         with self._options.app.broker_link.link():
             self._options.app.broker_link.client.ping()
 
     def disconnect(self) -> None:
-        taker, self._taker = self._taker, None
-        if taker is not None:
-            taker.close()
+        fetcher, self._fetcher = self._fetcher, None
+        if fetcher is not None:
+            fetcher.close()
 
     def close(self) -> None:
         self.disconnect()

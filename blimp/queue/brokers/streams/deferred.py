@@ -19,7 +19,7 @@ from blimp.queue.redis.urls import hide_password, link_errors
 from blimp.queue.retry import ReconnectDelay, RetryPolicy
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.streams.session import Holder
+    from blimp.queue.brokers.streams.session import StreamsSession
     from blimp.queue.redis.failover import Brokers
 
 T = TypeVar("T")
@@ -36,11 +36,11 @@ class BrokerLeft(LinkError):
 class Held:
     """The holder at one broker. Thread-safe; close is idempotent."""
 
-    def __init__(self, *, url: str, holder: Holder, brokers: Brokers) -> None:
+    def __init__(self, *, url: str, session: StreamsSession, brokers: Brokers) -> None:
         self.url = url
-        self.holder = holder
+        self.session = session
         self._brokers = brokers
-        self._owed: dict[int, tuple[Collection[str], Callable[[], object]]] = {}
+        self._deferred: dict[int, tuple[Collection[str], Callable[[], object]]] = {}
         self._numbers = itertools.count()  # told in this order: no end replaces another
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -56,7 +56,7 @@ class Held:
         except BrokerLeft:
             pass
         with self._lock:
-            self._owed[next(self._numbers)] = (tags, step)
+            self._deferred[next(self._numbers)] = (tags, step)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._pay, name="owed", daemon=True)
                 self._thread.start()
@@ -75,16 +75,16 @@ class Held:
     def tags(self) -> set[str]:
         """Return the deliveries whose ends are owed: they are not to be put back."""
         with self._lock:
-            return {tag for tags, _ in self._owed.values() for tag in tags}
+            return {tag for tags, _ in self._deferred.values() for tag in tags}
 
     def _pay(self) -> None:
         delay = ReconnectDelay(chance=random.Random(), policy=PAYING)
         while not self._closed.wait(delay.next_s()):
             with self._lock:
-                if not self._owed:
+                if not self._deferred:
                     self._thread = None
                     return
-                number, (_, step) = next(iter(self._owed.items()))
+                number, (_, step) = next(iter(self._deferred.items()))
             try:
                 with link_errors(self.url):
                     step()
@@ -94,8 +94,8 @@ class Held:
                 logger.exception("what is owed to %s", hide_password(self.url))
             delay.reset()
             with self._lock:
-                self._owed.pop(number)
+                self._deferred.pop(number)
 
     def close(self) -> None:
         self._closed.set()
-        self.holder.close()
+        self.session.close()

@@ -37,7 +37,7 @@ _encoder = JSONEncoder()  # kombu's `dumps` makes one for each message
 LANE_OF = (NORMAL_LANE, 0, 0, 1, 1, 1, 2, 2, 2, 3)
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     """One message to be put. due_ms: 0 for now. ttl_ms: None where it may wait for ever."""
 
     lane: int
@@ -85,7 +85,7 @@ def ttl_ms(properties: dict[str, Any]) -> int | None:
         return None
 
 
-def pack(message: dict[str, Any]) -> Parcel:
+def pack(message: dict[str, Any]) -> Envelope:
     """Return `message`, kombu's payload, as it goes to the server."""
     body, properties = message["body"], message["properties"]
     head = {key: value for key, value in message.items() if key != "body"}
@@ -95,7 +95,7 @@ def pack(message: dict[str, Any]) -> Parcel:
         head["kind"], raw = TEXT, body.encode()
     else:
         head["kind"], raw = BYTES, bytes(body)
-    return Parcel(
+    return Envelope(
         lane=lane_of(properties),
         due_ms=due_ms(message["headers"]),
         ttl_ms=ttl_ms(properties),
@@ -149,17 +149,17 @@ def post(
     Raises MessageError where JSON cannot hold its arguments, or it is longer than the limit.
     """
     headers, body = write_message(message, signer=signer, limit_bytes=limit_bytes)
-    parcel = pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
+    envelope = pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
     return Put(
         queue=keys.queue(message.queue),
-        lane=parcel.lane,
-        due_ms=parcel.due_ms,
-        head=parcel.head,
-        body=parcel.body,
+        lane=envelope.lane,
+        due_ms=envelope.due_ms,
+        head=envelope.head,
+        body=envelope.body,
     )
 
 
-def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int) -> Parcel:
+def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int) -> Envelope:
     """Return what `write_message` returned as a kombu producer would have sent it.
 
     The headers are known to be JSON, so kombu's own writer, which is slower, is not needed.
@@ -178,7 +178,7 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
         "properties": properties,
         "kind": BYTES,
     }
-    return Parcel(
+    return Envelope(
         lane=lane_of(properties),
         due_ms=due_ms(headers),
         ttl_ms=None,

@@ -20,30 +20,30 @@ from blimp.queue.redis.keys import GROUP, LANES
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.streams.reader import Entry
-    from blimp.queue.brokers.streams.session import Holder
+    from blimp.queue.brokers.streams.session import StreamsSession
     from blimp.queue.brokers.streams.store import Claim, Store, Taken
     from blimp.queue.redis.keys import QueueKeys
 
 AT_ONCE_S = 0.001
 
 
-class Taker:
+class Fetcher:
     """Takes in batches, and blocks only where there is nothing. One thread's, but for `wake`.
 
     Everything it returns is held, and its lease renewed. Raises redis-py's errors and
     OSError; close and make another then.
     """
 
-    def __init__(self, *, holder: Holder, queues: Sequence[str]) -> None:
-        self._holder = holder
-        self._queues = [holder.keys.queue(name) for name in queues]
+    def __init__(self, *, session: StreamsSession, queues: Sequence[str]) -> None:
+        self._session = session
+        self._queues = [session.keys.queue(name) for name in queues]
         self._about = {
             stream: (queue, lane)
             for queue in self._queues
             for lane, stream in enumerate((*queue.lanes, queue.bell))
         }
-        self._reader = Reader(holder.link)
-        self._asked = Asked(lease_s=holder.lease_s)
+        self._reader = Reader(session.link)
+        self._asked = Asked(lease_s=session.lease_s)
         self._look_s = 0.0  # when it is time to look for what no answer shows
         self._interrupted = False
 
@@ -52,10 +52,10 @@ class Taker:
 
         Raises ConfigError where the server is too old.
         """
-        self._holder.link.check_version()
+        self._session.link.check_version()
         if not self._queues:
             return 0
-        return self._holder.store.begin(self._queues, known=self._holder.leases.claims())
+        return self._session.store.begin(self._queues, known=self._session.leases.claims())
 
     def take(self, *, room: int, timeout_s: float) -> list[Delivered]:
         """Return up to about `room` messages, lane by lane; none after `timeout_s` or `interrupt`.
@@ -84,8 +84,8 @@ class Taker:
     def _look(self, room: int) -> list[Delivered]:
         """Take what is there: new, due, put back or left by the dead."""
         self._asked.now()
-        taken = take_good(self._holder.store, self._queues, room=room)
-        until_s = self._asked.at_s + idle_s(taken, lease_s=self._holder.lease_s)
+        taken = take_good(self._session.store, self._queues, room=room)
+        until_s = self._asked.at_s + idle_s(taken, lease_s=self._session.lease_s)
         # Less than was asked for is all there is: what comes next is waited for.
         self._look_s = until_s if len(taken.deliveries) < room else 0.0
         if len(taken.deliveries) >= room:
@@ -98,7 +98,7 @@ class Taker:
         self._asked.now(block_s=block_s)
         block_ms = math.ceil(block_s * 1000)
         command = (
-            "XREADGROUP", "GROUP", GROUP, self._holder.consumer, "COUNT", 1, "BLOCK", block_ms,
+            "XREADGROUP", "GROUP", GROUP, self._session.consumer, "COUNT", 1, "BLOCK", block_ms,
             "STREAMS", *self._about, *(">" for _ in self._about),
         )  # fmt: skip
         self._reader.messages.ask(command, block_ms=block_ms)
@@ -113,9 +113,9 @@ class Taker:
         question = self._reader.messages
         with contextlib.suppress(*ERRORS, ValueError):
             if question.asked:
-                unseen = claimed(self._holder.store, question.withdraw(), self._about)
-                self._holder.leases.hold([claim for claim, _ in unseen])
-                self._holder.leases.release([claim.tag for claim, _ in unseen], seen=False)
+                unseen = claimed(self._session.store, question.withdraw(), self._about)
+                self._session.leases.hold([claim for claim, _ in unseen])
+                self._session.leases.release([claim.tag for claim, _ in unseen], seen=False)
         self._reader.close()
 
     def _read(self) -> list[Delivered]:
@@ -123,10 +123,10 @@ class Taker:
         try:
             entries = question.answer()
         except redis.ResponseError as error:
-            make_groups(self._holder.store, self._queues, error)
+            make_groups(self._session.store, self._queues, error)
             self._look_s = 0.0
             return []
-        found = claimed(self._holder.store, entries, self._about)
+        found = claimed(self._session.store, entries, self._about)
         if len(found) < len(entries) or time.monotonic() - self._asked.at_s < AT_ONCE_S:
             self._look_s = 0.0  # the bell rang, or there was something before it was asked for
         return self._hold(found)
@@ -135,7 +135,7 @@ class Taker:
         """Renew from now on; return those that are still ours."""
         if not deliveries:
             return deliveries
-        leases = self._holder.leases
+        leases = self._session.leases
         leases.hold([claim for claim, _ in deliveries])
         if self._asked.is_late():  # the answer lay here unrenewed: some may be another's by now
             leases.renew([claim for claim, _ in deliveries])

@@ -13,7 +13,7 @@ import redis
 from blimp.queue.brokers.choose import streams_options
 from blimp.queue.brokers.streams.envelope import pack_task
 from blimp.queue.brokers.streams.publish_once import REMEMBERED, Stamp
-from blimp.queue.brokers.streams.session import Holder
+from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.redis.fork import begin_anew_after_fork
 from blimp.queue.redis.scripts import digest
 from blimp.queue.redis.urls import redis_url
@@ -27,7 +27,9 @@ class StreamsSender:
     """
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
-        self._holder = Holder(url=redis_url(url), options=streams_options(timeout_s=timeout_s))
+        self._session = StreamsSession(
+            url=redis_url(url), options=streams_options(timeout_s=timeout_s)
+        )
         self._checking = threading.Lock()
         self._is_checked = False
         self._idle: list[Any] = []  # connections that nobody uses now
@@ -41,7 +43,7 @@ class StreamsSender:
         """Have a connection ready, to a server that knows what the scripts use."""
         with self._checking:
             if not self._is_checked:
-                self._holder.link.check_version()
+                self._session.link.check_version()
                 self._is_checked = True
 
     def send(
@@ -56,14 +58,14 @@ class StreamsSender:
         """Put one message into `queue`; the same `stamp` again puts nothing more."""
         if not self._is_checked:
             self.connect()
-        parcel = pack_task(body, headers=headers, queue=queue, priority=priority)
-        keys, store = self._holder.keys.queue(queue), self._holder.store
-        if parcel.due_ms or parcel.ttl_ms is not None:
-            store.publish([(keys, False)], parcel, stamp=stamp)
+        envelope = pack_task(body, headers=headers, queue=queue, priority=priority)
+        keys, store = self._session.keys.queue(queue), self._session.store
+        if envelope.due_ms or envelope.ttl_ms is not None:
+            store.publish([(keys, False)], envelope, stamp=stamp)
             return
-        names = [stamp.key, keys.lanes[parcel.lane]]
+        names = [stamp.key, keys.lanes[envelope.lane]]
         words = [
-            stamp.number, stamp.remember_ms, stamp.number - REMEMBERED, parcel.head, parcel.body,
+            stamp.number, stamp.remember_ms, stamp.number - REMEMBERED, envelope.head, envelope.body,
         ]  # fmt: skip
         try:
             self._call("EVALSHA", digest("put"), len(names), *names, *words)
@@ -75,7 +77,7 @@ class StreamsSender:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._holder.link.connection()
+            connection = self._session.link.connection()
         try:
             connection.send_command(*command)
             connection.read_response()
@@ -83,11 +85,11 @@ class StreamsSender:
             self._idle.append(connection)
             raise
         except BaseException:
-            self._holder.link.give_up(connection)
+            self._session.link.give_up(connection)
             raise
         self._idle.append(connection)
 
     def close(self) -> None:
         while self._idle:
-            self._holder.link.give_up(self._idle.pop())
-        self._holder.close()
+            self._session.link.give_up(self._idle.pop())
+        self._session.close()

@@ -23,7 +23,7 @@ DEFAULT_MAX_DELIVERIES = 20
 DEFAULT_MAX_DEAD = 10_000
 
 
-class Holder:
+class StreamsSession:
     """Close is idempotent. Connects on first use.
 
     Transport options:

@@ -14,7 +14,7 @@ from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys, QueueKeys
 from blimp.queue.redis.scripts import Scripts
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.streams.envelope import Parcel
+    from blimp.queue.brokers.streams.envelope import Envelope
     from blimp.queue.redis.client import Link
 
 DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
@@ -107,7 +107,7 @@ class Store:
     def publish(
         self,
         queues: Sequence[tuple[QueueKeys, bool]],
-        parcel: Parcel,
+        envelope: Envelope,
         *,
         stamp: Stamp = NONE,
         exchange: str = "",
@@ -120,11 +120,11 @@ class Store:
         """
         keys = [self.keys.exchange(exchange), stamp.key]
         for queue, _ in queues:
-            lane = queue.lanes[parcel.lane]
+            lane = queue.lanes[envelope.lane]
             keys += [lane, queue.later, queue.bell, queue.alive, queue.ttl]
         args = [
-            version, parcel.due_ms, parcel.lane, parcel.head, parcel.body,
-            "" if parcel.ttl_ms is None else parcel.ttl_ms, stamp.number, stamp.remember_ms,
+            version, envelope.due_ms, envelope.lane, envelope.head, envelope.body,
+            "" if envelope.ttl_ms is None else envelope.ttl_ms, stamp.number, stamp.remember_ms,
             GROUP, self._lease_ms, *(int(mortal) for _, mortal in queues),
         ]  # fmt: skip
         is_current, answer = self._scripts.run("publish", keys, args)
@@ -221,7 +221,7 @@ class Store:
         answers: list[int] = self._scripts.run("release", keys, args)
         return answers
 
-    def bury(self, claim: Claim, reason: str) -> int:
+    def dead_letter(self, claim: Claim, reason: str) -> int:
         """Make a delivery a dead letter."""
         args = [GROUP, self.consumer, claim.id, claim.fence, self._max_dead, claim.lane, reason]
         return int(self._scripts.run("bury", [claim.stream, claim.queue.dead], args))

@@ -175,13 +175,13 @@ class Leases:
             self._tell(tag)
         return answers
 
-    def bury(self, tag: str, reason: str) -> int:
+    def dead_letter(self, tag: str, reason: str) -> int:
         """Make a delivery a dead letter; return DONE, SETTLED or LOST."""
         claim = self._held.get(tag)
         if claim is None:
             return SETTLED
         self._send([claim])
-        return self._settled(tag, self._store.bury(claim, reason))
+        return self._settled(tag, self._store.dead_letter(claim, reason))
 
     def _complete(self, claims: Sequence[Claim]) -> list[int]:
         """Acknowledge; SETTLED is only what an attempt of ours may have settled."""

@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
 
-CallNext = Callable[["Job"], Awaitable["Verdict"]]
+CallNext = Callable[["Job"], Awaitable["Outcome"]]
 
 
 class Middleware(Protocol):
-    def __call__(self, job: Job, call_next: CallNext, /) -> Awaitable[Verdict]: ...
+    def __call__(self, job: Job, call_next: CallNext, /) -> Awaitable[Outcome]: ...
 
 
 def default_middleware(app: TaskApp) -> list[Middleware]:
     """Return the table of middleware, outermost first. A new one is one line here."""
     from blimp.queue.worker.middleware.age import Age
-    from blimp.queue.worker.middleware.delivery_limit import NotDeadly
+    from blimp.queue.worker.middleware.delivery_limit import DeliveryLimit
     from blimp.queue.worker.middleware.once import Once
     from blimp.queue.worker.middleware.requires import NothingLeft, Requires
-    from blimp.queue.worker.middleware.revoked import NotRevoked
-    from blimp.queue.worker.middleware.superseded import NewestOnly
+    from blimp.queue.worker.middleware.revoked import SkipRevoked
+    from blimp.queue.worker.middleware.superseded import SkipSuperseded
     from blimp.queue.worker.middleware.timing import Timing
 
     return [
         Timing(app=app),
         NothingLeft(app=app),
         Once(app=app),
-        NotDeadly(),
-        NotRevoked(revocations=app.revocations),
-        NewestOnly(app=app),
+        DeliveryLimit(),
+        SkipRevoked(revocations=app.revocations),
+        SkipSuperseded(app=app),
         Age(clock=app.broker_clock),
         Requires(app=app),
     ]
@@ -52,7 +52,7 @@ def chain(middleware: tuple[Middleware, ...], last: CallNext) -> CallNext:
 
 
 def _wrap(layer: Middleware, call_next: CallNext) -> CallNext:
-    def call(job: Job) -> Awaitable[Verdict]:
+    def call(job: Job) -> Awaitable[Outcome]:
         return layer(job, call_next)
 
     return call

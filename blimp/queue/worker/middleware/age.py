@@ -10,7 +10,7 @@ from blimp.queue.worker.job import failure
 
 if TYPE_CHECKING:
     from blimp.queue.redis.clock import BrokerClock
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
     from blimp.queue.worker.middleware import CallNext
 
 
@@ -23,7 +23,7 @@ class Age:
     def __init__(self, *, clock: BrokerClock) -> None:
         self._clock = clock
 
-    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         message = job.message
         if message.ttl_s is None and message.expires_s is None:
             return await call_next(job)

@@ -11,20 +11,20 @@ from blimp.errors import WorkerLost
 from blimp.queue.worker.job import failure
 
 if TYPE_CHECKING:
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
     from blimp.queue.worker.middleware import CallNext
 
 
-class NotDeadly:
+class DeliveryLimit:
     """Has it end as a FAILURE and a dead letter, unrun, where the broker counts deliveries.
 
     The transport gives up a few deliveries later by itself, but cannot tell anybody: neither
     who waits for the result, nor a chord that it is a part of.
     """
 
-    def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Verdict]:
-        return self._give_up(job) if job.delivery.spent else call_next(job)
+    def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Outcome]:
+        return self._give_up(job) if job.delivery.over_delivery_limit else call_next(job)
 
-    async def _give_up(self, job: Job) -> Verdict:
-        error = WorkerLost(f"{job.task.name}: {job.delivery.spent}")
+    async def _give_up(self, job: Job) -> Outcome:
+        error = WorkerLost(f"{job.task.name}: {job.delivery.over_delivery_limit}")
         return msgspec.structs.replace(failure(error), dead=str(error))

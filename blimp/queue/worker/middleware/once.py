@@ -9,7 +9,7 @@ from blimp.errors import Interrupted, WorkerLost
 from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.record import State
 from blimp.queue.results.redis_backend import named
-from blimp.queue.worker.job import Verdict, failure
+from blimp.queue.worker.job import Outcome, failure
 from blimp.queue.worker.outcome import worker_lost
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ class Once:
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
-    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         assert job.in_thread is not None
         again = job.message.delivery > 1 or AGAIN in job.message.headers
         if again and self._app.results is not None:
             job.previous = await job.in_thread(self._app.results.get, job.message.id)
             if job.previous is not None and job.previous.final:
-                return Verdict(state=job.previous.state, settled=True)
+                return Outcome(state=job.previous.state, settled=True)
         if is_marked(job.task.options) and await job.in_thread(self._began, job):
             return begun_before(job)
         return await call_next(job)
@@ -62,7 +62,7 @@ def is_marked(options: TaskOptions) -> bool:
     return not options.idempotent or options.reject_on_worker_lost
 
 
-def begun_before(job: Job) -> Verdict:
+def begun_before(job: Job) -> Outcome:
     """Return what becomes of a job that may not begin twice and has begun already.
 
     Delivered again, it was cut off and ends as INTERRUPTED, or as a dead letter where its
@@ -70,7 +70,7 @@ def begun_before(job: Job) -> Verdict:
     lost its answer: the other one's end is to be told.
     """
     if job.message.delivery == 1:
-        return Verdict(state=State.STARTED, settled=True)
+        return Outcome(state=State.STARTED, settled=True)
     if job.task.options.reject_on_worker_lost:
         error = WorkerLost(f"{job.task.name} had begun when its worker was cut off")
         return worker_lost(error, task=job.task)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from blimp.errors import LeaseError, LeaseLost, LinkError, NoneFree
 from blimp.queue.protocol.record import State
-from blimp.queue.worker.job import Verdict
-from blimp.queue.worker.outcome import judge
+from blimp.queue.worker.job import Outcome
+from blimp.queue.worker.outcome import outcome_of
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.resources.grant import Grant
-    from blimp.queue.resources.pool import ExecutorPool
+    from blimp.queue.resources.pool import ResourcePool
     from blimp.queue.worker.job import Job
     from blimp.queue.worker.middleware import CallNext
 
@@ -39,15 +39,15 @@ class Requires:
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
-    def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Verdict]:
+    def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Outcome]:
         if job.task.options.requires is None:
             return call_next(job)
         return self._with(job, call_next, pool=self._app.pools[job.task.options.requires])
 
-    async def _with(self, job: Job, call_next: CallNext, *, pool: ExecutorPool) -> Verdict:
+    async def _with(self, job: Job, call_next: CallNext, *, pool: ResourcePool) -> Outcome:
         assert job.in_thread is not None
-        found: Grant | Verdict = await job.in_thread(self._take, job, pool)
-        if isinstance(found, Verdict):
+        found: Grant | Outcome = await job.in_thread(self._take, job, pool)
+        if isinstance(found, Outcome):
             return found
         is_running = True
 
@@ -59,21 +59,21 @@ class Requires:
         found.on_lost(lose)
         pool.keep(found)
         try:
-            verdict = await call_next(job)
+            outcome = await call_next(job)
         except BaseException:
             pool.give_back_soon(found)  # this may be the end of the loop: nothing is awaited
             raise
         finally:
             is_running = False
-        await job.in_thread(pool.give_back, found)
-        if not found.lost.is_set() or verdict.state is State.RETRY:
-            return verdict
+        await job.in_thread(pool.requeue, found)
+        if not found.lost.is_set() or outcome.state is State.RETRY:
+            return outcome
         if job.is_revoked or job.timed_out_s is not None:
-            return verdict
+            return outcome
         reason = f"{found.executor} of pool {pool.name!r} was lost meanwhile: {found.reason}"
-        return self._judge(LeaseLost(reason), job)
+        return self._outcome_of(LeaseLost(reason), job)
 
-    def _take(self, job: Job, pool: ExecutorPool) -> Grant | Verdict:
+    def _take(self, job: Job, pool: ResourcePool) -> Grant | Outcome:
         """Return the grant, else what is to become of the message. Raises LinkError."""
         from blimp.queue.resources.grant import Grant
 
@@ -88,14 +88,14 @@ class Requires:
                 pool.leave(holder)
                 raise NoneFree(f"{job.task.name} requires one of pool {pool.name!r}: it is empty")
         except LeaseLost:  # where it is not ours any more, nothing comes of this
-            return Verdict(state=State.PENDING, again_in_s=LONGEST_S)
+            return Outcome(state=State.PENDING, again_in_s=LONGEST_S)
         except LeaseError as error:
-            return self._judge(error, job)
+            return self._outcome_of(error, job)
         wait_s = min(LONGEST_S, FIRST_S * (1 + found.before // found.executors))
-        return Verdict(state=State.PENDING, again_in_s=wait_s)
+        return Outcome(state=State.PENDING, again_in_s=wait_s)
 
-    def _judge(self, error: LeaseError, job: Job) -> Verdict:
-        return judge(error, task=job.task, message=job.message, chance=self._app.chance)
+    def _outcome_of(self, error: LeaseError, job: Job) -> Outcome:
+        return outcome_of(error, task=job.task, message=job.message, chance=self._app.chance)
 
 
 class NothingLeft:
@@ -107,19 +107,19 @@ class NothingLeft:
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
-    def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Verdict]:
+    def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Outcome]:
         if job.task.options.requires is None:
             return call_next(job)
         return self._after(job, call_next, pool=self._app.pools[job.task.options.requires])
 
-    async def _after(self, job: Job, call_next: CallNext, *, pool: ExecutorPool) -> Verdict:
+    async def _after(self, job: Job, call_next: CallNext, *, pool: ResourcePool) -> Outcome:
         assert job.in_thread is not None
-        verdict = await call_next(job)
-        comes_again = verdict.give_back or verdict.again_in_s is not None
-        if job.grant is None and not verdict.settled and not comes_again:
+        outcome = await call_next(job)
+        comes_again = outcome.requeue or outcome.again_in_s is not None
+        if job.grant is None and not outcome.settled and not comes_again:
             with contextlib.suppress(LinkError, LeaseError):  # then it ends with its time
                 await job.in_thread(self._dismiss, job, pool)
-        return verdict
+        return outcome
 
-    def _dismiss(self, job: Job, pool: ExecutorPool) -> None:
+    def _dismiss(self, job: Job, pool: ResourcePool) -> None:
         pool.dismiss(job.message.id, rank=job.message.delivery)

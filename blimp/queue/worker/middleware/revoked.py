@@ -10,21 +10,21 @@ from blimp.queue.worker.job import failure
 
 if TYPE_CHECKING:
     from blimp.queue.control.revocations import Revocations
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
     from blimp.queue.worker.middleware import CallNext
 
 
-class NotRevoked:
+class SkipRevoked:
     """Looks into what this worker knows; it asks nobody."""
 
     def __init__(self, *, revocations: Revocations) -> None:
         self._revocations = revocations
 
-    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         if job.message.id in self._revocations:
             return revoked("before it began")
         return await call_next(job)
 
 
-def revoked(when: str) -> Verdict:
+def revoked(when: str) -> Outcome:
     return failure(Revoked(f"revoked {when}"), state=State.REVOKED)

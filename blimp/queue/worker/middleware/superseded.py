@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from blimp.errors import LinkError, Superseded
 from blimp.queue.protocol.record import State
 from blimp.queue.publish.coalescing import Coalescing
-from blimp.queue.worker.job import Verdict, failure
+from blimp.queue.worker.job import Outcome, failure
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blimp.queue.worker.middleware import CallNext
 
 
-class NewestOnly:
+class SkipSuperseded:
     """Asks the server right before a coalesced task would run. One that runs is not touched.
 
     While the server is away nobody knows: the message goes back, and is asked for again.
@@ -24,7 +24,7 @@ class NewestOnly:
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
-    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         if job.message.coalesce is None or not self._app.has_store:
             return await call_next(job)
         assert job.in_thread is not None
@@ -32,7 +32,7 @@ class NewestOnly:
         try:
             newer: str | None = await job.in_thread(coalescing.newer, job.message)
         except LinkError:
-            return Verdict(state=State.PENDING, give_back=True)
+            return Outcome(state=State.PENDING, requeue=True)
         if newer is not None:
             return failure(Superseded(f"superseded by {newer}"), state=State.SUPERSEDED)
         return await call_next(job)

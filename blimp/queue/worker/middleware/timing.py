@@ -8,7 +8,7 @@ from blimp.queue.protocol.record import State
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
     from blimp.queue.worker.middleware import CallNext
 
 PLAIN = (State.SUCCESS, State.PENDING)
@@ -26,12 +26,12 @@ class Timing:
         self._clock = app.clock
         self._log = log
 
-    async def __call__(self, job: Job, call_next: CallNext) -> Verdict:
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         began_s = self._clock.now_s()
-        verdict = await call_next(job)
-        is_plain = verdict.state in PLAIN
+        outcome = await call_next(job)
+        is_plain = outcome.state in PLAIN
         if is_plain and self._app.log_level != "debug":
-            return verdict
+            return outcome
         if self._log is None:
             self._log = self._app.make_log(level=self._app.log_level)
         tell = self._log.debug if is_plain else self._log.info
@@ -39,13 +39,13 @@ class Timing:
             "task",
             task=job.task.name,
             id=job.message.id,
-            state=verdict.state.value,
+            state=outcome.state.value,
             ms=round((self._clock.now_s() - began_s) * 1000.0, 3),
             delivery=job.message.delivery,
             **(
-                {"reason": f"{verdict.fault.exc_type}: {verdict.fault.text}"}
-                if verdict.fault
+                {"reason": f"{outcome.fault.exc_type}: {outcome.fault.text}"}
+                if outcome.fault
                 else {}
             ),
         )
-        return verdict
+        return outcome

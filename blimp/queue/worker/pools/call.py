@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from blimp import errors
 
 if TYPE_CHECKING:
-    from blimp.queue.worker.job import Verdict
+    from blimp.queue.worker.job import Outcome
 
 
 class Call(Protocol):
     """`run` is awaited by the job's runner; the other two are any thread's, at any time."""
 
-    async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any | Verdict:
+    async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any | Outcome:
         """Call the function with the message's keyword arguments; raise what it raises.
 
         A child process judges for itself, and returns a Verdict.

@@ -25,8 +25,8 @@ from blimp.queue.observability.child import ChildWatching, end_watching, in_chil
 from blimp.queue.protocol.message import to_json
 from blimp.queue.protocol.record import State
 from blimp.queue.task import Task, TaskContext
-from blimp.queue.worker.job import Verdict, failure
-from blimp.queue.worker.outcome import judge
+from blimp.queue.worker.job import Outcome, failure
+from blimp.queue.worker.outcome import outcome_of
 from blimp.queue.worker.pools.frames import (
     Begin,
     Channel,
@@ -82,16 +82,16 @@ class Server:
         threading.Thread(target=self._read, name="channel", daemon=True).start()
         self._channel.send(Ready(child=self._setup.child))
         while (begin := self._begins.get()) is not None:
-            verdict = self._run(begin)
+            outcome = self._run(begin)
             worn = self._wear.count() or ""
             self._channel.send(
-                Done(child=self._setup.child, job=begin.job, verdict=verdict, worn=worn)
+                Done(child=self._setup.child, job=begin.job, outcome=outcome, worn=worn)
             )
         end_watching(self._watching)
 
     # --- the main thread -----------------------------------------------------------------------
 
-    def _run(self, begin: Begin) -> Verdict:
+    def _run(self, begin: Begin) -> Outcome:
         try:
             task = find(begin.origin, begin.message.task)
             args = begin.message.args
@@ -113,10 +113,10 @@ class Server:
                     result = task.function(*args, **begin.message.kwargs)
             finally:
                 self._job = None
-            return Verdict(state=State.SUCCESS, result=_sendable(result, task, begin))
+            return Outcome(state=State.SUCCESS, result=_sendable(result, task, begin))
         except BaseException as error:  # a task may raise SystemExit; the child goes on
             self._job = None  # a soft limit may have struck just before this was done
-            return judge(error, task=task, message=begin.message, chance=self._chance)
+            return outcome_of(error, task=task, message=begin.message, chance=self._chance)
 
     def _strike(self, *_: object) -> None:
         if self._job is not None and self._job == self._interrupted:

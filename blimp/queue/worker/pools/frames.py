@@ -18,7 +18,7 @@ import msgspec
 from blimp.queue.observability.child import ChildWatching
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
-from blimp.queue.worker.job import Verdict
+from blimp.queue.worker.job import Outcome
 
 MAX_FRAME_BYTES = 256_000_000
 _LENGTH = struct.Struct("!I")
@@ -86,7 +86,7 @@ class Done(Frame, frozen=True, kw_only=True, tag="done"):
     """A job has ended. worn: why the child should make way for a new one; "" for not yet."""
 
     job: int
-    verdict: Verdict
+    outcome: Outcome
     worn: str = ""
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WAITERS = 4  # threads in which a loop's jobs wait for the broker
 
 
-class LoopExecutor:
+class LoopPool:
     """`workers` loops; a job goes to the one that has the fewest."""
 
     def __init__(self, *, run: Run, workers: int, concurrency: int, log: Any) -> None:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.queue.worker.pools import Place, place_of
-from blimp.queue.worker.pools.loops import LoopExecutor
-from blimp.queue.worker.pools.threads import ThreadExecutor
+from blimp.queue.worker.pools.loops import LoopPool
+from blimp.queue.worker.pools.threads import ThreadPool
 
 if TYPE_CHECKING:
     from blimp.queue.worker.job import Job
     from blimp.queue.worker.pools import Run
-    from blimp.queue.worker.pools.processes import ProcessExecutor
+    from blimp.queue.worker.pools.processes import ProcessPool
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
         return self.process_workers
 
 
-class Crew:
+class WorkerPools:
     """Gives each job to the executor its task needs. Fed by the consumer's thread.
 
     `start` comes before all else.
@@ -58,22 +58,22 @@ class Crew:
         self.max_tasks = max_tasks
         self._max_memory_mb = max_memory_mb
         self._log = log
-        self._loops: LoopExecutor
-        self._threads: ThreadExecutor
-        self._processes: ProcessExecutor | None = None
+        self._loops: LoopPool
+        self._threads: ThreadPool
+        self._processes: ProcessPool | None = None
         self._lock = threading.Lock()
         self._stopping = False
 
     def start(self) -> None:
         """Begin the threads. They block the signals that the calling thread blocks."""
         sizes = self.sizes
-        self._loops = LoopExecutor(
+        self._loops = LoopPool(
             run=self._run,
             workers=sizes.loop_workers,
             concurrency=sizes.loop_concurrency,
             log=self._log,
         )
-        self._threads = ThreadExecutor(run=self._run, size=sizes.sync_workers)
+        self._threads = ThreadPool(run=self._run, size=sizes.sync_workers)
 
     def submit(self, job: Job) -> None:
         place = place_of(job.task)
@@ -119,12 +119,12 @@ class Crew:
         if self._processes is not None:
             self._processes.close()
 
-    def _begin_processes(self) -> ProcessExecutor:
+    def _begin_processes(self) -> ProcessPool:
         """Return the pool, begun with the first job for it: most workers need none."""
         if self._processes is None:
-            from blimp.queue.worker.pools.processes import ProcessExecutor
+            from blimp.queue.worker.pools.processes import ProcessPool
 
-            processes = ProcessExecutor(
+            processes = ProcessPool(
                 run=self._run,
                 size=self.sizes.process_workers,
                 origins=self._origins,

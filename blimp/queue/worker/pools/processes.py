@@ -17,7 +17,7 @@ from blimp.queue.worker.pools.threads import Leaving, drive
 
 if TYPE_CHECKING:
     from blimp.queue.task import TaskContext
-    from blimp.queue.worker.job import Job, Verdict
+    from blimp.queue.worker.job import Job, Outcome
     from blimp.queue.worker.pools import Run
 
 START_S = 30.0  # a Pi takes seconds to import an application
@@ -25,7 +25,7 @@ WAITS = Backoff(first_s=0.2, cap_s=30.0, full_jitter=False)  # after one that di
 CLOSE_S = 1.0
 
 
-class ProcessExecutor:
+class ProcessPool:
     """Up to `size` children, each driven by a thread of its own, begun when there is work.
 
     A thread waits for its child alone, so a child that dies, hangs or will not start costs
@@ -205,7 +205,7 @@ class ChildCall:
         arguments: Sequence[Any],
         *,
         interruptible: bool,  # noqa: ARG002 - a child always is
-    ) -> Verdict:
+    ) -> Outcome:
         context: TaskContext | None = arguments[0] if self._job.task.options.bind else None
         app = self._job.task.app
         self._number = self._child.next_job()
@@ -227,7 +227,7 @@ class ChildCall:
             on_progress=lambda progress: self._tell_progress(context, progress),
         )
         self.worn = done.worn
-        return done.verdict
+        return done.outcome
 
     @property
     def pid(self) -> int:

@@ -54,7 +54,7 @@ _STOP = None
 _MOST_YIELDS = 100  # one is enough; a function that swallowed it unseen must not hold us
 
 
-class ThreadExecutor:
+class ThreadPool:
     """`size` threads that take jobs from one queue in order of arrival."""
 
     def __init__(self, *, run: Run, size: int) -> None:
