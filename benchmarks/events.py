@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.queue.server import Server
+from blimp.processes import Child
 from blimp.queue import TaskApp
 from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.brokers.streams.envelope import post
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.redis.keys import Keys
-from blimp.service.processes import Child
 
 PROJECT = Path(__file__).parents[1]
 PYTHON = PROJECT / ".venv-celery" / "bin" / "python"

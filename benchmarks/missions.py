@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 
-from blimp.sim.sortie import fly
+from blimp.service.sortie import fly
 from ground_station.mission import load_mission
 
 

@@ -28,12 +28,12 @@ import psycopg
 from benchmarks.queue import usage
 from benchmarks.queue.server import Server
 from blimp.clock import SystemClock
+from blimp.processes import Child
 from blimp.queue import TaskApp
 from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.results.options import ResultOptions
 from blimp.queue.results.sql.backend import SqlResults
-from blimp.service.processes import Child
 from tests.postgres import Postgres, find_postgres
 
 PROJECT = Path(__file__).parents[1]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from blimp.errors import BlimpError
+from blimp.processes import Child
 from blimp.service.broker import (
     LOG_NAME,
     answers,
@@ -15,7 +16,6 @@ from blimp.service.broker import (
     socket_path,
     socket_url,
 )
-from blimp.service.processes import Child
 
 
 def wait_for_answer(server: Child, *, answers: Callable[[], bool], within_s: float) -> str:

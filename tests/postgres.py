@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from blimp.errors import BlimpError
-from blimp.service.processes import Child
+from blimp.processes import Child
 
 HOW = "on Debian: apt-get install postgresql (it need not be running)"
 NOBODY = ("postgres", "nobody")  # the server refuses to run as root

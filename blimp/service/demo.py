@@ -31,8 +31,8 @@ from blimp.config import (
 from blimp.errors import BlimpError, LinkError
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader
+from blimp.processes import Child
 from blimp.service.fleet import vehicle_names
-from blimp.service.processes import Child
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import Reply, VehicleClient
 from blimp.types import Snapshot, VehicleState

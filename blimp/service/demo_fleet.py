@@ -10,8 +10,8 @@ import threading
 from typing import Any
 
 from blimp.config import broker_url_from_environment
+from blimp.processes import Child
 from blimp.service.demo import DemoOptions, Say, ready_stack
-from blimp.service.processes import Child
 from ground_station.report import NOT_AUTHORISED
 
 PILOTS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan")

@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 from collections.abc import Sequence
 
-from blimp.service.processes import Child
+from blimp.processes import Child
 
 
 class GuardLink:

@@ -21,10 +21,10 @@ from blimp.clock import Clock
 from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths, make_directory
 from blimp.link.registry import register, unregister
+from blimp.processes import Child
 from blimp.queue.redis.urls import hide_password
 from blimp.service.guard_link import GuardLink
 from blimp.service.notify import READY, READY_TO_ARM, NotifyListener
-from blimp.service.processes import Child
 
 RESTART_DELAY_S = 0.1  # systemd's default RestartSec
 MAX_RESTARTS = 8  # ... in RESTART_WINDOW_S: then it is broken, not unlucky

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from blimp.service.processes import Child
+from blimp.processes import Child
 from tests.broker import EmbeddedBroker
 from tests.faults.motor import Journal
 

@@ -19,9 +19,9 @@ from typing import Any
 import redis.connection  # noqa: F401  what is imported here no worker need import
 from kombu.transport import virtual  # noqa: F401
 
+from blimp.processes import Child
 from blimp.queue import Worker
 from blimp.queue.brokers.streams import session as holder
-from blimp.service.processes import Child
 from tests.faults import tasks
 from tests.faults.motor import MotorLink
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blimp.sim.sortie import fly
+from blimp.service.sortie import fly
 from ground_station.mission import load_mission
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]

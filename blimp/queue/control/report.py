@@ -173,7 +173,8 @@ def report(worker_handle: WorkerHandle) -> str:
             f"py:{platform.python_version()}",
             f"platform -> system:{about.system} kernel version:{about.release} "
             f"arch:{about.machine} imp:{platform.python_implementation()}",
-            f"settings -> transport:{worker_handle.app.transport} results:{settings['result_backend']}",
+            f"settings -> transport:{worker_handle.app.transport} "
+            f"results:{settings['result_backend']}",
             "",
             *(f"{name}: {value!r}" for name, value in sorted(settings.items())),
         )

@@ -65,7 +65,8 @@ class StreamsSender:
             return
         names = [stamp.key, keys.lanes[envelope.lane]]
         words = [
-            stamp.number, stamp.remember_ms, stamp.number - REMEMBERED, envelope.head, envelope.body,
+            stamp.number, stamp.remember_ms, stamp.number - REMEMBERED,
+            envelope.head, envelope.body,
         ]  # fmt: skip
         try:
             self._call("EVALSHA", digest("put"), len(names), *names, *words)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from blimp.errors import WorkerLost
+from blimp.processes import Child
 from blimp.queue.worker.pools.frames import (
     Begin,
     Channel,
@@ -26,7 +27,6 @@ from blimp.queue.worker.pools.frames import (
     Setup,
     Unfit,
 )
-from blimp.service.processes import Child
 
 END_S = 1.0  # how long a child that is told to end may take
 
