@@ -10,7 +10,8 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[2]
 OWN = Path(sys.executable).parent
 PEERS = "benchmarks.queue.peers"
-BY_DEFAULT = ("floor", "kombu", "celery", "taskiq", "blimp")
+OWN_FAMILY = "blimp"
+BY_DEFAULT = ("floor", "kombu", "celery", "taskiq", OWN_FAMILY)
 # What ratios are against; see `report`.
 FLOOR, TASKIQ, CELERY = "floor streams", "taskiq 64", "celery threads 8"
 
@@ -19,7 +20,8 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """One way of running one library.
 
     family: what `--peers` names. worker: its command line, the first word a program of its
-    environment. first: the size of the first backlog, until its speed is known.
+    environment. first: the size of the first backlog, until its speed is known. root: the
+    checkout that it is imported from.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     worker: tuple[str, ...]
     first: int = 4_000
     guest: bool = True  # lives in the peers' environment
+    root: Path = ROOT
 
     def command(self, guests: Path) -> list[str]:
         program, *words = self.worker
@@ -53,6 +56,21 @@ def _own(name: str, family: str, file: str, *words: str, first: int) -> Peer:
 def _blimp(name: str, file: str) -> Peer:
     words = ("blimp.queue", "worker", "-A", f"{PEERS}.{file}:app", "--log-level", "warning")
     return _own(name, "blimp", file, *words, first=8_000)
+
+
+def of_checkout(peer: Peer, root: Path) -> Peer:
+    """Return this project's `peer` as the checkout at `root` has it, under a name of its own.
+
+    The queue is the package `blimp.queue`, or `blimp.tasks` in checkouts before it moved.
+    """
+    module = "blimp.queue" if (root / "blimp" / "queue" / "__main__.py").exists() else "blimp.tasks"
+    worker = tuple(module if word == "blimp.queue" else word for word in peer.worker)
+    return msgspec.structs.replace(peer, name=against(peer.name), worker=worker, root=root)
+
+
+def against(name: str) -> str:
+    """Return the name of the line that `--against` adds for the peer `name`."""
+    return f"{name}, old"
 
 
 CATALOGUE = (
