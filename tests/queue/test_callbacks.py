@@ -10,7 +10,7 @@ import pytest
 from blimp.errors import MessageError
 from blimp.queue import TaskApp, TaskContext
 from blimp.queue.canvas.follow import after
-from blimp.queue.canvas.outline import Settings
+from blimp.queue.canvas.plan import Settings
 from blimp.queue.protocol.embed import MOST_CALLBACKS
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record, State

@@ -34,9 +34,14 @@ DONE_S = 3600  # that a body has begun is remembered, for a part that is told ag
 NO_REDIS = "chords need a Redis server to count on: as the broker, or for the results"
 LAST = "+inf"  # the place of a part that has none
 
+# Calls of the functions in chords.lua, each a script of its own.
+BEGIN = "for n, key in ipairs(KEYS) do begin_chord(key, ARGV[n + 1], ARGV[1]) end"
+COUNT = "return count_part(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(ARGV))"
+JOIN = "join_parts(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1])"
+
 
 def keys_of(group_id: str) -> tuple[str, ...]:
-    """Return the five keys of one chord; see part.lua."""
+    """Return the five keys of one chord; see chords.lua."""
     return tuple(f"{GROUP_PREFIX}{group_id}.{letter}" for letter in "jtsdc")
 
 
@@ -45,7 +50,7 @@ def size_key(group_id: str) -> str:
 
 
 def words_of(part: Part) -> tuple[str, str | int, bytes]:
-    """Return what part.lua is told of `part`. Raises ResultError where JSON cannot hold it."""
+    """Return the arguments of `count_part`. Raises ResultError if JSON cannot hold them."""
     place: str | int = LAST if part.index is None else part.index
     try:
         entry = to_json(part.entry)
@@ -90,21 +95,21 @@ class Chords:
         self.keep_s = keep_s
 
     def begin(self, sizes: Sequence[tuple[str, int]]) -> None:
-        """Say of how many parts each chord is, before any of them is sent."""
+        """Write the number of parts of each chord. Call it before any part is sent."""
         keys = [size_key(group_id) for group_id, _ in sizes]
-        self._run("begin", keys, [self.keep_s, *(size for _, size in sizes)])
+        self._run(BEGIN, keys, [self.keep_s, *(size for _, size in sizes)])
 
     def count(self, part: Part) -> bool:
-        """Say whether all are told with this one, and it is to begin the body."""
+        """Count one part; return whether all have ended now and this one starts the body."""
         words = [*words_of(part), self.keep_s]
-        return bool(self._run("count", list(keys_of(part.group_id)), words) == 2)
+        return bool(self._run(COUNT, keys_of(part.group_id), words) == 2)
 
     def joined(self, part: Part) -> None:
-        """Note that the body of its chord has begun."""
-        self._run("join", list(keys_of(part.group_id)), [DONE_S])
+        """Mark the body of the part's chord as started."""
+        self._run(JOIN, keys_of(part.group_id), [DONE_S])
 
-    def _run(self, name: str, keys: list[str], words: list[Any]) -> Any:
-        text = source(name)
+    def _run(self, call: str, keys: Sequence[str], words: list[Any]) -> Any:
+        text = functions() + call
         return self.link.ask(
             lambda client: _asked(lambda: client.eval(text, len(keys), *keys, *words))
         )
@@ -123,10 +128,9 @@ def _asked(function: Callable[[], Any]) -> Any:
 
 
 @cache
-def source(name: str) -> str:
-    """Return the text of one of the scripts here."""
-    folder = files(__package__)
-    return (folder / "part.lua").read_text() + (folder / f"{name}.lua").read_text()
+def functions() -> str:
+    """Return the Lua functions that count chords."""
+    return (files(__package__) / "chords.lua").read_text()
 
 
 def puts_of(ending: Ending) -> tuple[TaskMessage, ...]:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError
-from blimp.queue.canvas.outline import Settings
-from blimp.queue.canvas.plan import Ids, Node, Planner
+from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.canvas.rewriting import Then
 from blimp.queue.protocol.embed import (
     CHAIN,

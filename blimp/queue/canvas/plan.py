@@ -1,21 +1,24 @@
-"""From a canvas to the messages that begin it: what can run now is sent, the rest travels along.
+"""From a canvas to the messages that start it.
 
-A task carries what follows it: a chain's later links, last first, in `chain`; the body of the
-chord that it is a part of in `chord`. A group that something follows becomes a chord. Every
-part of a chord counts once: one that ends in a group is made to end in a task that gathers it.
+What can run now becomes a message. The rest travels in those messages: a task carries the later
+links of its chain, last first, in `chain`, and the body of its chord in `chord`. A group that
+something follows becomes a chord. Every part of a chord counts once: a part that ends in a group
+gets one more task, which gathers the group's results.
 
-What Celery's canvas does in its client and its worker is here in one place, for both, and works
-on plain signatures, so that what either of the two has written runs on the other.
+The planner works on plain signatures and serves both sides: the client that sends a canvas and
+the worker that sends what follows a task. So what Celery wrote runs here, and the reverse.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
 
 from blimp.errors import MessageError
-from blimp.queue.canvas.outline import Settings, make_message
 from blimp.queue.canvas.rewriting import (
     NOTHING,
     Then,
@@ -42,11 +45,55 @@ from blimp.queue.protocol.embed import (
     with_kwargs,
     with_options,
 )
-from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.message import LOW, NORMAL, TaskMessage
+
+
+class TaskOptions(Protocol):
+    """The options of a registered task that its signatures inherit."""
+
+    @property
+    def queue(self) -> str | None: ...
+    @property
+    def ttl_s(self) -> float | None: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def ignore_result(self) -> bool: ...
+
+
+class KnownTask(Protocol):
+    @property
+    def options(self) -> TaskOptions: ...
+
+
+def _allow(*_: object) -> None:
+    """Allow everything."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What messages have that their signatures do not say.
+
+    queue: the default. tasks: the registered ones, whose options are the signatures' defaults.
+    now_s: the broker's time; may raise LinkError. issues: messages get the time of now as their
+    time of issue. nesting: how many replaced tasks came before, see `follow.replaced`.
+    check: raises MessageError for messages, or chords (group id and size), that cannot be sent.
+    """
+
+    queue: str
+    now_s: Callable[[], float]
+    tasks: Mapping[str, KnownTask] = msgspec.field(default_factory=dict)
+    root_id: str | None = None
+    parent_id: str | None = None
+    priority: int | None = None
+    origin: str = ""
+    headers: dict[str, Any] = msgspec.field(default_factory=dict)
+    issues: bool = False
+    nesting: int = 0
+    check: Callable[[Sequence[TaskMessage], Sequence[tuple[str, int]]], None] = _allow
 
 
 class Node:
-    """Where a result will be: of a task, or of a group of them. Becomes an AsyncResult."""
+    """The place of a result: of one task, or of a group. Becomes an AsyncResult."""
 
     def __init__(self, id: str, children: Sequence[Node] | None = None) -> None:
         self.id = id
@@ -54,7 +101,7 @@ class Node:
         self.parent: Node | None = None
 
     def follow(self, parent: Node | None) -> Node:
-        """Have the first of those before this one follow `parent`. Returns itself."""
+        """Append `parent` to the line of nodes before this one. Returns itself."""
         first = self
         while first.parent is not None:
             first = first.parent
@@ -62,14 +109,14 @@ class Node:
         return self
 
     def as_tuple(self) -> list[Any]:
-        """Return it as Celery writes a result."""
+        """Return the node as Celery writes a result."""
         parent = None if self.parent is None else self.parent.as_tuple()
         children = None if self.children is None else [one.as_tuple() for one in self.children]
         return [[self.id, parent], children]
 
 
 class Ids:
-    """Ids that are new; or where there is a name to make them from, always the same ones."""
+    """New random ids; or, made from `name`, the same ids each time."""
 
     def __init__(self, name: str | None = None) -> None:
         self._name = name
@@ -83,10 +130,10 @@ class Ids:
 
 
 class Planner:
-    """Gathers the messages of one step.
+    """Collects the messages of one step.
 
-    sizes: of each chord that begins, its group and its number of parts: to be known before
-        the messages are.
+    sizes: group id and number of parts of each chord that starts. They are written before
+        the messages are sent.
     """
 
     def __init__(self, *, settings: Settings, ids: Ids) -> None:
@@ -104,9 +151,10 @@ class Planner:
         then: Then = NOTHING,
         common: Mapping[str, Any] | None = None,
     ) -> Node:
-        """Have `signature` begin, with `args` before its own; return where its result will be.
+        """Add the messages that start `signature`; return the place of its result.
 
-        common: options instead of its own. Raises MessageError for what cannot be done.
+        args: come before its own. then: what follows it. common: options that replace its own.
+        Raises MessageError if it cannot be sent.
         """
         if common:
             signature = with_options(signature, **common)
@@ -149,7 +197,7 @@ class Planner:
         self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], then: Then
     ) -> Node:
         found = members(parts_of(signature))
-        # A group that Celery froze as the end of a chord's part: each of its tasks is one then.
+        # Celery froze this group as the end of a chord's part: each of its tasks is a part.
         is_counted = bool(found) and all(options_of(one).get(CHORD) for one in found)
         if then.chain or (then.chord and not is_counted):
             return self._chord(gathered(signature, then.chain), args, kwargs, after_group(then))
@@ -193,10 +241,10 @@ class Planner:
             )
         return node
 
-    # --- ids before anything is sent -----------------------------------------------------------
+    # --- all ids are set before anything is sent -------------------------------------------
 
     def freeze(self, signature: Signature) -> tuple[Signature, Node]:
-        """Return a copy in which everything has its id, and where its result will be."""
+        """Return a copy with all ids set, and the place of its result."""
         kind = kind_of(signature)
         if kind == CHAIN:
             return self._freeze_chain(signature)
@@ -233,5 +281,102 @@ class Planner:
 
 
 def _without_times(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options without those that delay: a chord's delay is its header's."""
+    """Return options without a delay: the delay of a chord is its header's."""
     return {name: value for name, value in options.items() if name not in ("countdown", "eta")}
+
+
+# --- one message -----------------------------------------------------------------------------
+
+
+def make_message(
+    signature: Signature,
+    *,
+    id: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    then: Then,
+    settings: Settings,
+) -> TaskMessage:
+    """Return the message of one task. Raises MessageError for a wrong option."""
+    name, options = signature["task"], options_of(signature)
+    task = settings.tasks.get(name)
+    own, own_kwargs = tuple(signature.get("args") or ()), dict(signature.get("kwargs") or {})
+    if not signature.get("immutable"):
+        own, own_kwargs = (*args, *own), own_kwargs | kwargs
+    ttl_s = _number(options, "ttl_s", task.options.ttl_s if task else None)
+    if options.get("coalesce"):
+        raise MessageError(f"{name!r} has 'coalesce': only a task that is sent alone may")
+    ignore = options.get("ignore_result")
+    if ignore is None and task is not None:
+        ignore = task.options.ignore_result
+    stamps = options.get("stamped_headers") or ()
+    return TaskMessage(
+        id=id,
+        task=name,
+        args=own,
+        kwargs=own_kwargs,
+        queue=options.get("queue") or (task.options.queue if task else None) or settings.queue,
+        priority=_priority(options, task, settings),
+        eta_s=_moment(options, "eta", "countdown", settings),
+        expires_s=_moment(options, "expires", "expires", settings),
+        issued_ms=int(settings.now_s() * 1000) if settings.issues or ttl_s is not None else None,
+        ttl_s=ttl_s,
+        timelimit=(_number(options, "time_limit"), _number(options, "soft_time_limit")),
+        ignore_result=bool(ignore),
+        root_id=settings.root_id or options.get("root_id"),
+        parent_id=settings.parent_id or options.get("parent_id"),
+        group_id=then.group_id,
+        group_index=then.group_index,
+        chain=then.chain,
+        chord=then.chord,
+        callbacks=then.link,
+        errbacks=then.link_error,
+        nesting=max(settings.nesting, _count(options, "replaced_task_nesting")),
+        stamps={stamp: options.get(stamp) for stamp in stamps} if stamps else {},
+        origin=settings.origin,
+        headers=settings.headers | (options.get("headers") or {}),
+    )
+
+
+def _priority(options: Mapping[str, Any], task: KnownTask | None, settings: Settings) -> int:
+    priority = options.get("priority")
+    if isinstance(priority, int) and 0 <= priority <= LOW:
+        return priority
+    if settings.priority is not None:
+        return settings.priority
+    return task.options.priority if task else NORMAL
+
+
+def _number(options: Mapping[str, Any], name: str, default: float | None = None) -> float | None:
+    value = options.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+        raise MessageError(f"option {name!r} is {value!r:.40}, must be a number above 0")
+    return value
+
+
+def _count(options: Mapping[str, Any], name: str) -> int:
+    value = options.get(name) or 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
+        raise MessageError(f"option {name!r} is {value!r:.40}, must be an integer of 0 or more")
+    return value
+
+
+def _moment(
+    options: Mapping[str, Any], name: str, from_now: str, settings: Settings
+) -> float | None:
+    """Return a time in seconds since the epoch: `name` is a time, `from_now` is seconds."""
+    value = options.get(name)
+    if value is None or isinstance(value, int | float):
+        after_s = options.get(from_now)
+        if after_s is None:
+            return None
+        if isinstance(after_s, bool) or not isinstance(after_s, int | float):
+            raise MessageError(f"option {from_now!r} is {after_s!r:.40}, must be seconds")
+        return settings.now_s() + after_s
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise MessageError(f"option {name!r} is {value!r:.80}, must be an ISO 8601 time") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

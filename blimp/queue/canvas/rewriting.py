@@ -1,4 +1,4 @@
-"""Signatures made anew with what is to follow them: groups become chords, chains are opened."""
+"""Rewriting signatures before they are sent: chains are flattened, groups become chords."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from blimp.queue.protocol.embed import (
 
 
 class Then(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part of a canvas is followed by, and belongs to.
+    """What follows one signature, and what it is a part of.
 
-    chain: the links after it, last first. chord: the body of the chord that it is a part of.
-    task_id: of its result, where it has none of its own.
+    chain: the later links, last first. chord: the body of the chord that it is a part of.
+    task_id: the id of its result, if it has none of its own.
     """
 
     chain: tuple[Signature, ...] = ()
@@ -46,7 +46,7 @@ NOTHING = Then()
 
 
 def steps_of(signatures: Sequence[Signature]) -> list[Signature]:
-    """Return the links of a chain: chains in it opened, groups made chords with what follows."""
+    """Return the links of a chain, inner chains flattened, each group a chord with its next."""
     steps: list[Signature] = []
     for one in signatures:
         kind = kind_of(one)
@@ -68,7 +68,7 @@ def steps_of(signatures: Sequence[Signature]) -> list[Signature]:
 
 
 def put(signature: Signature, then: Then) -> Signature:
-    """Return a copy of `signature` that is followed by `then`."""
+    """Return a copy of `signature` with `then` in its options."""
     if then == NOTHING:
         return signature
     kind, own = kind_of(signature), options_of(signature)
@@ -97,31 +97,28 @@ def put(signature: Signature, then: Then) -> Signature:
 
 
 def chord_of(header: Signature, body: Signature) -> Signature:
-    """Return a chord as Celery writes one."""
-    return {
-        "task": "celery.chord",
-        "args": [],
-        "kwargs": {"header": header, "body": body, "kwargs": {}},
-        "options": {},
-        "subtask_type": CHORD,
-        "immutable": False,
-    }
+    """Return a chord as Celery writes it."""
+    return _of(CHORD, {"header": header, "body": body, "kwargs": {}})
 
 
 def group_of(signatures: Sequence[Signature]) -> Signature:
-    """Return a group as Celery writes one."""
+    """Return a group as Celery writes it."""
+    return _of(GROUP, {"tasks": list(signatures)})
+
+
+def _of(kind: str | None, kwargs: dict[str, Any], task: str = "") -> Signature:
     return {
-        "task": "celery.group",
+        "task": task or f"celery.{kind}",
         "args": [],
-        "kwargs": {"tasks": list(signatures)},
+        "kwargs": kwargs,
         "options": {},
-        "subtask_type": GROUP,
+        "subtask_type": kind,
         "immutable": False,
     }
 
 
 def joined(own: Mapping[str, Any], then: Then) -> Then:
-    """Return what follows a signature with the options `own` where `then` follows it, too."""
+    """Return what follows a signature: what its options say, and `then`."""
     index = then.group_index
     return Then(
         chain=(*then.chain, *listed(own.get(CHAIN))),
@@ -135,7 +132,7 @@ def joined(own: Mapping[str, Any], then: Then) -> Then:
 
 
 def closed(signature: Signature, then: Then) -> Signature:
-    """Return a chain or chord with what belongs to its end put there, and errbacks to all."""
+    """Return a chain or chord whose last task has its links, and every task its errbacks."""
     rest = {**options_of(signature)}
     for name in ("group_id", "group_index", "link", "link_error", CHAIN, CHORD):
         rest.pop(name, None)
@@ -143,7 +140,7 @@ def closed(signature: Signature, then: Then) -> Signature:
         header = signature["kwargs"]["header"]
         own = rest.pop("task_id", None)
         if own and (not isinstance(header, dict) or options_of(header).get("task_id") == own):
-            # As Celery freezes it: a chord's own id is its header's.
+            # Celery freezes a chord so: its own id is the header's.
             then = msgspec.structs.replace(then, task_id=None)
             if not isinstance(header, dict):
                 header = with_options(group_of(header), task_id=own)
@@ -153,7 +150,7 @@ def closed(signature: Signature, then: Then) -> Signature:
     steps = steps_of(parts_of(signature))
     if steps:
         errors = Then(link_error=then.link_error)
-        # What follows the chain goes on with it; see `Planner._chain`.
+        # `Planner._chain` carries the rest of the chain.
         last = msgspec.structs.replace(then, chain=(), link_error=())
         steps = [put(one, errors) for one in steps]
         steps[-1] = put(steps[-1], last)
@@ -161,23 +158,21 @@ def closed(signature: Signature, then: Then) -> Signature:
 
 
 def gathered(group: Signature, chain: Sequence[Signature]) -> Signature:
-    """Return a chord of `group` and the next link, or of a task that returns its results."""
+    """Return a chord of `group` and the next link, or a task that returns the group's results."""
     options = passed_on(options_of(group)) | {"task_id": options_of(group).get("task_id")}
-    body: Signature = {"task": GATHER, "args": [], "kwargs": {"index": 0}, "options": {},
-                       "subtask_type": None, "immutable": False}  # fmt: skip
     tasks = [
         with_options(one, group_id=None, group_index=None, chord=None) for one in parts_of(group)
     ]
     header = {**with_kwargs(group, tasks=tasks), "options": options}
-    return chord_of(header, chain[-1] if chain else body)
+    return chord_of(header, chain[-1] if chain else _of(None, {"index": 0}, GATHER))
 
 
 def after_group(then: Then) -> Then:
-    """Return what follows the chord that `gathered` made of a group that `then` followed."""
+    """Return what follows the chord that `gathered` made of a group followed by `then`."""
     return msgspec.structs.replace(then, chain=then.chain[:-1], task_id=None)
 
 
 def refuse_link(then: Then) -> None:
-    """Raise MessageError where a group is to have a link."""
+    """Raise MessageError if a group has a link."""
     if then.link:
         raise MessageError("a group has no link: use a chord, whose body gets all its results")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.canvas.chords import NO_REDIS
-from blimp.queue.canvas.outline import Settings
-from blimp.queue.canvas.plan import Ids, Node, Planner
+from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.options import check_limits, check_priority
 from blimp.queue.protocol.embed import Signature, check_signature
 from blimp.queue.protocol.message import write_message

@@ -38,7 +38,7 @@ def source(name: str) -> str:
         # The whole of store.lua as a function: a final result is final, whoever writes.
         store = (queue / "results" / "store.lua").read_text()
         shared += f"local function store_result(KEYS, ARGV)\n{store}\nend\n"
-        shared += (queue / "canvas" / "part.lua").read_text()
+        shared += (queue / "canvas" / "chords.lua").read_text()
     return shared + (folder / f"{name}.lua").read_text()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blimp.queue.canvas.follow import after
-from blimp.queue.canvas.outline import Settings
+from blimp.queue.canvas.plan import Settings
 from blimp.queue.protocol.message import TaskMessage, build_headers
 from blimp.queue.protocol.record import State
 from blimp.queue.protocol.trace_context import PARENT, STATE, read_context, trace_headers

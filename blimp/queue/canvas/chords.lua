@@ -1,10 +1,12 @@
--- Put before the scripts that count the parts of a chord. The keys are Celery's, and so is what
--- stands in them, so that its workers and ours may end parts of one chord:
---   j  sorted set of the parts that are told, by their place      d  set of `<task id>:<place>`
---   s  how many there are to be, t a difference to that (Celery's)
---   c  who is to begin the body; 'done' once that is so: nothing counts any more then
--- Returns 2 where all are there and this part is to begin the body, else 1.
--- Told again, a part counts once, and the one that was to begin the body still is.
+-- Functions that count the parts of chords. chords.py and brokers/streams/lua/complete.lua add
+-- the calls. The keys and their content are Celery's, so that Celery's workers and ours can end
+-- parts of the same chord:
+--   j  sorted set: one entry per ended part, by its place     d  set of `<task id>:<place>`
+--   s  number of parts     t  a correction to that number (Celery writes it)
+--   c  ours: the part that has to start the body; 'done' after that, and nothing counts any more
+
+-- Counts one part. Returns 2 if all have ended and this part has to start the body, else 1.
+-- The same part counts once, and asked again gets the same answer.
 local function count_part(j, t, s, d, c, member, place, entry, keep_s)
   local known, claim = redis.call('GET', c), 'blimp:' .. member
   if known and known ~= claim then
@@ -38,7 +40,7 @@ local function has_joined(c)
   return redis.call('GET', c) == 'done'
 end
 
--- Notes that the body has begun; false where that was so before.
+-- Marks the body as started. Returns false if it was started before.
 local function join_parts(j, t, s, d, c, done_s)
   if has_joined(c) then
     return false
@@ -48,11 +50,10 @@ local function join_parts(j, t, s, d, c, done_s)
   return true
 end
 
--- Says of how many parts a chord is, once.
+-- Writes the number of parts, once.
 local function begin_chord(s, size, keep_s)
   redis.call('SET', s, size, 'NX')
   if keep_s ~= '0' then
     redis.call('EXPIRE', s, keep_s)
   end
 end
-
