@@ -1,14 +1,14 @@
 """Releases with both callbacks firing, under kill -9: `python -m benchmarks.releases`.
 
-Eight processes take executors of one pool and give each back twice: once themselves, as a
+Eight processes take resources of one pool and give each back twice: once themselves, as a
 `link_error` that is called directly, and once through a list that any of them takes from, as a
 `link` that is queued. Processes are killed at random and begun anew; some hold on for longer
 than their grant lasts, some release what they never had. All the while a checker that shares
-no line with the pool looks whether an executor is lost, twice there, or held by two.
+no line with the pool looks whether a resource is lost, twice there, or held by two.
 
 With --links N, further N grants are given back by eight real workers: the release hangs on a
 task's `link` and `link_error`, twice on each; the workers are killed too. There a grant lasts
-an hour: nothing comes back but by its links. With --tasks N, N tasks that require an executor run
+an hour: nothing comes back but by its links. With --tasks N, N tasks that require a resource run
 in such workers, and claim it as above; whose worker is killed has his own again.
 
 One JSON object at the end, with --out into a file as well. Exit status: 1 where anything that
@@ -41,7 +41,7 @@ from blimp.queue.resources import ResourcePool, Ticket
 from tests.broker import EmbeddedBroker
 
 POOL = "campaign"
-EXECUTORS = 6  # fewer than processes: there are always some that wait
+RESOURCES = 6  # fewer than processes: there are always some that wait
 TTL_S = 0.4
 CALLBACKS, STOP = "campaign:callbacks", "campaign:stop"
 SLEEPY, FORGED, RENEWED = 0.0005, 0.01, 0.05  # shares of the grants
@@ -75,13 +75,13 @@ class Process:
 
     def _hold(self, holder: str) -> None:
         grant = self._pool.acquire(holder, wait_s=1.0)
-        self._claims.claim(grant.executor, holder, left_s=grant.left_s)
+        self._claims.claim(grant.resource, holder, left_s=grant.left_s)
         drawn = self._chance.random()
         if drawn < SLEEPY:
             time.sleep(1.5 * TTL_S)
         elif drawn < RENEWED and self._pool.renew(grant):
-            self._claims.claim(grant.executor, holder, left_s=grant.left_s)
-        self._claims.unclaim(grant.executor, holder)
+            self._claims.claim(grant.resource, holder, left_s=grant.left_s)
+        self._claims.unclaim(grant.resource, holder)
         if drawn > 1.0 - FORGED:
             self._pool.release(Ticket.read(grant.as_dict() | {"token": grant.token + 10**9}))
         is_queued_first = self._chance.random() < 0.5
@@ -93,7 +93,7 @@ class Process:
 
     def _queue(self, ticket: Ticket) -> None:
         self._client.lpush(CALLBACKS, json.dumps({
-            "pool": ticket.pool, "executor": ticket.executor,
+            "pool": ticket.pool, "resource": ticket.resource,
             "token": ticket.token, "holder": ticket.holder,
         }))  # fmt: skip
 
@@ -114,10 +114,10 @@ class Campaign:
         self._lives = 0
 
     def run(self) -> dict[str, Any]:
-        executors = {f"executor-{number}" for number in range(EXECUTORS)}
-        for name in sorted(executors):
+        resources = {f"resource-{number}" for number in range(RESOURCES)}
+        for name in sorted(resources):
             self._pool.add(name)
-        checker = Checker(self._client, pool=POOL, executors=executors)
+        checker = Checker(self._client, pool=POOL, resources=resources)
         for place in range(self._processes):
             self._start(place)
         began_s = time.monotonic()
@@ -135,7 +135,7 @@ class Campaign:
         stats = self._pool.stats()
         ended = stats.released + stats.expired + stats.taken_away
         wrong = checker.wrong[:20] + checker.overlaps()[:20]
-        if (stats.busy, len(stats.free)) != ((), EXECUTORS):
+        if (stats.busy, len(stats.free)) != ((), RESOURCES):
             wrong.append(f"at the end: {stats.busy} busy, {stats.free} free")
         if stats.acquired != ended:
             wrong.append(f"{stats.acquired} grants, and {ended} ended")
@@ -143,7 +143,7 @@ class Campaign:
             "releases_with_both_callbacks": stats.double_released,
             "processes": self._processes,
             "kills": killed,
-            "executors": EXECUTORS,
+            "resources": RESOURCES,
             "ttl_s": TTL_S,
             "acquired": stats.acquired,
             "released": stats.released,
@@ -206,7 +206,7 @@ def main() -> int:
     parser.add_argument("--releases", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=400)
     parser.add_argument("--links", type=int, default=0, help="grants given back by real workers")
-    parser.add_argument("--tasks", type=int, default=0, help="tasks that require an executor")
+    parser.add_argument("--tasks", type=int, default=0, help="tasks that require a resource")
     parser.add_argument("--worker-kills", type=int, default=40)
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=20261121)

@@ -1,7 +1,7 @@
 """What must hold of a pool at every moment, looked at from outside, without a line of its code.
 
 Two witnesses. A snapshot: all keys of the pool in one step, compared with each other. Claims:
-each process says in a key of its own how long it believes to hold an executor, on the clock
+each process says in a key of its own how long it believes to hold a resource, on the clock
 that all processes of one machine share; no two may believe so at once.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 CLAIMS = "campaign:claims"
 OVERLAPS = "campaign:overlaps"
 
-# KEYS  executors, free, due, holders    Returns all of them, as they are at one moment.
+# KEYS  resources, free, due, holders    Returns all of them, as they are at one moment.
 SNAPSHOT = """
 return { redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1),
   redis.call('ZRANGE', KEYS[3], 0, -1), redis.call('HGETALL', KEYS[4]) }
 """
-# KEYS  claims, overlaps    ARGV  executor, who, believes to hold it until, now
+# KEYS  claims, overlaps    ARGV  resource, who, believes to hold it until, now
 # Returns 1 where someone else believes so now.
 CLAIM = """
 local found = redis.call('HGET', KEYS[1], ARGV[1])
@@ -31,7 +31,7 @@ if who and who ~= ARGV[2] and tonumber(until_s) > tonumber(ARGV[4]) then
 end
 return 0
 """
-# KEYS  claims    ARGV  executor, who
+# KEYS  claims    ARGV  resource, who
 UNCLAIM = """
 if string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '%S+') == ARGV[2] then
   redis.call('HDEL', KEYS[1], ARGV[1])
@@ -46,31 +46,31 @@ class Claims:
         self._claim = client.register_script(CLAIM)
         self._unclaim = client.register_script(UNCLAIM)
 
-    def claim(self, executor: str, who: str, *, left_s: float) -> None:
+    def claim(self, resource: str, who: str, *, left_s: float) -> None:
         now_s = time.monotonic()
-        self._claim(keys=[CLAIMS, OVERLAPS], args=[executor, who, now_s + left_s, now_s])
+        self._claim(keys=[CLAIMS, OVERLAPS], args=[resource, who, now_s + left_s, now_s])
 
-    def unclaim(self, executor: str, who: str) -> None:
-        self._unclaim(keys=[CLAIMS], args=[executor, who])
+    def unclaim(self, resource: str, who: str) -> None:
+        self._unclaim(keys=[CLAIMS], args=[resource, who])
 
 
 class Checker:
     """Compares snapshots with what was put into the pool. wrong: what did not hold, in words."""
 
-    def __init__(self, client: Any, *, pool: str, executors: set[str]) -> None:
+    def __init__(self, client: Any, *, pool: str, resources: set[str]) -> None:
         self._snapshot = client.register_script(SNAPSHOT)
         self._keys = [f"blimp:pool:{{{pool}}}:{part}" for part in
-                      ("executors", "free", "due", "holders")]  # fmt: skip
+                      ("resources", "free", "due", "holders")]  # fmt: skip
         self._client = client
-        self._all = executors
+        self._all = resources
         self._newest: dict[str, int] = {}
         self.looks = 0
         self.wrong: list[str] = []
 
     def look(self) -> None:
         self.looks += 1
-        executors, free, due, holders = _text(self._snapshot(keys=self._keys))
-        grants = dict(zip(executors[::2], executors[1::2], strict=True))
+        resources, free, due, holders = _text(self._snapshot(keys=self._keys))
+        grants = dict(zip(resources[::2], resources[1::2], strict=True))
         held = {name: json.loads(grant) for name, grant in grants.items() if grant}
         self._same("lost, or not of the pool", set(grants), self._all)
         self._same("twice free", sorted(set(free)), sorted(free))

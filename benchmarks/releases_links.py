@@ -17,9 +17,9 @@ from blimp.queue.resources import PoolStats
 
 POOL = "linked"
 REQUIRED = "required"
-EXECUTORS = 64
+RESOURCES = 64
 RUN_S = 0.2  # of a task, so that some are killed in it
-REQUIRED_EXECUTORS = 6
+REQUIRED_RESOURCES = 6
 AHEAD = 24  # tasks sent and not done
 TTL_S = 3600.0  # nothing comes back by itself
 QUIET_S = 30.0  # without a release for so long, what is out is lost
@@ -43,19 +43,19 @@ def evaluate(number: int) -> None:
 
 @app.task(name="occupy", requires=REQUIRED, bind=True)
 def occupy(context: TaskContext) -> int:
-    """Be the only one that believes to hold its executor, dead deliveries of its own apart."""
+    """Be the only one that believes to hold its resource, dead deliveries of its own apart."""
     grant = context.grant
     assert grant is not None
     claims = Claims(app.broker_link.client)
-    claims.claim(grant.executor, grant.holder, left_s=grant.left_s)
+    claims.claim(grant.resource, grant.holder, left_s=grant.left_s)
     context.stopping.wait(RUN_S)
     grant.check()
-    claims.unclaim(grant.executor, grant.holder)
+    claims.unclaim(grant.resource, grant.holder)
     return context.message.retries
 
 
 class Workers:
-    """Real workers, each under its name: killed, the same name begins anew."""
+    """Real workers, each under its name: killed, the same name is restarted."""
 
     def __init__(self, *, url: str, count: int) -> None:
         self._environment = os.environ | {"RELEASES_BROKER": url}
@@ -89,10 +89,10 @@ def run_links(*, url: str, grants: int, kills: int, workers: int, seed: int) -> 
     with TaskApp("releases", broker=url, result_backend=url) as sender:
         pool = sender.pools[POOL]
         pool.ttl_s = TTL_S
-        executors = {f"linked-{number}" for number in range(EXECUTORS)}
-        for name in sorted(executors):
+        resources = {f"linked-{number}" for number in range(RESOURCES)}
+        for name in sorted(resources):
             pool.add(name)
-        checker = Checker(sender.broker_link.client, pool=POOL, executors=executors)
+        checker = Checker(sender.broker_link.client, pool=POOL, resources=resources)
         pools = Workers(url=url, count=workers)
         began_s = time.monotonic()
         killed, next_kill = 0, 1.0
@@ -113,13 +113,13 @@ def run_links(*, url: str, grants: int, kills: int, workers: int, seed: int) -> 
         finally:
             took_s = time.monotonic() - began_s
             pools.close()
-    if (stats.released, stats.expired, len(stats.free)) != (grants, 0, EXECUTORS):
+    if (stats.released, stats.expired, len(stats.free)) != (grants, 0, RESOURCES):
         checker.wrong.append(f"{stats.released} of {grants} released, {stats.expired} expired")
     return {
         "grants": grants,
         "workers": workers,
         "kills": killed,
-        "executors": EXECUTORS,
+        "resources": RESOURCES,
         "released": stats.released,
         "double_released": stats.double_released,
         "expired": stats.expired,
@@ -131,14 +131,14 @@ def run_links(*, url: str, grants: int, kills: int, workers: int, seed: int) -> 
 
 
 def run_tasks(*, url: str, tasks: int, kills: int, workers: int, seed: int) -> dict[str, Any]:
-    """Have `tasks` tasks run that require an executor, and return what was seen."""
+    """Have `tasks` tasks run that require a resource, and return what was seen."""
     chance = random.Random(seed)
-    executors = {f"required-{number}" for number in range(REQUIRED_EXECUTORS)}
+    resources = {f"required-{number}" for number in range(REQUIRED_RESOURCES)}
     with TaskApp("releases", broker=url, result_backend=url) as sender:
         pool = sender.pools[REQUIRED]
-        for name in sorted(executors):
+        for name in sorted(resources):
             pool.add(name)
-        checker = Checker(sender.broker_link.client, pool=REQUIRED, executors=executors)
+        checker = Checker(sender.broker_link.client, pool=REQUIRED, resources=resources)
         pools = Workers(url=url, count=workers)
         began_s = time.monotonic()
         killed, done, since_s = 0, 0, time.monotonic()
@@ -166,7 +166,7 @@ def run_tasks(*, url: str, tasks: int, kills: int, workers: int, seed: int) -> d
         "tasks": tasks,
         "workers": workers,
         "kills": killed,
-        "executors": len(executors),
+        "resources": len(resources),
         "succeeded": states["SUCCESS"],
         "acquired": stats.acquired,
         "released": stats.released,

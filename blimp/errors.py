@@ -28,7 +28,7 @@ BlimpError
     ├── SoftTimeLimitExceeded  raised in a task that should end by itself
     ├── TimeLimitExceeded    a task that did not, and was ended
     ├── WorkerLost           the process in which a task ran is gone
-    ├── LeaseError           an executor of a pool cannot be had, or what asks for it is wrong
+    ├── LeaseError           a resource of a pool cannot be had, or the request for it is wrong
     │   ├── NoneFree         ... all are held by others, or there are none
     │   └── LeaseLost        ... it was held, and is so no more
     ├── StepFailed           what a worker needs before it begins did not start
@@ -169,15 +169,15 @@ class WorkerLost(TaskError):
 
 
 class LeaseError(TaskError):
-    """A pool cannot do what was asked. The text names the pool, the key or the executor."""
+    """A pool cannot do what was asked. The text names the pool, the key or the resource."""
 
 
 class NoneFree(LeaseError):
-    """No executor could be had in time. The text says who holds them, and who waits before."""
+    """No resource could be had in time. The text says who holds them, and who waits before."""
 
 
 class LeaseLost(LeaseError):
-    """An executor is held no more by who thinks so. The text says why."""
+    """A resource is no longer held by the grant that asks. The text says why."""
 
 
 class StepFailed(TaskError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from blimp.closing import Closing
 from blimp.errors import BlimpError, NoneFree, NotAuthorised
 from blimp.queue.redis.server import RedisServer
-from blimp.queue.resources.grant import Grant, Holding, Ticket
+from blimp.queue.resources import Grant, Holding, Ticket
 from blimp.tasks.authority import CONTROL_TTL_S, held_by, holder_of, pilots, readable
 from ground_station.kept import Kept, KeptControl
 
@@ -62,7 +62,7 @@ class Control(Closing):
         try:
             self._keep(grant)
         except BaseException:  # nobody would know its token, and everybody be locked out
-            self._pool.requeue(grant)
+            self._pool.release_or_later(grant)
             raise
         return grant
 
@@ -135,7 +135,7 @@ class Control(Closing):
             self._pool.let_lapse(grant)
 
     def requeue(self, grant: Grant) -> None:
-        self._pool.requeue(grant)
+        self._pool.release_or_later(grant)
 
     def close(self) -> None:
         self._link.close()
@@ -151,7 +151,7 @@ class Control(Closing):
         self._file.save(
             Kept(
                 pool=ticket.pool,
-                executor=ticket.executor,
+                resource=ticket.resource,
                 token=ticket.token,
                 holder=ticket.holder,
                 ttl_s=grant.ttl_s,
@@ -162,7 +162,7 @@ class Control(Closing):
         """Return what was kept as a grant; None for what can be none of this ship."""
         try:
             ticket = Ticket(
-                pool=kept.pool, executor=kept.executor, token=kept.token, holder=kept.holder
+                pool=kept.pool, resource=kept.resource, token=kept.token, holder=kept.holder
             ).checked()
         except BlimpError:
             return None

@@ -115,9 +115,9 @@ class Fleet(Closing):
                 grant = self._pool.acquire(holder_of(pilot), 0.0 if reasons else wait_s)
             except NoneFree:
                 return None
-            vehicle = grant.executor
+            vehicle = grant.resource
             with ExitStack() as taken:
-                taken.callback(self._pool.requeue, grant)
+                taken.callback(self._pool.release_or_later, grant)
                 try:
                     token = self._take(vehicle, pilot=pilot, taken=taken)
                 except Dead as dead:
@@ -156,7 +156,7 @@ class Fleet(Closing):
         return grant.token
 
     def _told_lost(self, grant: Grant) -> None:
-        self._session.report.say(f"ground: {grant.executor} is not this flight's any more")
+        self._session.report.say(f"ground: {grant.resource} is not this flight's any more")
 
     def _check(self, ship: Ship) -> None:
         """Raise Unfit, or Dead, for a ship that must not be sent on a mission."""
@@ -180,7 +180,7 @@ class Fleet(Closing):
     def _none(self, reasons: dict[str, str], *, wait_s: float) -> Exception:
         stats = self._pool.stats()
         for holding in stats.busy:
-            reasons.setdefault(holding.executor, f"{pilot_of(holding.holder)} has it")
+            reasons.setdefault(holding.resource, f"{pilot_of(holding.holder)} has it")
         if not stats.size:
             told = "".join(f"; {name}: {why}" for name, why in sorted(reasons.items()))
             return LinkError(f"no ship can be dispatched: none is in the pool{told}")

@@ -23,7 +23,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """A grant of control: see `blimp.queue.resources.grant.Ticket`. ttl_s: as it was asked for."""
 
     pool: str
-    executor: str
+    resource: str
     token: int
     holder: str
     ttl_s: float

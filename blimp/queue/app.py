@@ -204,7 +204,7 @@ class TaskApp(Hooks, Closing):
 
     @property
     def pools(self) -> Pools:
-        """The pools of executors that its tasks may require, by name."""
+        """The pools of resources that its tasks may require, by name."""
         if self._pools is None:
             from blimp.queue.resources.app_pools import Pools
 

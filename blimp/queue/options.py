@@ -35,7 +35,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     reject_on_worker_lost: a dead letter, not another run, where its worker or child died.
     acks_on_failure: False has a failed task come again instead of being acknowledged;
         acks_on_timeout: the same for one that ran into its time limit.
-    requires: the pool of which it needs an executor while it runs; see leases/ and
+    requires: the pool of which it needs a resource while it runs; see resources/ and
         `TaskContext.grant`. It waits in its queue where none is free.
     rate_limit: how often one worker begins it, at most: "10/s", "100/m", "1000/h", or a number
         of times a second. What has to wait for that holds up nothing else.

@@ -1,6 +1,6 @@
 """Who may command a ship: pilots' control of it, and the pool of ships on a broker.
 
-Control of a ship is the one executor of a pool of its own; who holds its grant is its pilot,
+Control of a ship is the one resource of a pool of its own; who holds its grant is its pilot,
 and puts the grant's token into each command. While nobody holds it, everybody commands.
 
 What the worker finds when a command is about to act goes on to the mailbox as one number
@@ -32,7 +32,7 @@ FLIGHT_TTL_S = 30.0  # of a dispatch, which renews it: so long is its ship kept 
 def pilots(
     link: Redis | RedisServer, vehicle: str, *, ttl_s: float = CONTROL_TTL_S
 ) -> ResourcePool:
-    """Return the pool whose one executor is control of `vehicle`."""
+    """Return the pool whose one resource is control of `vehicle`."""
     from blimp.queue.resources import ResourcePool
 
     return ResourcePool(link, f"blimp.pilot.{vehicle}", ttl_s)
@@ -85,7 +85,7 @@ class Authority:
             self._pool = pilots(self._link, self._vehicle)
         found = self._pool.stats()
         # Of the ship itself: whatever else was added to the pool is nobody's control.
-        holding = next((one for one in found.busy if one.executor == self._vehicle), None)
+        holding = next((one for one in found.busy if one.resource == self._vehicle), None)
         if holding is None:
             if token is None:
                 return 2 * self._last_token(found.token) + 1

@@ -165,18 +165,18 @@ def test_the_token_is_for_this_user_alone(user: As, twin: FlyingShip) -> None:
 
 NO_GRANTS = [
     b"", b"{", b"[]", b"\xff", b"[" * 9000, b'{"pool": 1}',
-    b'{"pool":"p","executor":"e","token":1,"holder":"h","ttl_s":120}',
-    b'{"pool":"POOL","executor":"SHIP","token":-1,"holder":"h","ttl_s":120}',
-    b'{"pool":"POOL","executor":"SHIP","token":5,"holder":"","ttl_s":120}',
-    b'{"pool":"POOL","executor":"SHIP","token":5,"holder":"h","ttl_s":1e9}',
-    b'{"pool":"POOL","executor":"SHIP","token":5,"holder":"h","ttl_s":120}',
+    b'{"pool":"p","resource":"e","token":1,"holder":"h","ttl_s":120}',
+    b'{"pool":"POOL","resource":"SHIP","token":-1,"holder":"h","ttl_s":120}',
+    b'{"pool":"POOL","resource":"SHIP","token":5,"holder":"","ttl_s":120}',
+    b'{"pool":"POOL","resource":"SHIP","token":5,"holder":"h","ttl_s":1e9}',
+    b'{"pool":"POOL","resource":"SHIP","token":5,"holder":"h","ttl_s":120}',
 ]  # fmt: skip
 
 
 def test_a_kept_grant_that_is_none_is_no_control(user: As, twin: FlyingShip) -> None:
     alice = user("alice")
     file = _file(twin)
-    file.save(Kept(pool="", executor="", token=1, holder="", ttl_s=1.0))
+    file.save(Kept(pool="", resource="", token=1, holder="", ttl_s=1.0))
     pool, ship = f"blimp.pilot.{twin.vehicle}".encode(), twin.vehicle.encode()
     for data in NO_GRANTS:
         file.path.write_bytes(data.replace(b"POOL", pool).replace(b"SHIP", ship))

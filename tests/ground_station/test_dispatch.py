@@ -35,7 +35,7 @@ def pool(link: RedisServer) -> Iterator[ResourcePool]:
     pool = ships(link)
     yield pool
     stats = pool.stats()
-    for name in (*stats.free, *(holding.executor for holding in stats.busy)):
+    for name in (*stats.free, *(holding.resource for holding in stats.busy)):
         pool.remove(name, now=True)
 
 

@@ -22,8 +22,8 @@ from blimp.queue.observability.counters import Histogram, Tally
 from blimp.queue.observability.http_server import PageServer
 from blimp.queue.observability.options import LOOPBACK
 from blimp.queue.observability.queue_figures import Figures, Queues
-from blimp.queue.resources.grant import COUNTERS
 from blimp.queue.resources.pool import RELEASE_TASK
+from blimp.queue.resources.pool_server import COUNTERS
 from blimp.queue.worker.job import Stage
 from blimp.queue.worker.pools import Place, place_of
 
@@ -149,17 +149,17 @@ class WorkerCollector:
         if RELEASE_TASK not in app.tasks or not self._queues.read(self._worker.queues).is_up:
             return
         found = [self._queues.pool(name) for name in app.pools]
-        executors = GaugeMetricFamily(
-            "blimp_pool_executors", "Executors by state", labels=("pool", "state")
+        resources = GaugeMetricFamily(
+            "blimp_pool_resources", "Resources by state", labels=("pool", "state")
         )
         waiting = GaugeMetricFamily(
             "blimp_pool_waiting", "Holders that wait for one", labels=("pool",)
         )
         for stats in found:
-            executors.add_metric([stats.name, "free"], len(stats.free))
-            executors.add_metric([stats.name, "busy"], len(stats.busy))
+            resources.add_metric([stats.name, "free"], len(stats.free))
+            resources.add_metric([stats.name, "busy"], len(stats.busy))
             waiting.add_metric([stats.name], len(stats.waiting))
-        yield executors
+        yield resources
         yield waiting
         for counter in sorted(COUNTERS - {"token"}):
             family = CounterMetricFamily(

@@ -13,7 +13,7 @@ from blimp.errors import BlimpError
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.resources.grant import PoolStats
+    from blimp.queue.resources.pool_server import PoolStats
 
 DEADLINE_S = 0.5
 FRESH_S = 0.5  # however many ask, the broker is asked no oftener

@@ -74,3 +74,42 @@ class Keys:
     def published(self, text: str) -> str:
         """Hash: there while what was published under `text` is remembered."""
         return f"{self._prefix}:published:{text}"
+
+
+class PoolKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys of one pool of resources, in the order in which its script takes them.
+
+    resources: hash, all that belong to the pool: "" if free, else its grant as JSON.
+    free: sorted set of the free ones by when they became so, µs; the longest free is first.
+    due: sorted set of the busy ones by when their grants end, µs.
+    holders: hash, the resource that each holder has.
+    waiting: sorted set of holders that wait, by place. patience: the same by when the place
+    lapses, µs. ended: sorted set of the latest grants that ended, by token.
+    counts: hash of counters, and of the pool's clock and last token.
+    """
+
+    resources: str
+    free: str
+    due: str
+    holders: str
+    waiting: str
+    patience: str
+    ended: str
+    counts: str
+
+    def all(self) -> list[str]:
+        return [getattr(self, name) for name in self.__struct_fields__]
+
+
+def pool_keys(name: str) -> PoolKeys:
+    """Return the keys of the pool `name`. They share a hash tag: in a cluster, one node."""
+    return PoolKeys(**{part: pool_key(name, part) for part in PoolKeys.__struct_fields__})
+
+
+def pool_key(name: str, part: str) -> str:
+    return f"blimp:pool:{{{name}}}:{part}"
+
+
+def pool_channels(name: str) -> str:
+    """Return the prefix of the channels on which waiting holders are woken; a name follows."""
+    return pool_key(name, "wake:")

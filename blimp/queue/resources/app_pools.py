@@ -1,41 +1,57 @@
-"""The pools of an app: those that its tasks require, and those that it is told of."""
+"""The pools of an app: those that its tasks require, and those that were declared."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blimp.errors import ConfigError, LeaseError, LinkError
-from blimp.queue.resources.grant import Outcome, Ticket
-from blimp.queue.resources.pool import RELEASE_TASK, ResourcePool
-from blimp.queue.resources.pool_keys import pool_keys
-from blimp.queue.worker.middleware.requires import Requires
+from blimp.queue.resources.grant import ReleaseOutcome, Ticket
+from blimp.queue.resources.pool import RELEASE_TASK, ResourcePool, check_pool
 
 if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp
+    from blimp.clock import Clock
+    from blimp.queue.redis.server import RedisServer
 
 DEFAULT_TTL_S = 600.0
 
 
-class Pools:
-    """Executor pools by name, on the app's `broker_link`. Thread-safe.
+class PoolsApp(Protocol):
+    """What pools need of a TaskApp."""
 
-    `app.pools["ships"]` is that pool, whether or not it was declared; only the names that
-    were, or that a task requires, are iterated. An app that has one has the task
-    `blimp.release` too, which `ExecutorPool.release_signature` calls.
+    name: str
+    clock: Clock
+    middleware: Any
+
+    @property
+    def broker_link(self) -> RedisServer: ...
+
+    @property
+    def tasks(self) -> Mapping[str, Any]: ...
+
+    @property
+    def task(self) -> Callable[..., Any]: ...
+
+
+class Pools:
+    """Resource pools by name, on the app's `broker_link`. Thread-safe.
+
+    `app.pools["ships"]` is that pool, declared or not; iteration yields only the names that
+    were declared, or that a task requires. An app with one of these has the task
+    `blimp.release`, too, which `ResourcePool.release_signature` calls.
     """
 
-    def __init__(self, app: TaskApp) -> None:
+    def __init__(self, app: PoolsApp) -> None:
         self._app = app
         self._ttl_s: dict[str, float] = {}
         self._pools: dict[str, ResourcePool] = {}
         self._lock = threading.Lock()
 
     def declare(self, name: str, *, ttl_s: float = DEFAULT_TTL_S) -> None:
-        """Say how long a grant of pool `name` lasts unless it is renewed.
+        """Set how long a grant of pool `name` lasts unless it is renewed.
 
-        Raises ConfigError where it is in use with another time already.
+        Raises ConfigError if the pool is in use with another time to live.
         """
         self.require(name)
         with self._lock:
@@ -48,23 +64,25 @@ class Pools:
             self._ttl_s[name] = ttl_s
 
     def require(self, name: str) -> None:
-        """Have pool `name` be known. Raises ConfigError for what can be no name."""
-        pool_keys(name)
-        if not any(isinstance(layer, Requires) for layer in self._app.middleware):
+        """Make pool `name` known. Raises ConfigError for what cannot be a name."""
+        check_pool(name)
+        layers: Iterable[Any] | None = self._app.middleware  # None: the worker's default
+        if layers is not None and not any(getattr(one, "grants", False) for one in layers):
             raise ConfigError(
                 f"app {self._app.name!r}: its middleware has no Requires, so that a task would "
-                f"run without the executor of {name!r} that it requires"
+                f"run without the resource of {name!r} that it requires"
             )
         with self._lock:
             self._ttl_s.setdefault(name, DEFAULT_TTL_S)
             is_new = RELEASE_TASK not in self._app.tasks
         if is_new:
-            self._app.task(name=RELEASE_TASK, autoretry_for=(LinkError,), max_retries=None)(
-                self._release
+            register = self._app.task(
+                name=RELEASE_TASK, autoretry_for=(LinkError,), max_retries=None
             )
+            register(self._release)
 
     def __getitem__(self, name: str) -> ResourcePool:
-        """Raises ConfigError where the app has no Redis server, or it can be no name."""
+        """Raises ConfigError if the app has no Redis server, or `name` cannot be a name."""
         with self._lock:
             pool = self._pools.get(name)
             if pool is None:
@@ -80,13 +98,13 @@ class Pools:
         return iter(tuple(self._ttl_s))
 
     def _release(self, *_results: Any, grant: Any) -> str:
-        """Give back what `grant` says, once, and return what was found.
+        """Release `grant`, once, and return what was found.
 
-        A callback may hand it a result before; it is nothing to it. Raises LeaseError for what
-        was never a grant.
+        Results that a callback gets first are ignored. Raises LeaseError for what never was a
+        grant.
         """
         ticket = Ticket.read(grant)
         found = self[ticket.pool].release(ticket)
-        if found.outcome is Outcome.FORGED:
+        if found.outcome is ReleaseOutcome.FORGED:
             raise LeaseError(str(found))
         return str(found)

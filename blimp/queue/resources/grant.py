@@ -1,7 +1,9 @@
-"""What a pool gives and tells: a grant, who holds what, what became of a release."""
+"""A grant of a resource: what names it, how it is lost, released, and renewed in the background."""
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -9,24 +11,40 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import LeaseError, LeaseLost
-from blimp.queue.resources.pool_keys import check_name
+from blimp.errors import BlimpError, ConfigError, LeaseError, LeaseLost, LinkError
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
 
-MAX_TOKEN = 2**53  # above that the server's numbers have gaps
+MAX_TOKEN = 2**53  # above it the server's numbers are not exact
+MAX_NAME_LENGTH = 200
+RENEWALS_PER_TTL = 3
+LONGEST_S = 5.0  # between two renewals, so that a holder soon learns that it lost its resource
+AGAIN_S = 0.5  # after a server that did not answer
+
+logger = logging.getLogger(__name__)
+
+
+def check_name(what: str, name: object) -> str:
+    """Return `name`. Raises ConfigError if it is no text of 1 to MAX_NAME_LENGTH letters."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
+        raise ConfigError(f"{what} {name!r:.60}: must be a text of 1 to {MAX_NAME_LENGTH} letters")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{what} {name!r:.60}: has letters that UTF-8 cannot write") from None
+    return name
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True):
-    """What names a grant: all that giving it back needs, and nothing that lives.
+    """What names a grant: all that a release needs, as plain data.
 
-    token: greater than that of every grant of this pool before it. A fence: whoever sees a
-    greater one for the same executor refuses this.
+    token: greater than that of every earlier grant of this pool. It is a fence: what acts on the
+    resource refuses a token that is smaller than one it has seen.
     """
 
     pool: str
-    executor: str
+    resource: str
     token: int
     holder: str
 
@@ -35,7 +53,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
         """Return `given`, a mapping of these four, as a ticket. Raises LeaseError."""
         if not isinstance(given, Mapping):
             raise LeaseError(
-                f"a grant is a mapping of pool, executor, token, holder: {given!r:.60}"
+                f"a grant is a mapping of pool, resource, token, holder: {given!r:.60}"
             )
         try:
             ticket = msgspec.convert(dict(given), cls)
@@ -44,21 +62,59 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
         return ticket.checked()
 
     def checked(self) -> Ticket:
-        """Return itself. Raises LeaseError, ConfigError where it can be no pool's."""
-        check_name("executor", self.executor)
+        """Return itself. Raises LeaseError, ConfigError if no pool can have granted it."""
+        check_name("resource", self.resource)
         check_name("holder", self.holder)
         if not 0 < self.token < MAX_TOKEN:
-            raise LeaseError(f"token {self.token} of {self.executor}: must be 1 to 2**53")
+            raise LeaseError(f"token {self.token} of {self.resource}: must be 1 to 2**53")
         return self
 
 
-class Grant:
-    """An executor that is held. Thread-safe.
+class ReleaseOutcome(StrEnum):
+    """What a release found."""
 
-    executor, token, holder, pool: see Ticket. ttl_s: how long it lasts unless it is renewed.
-    lost: set when it is known to be held no more, without having been released here: it was
-        not renewed in time, or was taken away, or its holder took it anew elsewhere.
-    It is renewed by `ExecutorPool.renew`; `lease`, `keep` and a worker do so in the background.
+    RELEASED = "released"
+    ALREADY = "already released"
+    EXPIRED = "expired"  # it was not renewed in time, and the resource returned by itself
+    SUPERSEDED = "superseded"  # its holder acquired it again with a new token
+    TAKEN_AWAY = "taken away"
+    STALE = "stale"  # it ended so long ago that the server has forgotten how
+    FORGED = "forged"  # this pool never made such a grant
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a release. Only RELEASED changed anything.
+
+    held_by: who holds the resource now. releases: how often this grant was released so far;
+    interval_s: since the first of them. is_double: the last one was less than a second ago.
+    """
+
+    outcome: ReleaseOutcome
+    ticket: Ticket
+    held_by: str | None = None
+    releases: int = 0
+    interval_s: float = 0.0
+    is_double: bool = False
+
+    @property
+    def released(self) -> bool:
+        """Whether its holder has returned it, now or by an earlier release."""
+        return self.outcome in (ReleaseOutcome.RELEASED, ReleaseOutcome.ALREADY)
+
+    def __str__(self) -> str:
+        text = f"{self.ticket.resource}: {self.outcome.value}"
+        if self.outcome is ReleaseOutcome.ALREADY:
+            text += f", {self.interval_s:.3f} s ago"
+        return text if self.held_by is None else f"{text}; {self.held_by} holds it now"
+
+
+class Grant:
+    """A resource that is held. Thread-safe.
+
+    resource, token, holder, pool: see Ticket. ttl_s: how long it lasts unless it is renewed.
+    lost: set when it has ended without a release here: it was not renewed in time, was taken
+        away, or its holder acquired it again elsewhere. reason: why.
+    `ResourcePool.renew` renews it; `lease`, `keep` and a worker do so in the background.
     """
 
     def __init__(self, *, ticket: Ticket, ttl_s: float, asked_s: float, clock: Clock) -> None:
@@ -77,8 +133,8 @@ class Grant:
         return self.ticket.pool
 
     @property
-    def executor(self) -> str:
-        return self.ticket.executor
+    def resource(self) -> str:
+        return self.ticket.resource
 
     @property
     def token(self) -> int:
@@ -90,34 +146,32 @@ class Grant:
 
     @property
     def was_released(self) -> bool:
-        """Whether it was given back here, or just is."""
+        """Whether it was released here, or is being released."""
         return self._is_ended
 
     @property
     def left_s(self) -> float:
-        """Seconds for which it is certainly held, on this machine's clock; 0 where it is not."""
-        return (
-            0.0
-            if self._is_ended or self.lost.is_set()
-            else max(0.0, self._until_s - self._clock.now_s())
-        )
+        """Seconds for which it is certainly held, on this machine's clock; 0 if it is not."""
+        if self._is_ended or self.lost.is_set():
+            return 0.0
+        return max(0.0, self._until_s - self._clock.now_s())
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is held no more, or may be so: it was not renewed for as long as it lasts."""
+        """Whether it has ended, or may have: it was not renewed for its time to live."""
         return self.left_s == 0.0
 
     def check(self) -> None:
-        """Raise LeaseLost where it is lost: to be asked before each effect."""
+        """Raise LeaseLost if it is lost. Call it before each effect."""
         if self.is_lost:
             reason = self.reason or f"not renewed for {self.ttl_s:g} s"
             reason = "it was released" if self._is_ended else reason
-            raise LeaseLost(f"{self.executor} of pool {self.pool!r} is lost: {reason}")
+            raise LeaseLost(f"{self.resource} of pool {self.pool!r} is lost: {reason}")
 
     def on_lost(self, watcher: Callable[[Grant], None]) -> None:
-        """Have `watcher` called once, in any thread, when it is lost; at once where it is."""
+        """Call `watcher` once, in any thread, when it is lost; at once if it is."""
         with self._lock:
-            if not self.lost.is_set():  # one that was released is not lost any more
+            if not self.lost.is_set():  # a released grant is never lost
                 self._watchers.append(watcher)
                 return
         watcher(self)
@@ -127,11 +181,11 @@ class Grant:
         return msgspec.structs.asdict(self.ticket)
 
     def renewed(self, *, asked_s: float) -> None:
-        """It lasts on from when that was asked for."""
+        """Note that the server extended it, when asked at `asked_s`."""
         self._until_s = max(self._until_s, asked_s + self.ttl_s)
 
     def end_by(self, release: Callable[[], Release]) -> Release:
-        """Return what `release` does. Meanwhile, and where it was released, it is not lost."""
+        """Return what `release` does. It is not lost meanwhile, nor after a release."""
         with self._lock:
             self._is_ended = True
         is_over = False
@@ -145,7 +199,7 @@ class Grant:
         return found
 
     def lose(self, reason: str) -> None:
-        """Tell whoever holds it, once."""
+        """Note that it is lost and call the watchers, once."""
         with self._lock:
             if self._is_ended or self.lost.is_set():
                 return
@@ -156,99 +210,105 @@ class Grant:
             watcher(self)
 
     def __repr__(self) -> str:
-        return f"Grant({self.executor!r}, token={self.token}, holder={self.holder!r})"
+        return f"Grant({self.resource!r}, token={self.token}, holder={self.holder!r})"
 
 
-class Outcome(StrEnum):
-    """What a release found."""
-
-    RELEASED = "released"
-    ALREADY = "already released"
-    EXPIRED = "expired"  # it had not been renewed in time, and the executor came back
-    SUPERSEDED = "superseded"  # its holder took it anew, with a new token
-    TAKEN_AWAY = "taken away"
-    STALE = "stale"  # ended so long ago that nobody knows how
-    FORGED = "forged"  # no grant of this pool was ever like that
+class _Kept(msgspec.Struct, kw_only=True):
+    grant: Grant
+    due_s: float
+    to_release: bool = False
 
 
-class Release(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a release. Only RELEASED changed anything.
+class Renewer:
+    """Renews the grants of one pool, and releases those whose server was unreachable.
 
-    held_by: who holds the executor now. releases: how often this grant was released so far;
-    interval_s: since the first of them. is_double: the last one was less than a second ago.
+    One thread for all grants of a process, which runs only while there are some.
+    renew: returns whether the grant is still held. release: releases one. Both raise LinkError.
     """
 
-    outcome: Outcome
-    ticket: Ticket
-    held_by: str | None = None
-    releases: int = 0
-    interval_s: float = 0.0
-    is_double: bool = False
+    def __init__(
+        self,
+        *,
+        renew: Callable[[Grant], bool],
+        release: Callable[[Grant], object],
+        clock: Clock,
+    ) -> None:
+        self._renew = renew
+        self._release = release
+        self._clock = clock
+        self._start()
 
-    @property
-    def released(self) -> bool:
-        """Whether it is given back, now or by a release before."""
-        return self.outcome in (Outcome.RELEASED, Outcome.ALREADY)
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._kept: dict[int, _Kept] = {}  # by the grant's identity
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
 
-    def __str__(self) -> str:
-        text = f"{self.ticket.executor}: {self.outcome.value}"
-        if self.outcome is Outcome.ALREADY:
-            text += f", {self.interval_s:.3f} s ago"
-        return text if self.held_by is None else f"{text}; {self.held_by} holds it now"
+    def keep(self, grant: Grant) -> None:
+        """Renew `grant` until it is dropped or lost."""
+        self._add(_Kept(grant=grant, due_s=self._clock.now_s() + period_s(grant.ttl_s)))
+
+    def drop(self, grant: Grant) -> None:
+        """Stop renewing `grant`. Idempotent."""
+        with self._changed:
+            self._kept.pop(id(grant), None)
+            self._changed.notify()
+
+    def release(self, grant: Grant, *, after_s: float = 0.0) -> None:
+        """Release `grant` as soon as the server answers, as long as it lasts."""
+        due_s = self._clock.now_s() + after_s
+        self._add(_Kept(grant=grant, due_s=due_s, to_release=True))
+
+    def _add(self, kept: _Kept) -> None:
+        if self._process != os.getpid():
+            self._start()  # after a fork: the parent's grants are the parent's
+        with self._changed:
+            self._kept[id(kept.grant)] = kept
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="grants", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def _serve(self) -> None:
+        while (kept := self._next()) is not None:
+            try:
+                self._handle(kept)
+            except Exception:  # a watcher's, most likely: the other grants are renewed all the same
+                logger.exception("cannot renew %r", kept.grant)
+                self.drop(kept.grant)
+
+    def _next(self) -> _Kept | None:
+        """Wait until one is due; None, which ends the thread, once none is kept."""
+        with self._changed:
+            while self._kept:
+                kept = min(self._kept.values(), key=lambda one: one.due_s)
+                left_s = kept.due_s - self._clock.now_s()
+                if left_s <= 0.0:
+                    return kept
+                self._changed.wait(timeout=left_s)
+            self._thread = None
+        return None
+
+    def _handle(self, kept: _Kept) -> None:
+        grant = kept.grant
+        try:
+            if kept.to_release:
+                self._release(grant)
+            is_done = kept.to_release or not self._renew(grant)
+            again_s = period_s(grant.ttl_s)
+        except LinkError as error:
+            is_done, again_s = grant.is_lost, min(AGAIN_S, period_s(grant.ttl_s))
+            if is_done:
+                grant.lose(f"not renewed for {grant.ttl_s:g} s: {error}")
+        except BlimpError as error:
+            is_done, again_s = True, 0.0
+            grant.lose(str(error))
+        with self._changed:
+            if is_done and self._kept.get(id(grant)) is kept:
+                del self._kept[id(grant)]
+            kept.due_s = self._clock.now_s() + again_s
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds an executor, since when, and how long unless he renews it.
-
-    leaving: it leaves the pool when it is given back.
-    """
-
-    executor: str
-    holder: str
-    token: int
-    held_s: float
-    left_s: float
-    leaving: bool = False
-
-
-class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool at one moment, and counters since it was made.
-
-    free: executors, in the order they will be given. waiting: holders, in order.
-    token: the last that was given; before the first, the server's µs when the pool was made.
-    acquired: grants. again: a holder asked for what it had. released: given back.
-    double_released: releases of what was released. expired: grants that ended by themselves.
-    refused: asked for and not given. stale, forged: releases of what had ended otherwise, of
-    what never was. superseded, taken_away: grants that were ended for another. lost: renewals
-    of a grant that was no more. gone: waiters that died. repaired: the pool's keys were
-    damaged, and put right.
-    """
-
-    name: str
-    free: tuple[str, ...]
-    busy: tuple[Holding, ...]
-    waiting: tuple[str, ...]
-    token: int = 0
-    acquired: int = 0
-    again: int = 0
-    renewed: int = 0
-    released: int = 0
-    double_released: int = 0
-    expired: int = 0
-    refused: int = 0
-    stale: int = 0
-    forged: int = 0
-    superseded: int = 0
-    taken_away: int = 0
-    lost: int = 0
-    gone: int = 0
-    repaired: int = 0
-    added: int = 0
-    removed: int = 0
-
-    @property
-    def size(self) -> int:
-        return len(self.free) + len(self.busy)
-
-
-COUNTERS = frozenset(PoolStats.__struct_fields__) - {"name", "free", "busy", "waiting"}
+def period_s(ttl_s: float) -> float:
+    """Return how long to wait before a grant that lasts `ttl_s` is renewed."""
+    return min(LONGEST_S, ttl_s / RENEWALS_PER_TTL)

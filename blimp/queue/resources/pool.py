@@ -1,4 +1,4 @@
-"""ExecutorPool: executors that are taken, held for a while, and always come back."""
+"""ResourcePool: resources that are acquired, held for a while, and always come back."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from blimp.clock import Clock, SystemClock
 from blimp.errors import ConfigError, LeaseError, LeaseLost, LinkError, NoneFree
+from blimp.queue.redis.keys import pool_channels, pool_keys
 from blimp.queue.resources.grant import (
-    COUNTERS,
+    AGAIN_S,
     MAX_TOKEN,
     Grant,
-    Holding,
-    Outcome,
-    PoolStats,
     Release,
+    ReleaseOutcome,
+    Renewer,
     Ticket,
+    check_name,
 )
-from blimp.queue.resources.pool_keys import bell_channels, check_name, pool_keys
-from blimp.queue.resources.renewer import AGAIN_S, Renewer
-from blimp.queue.resources.server import Server
-from blimp.queue.resources.wakeup import Wakeup
+from blimp.queue.resources.pool_server import (
+    Holding,
+    Place,
+    PoolServer,
+    PoolStats,
+    Wakeup,
+    read_holdings,
+    read_stats,
+)
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -34,9 +38,9 @@ if TYPE_CHECKING:
 
 MAX_TTL_S = MAX_WAIT_S = 30 * 86_400.0
 MIN_TTL_S = 0.01
-PLACE_S = 3.0  # a waiter's place lasts so long after he last asked: he may be dead
-LOOK_S = 1.0  # how often a waiter asks himself, should the bell be lost; it renews his place
-DOUBLE_S = 1.0  # two releases within are a sign that link and link_error both fire
+PLACE_S = 3.0  # a waiting holder's place lasts so long after it last asked: it may be dead
+LOOK_S = 1.0  # how often a waiting holder asks, should its wake-up be lost; renews its place
+DOUBLE_S = 1.0  # two releases within it are a sign that link and link_error both fire
 
 RELEASE_TASK = "blimp.release"
 
@@ -44,14 +48,15 @@ logger = logging.getLogger(__name__)
 
 
 class ResourcePool:
-    """The executors of one name on a server: each is free, or held by exactly one holder.
+    """The resources of one name on a server: each is free, or held by exactly one holder.
 
     client: a redis-py client, or a TaskApp's `broker_link`. ttl_s: how long a grant lasts
-    unless it is renewed; then the executor goes back by itself. The server's clock decides.
-    A holder is a name: whoever says it holds what it holds, one executor of a pool at most.
+    unless it is renewed; then the resource returns by itself. The server's clock decides.
+    A holder is a name: two programs with one name are one holder. It has one resource of a pool
+    at most.
 
-    Thread-safe. Every method raises LinkError where the server does not answer, and
-    LeaseError where a key of the pool is not the pool's.
+    Thread-safe. Every method raises LinkError if the server does not answer, and LeaseError if
+    a key of the pool is not the pool's.
     """
 
     def __init__(
@@ -62,76 +67,76 @@ class ResourcePool:
         *,
         clock: Clock | None = None,
     ) -> None:
-        self.name = name
+        self.name = check_pool(name)
         self.ttl_s = _seconds("ttl_s", ttl_s, least_s=MIN_TTL_S, most_s=MAX_TTL_S)
         self.keys = pool_keys(name)
-        self._bells = bell_channels(name)
-        self._server = Server(client)
+        self._channels = pool_channels(name)
+        self._server = PoolServer(client)
         self._clock = clock or SystemClock()
         self._renewer = Renewer(renew=self.renew, release=self._end, clock=self._clock)
 
     # --- what belongs to it ------------------------------------------------------------------
 
-    def add(self, executor: str) -> bool:
-        """Have `executor` belong to the pool; False where it did. Harmless to repeat."""
-        return bool(self._run("add", check_name("executor", executor)))
+    def add(self, resource: str) -> bool:
+        """Add `resource` to the pool; False if it was there. Harmless to repeat."""
+        return bool(self._run("add", check_name("resource", resource)))
 
-    def remove(self, executor: str, *, now: bool = False) -> bool:
-        """Have `executor` belong to it no more; say whether it is gone.
+    def remove(self, resource: str, *, now: bool = False) -> bool:
+        """Remove `resource` from the pool; return whether it is gone.
 
-        A busy one goes when it is given back; with `now` it is taken from its holder.
+        A busy one leaves when it is released; with `now` it is taken from its holder.
         """
-        answer = self._run("remove", check_name("executor", executor), int(now))
+        answer = self._run("remove", check_name("resource", resource), int(now))
         return bool(answer != "leaving")
 
-    # --- taking and giving back --------------------------------------------------------------
+    # --- acquiring and releasing -------------------------------------------------------------
 
-    def acquire(self, holder: str, wait_s: float = 0.0, *, anew: bool = False) -> Grant:
-        """Return an executor that `holder` now holds: first come, first served.
+    def acquire(self, holder: str, wait_s: float = 0.0, *, new_token: bool = False) -> Grant:
+        """Return a grant of a resource to `holder`: first come, first served.
 
-        Asked again by the same holder it is the same grant, renewed. anew: then it has a new
-        token, and the old one is worth nothing: for whoever takes over from a self that may
-        still run. wait_s: how long to wait for one. Raises NoneFree saying who has them.
+        Asked again by the same holder it is the same grant, renewed. new_token: then it gets a
+        new token, and the old one is refused: for a holder that replaces an instance of itself
+        that may still run. wait_s: how long to wait. Raises NoneFree naming the holders.
         """
         wait_s = _seconds("wait_s", wait_s, least_s=0.0, most_s=MAX_WAIT_S)
         check_name("holder", holder)
         if wait_s == 0.0:
-            found = self.ask(holder, anew=anew)
+            found = self.ask(holder, new_token=new_token)
         else:
-            found = self._wait(holder, wait_s=wait_s, anew=anew)
+            found = self._wait(holder, wait_s=wait_s, new_token=new_token)
         if isinstance(found, Grant):
             return found
         raise self._none_free(found, wait_s=wait_s)
 
     def ask(
-        self, holder: str, *, place_s: float = 0.0, anew: bool = False, rank: int = 0
+        self, holder: str, *, place_s: float = 0.0, new_token: bool = False, rank: int = 0
     ) -> Grant | Place:
-        """Return a grant, or the place in the line, without waiting.
+        """Return a grant, or the place among those that wait, without waiting.
 
-        place_s: how long the place is kept for whoever asks again; 0 leaves the line.
-        rank: of two of one name the higher is the later: an earlier one that wakes takes nothing
-        anew from it. Raises LeaseLost then.
+        place_s: how long the place is kept until `holder` asks again; 0 gives it up.
+        rank: orders the requests of one holder, such as the deliveries of a task. A request
+        of a lower rank than that of the grant raises LeaseLost.
         """
         asked_s = self._clock.now_s()
-        answer = self._run("acquire", holder, _us(self.ttl_s), _us(place_s), int(anew), rank)
+        answer = self._run("acquire", holder, _us(self.ttl_s), _us(place_s), int(new_token), rank)
         if answer[0] == 2:
             what = f"{answer[1]} of pool {self.name!r}"
             raise LeaseLost(f"{what} is held by a later {holder}: this is number {rank}")
         if not answer[0]:
-            return Place(before=int(answer[1]), executors=int(answer[2]))
-        ticket = Ticket(pool=self.name, executor=answer[1], token=int(answer[2]), holder=holder)
+            return Place(before=int(answer[1]), resources=int(answer[2]))
+        ticket = Ticket(pool=self.name, resource=answer[1], token=int(answer[2]), holder=holder)
         return Grant(ticket=ticket, ttl_s=self.ttl_s, asked_s=asked_s, clock=self._clock)
 
     def leave(self, holder: str) -> None:
-        """Have `holder` wait no more. What it holds is not touched."""
+        """Give up the place of `holder`. What it holds is not touched."""
         self._run("acquire", check_name("holder", holder), _us(self.ttl_s), -1, 0, 0)
 
     def renew(self, grant: Grant) -> bool:
-        """Have `grant` last on from now; False, and the grant is told, where it is lost."""
+        """Extend `grant` by its time to live from now; False, and `grant.lost`, if it ended."""
         self._check_mine(grant.ticket)
         asked_s = self._clock.now_s()
         ticket = grant.ticket
-        answer = self._run("renew", ticket.executor, ticket.token, ticket.holder, _us(grant.ttl_s))
+        answer = self._run("renew", ticket.resource, ticket.token, ticket.holder, _us(grant.ttl_s))
         if answer[0]:
             grant.renewed(asked_s=asked_s)
             return True
@@ -140,28 +145,30 @@ class ResourcePool:
         return False
 
     def release(self, grant: Grant | Ticket) -> Release:
-        """Give the executor back, once; harmless to repeat, from anywhere.
+        """Release the resource, once; harmless to repeat, from anywhere.
 
-        What is not held by exactly this grant is not touched; the answer says why.
+        A resource that is not held by exactly this grant is not touched; the answer says why.
         """
         if isinstance(grant, Ticket):
             return self._release(grant.checked())
-        self._renewer.drop(grant)  # whatever comes of it: it ends with its time at the latest
+        self._renewer.drop(grant)  # if the release fails, it ends with its time to live
         return self._end(grant)
 
     @contextlib.contextmanager
-    def lease(self, holder: str, wait_s: float = 0.0, *, anew: bool = False) -> Iterator[Grant]:
-        """Hold an executor for the block: renewed in the background, given back at its end.
+    def lease(
+        self, holder: str, wait_s: float = 0.0, *, new_token: bool = False
+    ) -> Iterator[Grant]:
+        """Hold a resource for the block: renewed in the background, released at its end.
 
-        It may be lost in between: look at `grant.lost`, or ask `grant.check()`. Where the
-        server is away at the end, it is given back later, or ends by itself.
+        It may be lost in between: look at `grant.lost`, or call `grant.check()`. If the server
+        is unreachable at the end, it is released later, or ends with its time to live.
         """
-        grant = self.acquire(holder, wait_s, anew=anew)
+        grant = self.acquire(holder, wait_s, new_token=new_token)
         try:
             self.keep(grant)
             yield grant
         finally:
-            self.requeue(grant)
+            self.release_or_later(grant)
 
     def keep(self, grant: Grant) -> None:
         """Renew `grant` in the background until it is released or lost."""
@@ -169,13 +176,13 @@ class ResourcePool:
         self._renewer.keep(grant)
 
     def let_lapse(self, grant: Grant) -> None:
-        """Renew `grant` in the background no more: it lasts for as long as it does. Idempotent."""
+        """Stop renewing `grant` in the background; it ends with its time. Idempotent."""
         self._renewer.drop(grant)
 
-    def requeue(self, grant: Grant) -> Release | None:
-        """Release `grant`, unless that was done here; where the server is away, later.
+    def release_or_later(self, grant: Grant) -> Release | None:
+        """Release `grant`, unless that was done here; later if the server is unreachable.
 
-        None where nothing was asked, or no answer came.
+        None if nothing was asked, or no answer came.
         """
         self._renewer.drop(grant)
         if grant.was_released:
@@ -183,40 +190,40 @@ class ResourcePool:
         try:
             return self.release(grant)
         except LinkError:
-            self._renewer.owe(grant, after_s=AGAIN_S)
+            self._renewer.release(grant, after_s=AGAIN_S)
             return None
 
-    def give_back_soon(self, grant: Grant) -> None:
-        """Have `grant` released in the background, without waiting. Never raises."""
-        self._renewer.owe(grant)
+    def release_soon(self, grant: Grant) -> None:
+        """Release `grant` in the background, without waiting. Never raises."""
+        self._renewer.release(grant)
 
     def dismiss(self, holder: str, *, rank: int = MAX_TOKEN) -> str | None:
-        """Give back whatever `holder` has, and have it wait no more; return the executor.
+        """Release whatever `holder` has, and give up its place; return the resource.
 
-        rank: what one of a higher rank has it keeps, see `ask`.
+        A grant to a request of a higher rank stays; see `ask`.
         """
         return self._run("dismiss", check_name("holder", holder), rank) or None
 
-    def take_away(self, executor: str) -> str | None:
-        """End whatever grant `executor` is under; return who held it, None for nobody.
+    def take_away(self, resource: str) -> str | None:
+        """End the grant of `resource`; return who held it, None for nobody.
 
-        Its holder is told when it next renews; until then its token must be refused by
-        whoever does what it asks for.
+        Its holder learns of it at its next renewal. Until then what acts on the resource must
+        refuse its token.
         """
-        return self._run("take_away", check_name("executor", executor)) or None
+        return self._run("take_away", check_name("resource", resource)) or None
 
     def advance(self) -> int:
-        """Have the last token be at least the server's time, and return it.
+        """Raise the last token to at least the server's time, and return it.
 
-        For whoever has seen a greater one than the server knows of: it came back without its
-        last moments. What is held is not touched.
+        For a caller that has seen a greater token than the server knows: the server restarted
+        without its last moments. Grants are not touched.
         """
         return int(self._run("advance"))
 
     def release_signature(self, grant: Grant, *, queue: str | None = None) -> dict[str, Any]:
-        """Return a signature that gives `grant` back: for `link` and for `link_error`, both.
+        """Return a signature that releases `grant`: for `link` and for `link_error`, both.
 
-        It is run by any worker whose app has pools. queue: where it goes.
+        Any worker whose app has pools runs it. queue: where it is sent.
         """
         self._check_mine(grant.ticket)
         return {
@@ -232,124 +239,95 @@ class ResourcePool:
 
     def stats(self) -> PoolStats:
         """Return what is free and busy, who waits, and all counters."""
-        return self._look()
+        return read_stats(self.name, self._run("look", 0, ""))
 
     def reap(self) -> PoolStats:
-        """Have everything that is past its time end, and all keys agree, now.
+        """End everything that is past its time, rebuild the pool's indexes; return `stats`.
 
-        Nobody needs to: whoever comes next does the first, and the second where it shows.
+        Never needed: every operation does the first, and the second if the damage shows.
         """
-        return self._look(repair=True)
+        return read_stats(self.name, self._run("look", 1, ""))
 
     def holders(self) -> tuple[Holding, ...]:
-        """Return who holds what, as of now."""
+        """Return who holds what."""
         return self.stats().busy
 
-    def who(self, executor: str) -> Holding | None:
-        """Return who holds `executor`, None where nobody does."""
-        answer = self._run("look", 0, check_name("executor", executor))
-        return next(iter(_holdings(answer[2])), None)
+    def who(self, resource: str) -> Holding | None:
+        """Return who holds `resource`, None if nobody does."""
+        answer = self._run("look", 0, check_name("resource", resource))
+        return next(iter(read_holdings(answer[2])), None)
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _wait(self, holder: str, *, wait_s: float, anew: bool) -> Grant | Place:
-        """Ask until it is granted or the time is over; rung for, or once a second."""
+    def _wait(self, holder: str, *, wait_s: float, new_token: bool) -> Grant | Place:
+        """Ask until it is granted or the time is over: when woken, or once a second."""
         until_s = self._clock.now_s() + wait_s
-        found = self.ask(holder, place_s=PLACE_S, anew=anew)
+        found = self.ask(holder, place_s=PLACE_S, new_token=new_token)
         if isinstance(found, Grant):
             return found
-        with Wakeup(server=self._server, channel=self._bells + holder) as bell:
+        with Wakeup(server=self._server, channel=self._channels + holder) as wakeup:
             try:
                 while (left_s := until_s - self._clock.now_s()) > 0.0:
-                    bell.listen()
-                    found = self.ask(holder, place_s=PLACE_S, anew=anew)
+                    wakeup.listen()
+                    found = self.ask(holder, place_s=PLACE_S, new_token=new_token)
                     if isinstance(found, Grant):
                         return found
-                    bell.wait(min(LOOK_S, left_s))
+                    wakeup.wait(min(LOOK_S, left_s))
             except BaseException:
                 with contextlib.suppress(LinkError):
                     self.leave(holder)
                 raise
-        return self.ask(holder, anew=anew)
+        return self.ask(holder, new_token=new_token)
 
     def _end(self, grant: Grant) -> Release:
         return grant.end_by(lambda: self._release(grant.ticket))
 
     def _release(self, ticket: Ticket) -> Release:
         self._check_mine(ticket)
-        how, held_by, releases, first_us, last_us = self._run(
-            "release", ticket.executor, ticket.token, ticket.holder, uuid.uuid4().hex
+        outcome, held_by, releases, first_us, last_us = self._run(
+            "release", ticket.resource, ticket.token, ticket.holder, uuid.uuid4().hex
         )
         release = Release(
-            outcome=Outcome(how),
+            outcome=ReleaseOutcome(outcome),
             ticket=ticket,
             held_by=held_by or None,
             releases=int(releases),
             interval_s=int(first_us) / 1e6,
-            is_double=how == Outcome.ALREADY and int(last_us) <= DOUBLE_S * 1e6,
+            is_double=outcome == ReleaseOutcome.ALREADY and int(last_us) <= DOUBLE_S * 1e6,
         )
         if release.is_double:
             logger.warning(
                 "possible double release of %s: %d releases within %.3f s",
-                ticket.executor,
+                ticket.resource,
                 release.releases,
                 release.interval_s,
             )
-        elif release.outcome is Outcome.FORGED:
+        elif release.outcome is ReleaseOutcome.FORGED:
             logger.warning("release refused: %s, token %d", release, ticket.token)
         return release
 
     def _none_free(self, place: Place, *, wait_s: float) -> NoneFree:
-        if not place.executors:
-            return NoneFree(f"pool {self.name!r} has no executors ({self.keys.executors} is empty)")
+        if not place.resources:
+            return NoneFree(f"pool {self.name!r} has no resources ({self.keys.resources} is empty)")
         within = f" within {wait_s:g} s" if wait_s else ""
-        held = ", ".join(f"{one.executor} is held by {one.holder}" for one in self.holders())
+        held = ", ".join(f"{one.resource} is held by {one.holder}" for one in self.holders())
         waits = f"; {place.before} wait before" if place.before else ""
         return NoneFree(f"pool {self.name!r}: none free{within}: {held or 'just now'}{waits}")
 
-    def _look(self, *, repair: bool = False) -> PoolStats:
-        counters, free, busy, waiting = self._run("look", int(repair), "")
-        numbers = dict(zip(counters[::2], counters[1::2], strict=True))
-        return PoolStats(
-            name=self.name,
-            free=tuple(free),
-            busy=_holdings(busy),
-            waiting=tuple(waiting),
-            **{name: _count(numbers[name]) for name in COUNTERS & numbers.keys()},
-        )
-
     def _check_mine(self, ticket: Ticket) -> None:
         if ticket.pool != self.name:
-            raise LeaseError(f"{ticket.executor} is of pool {ticket.pool!r}, this is {self.name!r}")
+            raise LeaseError(f"{ticket.resource} is of pool {ticket.pool!r}, this is {self.name!r}")
 
-    def _run(self, script: str, *args: Any) -> Any:
-        return self._server.run(script, self.keys.all(), [self._bells, *args])
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in the line someone stands: how many are before, of how many executors."""
-
-    before: int
-    executors: int
+    def _run(self, operation: str, *args: Any) -> Any:
+        return self._server.run(self.keys.all(), [self._channels, operation, *args])
 
 
-def _holdings(rows: list[list[str]]) -> tuple[Holding, ...]:
-    return tuple(
-        Holding(
-            executor=executor,
-            holder=holder,
-            token=int(token),
-            held_s=int(held_us) / 1e6,
-            left_s=max(0.0, int(left_us) / 1e6),
-            leaving=leaving == "1",
-        )
-        for executor, holder, token, held_us, left_us, leaving in rows
-    )
-
-
-def _count(text: str) -> int:
-    """Return a counter; 0 for what is none: it begins anew when it next counts."""
-    return int(text) if text.isascii() and text.isdecimal() else 0
+def check_pool(name: object) -> str:
+    """Return `name`. Raises ConfigError if no pool can have it."""
+    text = check_name("pool", name)
+    if "{" in text or "}" in text:
+        raise ConfigError(f"pool {name!r}: no braces, its keys share a hash tag")
+    return text
 
 
 def _us(seconds: float) -> int:

@@ -207,7 +207,7 @@ def test_a_broker_that_stands_still_does_not_hold_up_the_page(own_broker: Embedd
 
 
 @BOTH
-def test_pools_tell_what_became_of_their_executors(app: TaskApp, transport: str) -> None:
+def test_pools_tell_what_became_of_their_resources(app: TaskApp, transport: str) -> None:
     @app.task(name="fly", requires="ships")
     def fly() -> None: ...
 
@@ -220,7 +220,7 @@ def test_pools_tell_what_became_of_their_executors(app: TaskApp, transport: str)
     with Metrics(app, port=0) as metrics, working(app):
         found = until(
             metrics.port,
-            lambda found: figure(found, "blimp_pool_executors", pool="ships", state="free") == 2.0,
+            lambda found: figure(found, "blimp_pool_resources", pool="ships", state="free") == 2.0,
         )
     assert figure(found, "blimp_pool_double_released_total", pool="ships") == 1.0
     assert figure(found, "blimp_pool_lost_total", pool="ships") == 0.0

@@ -36,6 +36,8 @@ class Requires:
     ends with, it fails with LeaseLost then.
     """
 
+    grants = True  # a middleware without one that does is refused for tasks that require it
+
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
@@ -61,16 +63,16 @@ class Requires:
         try:
             outcome = await call_next(job)
         except BaseException:
-            pool.give_back_soon(found)  # this may be the end of the loop: nothing is awaited
+            pool.release_soon(found)  # this may be the end of the loop: nothing is awaited
             raise
         finally:
             is_running = False
-        await job.in_thread(pool.requeue, found)
+        await job.in_thread(pool.release_or_later, found)
         if not found.lost.is_set() or outcome.state is State.RETRY:
             return outcome
         if job.is_revoked or job.timed_out_s is not None:
             return outcome
-        reason = f"{found.executor} of pool {pool.name!r} was lost meanwhile: {found.reason}"
+        reason = f"{found.resource} of pool {pool.name!r} was lost meanwhile: {found.reason}"
         return self._outcome_of(LeaseLost(reason), job)
 
     def _take(self, job: Job, pool: ResourcePool) -> Grant | Outcome:
@@ -80,18 +82,18 @@ class Requires:
         holder = job.message.id
         try:
             found = pool.ask(
-                holder, place_s=LONGEST_S + SLACK_S, anew=True, rank=job.message.delivery
+                holder, place_s=LONGEST_S + SLACK_S, new_token=True, rank=job.message.delivery
             )
             if isinstance(found, Grant):
                 return found
-            if not found.executors:
+            if not found.resources:
                 pool.leave(holder)
                 raise NoneFree(f"{job.task.name} requires one of pool {pool.name!r}: it is empty")
         except LeaseLost:  # where it is not ours any more, nothing comes of this
             return Outcome(state=State.PENDING, again_in_s=LONGEST_S)
         except LeaseError as error:
             return self._outcome_of(error, job)
-        wait_s = min(LONGEST_S, FIRST_S * (1 + found.before // found.executors))
+        wait_s = min(LONGEST_S, FIRST_S * (1 + found.before // found.resources))
         return Outcome(state=State.PENDING, again_in_s=wait_s)
 
     def _outcome_of(self, error: LeaseError, job: Job) -> Outcome:

@@ -22,7 +22,7 @@ def note(context: TaskContext) -> dict[str, Any]:
     assert grant is not None
     grant.check()
     return {
-        "executor": grant.executor,
+        "resource": grant.resource,
         "token": grant.token,
         "holder": grant.holder,
         "deliveries": context.deliveries,

@@ -20,11 +20,11 @@ from hypothesis.stateful import (
 )
 
 from blimp.queue.resources import Grant, ResourcePool, Ticket
-from blimp.queue.resources.grant import COUNTERS
-from tests.queue.leases.conftest import pass_time
-from tests.queue.leases.pool_model import PLACE_S, TTL_S, PoolModel
+from blimp.queue.resources.pool_server import COUNTERS
+from tests.queue.resources.conftest import pass_time
+from tests.queue.resources.pool_model import PLACE_S, TTL_S, PoolModel
 
-any_executor = st.sampled_from(["a", "b", "c"])
+any_resource = st.sampled_from(["a", "b", "c"])
 any_holder = st.sampled_from(["p", "q", "r", "s"])
 
 
@@ -49,33 +49,33 @@ class Pool(RuleBasedStateMachine):
     def add(self, name: str) -> None:
         assert self.pool.add(name) is self.model.add(name)
 
-    @rule(name=any_executor)
+    @rule(name=any_resource)
     def adds(self, name: str) -> None:
         self.add(name)
 
-    @rule(name=any_executor, now=st.booleans())
+    @rule(name=any_resource, now=st.booleans())
     def remove(self, name: str, now: bool) -> None:
         assert self.pool.remove(name, now=now) is self.model.remove(name, now=now)
 
-    @rule(name=any_executor)
+    @rule(name=any_resource)
     def take_away(self, name: str) -> None:
         assert self.pool.take_away(name) == self.model.take_away(name)
 
     # --- who has what ------------------------------------------------------------------------
 
-    @rule(target=grants, holder=any_holder, waits=st.booleans(), anew=st.booleans())
-    def ask(self, holder: str, waits: bool, anew: bool) -> Any:
+    @rule(target=grants, holder=any_holder, waits=st.booleans(), new_token=st.booleans())
+    def ask(self, holder: str, waits: bool, new_token: bool) -> Any:
         place_s = PLACE_S if waits else 0.0
-        found = self.pool.ask(holder, place_s=place_s, anew=anew)
-        expected = self.model.ask(holder, place_s=place_s, anew=anew)
+        found = self.pool.ask(holder, place_s=place_s, new_token=new_token)
+        expected = self.model.ask(holder, place_s=place_s, new_token=new_token)
         if isinstance(expected, int):
             assert not isinstance(found, Grant)
             assert found.before == expected
-            assert found.executors == len(self.model.free) + len(self.model.busy)
+            assert found.resources == len(self.model.free) + len(self.model.busy)
             return multiple()
         assert isinstance(found, Grant)
         name, token = expected
-        assert found.executor == name
+        assert found.resource == name
         if token is None:
             assert found.token > self.newest, "a token that does not grow"
             self.newest = self.model.busy[name].token = found.token
@@ -92,7 +92,7 @@ class Pool(RuleBasedStateMachine):
     @rule(ticket=grants)
     def renew(self, ticket: Ticket) -> None:
         grant = Grant(ticket=ticket, ttl_s=TTL_S, asked_s=0.0, clock=self.pool._clock)
-        expected = self.model.renew(ticket.executor, ticket.token, ticket.holder)
+        expected = self.model.renew(ticket.resource, ticket.token, ticket.holder)
         assert self.pool.renew(grant) is expected
         assert grant.lost.is_set() is not expected
 
@@ -102,18 +102,18 @@ class Pool(RuleBasedStateMachine):
 
     @rule(
         ticket=grants,
-        name=any_executor,
+        name=any_resource,
         holder=any_holder,
         step=st.sampled_from([-1, 0, 0, 1, 10**9]),
     )
     def forge(self, ticket: Ticket, name: str, holder: str, step: int) -> None:
         token = ticket.token + step
-        self.compare_release(Ticket(pool="ships", executor=name, token=token, holder=holder))
+        self.compare_release(Ticket(pool="ships", resource=name, token=token, holder=holder))
 
     def compare_release(self, ticket: Ticket) -> None:
         found = self.pool.release(ticket)
-        assert found.outcome == self.model.release(ticket.executor, ticket.token, ticket.holder)
-        held = self.model.busy.get(ticket.executor)
+        assert found.outcome == self.model.release(ticket.resource, ticket.token, ticket.holder)
+        held = self.model.busy.get(ticket.resource)
         assert found.held_by == (None if held is None else held.holder)
 
     @rule(holder=any_holder)
@@ -148,7 +148,7 @@ class Pool(RuleBasedStateMachine):
         stats, model = self.pool.stats(), self.model
         model.heal()
         assert stats.free == model.free_in_order()
-        assert {one.executor: (one.holder, one.token, one.leaving) for one in stats.busy} == {
+        assert {one.resource: (one.holder, one.token, one.leaving) for one in stats.busy} == {
             name: (held.holder, held.token, held.leaving) for name, held in model.busy.items()
         }
         assert stats.waiting == tuple(model.waiting)

@@ -15,7 +15,7 @@ from blimp.queue.resources import ResourcePool
 Damage = Callable[[redis.Redis, ResourcePool], object]
 
 
-def test_no_executor_is_lost_or_doubled_where_processes_are_killed() -> None:
+def test_no_resource_is_lost_or_doubled_where_processes_are_killed() -> None:
     words = "-m benchmarks.releases --releases 200 --kills 6 --processes 4 --seed 4"
     done = subprocess.run(
         [sys.executable, *words.split()], capture_output=True, text=True, timeout=60.0, check=False
@@ -31,8 +31,8 @@ def test_no_executor_is_lost_or_doubled_where_processes_are_killed() -> None:
 @pytest.mark.parametrize(
     ("damage", "what"),
     [
-        (lambda server, pool: server.hdel(pool.keys.executors, "free"), "lost"),
-        (lambda server, pool: server.hset(pool.keys.executors, "third", ""), "not of the pool"),
+        (lambda server, pool: server.hdel(pool.keys.resources, "free"), "lost"),
+        (lambda server, pool: server.hset(pool.keys.resources, "third", ""), "not of the pool"),
         (lambda server, pool: server.zrem(pool.keys.free, "free"), "free and not"),
         (lambda server, pool: server.zadd(pool.keys.free, {"busy": 1.0}), "both free and busy"),
         (lambda server, pool: server.zrem(pool.keys.due, "busy"), "busy and not"),
@@ -45,7 +45,7 @@ def test_the_checker_sees_what_is_wrong(
     pool.add("busy")
     pool.acquire("alice")
     pool.add("free")
-    checker = Checker(server, pool="ships", executors={"busy", "free"})
+    checker = Checker(server, pool="ships", resources={"busy", "free"})
     checker.look()
     assert checker.wrong == []
     damage(server, pool)
@@ -58,10 +58,10 @@ def test_the_checker_sees_a_token_that_goes_back_and_two_that_believe_to_hold(
 ) -> None:
     pool.add("twin")
     first = pool.acquire("alice")
-    checker = Checker(server, pool="ships", executors={"twin"})
+    checker = Checker(server, pool="ships", resources={"twin"})
     checker.look()
-    value: Any = server.hget(pool.keys.executors, "twin")
-    server.hset(pool.keys.executors, "twin", value.replace(b"%d" % first.token, b"7"))
+    value: Any = server.hget(pool.keys.resources, "twin")
+    server.hset(pool.keys.resources, "twin", value.replace(b"%d" % first.token, b"7"))
     checker.look()
     assert any("token 7 after" in one for one in checker.wrong)
     claims = Claims(server)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from blimp.queue.redis.keys import pool_keys
 from blimp.queue.resources import ResourcePool
-from blimp.queue.resources.pool_keys import pool_keys
 
 TTL_S = 30.0
 Pass = Callable[[float], None]
@@ -30,4 +30,4 @@ def later(server: redis.Redis) -> Pass:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Renewals in the background come each 0.05 s, for grants that last as long as ever."""
-    monkeypatch.setattr("blimp.queue.resources.renewer.LONGEST_S", 0.05)
+    monkeypatch.setattr("blimp.queue.resources.grant.LONGEST_S", 0.05)

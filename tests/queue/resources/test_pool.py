@@ -10,35 +10,36 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError, LeaseError, LeaseLost, LinkError, NoneFree
+from blimp.queue.redis.keys import pool_channels
 from blimp.queue.redis.urls import open_redis
-from blimp.queue.resources import Grant, Outcome, ResourcePool
-from blimp.queue.resources.grant import COUNTERS, MAX_TOKEN, Ticket
-from blimp.queue.resources.pool_keys import bell_channels
+from blimp.queue.resources import Grant, ReleaseOutcome, ResourcePool
+from blimp.queue.resources.grant import MAX_TOKEN, Ticket
+from blimp.queue.resources.pool_server import COUNTERS
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
-from tests.queue.leases.conftest import TTL_S, Pass
+from tests.queue.resources.conftest import TTL_S, Pass
 
 
 def ticket_of(grant: Grant, **other: Any) -> Ticket:
     return Ticket.read(grant.as_dict() | other)
 
 
-def test_an_executor_is_taken_once_and_comes_back(pool: ResourcePool) -> None:
+def test_a_resource_is_taken_once_and_comes_back(pool: ResourcePool) -> None:
     assert pool.add("twin")
     assert not pool.add("twin")
     grant = pool.acquire("alice")
-    assert (grant.executor, grant.holder, grant.pool) == ("twin", "alice", "ships")
+    assert (grant.resource, grant.holder, grant.pool) == ("twin", "alice", "ships")
     assert 0.0 < grant.left_s <= TTL_S
     with pytest.raises(NoneFree, match="twin is held by alice"):
         pool.acquire("bob")
     release = pool.release(grant)
     assert release.released
-    assert release.outcome is Outcome.RELEASED
+    assert release.outcome is ReleaseOutcome.RELEASED
     assert grant.is_lost
     assert not grant.lost.is_set()
     with pytest.raises(LeaseLost, match="released"):
         grant.check()
-    assert pool.acquire("bob").executor == "twin"
+    assert pool.acquire("bob").resource == "twin"
 
 
 def test_tokens_grow_whatever_happens_to_the_server(
@@ -72,9 +73,9 @@ def test_the_longest_free_is_given_first(pool: ResourcePool) -> None:
     for name in "abc":
         pool.add(name)
     first = pool.acquire("x")
-    assert first.executor == "a"
+    assert first.resource == "a"
     pool.release(first)
-    assert [pool.acquire(holder).executor for holder in "pqr"] == ["b", "c", "a"]
+    assert [pool.acquire(holder).resource for holder in "pqr"] == ["b", "c", "a"]
 
 
 def test_who_asks_again_has_what_he_had(pool: ResourcePool) -> None:
@@ -89,8 +90,8 @@ def test_who_asks_again_has_what_he_had(pool: ResourcePool) -> None:
 def test_who_takes_over_from_himself_fences_the_other(pool: ResourcePool) -> None:
     pool.add("twin")
     old = pool.acquire("task-1")
-    new = pool.acquire("task-1", anew=True)
-    assert new.executor == old.executor
+    new = pool.acquire("task-1", new_token=True)
+    assert new.resource == old.resource
     assert new.token > old.token
     assert not pool.renew(old)
     assert old.lost.is_set()
@@ -102,9 +103,9 @@ def test_who_takes_over_from_himself_fences_the_other(pool: ResourcePool) -> Non
 def test_a_superseded_grant_releases_nothing(pool: ResourcePool) -> None:
     pool.add("twin")
     old = pool.acquire("task-1")
-    pool.acquire("task-1", anew=True)
+    pool.acquire("task-1", new_token=True)
     release = pool.release(old)
-    assert release.outcome is Outcome.SUPERSEDED
+    assert release.outcome is ReleaseOutcome.SUPERSEDED
     assert release.held_by == "task-1"
     assert not release.released
     assert pool.who("twin") is not None
@@ -113,23 +114,23 @@ def test_a_superseded_grant_releases_nothing(pool: ResourcePool) -> None:
 def test_the_second_release_is_told_with_its_interval(
     pool: ResourcePool, caplog: pytest.LogCaptureFixture, later: Pass
 ) -> None:
-    pool.add("executor-1")
+    pool.add("resource-1")
     grant = pool.acquire("alice")
     pool.release(grant)
     later(0.023)
     with caplog.at_level(logging.WARNING):
         release = pool.release(grant)
-    assert release.outcome is Outcome.ALREADY
+    assert release.outcome is ReleaseOutcome.ALREADY
     assert release.released
     assert release.is_double
     [line] = caplog.messages
     told = re.fullmatch(
-        r"possible double release of executor-1: 2 releases within (\d\.\d{3}) s", line
+        r"possible double release of resource-1: 2 releases within (\d\.\d{3}) s", line
     )
     assert told is not None
     assert 0.023 <= float(told[1]) < 1.0
     assert pool.stats().double_released == 1
-    assert pool.stats().free == ("executor-1",)
+    assert pool.stats().free == ("resource-1",)
 
 
 def test_a_late_repetition_is_no_warning(
@@ -140,7 +141,7 @@ def test_a_late_repetition_is_no_warning(
     pool.release(grant)
     later(5.0)
     release = pool.release(grant.ticket)
-    assert release.outcome is Outcome.ALREADY
+    assert release.outcome is ReleaseOutcome.ALREADY
     assert release.interval_s >= 5.0
     assert not caplog.messages
 
@@ -152,12 +153,12 @@ def test_a_release_that_repeats_itself_because_its_answer_was_lost_is_one(
     grant = pool.acquire("alice")
     real = pool._server.run
 
-    def twice(name: str, keys: list[str], args: list[Any]) -> Any:
-        real(name, keys, args)
-        return real(name, keys, args)
+    def twice(keys: list[str], args: list[Any]) -> Any:
+        real(keys, args)
+        return real(keys, args)
 
     monkeypatch.setattr(pool._server, "run", twice)
-    assert pool.release(grant).outcome is Outcome.RELEASED
+    assert pool.release(grant).outcome is ReleaseOutcome.RELEASED
     monkeypatch.undo()
     assert pool.stats().double_released == 0
 
@@ -167,20 +168,20 @@ def test_a_forged_grant_releases_nothing(pool: ResourcePool, other: dict[str, An
     pool.add("twin")
     grant = pool.acquire("alice")
     release = pool.release(ticket_of(grant, **other))
-    assert release.outcome is Outcome.FORGED
+    assert release.outcome is ReleaseOutcome.FORGED
     assert "forged" in str(release)
     assert release.held_by == "alice"
     assert pool.stats().forged == 1
     assert pool.renew(grant)
 
 
-def test_a_grant_of_another_executor_releases_nothing(pool: ResourcePool) -> None:
+def test_a_grant_of_another_resource_releases_nothing(pool: ResourcePool) -> None:
     pool.add("a")
     pool.add("b")
     first = pool.acquire("alice")
     pool.acquire("bob")
-    assert pool.release(ticket_of(first, executor="b")).outcome is Outcome.FORGED
-    assert pool.release(ticket_of(first, executor="c")).outcome is Outcome.FORGED
+    assert pool.release(ticket_of(first, resource="b")).outcome is ReleaseOutcome.FORGED
+    assert pool.release(ticket_of(first, resource="c")).outcome is ReleaseOutcome.FORGED
     assert len(pool.holders()) == 2
 
 
@@ -192,16 +193,16 @@ def test_a_release_after_so_many_others_is_stale(
     pool.release(first)
     for _ in range(1001):
         pool.release(pool.acquire("bob"))
-    assert pool.release(first.ticket).outcome is Outcome.STALE
+    assert pool.release(first.ticket).outcome is ReleaseOutcome.STALE
     assert pool.stats().stale == 1
 
 
 @pytest.mark.parametrize(
     "given",
-    [None, "twin", {}, {"pool": "ships"}, {"pool": "ships", "executor": "a", "token": "x",
-     "holder": "h"}, {"pool": "ships", "executor": "a", "token": 0, "holder": "h"},
-     {"pool": "ships", "executor": "a", "token": 2**60, "holder": "h"},
-     {"pool": "ships", "executor": "", "token": 5, "holder": "h"}],
+    [None, "twin", {}, {"pool": "ships"}, {"pool": "ships", "resource": "a", "token": "x",
+     "holder": "h"}, {"pool": "ships", "resource": "a", "token": 0, "holder": "h"},
+     {"pool": "ships", "resource": "a", "token": 2**60, "holder": "h"},
+     {"pool": "ships", "resource": "", "token": 5, "holder": "h"}],
 )  # fmt: skip
 def test_what_is_no_grant_is_told(given: object) -> None:
     with pytest.raises((LeaseError, ConfigError)):
@@ -225,9 +226,9 @@ def test_whoever_comes_next_heals_the_pool(pool: ResourcePool, later: Pass, visi
     grant = pool.acquire("alice")
     later(TTL_S + 1.0)
     if visit == "acquire":
-        assert pool.acquire("bob").executor == "twin"
+        assert pool.acquire("bob").resource == "twin"
     elif visit == "release":
-        assert pool.release(grant).outcome is Outcome.EXPIRED
+        assert pool.release(grant).outcome is ReleaseOutcome.EXPIRED
         assert grant.lost.is_set()
     elif visit == "renew":
         assert not pool.renew(grant)
@@ -252,7 +253,7 @@ def test_a_renewed_grant_does_not_end(pool: ResourcePool, later: Pass) -> None:
     assert pool.stats().expired == 0
 
 
-def test_a_server_that_was_killed_brings_executors_back(own_broker: EmbeddedBroker) -> None:
+def test_a_server_that_was_killed_brings_resources_back(own_broker: EmbeddedBroker) -> None:
     with open_redis(own_broker.url, timeout_s=5.0) as client:
         pool = ResourcePool(client, "ships", ttl_s=TTL_S)
         for name in "ab":
@@ -267,24 +268,24 @@ def test_a_server_that_was_killed_brings_executors_back(own_broker: EmbeddedBrok
         assert pool.renew(held)
         assert pool.acquire("bob").token > held.token
         assert pool.stats().size == 2
-        assert client.ttl(pool.keys.executors) == -1  # nothing vanishes by itself
+        assert client.ttl(pool.keys.resources) == -1  # nothing vanishes by itself
 
 
 def test_an_earlier_self_that_wakes_takes_nothing_from_the_later_one(pool: ResourcePool) -> None:
     pool.add("twin")
-    first = pool.ask("task", anew=True, rank=1)
-    later = pool.ask("task", anew=True, rank=2)
+    first = pool.ask("task", new_token=True, rank=1)
+    later = pool.ask("task", new_token=True, rank=2)
     assert isinstance(first, Grant)
     assert isinstance(later, Grant)
     words = "twin of pool 'ships' is held by a later task: this is number 1"
     with pytest.raises(LeaseLost, match=words):
-        pool.ask("task", anew=True, rank=1)
+        pool.ask("task", new_token=True, rank=1)
     assert pool.dismiss("task", rank=1) is None
     assert not pool.renew(first)
     assert pool.renew(later)
-    assert isinstance(pool.ask("task", anew=True, rank=2), Grant)
+    assert isinstance(pool.ask("task", new_token=True, rank=2), Grant)
     assert pool.dismiss("task", rank=2) == "twin"
-    assert isinstance(pool.ask("task", anew=True, rank=1), Grant)
+    assert isinstance(pool.ask("task", new_token=True, rank=1), Grant)
 
 
 def test_what_could_not_be_released_is_renewed_no_more(
@@ -307,7 +308,7 @@ def test_what_could_not_be_released_is_renewed_no_more(
 # --- leaving -----------------------------------------------------------------------------------
 
 
-def test_a_busy_executor_leaves_when_it_is_given_back(pool: ResourcePool) -> None:
+def test_a_busy_resource_leaves_when_it_is_given_back(pool: ResourcePool) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     assert not pool.remove("twin")
@@ -339,7 +340,7 @@ def test_what_is_removed_now_or_taken_away_is_lost_to_its_holder(pool: ResourceP
         grant.check()
     second = pool.acquire("bob")
     assert pool.remove("twin", now=True)
-    assert pool.release(second).outcome is Outcome.TAKEN_AWAY
+    assert pool.release(second).outcome is ReleaseOutcome.TAKEN_AWAY
     assert pool.stats().size == 0
 
 
@@ -383,11 +384,11 @@ def test_who_waits_is_told_and_does_not_look_for_himself(
         target=lambda: got.append(pool.acquire("bob", wait_s=100.0)), daemon=True
     )
     thread.start()
-    while not server.pubsub_numsub(f"{bell_channels('ships')}bob")[0][1]:
+    while not server.pubsub_numsub(f"{pool_channels('ships')}bob")[0][1]:
         pass
     pool.release(grant)
     thread.join(DEADLINE_S)
-    assert [one.executor for one in got] == ["twin"]
+    assert [one.resource for one in got] == ["twin"]
 
 
 def test_who_comes_later_does_not_overtake(pool: ResourcePool) -> None:
@@ -397,7 +398,7 @@ def test_who_comes_later_does_not_overtake(pool: ResourcePool) -> None:
     pool.release(grant)
     with pytest.raises(NoneFree, match="1 wait before"):
         pool.acquire("pushes")
-    assert pool.acquire("waits").executor == "twin"
+    assert pool.acquire("waits").resource == "twin"
 
 
 def test_a_waiter_that_died_holds_up_nobody(pool: ResourcePool, later: Pass) -> None:
@@ -410,7 +411,7 @@ def test_a_waiter_that_died_holds_up_nobody(pool: ResourcePool, later: Pass) -> 
     with pytest.raises(NoneFree):
         pool.acquire("next")
     later(3.1)
-    assert pool.acquire("next").executor == "twin"
+    assert pool.acquire("next").resource == "twin"
     assert pool.stats().gone == 1
 
 
@@ -432,11 +433,11 @@ def test_one_who_is_added_wakes_who_waits_for_the_first(pool: ResourcePool) -> N
         pass
     pool.add("twin")
     thread.join(10.0)
-    assert got[0].executor == "twin"
+    assert got[0].resource == "twin"
 
 
 def test_an_empty_pool_is_told(pool: ResourcePool) -> None:
-    with pytest.raises(NoneFree, match="pool 'ships' has no executors"):
+    with pytest.raises(NoneFree, match="pool 'ships' has no resources"):
         pool.acquire("alice")
 
 
@@ -504,7 +505,7 @@ def test_what_could_not_be_given_back_is_so_later(own_broker: EmbeddedBroker) ->
 
 # --- damage ------------------------------------------------------------------------------------
 
-PARTS = ("executors", "free", "due", "holders", "waiting", "patience", "ended", "counts")
+PARTS = ("resources", "free", "due", "holders", "waiting", "patience", "ended", "counts")
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -535,11 +536,11 @@ def test_a_key_of_the_wrong_type_is_named_and_nothing_changes(
     server.delete(key)
     if kept is not None:
         server.restore(key, 0, kept)
-    assert pool.release(grant).outcome is Outcome.RELEASED
+    assert pool.release(grant).outcome is ReleaseOutcome.RELEASED
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_key_that_is_gone_loses_no_executor_that_another_knows(
+def test_a_key_that_is_gone_loses_no_resource_that_another_knows(
     pool: ResourcePool, server: redis.Redis, later: Pass, part: str
 ) -> None:
     for name in "abc":
@@ -548,13 +549,13 @@ def test_a_key_that_is_gone_loses_no_executor_that_another_knows(
     server.delete(getattr(pool.keys, part))
     pool.reap()
     assert pool.stats().size == 3
-    if part not in ("executors", "ended"):
+    if part not in ("resources", "ended"):
         assert pool.release(grant).released
     later(10 * TTL_S)
     assert sorted(pool.reap().free) == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("part", ["executors", "free", "due"])
+@pytest.mark.parametrize("part", ["resources", "free", "due"])
 def test_whoever_comes_puts_right_what_does_not_agree(
     pool: ResourcePool, server: redis.Redis, part: str
 ) -> None:
@@ -573,10 +574,10 @@ def test_an_unreadable_grant_ends_with_its_time(
 ) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
-    server.hset(pool.keys.executors, "twin", value)
-    assert pool.release(grant).outcome is Outcome.FORGED
+    server.hset(pool.keys.resources, "twin", value)
+    assert pool.release(grant).outcome is ReleaseOutcome.FORGED
     later(TTL_S + 1.0)
-    assert pool.acquire("bob").executor == "twin"
+    assert pool.acquire("bob").resource == "twin"
 
 
 @pytest.mark.parametrize("field", ["token", "ttl_us", "since_us", "rank"])
@@ -586,15 +587,15 @@ def test_a_grant_with_a_number_that_is_none_is_shown_and_ends(
 ) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
-    found = json.loads(server.hget(pool.keys.executors, "twin") or b"")
-    server.hset(pool.keys.executors, "twin", json.dumps(found | {field: value}))
+    found = json.loads(server.hget(pool.keys.resources, "twin") or b"")
+    server.hset(pool.keys.resources, "twin", json.dumps(found | {field: value}))
     assert pool.stats().size == 1
     assert pool.who("twin") is not None
     pool.reap()
     pool.renew(grant)
     pool.release(grant)
     later(TTL_S + 1.0)
-    assert pool.acquire("bob").executor == "twin"
+    assert pool.acquire("bob").resource == "twin"
     assert pool.stats().busy[0].holder == "bob"
 
 
@@ -612,7 +613,7 @@ def test_an_end_that_cannot_be_read_was_none(
     value = written[0]
     server.delete(pool.keys.ended)
     server.zadd(pool.keys.ended, {json.dumps(json.loads(value) | past): ticket.token})
-    assert pool.release(ticket).outcome is Outcome.FORGED
+    assert pool.release(ticket).outcome is ReleaseOutcome.FORGED
     assert pool.stats().free == ("twin",)
 
 
@@ -674,7 +675,7 @@ def test_a_client_that_decodes_is_as_good(broker_server: EmbeddedBroker, server:
         pool.add(name)
         grant = pool.acquire(name)
         assert ResourcePool(server, "ships").acquire(name).ticket == grant.ticket
-        assert pool.holders()[0].executor == name
+        assert pool.holders()[0].resource == name
         assert pool.release(grant).released
 
 

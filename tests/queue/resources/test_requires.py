@@ -1,4 +1,4 @@
-"""`requires`: a task has an executor while it runs, or waits in its queue for one."""
+"""`requires`: a task has a resource while it runs, or waits in its queue for one."""
 
 import asyncio
 import threading
@@ -33,7 +33,7 @@ def ships(streams: TaskApp, quick: None) -> ResourcePool:
     return streams.pools["ship"]
 
 
-def test_tasks_share_executors_and_each_has_its_own(app: TaskApp, look: Look) -> None:
+def test_tasks_share_resources_and_each_has_its_own(app: TaskApp, look: Look) -> None:
     pool = app.pools["ship"]
     for name in ("twin", "other"):
         pool.add(name)
@@ -46,9 +46,9 @@ def test_tasks_share_executors_and_each_has_its_own(app: TaskApp, look: Look) ->
         assert not context.redelivered
         assert context.message.retries == 0
         with lock:
-            assert context.grant.executor not in flying
-            flying.add(context.grant.executor)
-        return context.grant.executor
+            assert context.grant.resource not in flying
+            flying.add(context.grant.resource)
+        return context.grant.resource
 
     def leave(name: str) -> None:
         with lock:
@@ -215,7 +215,7 @@ def test_a_delivery_that_slept_takes_and_ends_nothing_of_the_next_one(
     @streams.task(name="other")
     def other() -> None: ...
 
-    elsewhere = ships.ask("id-1", anew=True, rank=2)
+    elsewhere = ships.ask("id-1", new_token=True, rank=2)
     assert isinstance(elsewhere, Grant)
     if is_revoked:
         streams.revoke("id-1")
@@ -279,7 +279,7 @@ def test_link_and_link_error_may_both_give_back(
     assert ships.stats().released == 1
 
 
-def test_a_killed_workers_task_has_its_executor_at_once(
+def test_a_killed_workers_task_has_its_resource_at_once(
     broker_server: EmbeddedBroker, tmp_path: Path, server: redis.Redis
 ) -> None:
     url = broker_server.url
@@ -287,7 +287,7 @@ def test_a_killed_workers_task_has_its_executor_at_once(
     pool.add("twin")
 
     def start() -> WorkerProcess:
-        path = "tests.queue.leases.ships:app"
+        path = "tests.queue.resources.ships:app"
         return WorkerProcess(url=url, directory=tmp_path, transport="streams", app=path)
 
     workers = [start()]
@@ -303,7 +303,7 @@ def test_a_killed_workers_task_has_its_executor_at_once(
             workers[0].kill()
             workers.append(start())
             found = handle.get(timeout=DEADLINE_S)
-            assert found["executor"] == "twin"
+            assert found["resource"] == "twin"
             assert found["token"] > held.token
             assert found["deliveries"] == 2
             computed = sender.send_task("compute").get(timeout=DEADLINE_S)

@@ -16,7 +16,7 @@ class Held:
 
 
 class PoolModel:
-    """free: executors by the step at which they became so. ended: by token, how and of whom."""
+    """free: resources by the step at which they became so. ended: by token, how and of whom."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -84,14 +84,14 @@ class PoolModel:
             self.counts["taken_away"] += 1
         return True
 
-    def ask(self, holder: str, *, place_s: float, anew: bool) -> tuple[str, int | None] | int:
-        """Return the executor, and its token where that is known before; or who is before."""
+    def ask(self, holder: str, *, place_s: float, new_token: bool) -> tuple[str, int | None] | int:
+        """Return the resource, and its token where that is known before; or who is before."""
         self.heal()
         own = self.of(holder)
         if own is not None:
             held = self.busy[own]
             known: int | None = held.token
-            if anew:
+            if new_token:
                 self.ended[held.token] = (own, holder, "superseded")
                 self.counts["superseded"] += 1
                 known = None

@@ -1,0 +1,216 @@
+"""A pool's server: its script, what that answers, and how a waiting holder is woken."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.closing import Closing
+from blimp.errors import ConfigError, LeaseError
+from blimp.queue.redis.scripts import Script
+from blimp.queue.redis.urls import link_errors
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from blimp.queue.redis.server import RedisServer
+
+WRONG_TYPE = "POOLTYPE"
+RETRY_S = 0.2  # between two attempts of a waiting holder whose subscription was refused
+
+_SCRIPT = Script((Path(__file__).parent / "pool.lua").read_text())
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A place among those that wait: how many are before it, for how many resources."""
+
+    before: int
+    resources: int
+
+
+class Holding(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a resource, since when, and how long unless it is renewed.
+
+    leaving: the resource leaves the pool when it is released.
+    """
+
+    resource: str
+    holder: str
+    token: int
+    held_s: float
+    left_s: float
+    leaving: bool = False
+
+
+class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool at one moment, and its counters since it was made.
+
+    free: resources, in the order in which they will be granted. waiting: holders, in order.
+    token: the last one; before the first grant, the server's time in µs when the pool was made.
+    acquired: grants. again: a holder asked for what it had. released: returned by its holder.
+    double_released: releases of what was released. expired: grants that were not renewed.
+    refused: asked for and not granted. stale: releases of what had ended otherwise; forged: of
+    what never was. superseded, taken_away: grants that were ended for another. lost: renewals
+    of a grant that had ended. gone: waiting holders that stopped asking. repaired: the pool's
+    keys were damaged, and rebuilt.
+    """
+
+    name: str
+    free: tuple[str, ...]
+    busy: tuple[Holding, ...]
+    waiting: tuple[str, ...]
+    token: int = 0
+    acquired: int = 0
+    again: int = 0
+    renewed: int = 0
+    released: int = 0
+    double_released: int = 0
+    expired: int = 0
+    refused: int = 0
+    stale: int = 0
+    forged: int = 0
+    superseded: int = 0
+    taken_away: int = 0
+    lost: int = 0
+    gone: int = 0
+    repaired: int = 0
+    added: int = 0
+    removed: int = 0
+
+    @property
+    def size(self) -> int:
+        return len(self.free) + len(self.busy)
+
+
+COUNTERS = frozenset(PoolStats.__struct_fields__) - {"name", "free", "busy", "waiting"}
+
+
+class PoolServer:
+    """Runs the script on a redis-py client, or on an app's `broker_link`: the broker in use."""
+
+    def __init__(self, client: Redis | RedisServer) -> None:
+        self._given: Any = client
+        self._is_link = hasattr(client, "ask")
+        if not self._is_link and not hasattr(client, "execute_command"):
+            raise ConfigError(
+                f"a pool's client must be a redis.Redis, or an app's broker_link: {client!r:.60}"
+            )
+
+    @property
+    def client(self) -> Any:
+        return self._given.client if self._is_link else self._given
+
+    def run(self, keys: list[str], args: list[Any]) -> Any:
+        """Run the script; texts come back as `str`.
+
+        Raises LinkError, and LeaseError naming a key of the wrong type; nothing changed then.
+        """
+
+        def execute(client: Any) -> Any:
+            from redis.exceptions import ResponseError
+
+            try:
+                return _SCRIPT.run(client, keys, args)
+            except ResponseError as error:
+                _, found, reason = str(error).partition(f"{WRONG_TYPE} ")
+                if found:
+                    raise LeaseError(f"{reason}: it is not this pool's; nothing changed") from None
+                raise
+
+        if self._is_link:
+            return _text(self._given.ask(execute))
+        about = self._given.connection_pool.connection_kwargs
+        with link_errors(str(about.get("path") or f"{about.get('host')}:{about.get('port')}")):
+            return _text(execute(self._given))
+
+
+def read_stats(name: str, answer: Any) -> PoolStats:
+    """Return what the operation `look` answered."""
+    counters, free, busy, waiting = answer
+    numbers = dict(zip(counters[::2], counters[1::2], strict=True))
+    return PoolStats(
+        name=name,
+        free=tuple(free),
+        busy=read_holdings(busy),
+        waiting=tuple(waiting),
+        **{one: _count(numbers[one]) for one in COUNTERS & numbers.keys()},
+    )
+
+
+def read_holdings(rows: list[list[str]]) -> tuple[Holding, ...]:
+    return tuple(
+        Holding(
+            resource=resource,
+            holder=holder,
+            token=int(token),
+            held_s=int(held_us) / 1e6,
+            left_s=max(0.0, int(left_us) / 1e6),
+            leaving=leaving == "1",
+        )
+        for resource, holder, token, held_us, left_us, leaving in rows
+    )
+
+
+def _count(text: str) -> int:
+    """Return a counter; 0 for a damaged one, which restarts when it next counts."""
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def _text(answer: Any) -> Any:
+    """Return `answer` with its bytes as text, whether or not the client decodes them."""
+    if isinstance(answer, bytes):
+        return answer.decode(errors="backslashreplace")
+    if isinstance(answer, list):
+        return [_text(part) for part in answer]
+    return answer
+
+
+class Wakeup(Closing):
+    """A subscription to the channel of one waiting holder. Used by one thread.
+
+    It never raises for its server: the holder asks again soon, woken or not.
+    """
+
+    def __init__(self, *, server: PoolServer, channel: str) -> None:
+        self._server = server
+        self._channel = channel
+        self._pubsub: Any = None
+
+    def listen(self) -> None:
+        """Subscribe if that is not done; the subscription is in force on return."""
+        from redis.exceptions import RedisError
+
+        if self._pubsub is None:
+            pubsub = self._server.client.pubsub()
+            try:
+                pubsub.subscribe(self._channel)
+                pubsub.get_message(timeout=1.0)  # the confirmation: no message is missed after it
+            except (RedisError, OSError):
+                pubsub.close()
+            else:
+                self._pubsub = pubsub
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when woken, after `timeout_s`, or sooner if the connection is lost."""
+        from redis.exceptions import RedisError
+
+        if self._pubsub is None:
+            threading.Event().wait(min(timeout_s, RETRY_S))
+            return
+        try:
+            received = self._pubsub.get_message(timeout=timeout_s)
+            while received is not None:  # woken more than once: asking once is enough
+                received = self._pubsub.get_message(timeout=0.0)
+        except (RedisError, OSError):
+            self.close()
+
+    def close(self) -> None:
+        """Give up the subscription. Idempotent."""
+        pubsub, self._pubsub = self._pubsub, None
+        if pubsub is not None:
+            with contextlib.suppress(Exception):
+                pubsub.close()
