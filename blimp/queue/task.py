@@ -17,6 +17,7 @@ from blimp.errors import (
     Retry,
 )
 from blimp.queue.options import TaskOptions
+from blimp.queue.protocol.message import epoch_s
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.publish.coalescing import coalescing_key
 from blimp.queue.retry import give_up
@@ -247,7 +248,7 @@ class TaskContext:
             give_up(error)
             raise error
         if eta is not None:
-            countdown = eta.timestamp() - self._broker_now_s()
+            countdown = epoch_s(eta) - self._broker_now_s()
         raise Retry(repr(exc) if exc else "", countdown_s=countdown) from exc
 
     def _broker_now_s(self) -> float:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import msgspec
@@ -45,7 +44,7 @@ from blimp.queue.protocol.embed import (
     with_kwargs,
     with_options,
 )
-from blimp.queue.protocol.message import LOW, NORMAL, TaskMessage
+from blimp.queue.protocol.message import LOW, NORMAL, TaskMessage, epoch_s
 
 
 class TaskOptions(Protocol):
@@ -376,7 +375,6 @@ def _moment(
             raise MessageError(f"option {from_now!r} is {after_s!r:.40}, must be seconds")
         return settings.now_s() + after_s
     try:
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except (TypeError, ValueError):
+        return epoch_s(value)
+    except (TypeError, ValueError, OverflowError):
         raise MessageError(f"option {name!r} is {value!r:.80}, must be an ISO 8601 time") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -202,3 +202,13 @@ def _encoder() -> json.JSONEncoder:
 
 def _to_iso(moment_s: float | None) -> str | None:
     return None if moment_s is None else datetime.fromtimestamp(moment_s, UTC).isoformat()
+
+
+def epoch_s(moment: datetime | str) -> float:
+    """Return a time in seconds since the epoch; without a zone it is UTC, as Celery reads it.
+
+    Raises TypeError, ValueError or OverflowError for what is no ISO 8601 time.
+    """
+    if not isinstance(moment, datetime):
+        moment = datetime.fromisoformat(moment)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

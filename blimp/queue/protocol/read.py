@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +17,7 @@ from blimp.queue.protocol.message import (
     NORMAL,
     VERSION,
     TaskMessage,
+    epoch_s,
 )
 
 if TYPE_CHECKING:
@@ -221,10 +221,7 @@ def _from_iso(headers: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     try:
-        moment = datetime.fromisoformat(value)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)  # Celery with enable_utc writes none
-        return moment.timestamp()
+        return epoch_s(value)
     except (TypeError, ValueError, OverflowError):
         raise MessageError(f"header {name!r} is {value!r:.80}, must be an ISO 8601 time") from None
 

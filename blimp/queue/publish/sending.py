@@ -14,7 +14,7 @@ import msgspec
 
 from blimp.errors import ConfigError
 from blimp.queue.options import check_limits, check_priority
-from blimp.queue.protocol.message import NORMAL, TaskMessage
+from blimp.queue.protocol.message import NORMAL, TaskMessage, epoch_s
 from blimp.queue.publish.coalescing import Coalescing
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
 
@@ -114,12 +114,12 @@ class Outgoing:
         options = self._options
         countdown, eta = options.get("countdown"), options.get("eta")
         if eta is not None:
-            eta_s: float | None = eta.timestamp()
+            eta_s: float | None = epoch_s(eta)
         else:
             eta_s = None if countdown is None else now_s + countdown
         expires = options.get("expires")
         if isinstance(expires, datetime):
-            expires_s: float | None = expires.timestamp()
+            expires_s: float | None = epoch_s(expires)
         else:
             expires_s = None if expires is None else now_s + expires
         return TaskMessage(
@@ -138,7 +138,7 @@ class Outgoing:
             ignore_result=options.get("ignore_result", False),
             callbacks=_signatures(options.get("link", ()), "link"),
             errbacks=_signatures(options.get("link_error", ()), "link_error"),
-            origin=_origin(os.getpid()),
+            origin=origin_of(os.getpid()),
             headers=options.get("headers") or {},
         )
 
@@ -155,5 +155,5 @@ def _signatures(
 
 
 @cache
-def _origin(process: int) -> str:
+def origin_of(process: int) -> str:
     return f"{process}@{socket.gethostname()}"
