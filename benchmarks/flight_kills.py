@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 from blimp.clock import SystemClock
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader
-from blimp.service.demo import Observer, StackProcess
+from blimp.service.observer import Observer
+from blimp.service.stack_process import StackProcess
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot

@@ -19,7 +19,8 @@ import msgspec
 from blimp.control.timing import Timing
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader
-from blimp.service.demo import StackProcess, percentile
+from blimp.service.observer import percentile
+from blimp.service.stack_process import StackProcess
 from blimp.tasks.client import VehicleClient
 
 RATE_HZ = 100.0

@@ -89,7 +89,7 @@ def up(
       blimp up --sim --wind 0.3
       blimp up --sim --ships 2
     """
-    from blimp.service.fleet import StackOptions, build_stack
+    from blimp.service.up import StackOptions, build_stack
 
     if not sim:
         raise typer.BadParameter(
@@ -255,9 +255,9 @@ def demo(
     if ships == 1:
         report = run_demo(options, say=_say)
     else:
-        from blimp.service.demo_fleet import run_fleet_demo
+        from blimp.service.demo_ships import run_demo_ships
 
-        report = run_fleet_demo(options, ships=ships, say=_say)
+        report = run_demo_ships(options, ships=ships, say=_say)
     if json_output:
         _print_json(report)
     if not report["ok"]:

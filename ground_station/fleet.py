@@ -12,7 +12,8 @@ from blimp.closing import Closing
 from blimp.errors import LinkError, NoneFree, NotAuthorised
 from blimp.queue.redis.server import RedisServer
 from blimp.queue.resources.grant import Grant
-from blimp.tasks.authority import FLIGHT_TTL_S, holder_of, pilot_of, ships
+from blimp.tasks.authority import holder_of, pilot_of
+from blimp.tasks.fleet import FLIGHT_TTL_S, ships
 from ground_station.discover import Ship
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Between processes: mailbox, telemetry, run registry, and where their files are."""

@@ -1,0 +1,1 @@
+"""Putting processes together: the composition root, the supervisor of `blimp up`, the demo."""

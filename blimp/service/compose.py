@@ -1,7 +1,7 @@
 """The composition root: the one place that names concrete classes.
 
 One function a process (`fly`, `work`, `simulate`), one for the safe state, and `assemble` for
-whoever flies a ship in process (Lockstep). The stack of them all is in `blimp/service/fleet.py`.
+whoever flies a ship in process (Lockstep). The stack of them all is in `blimp/service/up.py`.
 """
 
 import contextlib
@@ -215,8 +215,8 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     from blimp.link.downlink import Downlink
     from blimp.queue.worker.restart import Launch
     from blimp.queue.worker.worker import Worker
-    from blimp.tasks.flight import build_flight_app
-    from blimp.tasks.membership import Membership
+    from blimp.tasks.app import build_ship_app
+    from blimp.tasks.fleet import FleetMember
 
     vehicle = vehicle_name(options.vehicle, where="--vehicle")
     broker = options.broker or broker_url_from_environment()
@@ -233,7 +233,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
         def ready() -> None:
             downlink.when_flowing(partial(notify.tell, notify.READY, address=supervisor))
 
-        app = build_flight_app(
+        app = build_ship_app(
             vehicle=vehicle,
             broker=broker,
             mailbox=mailbox,
@@ -241,7 +241,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
             signing_key=signing_keys_from_environment(),
             remote_control=remote_control_from_environment(),
         )
-        member = Membership(
+        member = FleetMember(
             link=app.broker_link,
             vehicle=vehicle,
             snapshot_age_s=mailbox.snapshot_age_s,

@@ -23,7 +23,7 @@ from blimp.link.paths import RuntimePaths, make_directory
 from blimp.link.registry import register, unregister
 from blimp.processes import Child
 from blimp.queue.redis.urls import hide_password
-from blimp.service.guard_link import GuardLink
+from blimp.service.guard import GuardLink
 from blimp.service.notify import READY, READY_TO_ARM, NotifyListener
 
 RESTART_DELAY_S = 0.1  # systemd's default RestartSec

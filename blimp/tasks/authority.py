@@ -1,12 +1,13 @@
-"""Who may command a ship: pilots' control of it, and the pool of ships on a broker.
+"""Pilot authority: who may command a ship.
 
-Control of a ship is the one resource of a pool of its own; who holds its grant is its pilot,
-and puts the grant's token into each command. While nobody holds it, everybody commands.
+Control of a ship is the only resource of a pool of its own. The holder of its grant is the
+ship's pilot, and each of the pilot's commands carries the grant's token. While nobody holds
+control, everybody may command the ship.
 
-What the worker finds when a command is about to act goes on to the mailbox as one number
-that grows whenever control changes hands: twice the pilot's token; while nobody holds control,
-one more than twice the last token. So also a command from before somebody took control, or
-from before he gave it back, is known for old.
+The worker checks the token just before a command acts and passes one number on to the mailbox.
+The number grows whenever control changes: it is twice the pilot's token, or, while nobody holds
+control, twice the last token plus one. So the flight process can refuse a command from before
+the last change, in either direction.
 """
 
 from __future__ import annotations
@@ -24,29 +25,20 @@ if TYPE_CHECKING:
     from blimp.queue.resources import ResourcePool
 
 HEADER = "blimp_authority"
-FLEET = "blimp.ships"
 CONTROL_TTL_S = 120.0
-FLIGHT_TTL_S = 30.0  # of a dispatch, which renews it: so long is its ship kept when it dies
 
 
 def pilots(
     link: Redis | RedisServer, vehicle: str, *, ttl_s: float = CONTROL_TTL_S
 ) -> ResourcePool:
-    """Return the pool whose one resource is control of `vehicle`."""
-    from blimp.queue.resources import ResourcePool
+    """Return the pool whose only resource is control of `vehicle`."""
+    from blimp.queue.resources import ResourcePool  # loads redis-py: not for `ground --help`
 
     return ResourcePool(link, f"blimp.pilot.{vehicle}", ttl_s)
 
 
-def ships(link: Redis | RedisServer, *, ttl_s: float = FLIGHT_TTL_S) -> ResourcePool:
-    """Return the pool of the ships that fly on this broker."""
-    from blimp.queue.resources import ResourcePool
-
-    return ResourcePool(link, FLEET, ttl_s)
-
-
 def holder_of(pilot: str) -> str:
-    """Return a holder's name for `pilot` that nobody else has, not even his namesake."""
+    """Return a unique holder name for `pilot`: two pilots may have the same name."""
     return f"{pilot}#{secrets.token_hex(8)}"
 
 
@@ -56,35 +48,35 @@ def pilot_of(holder: str) -> str:
 
 
 def readable(text: str) -> str:
-    """Return `text`, a pool's words, with pilots for holders."""
+    """Return a message of a pool with holder names replaced by pilots' names."""
     return re.sub(r"#[0-9a-f]{16}\b", "", text)
 
 
 class Authority:
-    """The worker's question before a command acts: may its sender, and with what number?"""
+    """Checks in the worker, before a command acts, that its sender may command the ship."""
 
     def __init__(self, *, link: RedisServer, vehicle: str) -> None:
         self._link = link
         self._vehicle = vehicle
         self._pool: ResourcePool | None = None
-        self._seen = 0
+        self._newest = 0
 
-    def seen(self, number: object) -> None:
-        """Take note of the number that the ship has refused a smaller one for."""
+    def note_newest(self, number: object) -> None:
+        """Remember the newest number the ship has seen, as it says in a refusal."""
         if isinstance(number, int):
-            self._seen = max(self._seen, number)
+            self._newest = max(self._newest, number)
 
-    def admit(self, told: object) -> int:
-        """Return what the mailbox is told for a command with the token `told`, None for none.
+    def admit(self, header: object) -> int:
+        """Return the authority number of a command whose token is `header`, None for none.
 
-        Asks the broker each time. Raises NotInControl with the holder's name; LinkError where
-        the broker cannot be asked, LeaseError where the pool's keys are damaged.
+        Asks the broker each time. Raises NotInControl with the holder's name, LinkError if
+        the broker does not answer, LeaseError if the pool's keys are damaged.
         """
-        token = _token(told)
+        token = _token(header)
         if self._pool is None:
             self._pool = pilots(self._link, self._vehicle)
         found = self._pool.stats()
-        # Of the ship itself: whatever else was added to the pool is nobody's control.
+        # Only the ship itself counts, whatever else somebody has added to the pool.
         holding = next((one for one in found.busy if one.resource == self._vehicle), None)
         if holding is None:
             if token is None:
@@ -97,23 +89,23 @@ class Authority:
         raise NotInControl(held_by(self._vehicle, holding.holder, holding.left_s))
 
     def _last_token(self, found: int) -> int:
-        """Return the pool's last token, past what a server that lost its last second forgot."""
-        if self._pool is None or 2 * found + 1 >= self._seen:
+        """Return the pool's last token; advance it if a restarted server lost the newest ones."""
+        if self._pool is None or 2 * found + 1 >= self._newest:
             return found
         return self._pool.advance()
 
 
 def held_by(vehicle: str, holder: str, left_s: float) -> str:
-    """Return the words for a ship that another pilot holds."""
+    """Return the message for a ship that another pilot controls."""
     return (
         f"{pilot_of(holder)} holds control of {vehicle}, for another {left_s:.0f} s "
         "unless it is renewed"
     )
 
 
-def _token(told: Any) -> int | None:
-    if told is None:
+def _token(header: Any) -> int | None:
+    if header is None:
         return None
-    if isinstance(told, bool) or not isinstance(told, int):
-        raise NotInControl(f"header {HEADER} is {told!r:.40}: must be the token of a grant")
-    return told
+    if isinstance(header, bool) or not isinstance(header, int):
+        raise NotInControl(f"header {HEADER} is {header!r:.40}: must be the token of a grant")
+    return header

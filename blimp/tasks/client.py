@@ -1,6 +1,6 @@
 """The ground's end: send a command to a vehicle, follow it, stop the ship.
 
-Light to import: kombu and redis-py are loaded with the first command.
+Cheap to import, for `ground --help`: kombu and redis-py are loaded with the first command.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from blimp.closing import Closing
 from blimp.errors import LinkError
 from blimp.queue.protocol.message import NORMAL, TaskMessage
 from blimp.tasks.authority import HEADER
-from blimp.tasks.pending import Pending, Progress, Reply, reply_of
+from blimp.tasks.reply import Pending, Progress, Reply, reply_of
 
 if TYPE_CHECKING:
     from blimp.queue.observability.tracing import Tracer
@@ -38,9 +38,9 @@ class VehicleClient(Closing):
     """Commands one vehicle. Thread-safe; a context manager; connects on first use.
 
     broker: a URL, or several as TaskApp takes them. signing_key: commands are signed with it.
-    authority: the token under which its holder commands, see `blimp.tasks.authority`.
+    authority: the token of the pilot's grant, see `blimp.tasks.authority`.
     tracer: makes a span of each command that is sent.
-    Every method raises LinkError, naming the broker, where none answers in `timeout_s`.
+    Every method raises LinkError, naming the broker, if none answers in `timeout_s`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class VehicleClient(Closing):
         priority: int = NORMAL,
         id: str | None = None,
     ) -> Pending:
-        """Queue a command; return what follows it.
+        """Queue a command and return the object that follows it.
 
         task: "takeoff" or "blimp.takeoff". ttl_s: it must begin within this many seconds,
         on the broker's clock. Raises MessageError for arguments that JSON cannot hold.
@@ -100,7 +100,7 @@ class VehicleClient(Closing):
             origin=self._source,
             headers=headers,
         )
-        watch = results.watch(id)  # before sending: nothing it says may be missed
+        watch = results.watch(id)  # subscribe before sending: no report may be missed
         sent_s = self.clock.now_s()
         try:
             if self.tracer is None:
@@ -122,7 +122,7 @@ class VehicleClient(Closing):
     def estop(self, *, timeout_s: float = 3.0) -> Reply:
         """Stop every output now, past every queue; repeat until it is confirmed.
 
-        SUCCESS only where the vehicle has confirmed it, TIMEOUT otherwise.
+        SUCCESS only if the vehicle has confirmed it, TIMEOUT otherwise.
         """
         id = str(uuid.uuid4())
         results = self._link()
@@ -149,11 +149,11 @@ class VehicleClient(Closing):
                     self.clock.sleep_until(repeat_s)
                 if left_s <= ESTOP_REPEAT_S:
                     return pending.timed_out(timeout_s)
-                # The ship may hear at another broker, if there is one, and confirms it there.
+                # The ship may listen at another broker, if there are several: try the next one.
                 results.server.brokers.failed(results.server.brokers.current)
 
     def result(self, id: str, *, task: str = "") -> Reply:
-        """Return what is known of an earlier command; TIMEOUT where it has not ended."""
+        """Return what is known of an earlier command; TIMEOUT if it is not known to have ended."""
         record = self._link().get(id)
         if record.final:
             return reply_of(record, task=task, latency_ms=None)
@@ -166,7 +166,7 @@ class VehicleClient(Closing):
         )
 
     def close(self) -> None:
-        """Give up the connections, those of commands still waited for included. Idempotent."""
+        """Close the connections, also those of commands under way. Idempotent."""
         for pending in list(self._open):
             pending.close()
         if self._results is not None:
@@ -207,7 +207,7 @@ def vehicle_queue(vehicle: str) -> str:
 
 
 def user_name() -> str:
-    """Return who asks: this user, at this machine."""
+    """Return this user at this machine."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -12,7 +12,7 @@ from blimp.link.telemetry import TelemetryPublisher
 from blimp.queue.observability.options import Watching
 from blimp.queue.observability.watch import watched
 from blimp.sim import Lockstep
-from blimp.tasks.flight import build_flight_app
+from blimp.tasks.app import build_ship_app
 from blimp.types import Command, Outcome, Snapshot
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import working
@@ -59,7 +59,7 @@ class FlyingShip:
     @contextlib.contextmanager
     def worker(self, watching: Watching = UNWATCHED) -> Iterator[None]:
         """Run its worker; ending and running it again is a restart under the same name."""
-        app = build_flight_app(vehicle=self.vehicle, broker=self.broker.url, mailbox=self.mailbox)
+        app = build_ship_app(vehicle=self.vehicle, broker=self.broker.url, mailbox=self.mailbox)
         with app, watched(app, watching), working(app, name=self.vehicle):
             yield
 

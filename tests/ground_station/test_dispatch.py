@@ -12,8 +12,8 @@ from blimp.clock import ManualClock
 from blimp.queue.redis.server import RedisServer
 from blimp.queue.resources import ResourcePool
 from blimp.sim import Lockstep
-from blimp.tasks.authority import holder_of, pilots, ships
-from blimp.tasks.membership import Membership
+from blimp.tasks.authority import holder_of, pilots
+from blimp.tasks.fleet import FleetMember, ships
 from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 from tests.ground_station.test_cli import Ground
@@ -227,7 +227,7 @@ def test_a_ship_is_in_the_pool_while_its_flight_process_is_heard(
 ) -> None:
     clock = ManualClock()
     age_s: list[float | None] = [None]
-    with Membership(
+    with FleetMember(
         link=link, vehicle="member", snapshot_age_s=lambda: age_s[0], clock=clock
     ) as member:
         member.look(True)

@@ -1,5 +1,54 @@
-"""The fixtures of the queue's tests: an app, a worker, and a real broker."""
+"""A worker with the ship's tasks, a real mailbox, and the fixtures of the queue's tests."""
 
-from tests.queue.conftest import app, look, own_broker, server, start_worker, transport, url
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
-__all__ = ["app", "look", "own_broker", "server", "start_worker", "transport", "url"]
+import pytest
+
+from blimp.clock import SystemClock
+from blimp.link.mailbox import MailboxClient
+from blimp.queue import TaskApp
+from blimp.tasks.app import build_ship_app
+from blimp.tasks.client import VehicleClient
+from tests.queue.conftest import look, own_broker, server, start_worker, transport, url, working
+from tests.tasks.ship import FlightSide
+
+__all__ = ["look", "own_broker", "server", "start_worker", "transport", "url"]
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="blimp-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def ship(directory: Path) -> Iterator[FlightSide]:
+    side = FlightSide(directory / "flight.sock")
+    yield side
+    side.close()
+
+
+@pytest.fixture
+def mailbox(directory: Path) -> Iterator[MailboxClient]:
+    with MailboxClient(
+        server_path=directory / "flight.sock",
+        path=directory / "worker.sock",
+        clock=SystemClock(),
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def app(url: str, mailbox: MailboxClient) -> Iterator[TaskApp]:
+    with build_ship_app(vehicle="twin", broker=url, mailbox=mailbox) as app:
+        yield app
+
+
+@pytest.fixture
+def ground(app: TaskApp, url: str) -> Iterator[VehicleClient]:
+    with working(app, name="twin", sync_workers=12), VehicleClient(url, "twin") as client:
+        yield client

@@ -12,14 +12,12 @@ from blimp.link.mailbox import MailboxClient
 from blimp.queue import TaskApp, chain, signature
 from blimp.queue.redis.server import RedisServer
 from blimp.queue.resources import ResourcePool
+from blimp.tasks.app import TASKS, build_ship_app
 from blimp.tasks.authority import HEADER, Authority, holder_of, pilot_of, pilots
 from blimp.tasks.client import VehicleClient
-from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
 from blimp.types import Command, Outcome, OutcomeState
 from tests.queue.conftest import DEADLINE_S, working
-from tests.tasks.test_flight import FlightSide, directory, outcome, ship
-
-__all__ = ["directory", "ship"]  # fixtures
+from tests.tasks.ship import FlightSide, outcome
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def app(url: str, directory: Path, ship: FlightSide) -> Iterator[TaskApp]:
     paths = {"server_path": directory / "flight.sock", "path": directory / "worker.sock"}
     with (
         MailboxClient(**paths, clock=SystemClock()) as mailbox,
-        build_flight_app(vehicle="twin", broker=url, mailbox=mailbox) as app,
+        build_ship_app(vehicle="twin", broker=url, mailbox=mailbox) as app,
         working(app, name="twin"),
     ):
         yield app
@@ -132,7 +130,7 @@ def test_what_a_ship_says_to_have_seen_spoils_no_pool(
     link: RedisServer, pool: ResourcePool, number: object
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
-    authority.seen(number)
+    authority.note_newest(number)
     first = authority.admit(None)
     grant = pool.acquire(holder_of("alice"))
     assert first < authority.admit(grant.token)
@@ -180,10 +178,10 @@ def test_namesakes_are_not_one_holder() -> None:
 # --- through the worker ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", FLIGHT_TASKS, ids=lambda row: row.command)
+@pytest.mark.parametrize("row", TASKS, ids=lambda row: row.command)
 def test_only_what_asks_or_stops_is_everybodys(row: object) -> None:
-    assert isinstance(row, type(FLIGHT_TASKS[0]))
-    assert row.pilots == (row.command not in ("ping", "sensor", "estop"))
+    assert isinstance(row, type(TASKS[0]))
+    assert row.needs_control == (row.command not in ("ping", "sensor", "estop"))
 
 
 def test_others_are_refused_by_name_and_nothing_reaches_the_ship(

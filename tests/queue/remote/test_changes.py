@@ -12,7 +12,7 @@ from blimp.errors import Revoked, SoftTimeLimitExceeded, TaskError
 from blimp.queue import State, TaskApp
 from blimp.queue.control import ask as asking
 from blimp.queue.control.pidbox import Command
-from blimp.tasks.flight import build_flight_app
+from blimp.tasks.app import build_ship_app
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.look import Look
 from tests.queue.remote.conftest import Ask
@@ -295,7 +295,7 @@ def test_a_ship_only_answers_questions_unless_it_is_told() -> None:
     assert remote_control_from_environment({}) == "inspect"
     assert remote_control_from_environment({"BLIMP_REMOTE_CONTROL": ""}) == "inspect"
     assert remote_control_from_environment({"BLIMP_REMOTE_CONTROL": "all"}) == "all"
-    app = build_flight_app(
+    app = build_ship_app(
         vehicle="ship", broker="redis://nowhere", mailbox=cast("Any", None), signing_key="k" * 20
     )
     assert app.remote_control == "inspect"

@@ -1,4 +1,4 @@
-"""A command under way, as its sender follows it."""
+"""A command under way as its sender follows it, and the reply it ends with."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ReplyState = Literal[
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """How a command ended, as far as the ground knows.
+    """How a command ended, as far as the sender knows.
 
-    latency_ms: from sending to the first word that the ship accepted or refused it: its
-        first progress, or its end. On this machine's clock; None where no word came.
-    kind: the name of the exception it ended with, "" where it did with none.
+    latency_ms: from sending to the first report that the ship accepted or refused it: its
+        first progress, or its end. On this machine's clock; None if no report came.
+    kind: the name of the exception it ended with, "" if there was none.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """One step on the way: queued, received by the worker, executing a fraction, done.
 
-    fraction: how much is done, 0 to 1, where the ship told it.
+    fraction: how much is done, 0 to 1, if the ship reported it.
     """
 
     stage: Stage
@@ -51,10 +51,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pending(Closing):
-    """One command under way. One thread's; a context manager. Close is idempotent.
+    """One command under way, for use by one thread. A context manager; close is idempotent.
 
-    `reply` is None until it has ended. Waiting may be repeated after a TIMEOUT, and after a
-    LinkError: it then goes on where it was.
+    `reply` is None until the command has ended. Waiting may be repeated after a TIMEOUT or a
+    LinkError; it continues with the next step.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Pending(Closing):
         self._clock = clock
         self._latency_ms: float | None = None
         self._last: Record | None = None
-        self._told_queued = self._told_received = False
+        self._has_queued = self._has_received = False  # steps that were yielded
 
     def wait(self, timeout_s: float, on_progress: OnProgress | None = None) -> Reply:
-        """Return the reply; state TIMEOUT where it has not ended within `timeout_s`.
+        """Return the reply; its state is TIMEOUT if it has not ended within `timeout_s`.
 
-        on_progress: called with each step's stage and fraction. Raises LinkError where the
+        on_progress: called with each step's stage and fraction. Raises LinkError if the
         broker is lost.
         """
         for step in self.events(timeout_s=timeout_s):
@@ -84,8 +84,8 @@ class Pending(Closing):
     def events(self, *, timeout_s: float) -> Iterator[Progress]:
         """Yield each step as it comes; end with "done", or without it after `timeout_s`."""
         deadline_s = self._clock.now_s() + timeout_s
-        if not self._told_queued:
-            self._told_queued = True
+        if not self._has_queued:
+            self._has_queued = True
             yield Progress(stage="queued")
         while self.reply is None:
             left_s = max(0.0, deadline_s - self._clock.now_s())
@@ -95,23 +95,23 @@ class Pending(Closing):
             if self._is_old(record):
                 continue
             step = self._step(record)
-            if step.stage == "executing" and not self._told_received:
-                # The stored record has overtaken the word that it arrived; people get both.
+            if step.stage == "executing" and not self._has_received:
+                # The stored record has overtaken the report of its arrival: yield both.
                 yield Progress(stage="received", elapsed_ms=step.elapsed_ms)
-            self._told_received = True
+            self._has_received = True
             yield step
 
     def close(self) -> None:
         self._watch.close()
 
     def timed_out(self, timeout_s: float) -> Reply:
-        """The outcome is unknown; say how far it was seen."""
+        """Return the reply of a command whose outcome is unknown, with its last known step."""
         last = self._last
         if last is None:
             reason = f"no word from the vehicle within {timeout_s:g} s: outcome unknown"
         else:
             detail = str(_details(last).get("reason", ""))
-            reason = f"{last.state.value} when it was last heard of"
+            reason = f"last known state {last.state.value}"
             reason += f": {detail}" if detail else ""
         return Reply(
             id=self.id,
@@ -122,7 +122,7 @@ class Pending(Closing):
         )
 
     def _is_old(self, record: Record) -> bool:
-        """Say whether it was known before: the stored record overtakes those on their way."""
+        """Say whether `record` is older than the last one: a stored record overtakes events."""
         last = self._last
         if last is None or record.final or last.state != "PROGRESS":
             return False
@@ -130,7 +130,7 @@ class Pending(Closing):
         return backwards or record == last
 
     def _step(self, record: Record) -> Progress:
-        """Take note of `record` and return it as people see it."""
+        """Remember `record` and return it as a step."""
         self._last = record
         elapsed_ms = round((self._clock.now_s() - self._sent_s) * 1000.0, 3)
         details = _details(record)
@@ -168,7 +168,7 @@ def reply_of(record: Record, *, task: str, latency_ms: float | None) -> Reply:
         "REFUSED": "REFUSED",
         "EXPIRED": "EXPIRED",
         "INTERRUPTED": "INTERRUPTED",
-        "REVOKED": "EXPIRED",  # a Celery worker's word for it
+        "REVOKED": "EXPIRED",  # a Celery worker reports an expired task this way
         "SUPERSEDED": "SUPERSEDED",
     }
     return Reply(

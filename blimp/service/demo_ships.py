@@ -68,10 +68,10 @@ class Pilot:
         self.taken.set()
 
 
-def run_fleet_demo(options: DemoOptions, *, ships: int, say: Say) -> dict[str, Any]:
+def run_demo_ships(options: DemoOptions, *, ships: int, say: Say) -> dict[str, Any]:
     """Fly the mission on every ship at once and return the report.
 
-    Raises DemoError where the stack does not start. Ctrl-C has every ship hold its place.
+    Raises StackError where the stack does not start. Ctrl-C has every ship hold its place.
     """
     with ready_stack(options, ships=ships) as stack:
         names = [event["vehicle"] for event in stack.all_ready()]

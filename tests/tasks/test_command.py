@@ -1,128 +1,21 @@
 """The vehicle's tasks across a real mailbox: acceptance, progress, refusal, silence, restart."""
 
-import shutil
-import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from blimp.clock import SystemClock
-from blimp.link.mailbox import MailboxClient, MailboxServer
+from blimp.errors import TaskFailed
+from blimp.link.mailbox import MAX_COMMAND_BYTES, MailboxClient
 from blimp.queue import TaskApp
 from blimp.tasks.client import VehicleClient
-from blimp.tasks.flight import FLIGHT_TASKS, build_flight_app
-from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
-from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from blimp.tasks.command import printable_source
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.golden import envelope
 from tests.queue.look import Look
-
-Answer = Callable[[Command], Outcome | None]
-DONE, REFUSED, IN_PROGRESS = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
-
-
-SNAPSHOT = Snapshot(
-    t_s=1.0,
-    boot_id="boot-1",
-    vehicle="twin",
-    mode="HOLD",
-    armed=False,
-    killed=False,
-    failsafe="",
-    position_ned_m=(0.0, 0.0, -1.0),
-    velocity_ned_mps=(0.0, 0.0, 0.0),
-    altitude_m=1.0,
-    attitude_rad=Attitude(roll=0.0, pitch=0.0, yaw=0.1),
-    battery_v=7.4,
-    actuators={},
-    sensors={},
-    loop=LoopStatus(rate_hz=100.0),
-    simulated=True,
-)
-
-
-def outcome(command: Command, state: OutcomeState = DONE, **fields: Any) -> Outcome:
-    settings: dict[str, Any] = {"boot_id": "boot-1", "accepted_s": 12.5} | fields
-    return Outcome(id=command.id, state=state, **settings)
-
-
-class FlightSide:
-    """The flight process's end of a real mailbox, with the answers a test decides."""
-
-    def __init__(self, path: Path) -> None:
-        self.answer: Answer = outcome
-        self.commands: list[Command] = []
-        self.server = MailboxServer(path=path, clock=SystemClock())
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def post(self, outcome: Outcome) -> None:
-        self.server.post(outcome)
-
-    def named(self, name: str) -> list[Command]:
-        return [command for command in list(self.commands) if command.name == name]
-
-    def close(self) -> None:
-        self._closed.set()
-        self._thread.join()
-        self.server.close()
-
-    def _serve(self) -> None:
-        while not self._closed.wait(0.002):
-            for command in self.server.receive():
-                self.commands.append(command)
-                answer = self.answer(command)
-                if answer is not None:
-                    self.server.post(answer)
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="blimp-"))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def ship(directory: Path) -> Iterator[FlightSide]:
-    side = FlightSide(directory / "flight.sock")
-    yield side
-    side.close()
-
-
-@pytest.fixture
-def mailbox(directory: Path) -> Iterator[MailboxClient]:
-    with MailboxClient(
-        server_path=directory / "flight.sock",
-        path=directory / "worker.sock",
-        clock=SystemClock(),
-    ) as client:
-        yield client
-
-
-@pytest.fixture
-def app(url: str, mailbox: MailboxClient) -> Iterator[TaskApp]:
-    with build_flight_app(vehicle="twin", broker=url, mailbox=mailbox) as app:
-        yield app
-
-
-@pytest.fixture
-def ground(app: TaskApp, url: str) -> Iterator[VehicleClient]:
-    with working(app, name="twin", sync_workers=12), VehicleClient(url, "twin") as client:
-        yield client
-
-
-def test_every_command_has_its_task_and_arm_alone_may_not_run_twice(app: TaskApp) -> None:
-    assert {name.removeprefix("blimp.") for name in app.tasks} == {
-        *("ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land"),
-        *("return", "motor", "servo", "sensor", "status", "estop"),
-    }
-    assert [row.command for row in FLIGHT_TASKS if not row.idempotent] == ["arm"]
-    assert app.queue == "blimp.twin"
+from tests.tasks.ship import DONE, IN_PROGRESS, REFUSED, FlightSide, outcome, publish
 
 
 def test_a_command_reaches_the_ship_as_it_was_sent(ship: FlightSide, ground: VehicleClient) -> None:
@@ -231,7 +124,7 @@ def test_a_flight_process_restarted_under_a_command_interrupts_it(
 def test_a_ship_that_falls_silent_in_mid_command_fails_it(
     ship: FlightSide, ground: VehicleClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blimp.tasks.flight.SILENCE_S", 0.5)
+    monkeypatch.setattr("blimp.tasks.command.SILENCE_S", 0.5)
     answers = iter([1])
     ship.answer = lambda command: outcome(command, IN_PROGRESS) if next(answers, None) else None
     reply = ground.send("goto", {"north_m": 1.0}).wait(DEADLINE_S)
@@ -392,34 +285,6 @@ def test_a_command_for_another_vehicle_is_refused(
     assert ship.commands == []
 
 
-def test_positional_arguments_are_refused(
-    ship: FlightSide, app: TaskApp, ground: VehicleClient
-) -> None:
-    record = app.send_task("blimp.goto", (1.0,), ttl_s=5.0).wait(DEADLINE_S)
-    assert "arguments of 'blimp.goto': too many positional arguments" in record.reason
-
-
-def publish(ship: FlightSide, mailbox: MailboxClient) -> None:
-    """Publish a snapshot until it is heard: before the first greeting nobody subscribes."""
-
-    def is_heard() -> bool:
-        ship.server.publish(SNAPSHOT)
-        return mailbox.snapshot() is not None
-
-    wait_until(is_heard, "no snapshot came")
-
-
-def test_status_is_the_newest_snapshot_with_its_age(
-    ship: FlightSide, ground: VehicleClient, mailbox: MailboxClient
-) -> None:
-    assert "no snapshot yet" in ground.send("status").wait(DEADLINE_S).reason
-    publish(ship, mailbox)
-    result = ground.send("status").wait(DEADLINE_S).result
-    assert result["mode"] == "HOLD"
-    assert result["attitude_rad"] == {"roll": 0.0, "pitch": 0.0, "yaw": 0.1}
-    assert 0.0 <= result["age_s"] < DEADLINE_S
-
-
 def test_a_command_is_meant_for_the_flight_process_that_is_heard(
     ship: FlightSide, ground: VehicleClient, mailbox: MailboxClient
 ) -> None:
@@ -431,40 +296,6 @@ def test_a_command_is_meant_for_the_flight_process_that_is_heard(
         ground.send("takeoff", {"altitude_m": 2.0}, ttl_s=5.0).wait(DEADLINE_S).state == "SUCCESS"
     )
     assert ship.named("takeoff")[0].boot_id == "boot-1"
-
-
-def test_the_ship_hears_that_the_link_stands(ship: FlightSide, ground: VehicleClient) -> None:
-    # From its start on it counts as linked for a moment: only a greeting makes the age smaller.
-    wait_until(lambda: ship.server._link_s is not None, "not greeted")
-    assert ship.server.link_age_s(SystemClock().now_s()) < DEADLINE_S
-
-
-def test_an_emergency_stop_passes_busy_threads(ship: FlightSide, app: TaskApp, url: str) -> None:
-    ship.answer = lambda command: outcome(command, DONE if command.name == "estop" else IN_PROGRESS)
-    with (
-        working(app, name="twin", sync_workers=1, prefetch=1, grace_s=0.1, log=Silence()),
-        VehicleClient(url, "twin") as client,
-    ):
-        goto = client.send("goto", {"north_m": 1.0}, ttl_s=30.0)
-        client.send("goto", {"north_m": 2.0}, ttl_s=30.0)
-        wait_until(lambda: ship.named("goto"), "not handed over")
-        reply = client.estop(timeout_s=DEADLINE_S)
-        assert reply.state == "SUCCESS"
-        assert reply.result == {"fraction": 0.0, "accepted_s": 12.5}
-        (command,) = ship.named("estop")
-        assert (command.id, command.ttl_s) == (reply.id, None)
-        assert goto.reply is None
-
-
-def test_an_emergency_stop_the_ship_does_not_confirm_is_repeated_and_times_out(
-    ship: FlightSide, ground: VehicleClient
-) -> None:
-    ship.answer = lambda command: None
-    reply = ground.estop(timeout_s=1.0)
-    assert reply.state == "TIMEOUT"
-    assert len(ship.named("estop")) >= 2
-    ship.answer = outcome
-    assert ground.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
 
 
 def test_a_stopping_worker_leaves_its_command_to_the_next(
@@ -481,3 +312,48 @@ def test_a_stopping_worker_leaves_its_command_to_the_next(
     assert reply.state == "SUCCESS"
     assert [command.fence for command in ship.named("goto")][-1] == 2
     assert {command.id for command in ship.named("goto")} == {reply.id}
+
+
+@pytest.mark.parametrize(
+    ("headers", "kwargs", "reason"),
+    [
+        ({}, {"name": "x" * 500_000}, f"bytes: the limit is {MAX_COMMAND_BYTES}"),
+        ({"blimp_boot_id": "b" * 100_000}, {}, f"bytes: the limit is {MAX_COMMAND_BYTES}"),
+    ],
+)
+def test_a_command_that_no_datagram_carries_is_named_at_once(
+    ground: VehicleClient,
+    app: TaskApp,
+    look: Look,
+    ship: FlightSide,
+    headers: dict[str, Any],
+    kwargs: dict[str, Any],
+    reason: str,
+) -> None:
+    # With a time to live of an hour, asking on would hold a thread of the worker that long.
+    issued_ms = int(app.broker_clock.now_s() * 1000)
+    headers |= {"blimp_issued_ms": issued_ms, "blimp_ttl_s": 3600, "expires": None}
+    look.push("blimp.twin", envelope(task="blimp.sensor", id="bad", kwargs=kwargs, **headers))
+    with pytest.raises(TaskFailed, match=f"'sensor'.*{reason}"):
+        app.result("bad").get(DEADLINE_S)
+    assert ship.named("sensor") == []
+    assert ground.ping(timeout_s=DEADLINE_S).state == "SUCCESS"
+
+
+@pytest.mark.parametrize("source", ["y" * 100_000, 7, {"a": [1]}])
+def test_whatever_a_sender_calls_himself_he_is_heard(
+    ground: VehicleClient,
+    app: TaskApp,
+    look: Look,
+    ship: FlightSide,
+    source: object,
+) -> None:
+    look.push("blimp.twin", envelope(task="blimp.ping", id="ping", blimp_source=source))
+    assert app.result("ping").get(DEADLINE_S) == {"fraction": 0.0, "accepted_s": 12.5}
+    (command,) = ship.named("ping")
+    assert len(command.source) <= 80
+
+
+def test_a_source_that_no_terminal_can_print_is_escaped() -> None:
+    """A lone surrogate: JSON can carry it, UTF-8 cannot."""
+    assert printable_source("pilot \ud800") == "pilot \\ud800"

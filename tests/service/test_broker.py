@@ -79,7 +79,7 @@ def test_keeps_its_data_over_a_restart(directory: Path) -> None:
 def test_ends_with_its_parent_even_by_kill_9(directory: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(directory)],
-        cwd=Path(__file__).parents[1],  # where `tests` is
+        cwd=Path(__file__).parents[2],  # the directory of `tests`
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

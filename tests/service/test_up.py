@@ -7,8 +7,8 @@ import pytest
 
 from blimp import airframe
 from blimp.errors import AirframeError, ConfigError
-from blimp.service.fleet import StackOptions, build_stack, vehicle_names
 from blimp.service.stack import Role
+from blimp.service.up import StackOptions, build_stack, vehicle_names
 from blimp.sim import Lockstep
 
 
@@ -81,6 +81,22 @@ def test_there_is_no_east_at_a_pole_and_the_date_line_is_crossed() -> None:
         _at(twin, pole).with_pad_east(20.0)
     line = home(latitude_deg=0.0, longitude_deg=179.9999, altitude_msl_m=0.0)
     assert -180.0 <= _at(twin, line).with_pad_east(20.0).home.longitude_deg < -179.9
+
+
+def test_a_brokers_password_is_on_no_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which every user of the machine can read."""
+    url = "redis://me:secret@host/0"
+    monkeypatch.setenv("BLIMP_BROKER_URL", url)
+    options = StackOptions(
+        airframe="twin", vehicle=None, seed=1, wind_mps=0.0, runtime_dir=tmp_path / "run"
+    )
+    roles = [one.role for one in build_stack(options, on_event=print)._roles.values()]
+    assert "secret" not in str([role.arguments for role in roles])
+    assert [role.environment for role in roles if role.name == "worker"] == [
+        {"BLIMP_BROKER_URL": url}
+    ]
 
 
 def _at(ship: airframe.Airframe, home: airframe.Home) -> airframe.Airframe:

@@ -1,7 +1,7 @@
 """The spans of a command on board: in the mailbox, and in the flight process.
 
-The flight process makes none itself: its loop does nothing that could wait. It says when it
-accepted a command, on the clock that both have.
+The flight process makes no spans itself, because its loop does nothing that could wait. It
+says when it accepted a command, on the clock that both processes share.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def follow_traced(
     accepted_s: Callable[[], float | None],
     attributes: dict[str, Any],
 ) -> T:
-    """Return what `follow` does. accepted_s: when the ship took the command, None if never."""
+    """Return what `follow` returns. accepted_s: when the ship accepted the command, or None."""
     asked_s = clock.now_s()
     with tracer.span(f"mailbox {command}", kind=SpanKind.CLIENT, attributes=attributes):
         try:
             return follow()
         finally:
-            _tell_flight(tracer, command, clock=clock, asked_s=asked_s, accepted_s=accepted_s())
+            _record_flight(tracer, command, clock=clock, asked_s=asked_s, accepted_s=accepted_s())
 
 
-def _tell_flight(
+def _record_flight(
     tracer: Tracer, command: str, *, clock: Clock, asked_s: float, accepted_s: float | None
 ) -> None:
     if accepted_s is None:
-        return  # refused, or never heard
+        return  # refused, or never received
     now_s = clock.now_s()
     # A redelivered command was accepted before, and a simulated ship's clock may be another.
     began_s = accepted_s if asked_s <= accepted_s <= now_s else asked_s

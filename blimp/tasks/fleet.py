@@ -1,4 +1,4 @@
-"""A ship's place in the pool of those that can be dispatched: there while it can fly."""
+"""The pool of the ships on a broker that can be dispatched, and a ship's place in it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,33 @@ from typing import TYPE_CHECKING
 
 from blimp.closing import Closing
 from blimp.errors import LeaseError, LinkError
-from blimp.tasks.authority import ships
 
 if TYPE_CHECKING:
+    from redis import Redis
+
     from blimp.clock import Clock
     from blimp.queue.redis.server import RedisServer
+    from blimp.queue.resources import ResourcePool
 
-AGAIN_S = 10.0  # who put it aside, or emptied the broker, did not know better
-HEARD_S = 2.0  # a flight process silent for longer may have ended
+FLEET = "blimp.ships"
+FLIGHT_TTL_S = 30.0  # a dispatch renews its grant; if it is killed, its ship is free after this
+REJOIN_S = 10.0  # add the ship again, in case somebody removed it or emptied the broker
+HEARD_S = 2.0  # a flight process that has been silent for longer may have ended
 
 
-class Membership(Closing):
-    """Adds a ship to the pool of its broker, and again from time to time; takes it out at the end.
+def ships(link: Redis | RedisServer, *, ttl_s: float = FLIGHT_TTL_S) -> ResourcePool:
+    """Return the pool of the ships that fly on this broker."""
+    from blimp.queue.resources import ResourcePool  # loads redis-py: not for `ground --help`
+
+    return ResourcePool(link, FLEET, ttl_s)
+
+
+class FleetMember(Closing):
+    """Keeps a ship in the pool of its broker while its flight process is heard.
 
     snapshot_age_s: how long ago the flight process was heard, None before it was.
     Call `look` about once a second with whether the broker answers, as a worker's link
-    watchers are. Never raises: a pool that cannot be reached is tried again.
+    watchers are called. It never raises: it tries again if the pool cannot be reached.
     """
 
     def __init__(
@@ -41,7 +52,7 @@ class Membership(Closing):
         self._added_s: float | None = None
 
     def look(self, alive: bool) -> None:
-        """Be in the pool while the flight process is heard, and not otherwise."""
+        """Add the ship to the pool if the flight process is heard, else remove it."""
         if not alive:
             return
         age_s = self._snapshot_age_s()
@@ -49,13 +60,13 @@ class Membership(Closing):
             self._leave()
             return
         now_s = self._clock.now_s()
-        if self._added_s is None or now_s - self._added_s >= AGAIN_S:
+        if self._added_s is None or now_s - self._added_s >= REJOIN_S:
             with contextlib.suppress(LinkError, LeaseError):
                 ships(self._link).add(self._vehicle)
                 self._added_s = now_s
 
     def close(self) -> None:
-        """Leave the pool; a ship in use leaves it when it is given back. Idempotent."""
+        """Leave the pool; a ship in use leaves it when it is released. Idempotent."""
         self._leave()
 
     def _leave(self) -> None:

@@ -1,0 +1,74 @@
+"""The queue's app of one ship: the table of every task it can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from blimp.queue.app import TaskApp
+from blimp.queue.control.pidbox import INSPECT
+from blimp.tasks import estop, flight, motor, sensor, servo, status
+from blimp.tasks.authority import Authority
+from blimp.tasks.client import vehicle_queue
+from blimp.tasks.command import Mailbox, command_task
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+    from blimp.queue.protocol.signing import Key
+
+# Every command that is a task, kind by kind; `blimp.status` is the one task that is no command.
+TASKS = (
+    *status.TASKS,
+    *flight.TASKS,
+    *motor.TASKS,
+    *servo.TASKS,
+    *sensor.TASKS,
+    *estop.TASKS,
+)
+
+
+def build_ship_app(
+    *,
+    vehicle: str,
+    broker: str,
+    mailbox: Mailbox,
+    clock: Clock | None = None,
+    signing_key: Key | Sequence[Key] | None = None,
+    remote_control: str = INSPECT,
+) -> TaskApp:
+    """Return the app with the tasks of `vehicle`, named `blimp.<command>`.
+
+    Its queue is `blimp.<vehicle>`; results go to the broker's server. Run it with a Worker of
+    at least 8 threads: a command that is superseded takes a moment to end.
+    remote_control: see TaskApp. By default remote control only answers questions, so that
+    access to the broker is not enough to stop a ship's worker.
+    """
+    name = vehicle_queue(vehicle)
+    app = TaskApp(
+        name,
+        broker=broker,
+        result_backend=broker,
+        queue=name,
+        clock=clock,
+        signing_key=signing_key,
+        remote_control=remote_control,
+    )
+    authority = Authority(link=app.broker_link, vehicle=vehicle)
+    for row in TASKS:
+        app.task(
+            name=f"blimp.{row.command}",
+            idempotent=row.idempotent,
+            resumable=True,
+            track_started=True,
+            bind=True,
+            interruptible=False,  # the emergency stop takes the mailbox's locks, too
+            priority=row.priority,
+        )(command_task(row, vehicle=vehicle, mailbox=mailbox, authority=authority))
+    status.register_status(app, mailbox)
+    estop.register_broadcast(app, mailbox)
+
+    @app.on_link
+    def greet(alive: bool) -> None:
+        mailbox.greet(link=alive)
+
+    return app

@@ -1,0 +1,80 @@
+"""The flight process's end of a real mailbox, with the answers that a test decides."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from blimp.clock import SystemClock
+from blimp.link.mailbox import MailboxClient, MailboxServer
+from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
+from tests.queue.conftest import wait_until
+
+Answer = Callable[[Command], Outcome | None]
+DONE, REFUSED, IN_PROGRESS = OutcomeState.DONE, OutcomeState.REFUSED, OutcomeState.IN_PROGRESS
+
+
+SNAPSHOT = Snapshot(
+    t_s=1.0,
+    boot_id="boot-1",
+    vehicle="twin",
+    mode="HOLD",
+    armed=False,
+    killed=False,
+    failsafe="",
+    position_ned_m=(0.0, 0.0, -1.0),
+    velocity_ned_mps=(0.0, 0.0, 0.0),
+    altitude_m=1.0,
+    attitude_rad=Attitude(roll=0.0, pitch=0.0, yaw=0.1),
+    battery_v=7.4,
+    actuators={},
+    sensors={},
+    loop=LoopStatus(rate_hz=100.0),
+    simulated=True,
+)
+
+
+def outcome(command: Command, state: OutcomeState = DONE, **fields: Any) -> Outcome:
+    settings: dict[str, Any] = {"boot_id": "boot-1", "accepted_s": 12.5} | fields
+    return Outcome(id=command.id, state=state, **settings)
+
+
+class FlightSide:
+    """The flight process's end of a real mailbox, with the answers a test decides."""
+
+    def __init__(self, path: Path) -> None:
+        self.answer: Answer = outcome
+        self.commands: list[Command] = []
+        self.server = MailboxServer(path=path, clock=SystemClock())
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def post(self, outcome: Outcome) -> None:
+        self.server.post(outcome)
+
+    def named(self, name: str) -> list[Command]:
+        return [command for command in list(self.commands) if command.name == name]
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+        self.server.close()
+
+    def _serve(self) -> None:
+        while not self._closed.wait(0.002):
+            for command in self.server.receive():
+                self.commands.append(command)
+                answer = self.answer(command)
+                if answer is not None:
+                    self.server.post(answer)
+
+
+def publish(ship: FlightSide, mailbox: MailboxClient) -> None:
+    """Publish a snapshot until it is heard: before the first greeting nobody subscribes."""
+
+    def is_heard() -> bool:
+        ship.server.publish(SNAPSHOT)
+        return mailbox.snapshot() is not None
+
+    wait_until(is_heard, "no snapshot came")

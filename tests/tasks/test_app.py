@@ -1,0 +1,30 @@
+"""The app of a ship: its table of tasks, its queue, its link."""
+
+from blimp.clock import SystemClock
+from blimp.queue import TaskApp
+from blimp.tasks.app import TASKS
+from blimp.tasks.client import VehicleClient
+from tests.queue.conftest import DEADLINE_S, wait_until
+from tests.tasks.ship import FlightSide
+
+
+def test_every_command_has_its_task_and_arm_alone_may_not_run_twice(app: TaskApp) -> None:
+    assert {name.removeprefix("blimp.") for name in app.tasks} == {
+        *("ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land"),
+        *("return", "motor", "servo", "sensor", "status", "estop"),
+    }
+    assert [row.command for row in TASKS if not row.idempotent] == ["arm"]
+    assert app.queue == "blimp.twin"
+
+
+def test_positional_arguments_are_refused(
+    ship: FlightSide, app: TaskApp, ground: VehicleClient
+) -> None:
+    record = app.send_task("blimp.goto", (1.0,), ttl_s=5.0).wait(DEADLINE_S)
+    assert "arguments of 'blimp.goto': too many positional arguments" in record.reason
+
+
+def test_the_ship_hears_that_the_link_stands(ship: FlightSide, ground: VehicleClient) -> None:
+    # From its start on it counts as linked for a moment: only a greeting makes the age smaller.
+    wait_until(lambda: ship.server._link_s is not None, "not greeted")
+    assert ship.server.link_age_s(SystemClock().now_s()) < DEADLINE_S

@@ -1,0 +1,76 @@
+"""Bad options, directories and brokers of `blimp`: nothing starts, and one line says why."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["up", "--sim", "--airframe", "zeppelin"],
+            "no airframe 'zeppelin': known are gtmab, twin",
+        ),
+        (["up", "--sim", "--vehicle", "My Ship"], "--vehicle: 'My Ship' cannot name a ship"),
+        (["up", "--sim", "--runtime-dir", "/tmp/" + "x" * 120], "limit is 107"),
+        (
+            ["up", "--sim", "--seed", "-1"],
+            "Invalid value for '--seed': Input should be greater than or equal to 0",
+        ),
+        (
+            ["up", "--sim", "--wind", "nan"],
+            "Invalid value for '--wind': Input should be less than or equal to 20",
+        ),
+        (["up"], "--sim"),
+        (["fly", "--runtime-dir", "/nonexistent/blimp"], "/nonexistent/blimp/flight.sock"),
+        (["worker", "--vehicle", "twin"], "no broker: give --broker URL, or set BLIMP_BROKER_URL"),
+        (["safe-state", "--sim", "--runtime-dir", "/nonexistent"], "not known to be safe"),
+        (["demo", "--headless", "--mission", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_options_are_named_in_one_breath(arguments: list[str], words: str) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")}
+    ended = subprocess.run(
+        [sys.executable, "-m", "blimp", *arguments],
+        capture_output=True, text=True, env=environment, check=False, timeout=60,
+    )  # fmt: skip
+    assert ended.returncode in (1, 2)
+    assert ended.stdout == ""
+    assert words in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def blimp(*words: str, **environment: str) -> str:
+    """Run `blimp`, which must fail at once; return the one line it says."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "blimp", *words],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=20.0,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.parametrize("command", [("up", "--sim"), ("sim",)])
+def test_a_directory_that_cannot_be_made_is_named(command: tuple[str, ...]) -> None:
+    said = blimp(*command, "--runtime-dir", "/proc/none")
+    assert said.startswith("blimp: directory /proc/none cannot be made: ")
+
+
+def test_a_broker_that_cannot_be_read_starts_nothing() -> None:
+    with tempfile.TemporaryDirectory(prefix="blimp-") as directory:  # short: it is for sockets
+        url = "redis://me:secret@h:x"
+        said = blimp("up", "--sim", BLIMP_BROKER_URL=url, XDG_RUNTIME_DIR=directory)
+        assert "broker URL 'redis://me:***@h:x': Port could not be cast" in said
+        assert "secret" not in said
+        assert list(Path(directory).iterdir()) == []
