@@ -1,7 +1,7 @@
-"""A process that has imported everything and forks a worker when it is told to: in milliseconds.
+"""A process that has imported everything, and forks workers and clients within milliseconds.
 
-It has one thread, so that what it forks is whole. Each line of its input is a JSON object of
-options for `become_worker`; it answers with the number of the process.
+It has one thread, so that a fork is complete. Each line of its input is a JSON object that
+describes one process, see `become`; it answers with the number of the process.
 """
 
 from __future__ import annotations
@@ -16,29 +16,34 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import redis.connection  # noqa: F401  what is imported here no worker need import
+import redis.connection  # noqa: F401  imported here, it is imported in every fork
 from kombu.transport import virtual  # noqa: F401
 
 from blimp.processes import Child
 from blimp.queue import Worker
 from blimp.queue.brokers.streams import session as holder
-from tests.faults import tasks
+from tests.faults import client, tasks
 from tests.faults.motor import MotorLink
 
 PR_SET_PDEATHSIG = 1
 
 
-def become_worker(
-    *, broker: str, motor: str, name: str, log: str, lease_s: float, options: dict[str, Any]
-) -> int:
-    """Work until stopped; return the exit status."""
+def become(wish: dict[str, Any]) -> int:
+    """Become the process that `wish` describes, a worker or a client; return its exit status."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    log_file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    log_file = os.open(wish.pop("log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for number, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log_file), (2, log_file)):
         os.dup2(target, number)
+    tasks.motor = MotorLink(wish.pop("motor"))
+    if "run" in wish:
+        return client.send_all(**wish)
+    return become_worker(**wish)
+
+
+def become_worker(*, broker: str, name: str, lease_s: float, options: dict[str, Any]) -> int:
+    """Work until stopped; return the exit status."""
     holder.DEFAULT_LEASE_S = lease_s
-    tasks.motor = MotorLink(motor)
     timeout_s = options.pop("timeout_s", 2.0)
     with tasks.make_app(broker, timeout_s=timeout_s) as app:
         return Worker(app=app, name=name, **options).run()
@@ -61,12 +66,23 @@ class Zygote:
 
     def fork(self, *, broker: str, motor: Path, name: str, log: Path, **options: Any) -> Forked:
         """Have a worker of that name; `options` are Worker's, and `lease_s`."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
         lease_s = options.pop("lease_s", holder.DEFAULT_LEASE_S)
         wish = {"broker": broker, "motor": str(motor), "name": name, "log": str(log)}
-        line = json.dumps(wish | {"lease_s": lease_s, "options": options})
-        self._child.stdin.write(line.encode() + b"\n")
+        return self._ask(wish | {"lease_s": lease_s, "options": options})
+
+    def fork_client(
+        self, *, broker: str, motor: Path, run: str, log: Path, confirmed: Path
+    ) -> Forked:
+        """Have a publishing client; see client.py."""
+        return self._ask({
+            "broker": broker, "motor": str(motor), "run": run, "log": str(log),
+            "confirmed": str(confirmed),
+        })  # fmt: skip
+
+    def _ask(self, wish: dict[str, Any]) -> Forked:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._child.stdin.write(json.dumps(wish).encode() + b"\n")
         self._child.stdin.flush()
         return Forked(int(self._child.stdout.readline()))
 
@@ -81,7 +97,7 @@ class Zygote:
 
 
 class Forked:
-    """A worker that a zygote forked, watched by a pidfd."""
+    """A process that a zygote forked, watched by a pidfd."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -114,14 +130,14 @@ class Forked:
 
 
 def main() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries what ends
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps what ends
     for line in sys.stdin:
         wish = json.loads(line)
         pid = os.fork()
         if pid == 0:
             status = 70
             try:
-                status = become_worker(**wish)
+                status = become(wish)
             except BaseException:
                 import traceback
 
