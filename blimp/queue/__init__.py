@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.canvas.signature import Signature, chain, chord, group, signature
+    from blimp.queue.context import TaskContext
     from blimp.queue.protocol.record import State
     from blimp.queue.results.group import GroupResult
     from blimp.queue.results.handle import AsyncResult
-    from blimp.queue.task import Task, TaskContext
+    from blimp.queue.task import Task
     from blimp.queue.worker.worker import Worker
 
 __all__ = [
@@ -35,7 +36,7 @@ _HOMES = {
     "TaskApp": "blimp.queue.app",
     "Worker": "blimp.queue.worker.worker",
     "Task": "blimp.queue.task",
-    "TaskContext": "blimp.queue.task",
+    "TaskContext": "blimp.queue.context",
     "AsyncResult": "blimp.queue.results.handle",
     "GroupResult": "blimp.queue.results.group",
     "Signature": "blimp.queue.canvas.signature",

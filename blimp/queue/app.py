@@ -13,14 +13,13 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, UnknownTask
 from blimp.queue.brokers.choose import STREAMS, choose_transport, is_on_redis
-from blimp.queue.control.pidbox import check_mode
-from blimp.queue.control.revocations import BROADCAST, Revocations
-from blimp.queue.hooks import Hooks
+from blimp.queue.extensions import SENT_EVENTS, Hooks, load
 from blimp.queue.log import stderr_logger
-from blimp.queue.options import TaskKeywords, options_of
+from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
 from blimp.queue.protocol.signing import Key, Signer
 from blimp.queue.publish.publisher import Publisher
+from blimp.queue.publish.revocations import BROADCAST, Revocations
 from blimp.queue.publish.sending import Outgoing, SendOptions
 from blimp.queue.redis.clock import BrokerClock
 from blimp.queue.redis.failover import Brokers, Strategy
@@ -32,17 +31,13 @@ from blimp.queue.results.options import ResultKeywords, database_url, result_opt
 from blimp.queue.results.redis_backend import RedisResults
 from blimp.queue.retry import CONNECTING, ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.queue.task import Task
-from blimp.queue.worker.middleware import default_middleware
 
 if TYPE_CHECKING:
     from blimp.queue.canvas.chords import Chords
-    from blimp.queue.events.sent import SentEvents
-    from blimp.queue.observability.child import ChildWatching
-    from blimp.queue.observability.tracing import Tracer
     from blimp.queue.resources.app_pools import Pools
     from blimp.queue.results.base import ResultBackend
     from blimp.queue.results.handle import AsyncResult
-    from blimp.queue.worker.middleware import Middleware
+    from blimp.queue.worker.middleware import Middleware  # a protocol
 
 
 class TaskApp(Hooks, Closing):
@@ -107,11 +102,10 @@ class TaskApp(Hooks, Closing):
         self.clock: Clock = clock or SystemClock()
         self.log_level = "info"  # of what a worker writes on standard error
         self.make_log: Callable[..., Any] = stderr_logger
-        self.tracer: Tracer | None = None
-        self.child_watching: ChildWatching | None = None  # what is told to its child processes
+        self.tracer: Any = None  # of what is sent: its `sending(message)` is a context manager
         self.tasks: dict[str, Task] = {}
         self.signer = None if signing_key is None else Signer(signing_key)
-        self.remote_control = check_mode(remote_control, is_signed=self.signer is not None)
+        self.remote_control = remote_control_mode(remote_control, is_signed=self.signer is not None)
         self.result_backend = result_backend
         self.result_options = result_options(results)
         database = database_url(result_backend)
@@ -156,16 +150,14 @@ class TaskApp(Hooks, Closing):
             policy=self.retry_policy,
             clock=self.clock,
         )
-        self.middleware: tuple[Middleware, ...] = tuple(
-            default_middleware(self) if middleware is None else middleware
-        )
+        # None: the worker's default. Outside of it stands what extensions add.
+        self.middleware = None if middleware is None else tuple(middleware)
+        self.outer_middleware: tuple[Middleware, ...] = ()
         self.chance = random.Random()
         self.events = events
-        self.sent_events: SentEvents | None = None
+        self.on_sent: Callable[..., None] | None = None  # (message, at_s=): a task was sent
         if send_sent_event:
-            from blimp.queue.events.sent import SentEvents
-
-            self.sent_events = SentEvents(self)
+            self.on_sent = load(SENT_EVENTS)(self).tell
         self._pools: Pools | None = None  # most apps have none
         self._chords: Chords | None = None
 

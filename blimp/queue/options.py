@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TypedDict
 
@@ -10,7 +11,10 @@ import msgspec
 from blimp.errors import ConfigError
 from blimp.queue.protocol.message import EMERGENCY, LOW, MAX_LIMIT_S, NORMAL
 from blimp.queue.retry import Backoff
-from blimp.queue.worker.rates import per_second
+
+RATE_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+LEAST_PER_S, MOST_PER_S = 1e-7, 1e6
+ALL, INSPECT, OFF = "all", "inspect", "off"  # of an app's `remote_control`
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,3 +142,38 @@ def check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
             raise ConfigError(f"{name} {limit_s:g}: must be up to {MAX_LIMIT_S:.0f} seconds")
     if soft_s is not None and hard_s is not None and soft_s >= hard_s:
         raise ConfigError(f"soft_time_limit {soft_s:g}: must be below time_limit, {hard_s:g}")
+
+
+def per_second(limit: object) -> float | None:
+    """Return how often a second `limit` allows: "10/s", "100/m", "1000/h" or a number of times
+    a second, as Celery writes it; None for no limit. Raises ConfigError.
+    """
+    if limit is None or limit == "":
+        return None
+    number, unit = limit, "s"
+    if isinstance(limit, str):
+        found = re.fullmatch(r"\s*([0-9.eE+-]{1,20})\s*(?:/\s*([smh]))?\s*", limit)
+        number, unit = (found[1], found[2] or "s") if found else (None, "s")
+    try:
+        if isinstance(number, bool) or not isinstance(number, str | int | float):
+            raise ValueError
+        per_s = float(number) / RATE_UNIT_S[unit]
+    except (ValueError, OverflowError):
+        per_s = -1.0
+    if per_s == 0.0:
+        return None
+    if not LEAST_PER_S <= per_s <= MOST_PER_S:
+        raise ConfigError(
+            f"rate_limit {limit!r:.80}: must be a number, or one with /s, /m or /h after it, "
+            f"and up to {MOST_PER_S:.0f} a second"
+        )
+    return per_s
+
+
+def remote_control_mode(mode: str | None, *, is_signed: bool) -> str:
+    """Return what a worker does by remote control; None: what is safe. Raises ConfigError."""
+    if mode is None:
+        return INSPECT if is_signed else ALL
+    if mode not in (ALL, INSPECT, OFF):
+        raise ConfigError(f"remote_control {mode!r}: must be {ALL!r}, {INSPECT!r} or {OFF!r}")
+    return mode

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from blimp.queue.app import TaskApp
-from blimp.queue.control.pidbox import INSPECT
+from blimp.queue.options import INSPECT
 from blimp.tasks import estop, flight, motor, sensor, servo, status
 from blimp.tasks.authority import Authority
 from blimp.tasks.client import vehicle_queue

@@ -29,7 +29,7 @@ from blimp.tasks.authority import HEADER
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
 
 if TYPE_CHECKING:
-    from blimp.queue.task import TaskContext
+    from blimp.queue.context import TaskContext
     from blimp.tasks.authority import Authority
 
 ASK_S = 0.25  # how long one call waits before the same command is sent again

@@ -15,7 +15,7 @@ from blimp.types import Command
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.control.broadcast import Broadcast
+    from blimp.queue.extensions import Broadcast
     from blimp.tasks.command import Mailbox
 
 TASKS = (

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from blimp.queue import TaskApp
+from blimp.queue.control.extension import ControlExtension
+from blimp.queue.events.worker_events import WorkerEvents
 from tests.interop.guest import Guest, find_guest
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 
@@ -36,7 +38,7 @@ def test_celery_events_shows_what_happens(app: TaskApp, guest: Guest) -> None:
     dump = guest.start("-m", "celery", "-A", "ground", "events", "--dump")
 
     def hears() -> bool:
-        worker.events.heartbeat()
+        worker.extension(WorkerEvents).heartbeat()
         return dump.has_printed("pad@ship", "heartbeat")
 
     with working(app, name="pad@ship", events=True) as worker:
@@ -52,7 +54,7 @@ def test_celery_events_shows_what_happens(app: TaskApp, guest: Guest) -> None:
 def test_celery_asks_the_worker_and_has_it_tell_of_its_tasks(app: TaskApp, guest: Guest) -> None:
     to = ("--destination", "pad@ship", "--timeout", "10", "--json")
     with working(app, name="pad@ship") as worker:
-        assert worker._listener.wait_listening(DEADLINE_S)
+        assert worker.extension(ControlExtension).listener.wait_listening(DEADLINE_S)
         assert json.loads(guest.celery("inspect", "ping", *to)) == {"pad@ship": {"ok": "pong"}}
         guest.celery("control", *to, "enable_events")
-        assert worker.events.is_enabled
+        assert worker.extension(WorkerEvents).is_enabled

@@ -11,6 +11,7 @@ import pytest
 
 from blimp.errors import Refused
 from blimp.queue import TaskApp, Worker
+from blimp.queue.events.worker_events import WorkerEvents
 from tests.interop.guest import Guest, find_guest
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.redis_server import free_port
@@ -64,7 +65,7 @@ def beats(worker: Worker, flower: Flower, **expected: int) -> Callable[[], bool]
     """Return what has the worker send a heartbeat, and says whether Flower shows this of it."""
 
     def beat() -> bool:
-        worker.events.heartbeat()
+        worker.extension(WorkerEvents).heartbeat()
         shown = flower.worker(worker.name) or {}
         return expected.items() <= shown.items()
 

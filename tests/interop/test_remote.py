@@ -6,6 +6,7 @@ import urllib.request
 from typing import Any
 
 from blimp.queue import State, TaskApp
+from blimp.queue.events.worker_events import WorkerEvents
 from tests.interop.guest import Guest, find_guest
 from tests.interop.test_flower import START_S, Flower
 from tests.queue.conftest import DEADLINE_S, wait_until, working
@@ -107,7 +108,7 @@ def test_flower_asks_our_worker_and_changes_it(app: TaskApp, guest: Guest) -> No
         told: dict[str, Any] = {}
 
         def is_told() -> bool:
-            worker.events.heartbeat()
+            worker.extension(WorkerEvents).heartbeat()
             found = flower.ask(f"/api/workers?refresh=true&workername={NAME}") or {}
             told.update(found.get(NAME, {}))
             return {"stats", "conf"} <= told.keys()
@@ -125,7 +126,7 @@ def test_flower_asks_our_worker_and_changes_it(app: TaskApp, guest: Guest) -> No
     assert told["registered"] == ["add"]
     assert told["stats"]["pool"]["max-concurrency"] == 2
     assert told["active_queues"][0]["name"] == "tests"
-    assert worker._pools.sizes.sync_workers == 4
+    assert worker.pools.sizes.sync_workers == 4
 
 
 def test_the_command_celery_says_what_ours_answers(app: TaskApp, guest: Guest) -> None:

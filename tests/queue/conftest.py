@@ -90,6 +90,7 @@ class Silence:
 def working(app: TaskApp, **options: Any) -> Iterator[Worker]:
     """Run a worker of `app` in a thread of this process."""
     settings: dict[str, Any] = {"name": "worker", "log": Silence()} | options
+    app.events = settings.pop("events", app.events)
     worker = Worker(app=app, **settings)
     failures: list[BaseException] = []
 

@@ -10,7 +10,7 @@ import redis
 
 from blimp.errors import LinkError, NotAuthorised, TaskFailed
 from blimp.queue import TaskApp
-from blimp.queue.control.broadcast import Broadcast
+from blimp.queue.extensions import Broadcast
 from blimp.queue.redis.urls import open_redis
 from blimp.tasks.client import VehicleClient
 from tests.broker import EmbeddedBroker

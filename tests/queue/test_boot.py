@@ -100,7 +100,7 @@ def test_a_stop_that_comes_before_them_starts_none(
     app.boot_step(Endless("a", said))
     worker = Worker(app=app, name="worker", log=Silence())
     heeded = threading.Event()
-    tell_stopping = worker._pools.tell_stopping
+    tell_stopping = worker.pools.tell_stopping
 
     def take_name() -> None:
         worker.stop()
@@ -111,7 +111,7 @@ def test_a_stop_that_comes_before_them_starts_none(
         heeded.set()
 
     monkeypatch.setattr(worker._own_name, "wait", take_name)
-    monkeypatch.setattr(worker._pools, "tell_stopping", heed)
+    monkeypatch.setattr(worker.pools, "tell_stopping", heed)
     thread = threading.Thread(target=worker.run)
     thread.start()
     thread.join(DEADLINE_S)

@@ -10,7 +10,8 @@ from kombu import Exchange
 from blimp.errors import ConfigError, Refused
 from blimp.queue import State, TaskApp
 from blimp.queue.brokers.choose import open_connection
-from blimp.queue.control.broadcast import Broadcast, BroadcastListener
+from blimp.queue.control.broadcast import BroadcastListener
+from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.record import Record
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.look import Look

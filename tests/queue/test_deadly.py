@@ -6,8 +6,10 @@ import pytest
 
 from blimp.errors import Reject, TaskFailed
 from blimp.queue import TaskApp, chord
+from blimp.queue.extensions import Extension
+from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.redis.keys import GROUP, Keys
-from blimp.queue.worker.job import Job, Outcome
+from blimp.queue.worker.job import Job
 from blimp.queue.worker.outcome import MOST_DELIVERIES
 from tests.queue.conftest import DEADLINE_S, Silence, working
 from tests.queue.look import Look
@@ -84,8 +86,8 @@ def test_what_was_acknowledged_before_it_ran_is_no_dead_letter(app: TaskApp, loo
     def early() -> None:
         raise Reject("no use")
 
-    class Observer:
-        def settled(self, job: Job, outcome: Outcome) -> None:
+    class Observer(Extension):
+        def finished(self, job: Job, outcome: Outcome) -> None:
             if job.task.name == "early":
                 done.set()
 
@@ -93,7 +95,7 @@ def test_what_was_acknowledged_before_it_ran_is_no_dead_letter(app: TaskApp, loo
         def started(self, job: Job) -> None: ...
         def lost(self, job: Job) -> None: ...
 
-    app.observers.append(lambda worker: Observer())
+    app.extend(lambda worker: Observer())
     log = Silence()
     with working(app, log=log):
         handle = app.send_task("early", link_error=[{"task": "told"}])

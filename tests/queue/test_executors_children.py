@@ -17,8 +17,9 @@ import pytest
 
 from blimp.errors import ConfigError, WorkerLost
 from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.protocol.record import State
-from blimp.queue.worker.job import Job, Outcome
+from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools import child as child_module
 from blimp.queue.worker.pools.child import ChildProcess
 from blimp.queue.worker.pools.frames import Begin, Channel, Done, FromChild, Ready, Setup, ToChild

@@ -282,7 +282,7 @@ def test_what_ended_just_before_it_was_found_stuck_restarts_nothing(
         monkeypatch.setattr(worker._stops, "restart", restarts.append)
         handle = slow.delay()
         assert begun.wait(DEADLINE_S)
-        (job,) = worker._in_flight.jobs()
+        (job,) = worker.in_flight.jobs()
         go.set()
         assert handle.get(DEADLINE_S) == "done"
         job.timed_out_s = LIMIT_S

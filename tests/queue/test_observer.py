@@ -8,11 +8,13 @@ import pytest
 
 from blimp.errors import LinkError
 from blimp.queue import TaskApp, Worker
-from blimp.queue.worker.job import Job, Outcome
+from blimp.queue.extensions import Extension
+from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.worker.job import Job
 from tests.queue.conftest import DEADLINE_S, Silence, working
 
 
-class Watcher:
+class Watcher(Extension):
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.told: list[tuple[str, str, str]] = []
@@ -25,11 +27,11 @@ class Watcher:
     def started(self, job: Job) -> None:
         self._note("started", job)
 
-    def settled(self, job: Job, outcome: Outcome) -> None:
+    def finished(self, job: Job, outcome: Outcome) -> None:
         assert job.received_s is not None
         if job.started_s is not None and job.ended_s is not None:
             self.times.append((job.received_s, job.started_s, job.ended_s))
-        self._note("settled", job, str(outcome.state))
+        self._note("finished", job, str(outcome.state))
 
     def lost(self, job: Job) -> None:
         self._note("lost", job)
@@ -39,12 +41,12 @@ class Watcher:
             self.told.append((what, job.task.name, state))
             self._came.notify_all()
 
-    def wait_settled(self, count: int) -> list[tuple[str, str, str]]:
-        def settled() -> bool:
-            return sum(what == "settled" for what, *_ in self.told) >= count
+    def wait_finished(self, count: int) -> list[tuple[str, str, str]]:
+        def finished() -> bool:
+            return sum(what == "finished" for what, *_ in self.told) >= count
 
         with self._came:
-            assert self._came.wait_for(settled, timeout=DEADLINE_S), self.told
+            assert self._came.wait_for(finished, timeout=DEADLINE_S), self.told
         return self.told
 
 
@@ -55,18 +57,18 @@ def watch(app: TaskApp) -> list[Watcher]:
         watchers.append(Watcher(worker))
         return watchers[-1]
 
-    app.observers.append(make)
+    app.extend(make)
     return watchers
 
 
-def test_they_are_told_in_order_and_the_result_stands_when_it_is_settled(app: TaskApp) -> None:
+def test_they_are_told_in_order_and_the_result_stands_when_it_is_finished(app: TaskApp) -> None:
     watchers = watch(app)
     app.task(name="one")(lambda: 1)
     with working(app):
         handle = app.send_task("one")
         assert handle.get(DEADLINE_S) == 1
-        told = watchers[0].wait_settled(1)
-    assert told == [("received", "one", ""), ("started", "one", ""), ("settled", "one", "SUCCESS")]
+        told = watchers[0].wait_finished(1)
+    assert told == [("received", "one", ""), ("started", "one", ""), ("finished", "one", "SUCCESS")]
     assert all(a <= b for a, b in itertools.pairwise(watchers[0].times[0]))
 
 
@@ -81,29 +83,34 @@ def test_each_try_is_told_and_a_task_that_never_ran_was_not_started(app: TaskApp
     with working(app):
         app.send_task("late", expires=-1.0)
         app.send_task("fails")
-        told = watchers[0].wait_settled(3)
+        told = watchers[0].wait_finished(3)
     assert [one for one in told if one[1] == "late"] == [
         ("received", "late", ""),
-        ("settled", "late", "EXPIRED"),
+        ("finished", "late", "EXPIRED"),
     ]
-    ended = [state for what, name, state in told if (what, name) == ("settled", "fails")]
+    ended = [state for what, name, state in told if (what, name) == ("finished", "fails")]
     assert ended == ["RETRY", "FAILURE"]
     for what in ("received", "started"):
         assert told.count((what, "fails", "")) == 2
 
 
 def test_one_that_raises_stops_neither_the_job_nor_the_others(app: TaskApp) -> None:
-    class Bad:
-        def __getattr__(self, name: str) -> Any:
+    class Bad(Extension):
+        def received(self, job: Any) -> None:
             raise RuntimeError("bad observer")
 
-    app.observers.append(lambda worker: Bad())
+        started = received
+
+        def finished(self, job: Any, outcome: Any) -> None:
+            raise RuntimeError("bad observer")
+
+    app.extend(lambda worker: Bad())
     watchers = watch(app)
     app.task(name="one")(lambda: 1)
     log = Silence()
     with working(app, log=log):
         assert app.send_task("one").get(DEADLINE_S) == 1
-        watchers[0].wait_settled(1)
+        watchers[0].wait_finished(1)
     assert sum(event == "observer" for _, event, _ in log.lines) == 3
 
 
@@ -135,6 +142,6 @@ def test_no_message_goes_whose_result_is_not_written(
             worker._stops.abandoned.set()
             go_on.set()
             assert done.wait(DEADLINE_S)
-    assert ("settled", "slow", "SUCCESS") not in watchers[0].told
+    assert ("finished", "slow", "SUCCESS") not in watchers[0].told
     with working(app):
         assert handle.get(DEADLINE_S) == 1

@@ -12,8 +12,9 @@ import redis
 from blimp.errors import ConfigError, MessageError, Revoked, SoftTimeLimitExceeded
 from blimp.queue import TaskApp, TaskContext
 from blimp.queue.cli.main import main
-from blimp.queue.control.revocations import KEEP_S, Revocations
+from blimp.queue.control.extension import ControlExtension
 from blimp.queue.protocol.record import State
+from blimp.queue.publish.revocations import KEEP_S, Revocations
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.look import Look
 
@@ -275,11 +276,13 @@ def test_many_that_wait_are_revoked_in_one_thread(
     with working(app) as worker:
         handles = [app.send_task("slow") for _ in range(10)]
         wait_until(lambda: worker.counts["received"] == 10, "they are not taken")
-        go, refuse = threading.Event(), worker._runner.refuse
+        go, refuse = threading.Event(), worker.runner.refuse
         monkeypatch.setattr(
-            worker._runner, "refuse", lambda *what: go.wait(DEADLINE_S) and refuse(*what)
+            worker.runner, "refuse", lambda *what: go.wait(DEADLINE_S) and refuse(*what)
         )
-        worker._revoking._apply({handle.id: False for handle in handles[1:]})
+        worker.extension(ControlExtension).revoking._apply(
+            {handle.id: False for handle in handles[1:]}
+        )
         assert [one.name for one in threading.enumerate()].count("revoke") == 1
         go.set()
         for handle in handles[1:]:

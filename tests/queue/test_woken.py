@@ -64,7 +64,7 @@ def test_it_runs_nothing_that_another_has_ended(
             assert began.wait(DEADLINE_S)
             for name in waiting:
                 app.send_task(name)
-            wait_until(lambda: len(worker._in_flight.jobs()) == len(waiting) + 1, "not in hand")
+            wait_until(lambda: len(worker.in_flight.jobs()) == len(waiting) + 1, "not in hand")
             end_elsewhere(server, url, len(waiting))
             if renews:
                 wait_until(lambda: worker.counts["leases_lost"] == 2, "it was not told")

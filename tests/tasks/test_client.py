@@ -13,7 +13,7 @@ import pytest
 
 from blimp.errors import LinkError, MessageError, Refused
 from blimp.queue import TaskApp, TaskContext
-from blimp.queue.control.broadcast import Broadcast
+from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.record import Record, State, encode
 from blimp.queue.results.redis_backend import result_key
 from blimp.tasks.client import VehicleClient, vehicle_queue

@@ -11,8 +11,8 @@ from blimp.errors import MessageError
 from blimp.queue.canvas.chord_body import encode_all, join
 from blimp.queue.canvas.follow import After, Canvas, after
 from blimp.queue.canvas.sending import check_all, settings_of
+from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import Record, decode
-from blimp.queue.worker.job import Outcome, failure
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

@@ -85,8 +85,8 @@ def _publish(
 def _publish_one(app: TaskApp, message: TaskMessage, policy: RetryPolicy) -> None:
     at_s = app.clock.wall_s()
     app.publisher.publish(message, policy=policy)
-    if app.sent_events is not None:
-        app.sent_events.tell(message, at_s=at_s)
+    if app.on_sent is not None:
+        app.on_sent(message, at_s=at_s)
 
 
 def settings_of(app: TaskApp) -> Settings:

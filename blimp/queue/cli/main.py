@@ -63,6 +63,7 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
     from blimp.queue.worker.worker import Worker
 
     app.log_level = options.log_level
+    app.events = app.events or options.events
     watching = msgspec.structs.replace(
         read_options(options), trace=trace_settings_from_environment()
     )
@@ -80,7 +81,6 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
             max_memory_mb=options.max_memory_mb,
             grace_s=options.grace,
             app_path=options.app,
-            events=options.events or None,
             launch=Launch.of_this_process(),
             on_ready=lambda: print("ready", file=sys.stderr, flush=True),
         )

@@ -19,10 +19,11 @@ import msgspec
 from blimp.errors import LinkError, MessageError, Refused, ResultError
 from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.control.listener import BroadcastConnection
-from blimp.queue.control.revocations import BROADCAST as REVOKE
+from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
+from blimp.queue.protocol.outcome import fault_of
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.worker.job import fault_of
+from blimp.queue.publish.revocations import BROADCAST as REVOKE
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -31,18 +32,6 @@ REMEMBERED = 256
 LOG_LENGTH = 200
 WAKE = "blimp.wake"  # heard by all, and nobody's: it only ends a listener's wait
 
-
-class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
-    """One emergency message as it came. id: the same each time it is repeated."""
-
-    id: str
-    name: str
-    payload: dict[str, Any] = msgspec.field(default_factory=dict)
-    signature: str = ""
-
-
-# Returns what confirms it, None where it could not act yet. Raises Refused with a reason.
-BroadcastHandler = Callable[[Broadcast], dict[str, Any] | None]
 
 _decoder = msgspec.json.Decoder(Broadcast)
 

@@ -10,8 +10,7 @@ import msgspec
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.control.pidbox import text
 from blimp.queue.control.questions import ids_of
-from blimp.queue.options import check_limits
-from blimp.queue.worker.rates import per_second
+from blimp.queue.options import check_limits, per_second
 
 if TYPE_CHECKING:
     from blimp.queue.control.handler import CommandHandler
@@ -129,24 +128,6 @@ def shutdown(handler: CommandHandler, **_: Any) -> dict[str, str]:
     return {"ok": "shutting down"}
 
 
-def enable_events(handler: CommandHandler, **_: Any) -> dict[str, str]:
-    return _switch_events(handler, on=True)
-
-
-def disable_events(handler: CommandHandler, **_: Any) -> dict[str, str]:
-    return _switch_events(handler, on=False)
-
-
-def heartbeat(handler: CommandHandler, **_: Any) -> None:
-    handler.worker_handle.events.heartbeat()
-
-
-def _switch_events(handler: CommandHandler, *, on: bool) -> dict[str, str]:
-    events, word = handler.worker_handle.events, "enabled" if on else "disabled"
-    has_changed = events.enable() if on else events.disable()
-    return {"ok": f"task events {'' if has_changed else 'already '}{word}"}
-
-
 def _task(handler: CommandHandler, name: Any) -> Task:
     found = handler.worker_handle.app.tasks.get(text(name, "task_name"))
     if found is None:
@@ -207,10 +188,5 @@ CHANGES: dict[str, Callable[..., Any]] = {
     for function in (
         revoke, terminate, revoke_by_stamped_headers, rate_limit, time_limit, add_consumer,
         cancel_consumer, pool_grow, pool_shrink, pool_restart, autoscale, shutdown,
-        disable_events,
     )
 }  # fmt: skip
-HARMLESS: dict[str, Callable[..., Any]] = {  # they make a worker tell more, and do nothing else
-    "enable_events": enable_events,
-    "heartbeat": heartbeat,
-}

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from blimp.closing import Closing
 from blimp.errors import BlimpError, MessageError
 from blimp.queue.brokers.choose import connect, open_connection
-from blimp.queue.control.changes import CHANGES, HARMLESS
+from blimp.queue.control.changes import CHANGES
 from blimp.queue.control.pidbox import (
-    ALL,
     EXCHANGE,
     Command,
     is_meant,
@@ -21,10 +20,12 @@ from blimp.queue.control.pidbox import (
     reply_exchange,
 )
 from blimp.queue.control.questions import QUESTIONS
+from blimp.queue.options import ALL
 from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, to_json
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Callable
 
     from blimp.queue.control.remote_control import ControlMessage, WorkerHandle
 
@@ -53,6 +54,12 @@ class CommandHandler(Closing):
         self._tickets = tickets
         self._counts = counts
         self._connections: dict[str, Any] = {}  # by the broker's URL
+        self._changes = ChainMap({}, CHANGES)  # those of extensions first
+        self._questions = ChainMap({}, QUESTIONS)
+        for extension in worker_handle.extensions:
+            for name, command in extension.commands.items():
+                table = self._changes if command.is_change else self._questions
+                table[name] = _without_handler(command.function)
 
     def handle(self, letter: ControlMessage) -> None:
         """Do what one message asks for, and answer where an answer is wanted."""
@@ -88,8 +95,8 @@ class CommandHandler(Closing):
     def _done(self, command: Command) -> Any:
         """Do it; return the answer, `{"error": …}` where it was not done."""
         name = command.method
-        change = CHANGES.get(name)
-        function = change or QUESTIONS.get(name) or HARMLESS.get(name)
+        change = self._changes.get(name)
+        function = change or self._questions.get(name)
         try:
             if function is None:
                 return self._unknown(name)
@@ -111,7 +118,7 @@ class CommandHandler(Closing):
         return reply
 
     def _unknown(self, name: str) -> dict[str, str]:
-        known = ", ".join(sorted({*QUESTIONS, *HARMLESS, *CHANGES}))
+        known = ", ".join(sorted({*self._questions, *self._changes}))
         return self._not_done(name, f"{KeyError(name[:80])!r}: no such command; there are: {known}")
 
     def _not_done(self, name: str, reason: str) -> dict[str, str]:
@@ -212,6 +219,15 @@ class CommandHandler(Closing):
     def close(self) -> None:
         for url in list(self._connections):
             self._drop(url)
+
+
+def _without_handler(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a command of an extension, called as those of this package are."""
+
+    def call(handler: CommandHandler, **arguments: Any) -> Any:  # noqa: ARG001
+        return function(**arguments)
+
+    return call
 
 
 def _arguments(command: Command, function: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import ConfigError, MessageError
+from blimp.errors import MessageError
 from blimp.queue.protocol.message import CONTENT_TYPE, MAX_NAME_LENGTH
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ REPLY_EXCHANGE = "reply.celery.pidbox"
 MAX_COMMAND_BYTES = 262_144
 MAX_PATTERN = 100
 MAX_REPEATS = 3  # in a pattern: a search may take the name's length to that power
-
-ALL, INSPECT, OFF = "all", "inspect", "off"
 
 
 class ReplyTo(msgspec.Struct, frozen=True):
@@ -55,15 +53,6 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _decoder = msgspec.json.Decoder(Command)
-
-
-def check_mode(mode: str | None, *, is_signed: bool) -> str:
-    """Return who may do what from afar; for None, what is safe. Raises ConfigError."""
-    if mode is None:
-        return INSPECT if is_signed else ALL
-    if mode not in (ALL, INSPECT, OFF):
-        raise ConfigError(f"remote_control {mode!r}: must be {ALL!r}, {INSPECT!r} or {OFF!r}")
-    return mode
 
 
 def read_command(body: bytes | str, *, content_type: str | None) -> Command:

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from blimp.queue.control.pidbox import MAX_COMMAND_BYTES, OFF
+from blimp.queue.control.pidbox import MAX_COMMAND_BYTES
+from blimp.queue.options import OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from blimp.queue.app import TaskApp
     from blimp.queue.control.revoke import Revoking
-    from blimp.queue.events.lamport_clock import LamportClock
-    from blimp.queue.events.worker_events import WorkerEvents
+    from blimp.queue.extensions import Extension
+    from blimp.queue.protocol.lamport_clock import LamportClock
     from blimp.queue.worker.consumer_loop import ConsumerLoop
     from blimp.queue.worker.in_flight import InFlight
     from blimp.queue.worker.pools.pools import WorkerPools
@@ -41,7 +42,7 @@ class WorkerHandle(msgspec.Struct, kw_only=True):
     pools: WorkerPools
     revoking: Revoking
     stop: Callable[[], None]
-    events: WorkerEvents
+    extensions: Sequence[Extension]
     clock: LamportClock
     log: Any
     began_s: float

@@ -21,7 +21,7 @@ from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.events.buffer import Event, EventBuffer
-    from blimp.queue.events.lamport_clock import LamportClock
+    from blimp.queue.protocol.lamport_clock import LamportClock
     from blimp.queue.redis.outage import Outage
 
 EXCHANGE = "celeryev"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from blimp.errors import LinkError
 from blimp.queue.events import fields
 from blimp.queue.events.buffer import Event
-from blimp.queue.events.lamport_clock import LamportClock
 from blimp.queue.events.sender import open_post, routing_key, write
+from blimp.queue.protocol.lamport_clock import LamportClock
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

@@ -7,27 +7,25 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from blimp.queue.events.buffer import HOLD_BYTES, Event, EventBuffer
-from blimp.queue.events.lamport_clock import LamportClock
+from blimp.queue.extensions import ControlCommand, Extension
 from blimp.queue.worker.job import Stage
 
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from blimp.queue.app import TaskApp
     from blimp.queue.events.fields import Fields
     from blimp.queue.events.sender import EventSender
-    from blimp.queue.worker.in_flight import InFlight
-    from blimp.queue.worker.job import Job, Outcome
-    from blimp.queue.worker.observers import Observers
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.worker.job import Job
+    from blimp.queue.worker.worker import Worker
 
 BEATS = 3  # of the pulse, from one heartbeat to the next
 
 
-class WorkerEvents:
+class WorkerEvents(Extension):
     """Told of each job, it tells whoever listens on Celery's exchange. Any thread's.
 
     Nothing is sent, and no thread runs, until it is first enabled. From then on the worker
@@ -37,33 +35,37 @@ class WorkerEvents:
     clock: the worker's logical clock, for all that it says. beat_s: between two of its pulse.
     """
 
-    def __init__(
-        self,
-        *,
-        app: TaskApp,
-        worker: str,
-        in_flight: InFlight,
-        counts: Counter[str],
-        observers: Observers,
-        beat_s: float,
-        log: Any,
-    ) -> None:
-        self.clock = LamportClock()
-        self._app = app
-        self._in_flight = in_flight
-        self._counts = counts
-        self._observers = observers
-        self._log = log
-        self._beat_s = beat_s
+    observes_jobs = False  # but while it is enabled
+
+    def __init__(self, worker: Worker) -> None:
+        self.clock = worker.logical_clock
+        self._app = worker.app
+        self._in_flight = worker.in_flight
+        self._counts = worker.counts
+        self._observers = worker.observers
+        self._log = worker.log
+        self._beat_s = worker.beat_s
+        self.commands = {
+            "enable_events": ControlCommand(function=self._answer_enable, is_change=False),
+            "disable_events": ControlCommand(function=self._answer_disable),
+            "heartbeat": ControlCommand(function=self._answer_heartbeat, is_change=False),
+        }
         self._next_s = 0.0
         self._lock = threading.Lock()
         self._is_enabled = self._closed = self._was_held = False
         self._buffer = EventBuffer()
         self._sender: EventSender | None = None
-        self._name = worker
+        self._name = worker.name
         self._about = b""
         self._wall_s = 0.0  # what the app's clock is behind the time of day
-        in_flight.held_by = self._holds
+        self._in_flight.held_by = self._holds
+
+    def starting(self) -> None:
+        if self._app.events:
+            self.enable()
+
+    def stopped(self) -> None:
+        self.close()
 
     @property
     def is_enabled(self) -> bool:
@@ -129,7 +131,7 @@ class WorkerEvents:
         at_s = self._wall_s + (job.started_s or 0.0)
         self._put("task-started", fields.Started("task-started", at_s, job.message.id))
 
-    def settled(self, job: Job, outcome: Outcome) -> None:
+    def finished(self, job: Job, outcome: Outcome) -> None:
         from blimp.queue.events import fields
 
         at_s = self._wall_s + (job.ended_s or self._app.clock.now_s())
@@ -141,6 +143,17 @@ class WorkerEvents:
 
     def lost(self, job: Job) -> None:
         """Whoever has it now tells of it."""
+
+    # --- asked by remote control -----------------------------------------------------------------
+
+    def _answer_enable(self, **_: Any) -> dict[str, str]:
+        return {"ok": f"task events {'' if self.enable() else 'already '}enabled"}
+
+    def _answer_disable(self, **_: Any) -> dict[str, str]:
+        return {"ok": f"task events {'' if self.disable() else 'already '}disabled"}
+
+    def _answer_heartbeat(self, **_: Any) -> None:
+        self.heartbeat()
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from blimp.queue.extensions import ChildExtension
 from blimp.queue.observability.options import TraceSettings
 
 if TYPE_CHECKING:
@@ -26,27 +27,34 @@ class ChildWatching(msgspec.Struct, frozen=True, kw_only=True):
     trace: TraceSettings = TraceSettings()
     service: str = ""
 
-
-def in_child(
-    watching: ChildWatching | None, message: TaskMessage
-) -> AbstractContextManager[object]:
-    """Have what runs inside be watched, in a process that runs nothing else."""
-    if watching is None:
-        return contextlib.nullcontext()
-    stack = contextlib.ExitStack()
-    tracer = _tracer(watching)
-    if tracer is not None:
-        stack.enter_context(tracer.within(message))
-    if watching.log_level:
-        stack.enter_context(_logs(watching).bound(message))
-    return stack
+    def extension(self) -> ChildExtension:
+        return ChildExtension(
+            factory="blimp.queue.observability.child:ChildWatch",
+            settings=msgspec.to_builtins(self),
+        )
 
 
-def end_watching(watching: ChildWatching | None) -> None:
-    """Send the spans that wait to be sent, in a process that ends."""
-    tracer = None if watching is None else _tracer(watching)
-    if tracer is not None:
-        tracer.close()
+class ChildWatch:
+    """The hook of observability in a child process; made with the settings of ChildWatching."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._watching = msgspec.convert(settings, ChildWatching)
+
+    def around(self, message: TaskMessage) -> AbstractContextManager[object]:
+        """Have what runs inside be watched, in a process that runs nothing else."""
+        stack = contextlib.ExitStack()
+        tracer = _tracer(self._watching)
+        if tracer is not None:
+            stack.enter_context(tracer.within(message))
+        if self._watching.log_level:
+            stack.enter_context(_logs(self._watching).bound(message))
+        return stack
+
+    def close(self) -> None:
+        """Send the spans that wait to be sent."""
+        tracer = _tracer(self._watching)
+        if tracer is not None:
+            tracer.close()
 
 
 @cache

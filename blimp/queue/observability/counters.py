@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from blimp.queue.extensions import Extension
+
 if TYPE_CHECKING:
     from blimp.queue.observability.queue_figures import Figures
-    from blimp.queue.worker.job import Job, Outcome
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.worker.job import Job
 
 BOUNDS_S = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -57,7 +60,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     latencies: dict[tuple[str, str], Histogram]
 
 
-class Tally:
+class Tally(Extension):
     """Counts by task, and by state; both are few: only tasks that the app has become jobs.
 
     broker_ahead_s: what is to be added to this machine's monotonic clock to have the broker's;
@@ -75,7 +78,7 @@ class Tally:
         self._runtimes: dict[tuple[str, str], Histogram] = {}
         self._latencies: dict[tuple[str, str], Histogram] = {}
 
-    # --- an Observer ------------------------------------------------------------------------
+    # --- hooks of a job ---------------------------------------------------------------------
 
     def received(self, job: Job) -> None:
         name, message = job.task.name, job.message
@@ -88,7 +91,7 @@ class Tally:
         with self._lock:
             self._started[job.task.name] += 1
 
-    def settled(self, job: Job, outcome: Outcome) -> None:
+    def finished(self, job: Job, outcome: Outcome) -> None:
         if outcome.requeue or outcome.again_in_s is not None:
             return  # it has not ended: it comes again
         state = outcome.state.value if outcome.retry_in_s is None else RETRY
@@ -106,9 +109,6 @@ class Tally:
                 due_s = max(job.message.issued_ms / 1000.0, job.message.eta_s or 0.0)
                 waited_s = started_s + self.broker_ahead_s - due_s
                 _histogram(self._latencies, key).add(max(0.0, waited_s))
-
-    def lost(self, job: Job) -> None:
-        """Nothing: the worker itself counts them."""
 
     def hear(self, figures: Figures) -> None:
         """Learn the broker's clock from an answer of its own."""

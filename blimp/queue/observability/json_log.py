@@ -18,7 +18,8 @@ from blimp.queue.protocol.trace_context import read_context
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.worker.job import Job, Outcome
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.worker.job import Job
     from blimp.queue.worker.middleware import CallNext
 
 MAX_TEXT_LENGTH = 10_000

@@ -236,7 +236,7 @@ class Metrics(Closing):
         self._server = PageServer(
             page=self._page, address=address, port=port, on_start=self._learn_clock
         )
-        app.observers.append(self._watch)
+        app.extend(self._watch)
         self._is_closed = False
 
     @property
@@ -247,7 +247,7 @@ class Metrics(Closing):
         if self._is_closed:
             return
         self._is_closed = True
-        self._app.observers.remove(self._watch)
+        self._app.extensions.remove(self._watch)
         self._server.close()
         if self._queues is not None:
             self._queues.close()

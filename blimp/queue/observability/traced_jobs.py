@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
     from blimp.queue.app import TaskApp
-    from blimp.queue.worker.job import Job, Outcome
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.worker.job import Job
     from blimp.queue.worker.middleware import CallNext
 
 

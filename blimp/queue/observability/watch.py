@@ -6,11 +6,14 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from blimp.queue.extensions import Extension
 from blimp.queue.observability.open_tracer import open_tracer
 from blimp.queue.observability.options import Watching
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
+    from blimp.queue.observability.tracing import Tracer
+    from blimp.queue.worker.worker import Worker
 
 
 @contextlib.contextmanager
@@ -43,14 +46,20 @@ def _traced(app: TaskApp, watching: Watching) -> Iterator[None]:
     from blimp.queue.observability.child import ChildWatching
     from blimp.queue.observability.traced_jobs import TracedJobs
 
-    before = app.tracer, app.middleware, app.child_watching
+    def make(_: Worker) -> Extension:
+        return _Flush(tracer)
+
+    before = app.tracer, app.outer_middleware, app.child_extension
     app.tracer = tracer
-    app.middleware = (TracedJobs(app=app, tracer=tracer), *app.middleware)
-    app.child_watching = ChildWatching(trace=watching.trace, service=app.name)
+    app.outer_middleware = (TracedJobs(app=app, tracer=tracer), *app.outer_middleware)
+    if app.child_extension is None:
+        app.child_extension = ChildWatching(trace=watching.trace, service=app.name).extension()
+    app.extend(make)
     try:
         yield
     finally:
-        app.tracer, app.middleware, app.child_watching = before
+        app.extensions.remove(make)
+        app.tracer, app.outer_middleware, app.child_extension = before
         tracer.close()
 
 
@@ -63,20 +72,30 @@ def _json_logs(app: TaskApp, watching: Watching) -> Iterator[None]:
 
     def make(**bound: Any) -> Any:
         log = logs.make(**bound)
-        app.child_watching = ChildWatching(
+        app.child_extension = ChildWatching(
             log_level=app.log_level,
             vehicle=logs.vehicle,
             worker=logs.worker,
             trace=watching.trace,
             service=app.name,
-        )
+        ).extension()
         return log
 
-    before = app.make_log, app.middleware, app.child_watching
+    before = app.make_log, app.outer_middleware, app.child_extension
     logs.install()
-    app.make_log, app.middleware = make, (logs.middleware, *app.middleware)
+    app.make_log, app.outer_middleware = make, (logs.middleware, *app.outer_middleware)
     try:
         yield
     finally:
         logs.uninstall()
-        app.make_log, app.middleware, app.child_watching = before
+        app.make_log, app.outer_middleware, app.child_extension = before
+
+
+class _Flush(Extension):
+    """Sends the spans that wait: a process that restarts itself has no other end."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def stopped(self) -> None:
+        self._tracer.flush()

@@ -85,8 +85,8 @@ class Outgoing:
         """Raises LinkError, MessageError."""
         at_s = self._app.clock.wall_s()
         message = self._send()
-        if self._app.sent_events is not None:
-            self._app.sent_events.tell(message, at_s=at_s)
+        if self._app.on_sent is not None:
+            self._app.on_sent(message, at_s=at_s)
 
     def _send(self) -> TaskMessage:
         now_s = self._call(self._app.broker_clock.recent_s)

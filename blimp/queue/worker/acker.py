@@ -18,9 +18,9 @@ from blimp.errors import LinkError, ResultError
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.brokers.base import Consumer
+    from blimp.queue.extensions import Observers
     from blimp.queue.redis.outage import Outage
     from blimp.queue.worker.job import Ending, Job
-    from blimp.queue.worker.observers import Observers
 
 MOST_AT_ONCE = 128
 MOST_BYTES = 1_000_000
@@ -143,7 +143,7 @@ class Acker:
         for ending in written:
             job = ending.job
             if job.outcome is not None and not job.is_lost:
-                self._observers.settled(job, job.outcome)
+                self._observers.finished(job, job.outcome)
 
     def _has_room(self, count: int, size_bytes: int) -> bool:
         """Say whether one more may go with these: the server does nothing else meanwhile."""

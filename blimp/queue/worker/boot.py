@@ -6,17 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 from blimp.errors import StepFailed
-
-
-class BootStep(Protocol):
-    """Both get the Worker, and run in its first loop, where `async def` tasks run too."""
-
-    async def start(self, worker: Any) -> None: ...
-
-    async def stop(self, worker: Any) -> None: ...
+from blimp.queue.extensions import BootStep
 
 
 class Boot:

@@ -19,9 +19,9 @@ from blimp.queue.worker.job import Ending, Job
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
+    from blimp.queue.extensions import Observers
     from blimp.queue.redis.outage import Outage
     from blimp.queue.worker.in_flight import InFlight
-    from blimp.queue.worker.observers import Observers
 
 BATCH = 64
 WAKE_AGAIN_S = 0.05  # it may not have slept yet when it was woken

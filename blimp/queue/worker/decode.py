@@ -9,10 +9,10 @@ import msgspec
 
 from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
 from blimp.queue.options import TaskOptions
+from blimp.queue.protocol.outcome import failure, fault_of
 from blimp.queue.protocol.read import parse_message, readable_id
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.task import Task
-from blimp.queue.worker.job import failure, fault_of
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from blimp.queue.options import per_second
 from blimp.queue.worker.pools import Place, place_of
 from blimp.queue.worker.prefetch import MOST, AdaptivePrefetch
-from blimp.queue.worker.rates import Rate, per_second
+from blimp.queue.worker.rates import Rate
 
 if TYPE_CHECKING:
     from blimp.clock import Clock

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.protocol.record import Fault, Record, State
+from blimp.queue.protocol.record import Record
 from blimp.queue.task import Task
 
 if TYPE_CHECKING:
     from blimp.queue.canvas.follow import Canvas
+    from blimp.queue.protocol.outcome import Outcome
     from blimp.queue.resources.grant import Grant
     from blimp.queue.worker.pools.call import Call, InThread
 
@@ -62,30 +63,6 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     requeue: bool = False
     dead: str = ""
     canvas: Canvas | None = None
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a job; written down before its message is acknowledged.
-
-    retry_in_s: with RETRY, when to run it again.
-    next: further messages that are sent if, and only if, this end is written.
-    give_back: put the message back instead, and write nothing.
-    again_in_s: instead of all that, have the message come again after so many seconds, as it is:
-        neither a delivery nor a try is counted.
-    dead: write it, and have the message a dead letter for this reason.
-    settled: another delivery has written the result, or will; only acknowledge.
-    """
-
-    state: State
-    result: Any = None
-    fault: Fault | None = None
-    traceback: str | None = None
-    retry_in_s: float | None = None
-    next: tuple[TaskMessage, ...] = ()
-    requeue: bool = False
-    again_in_s: float | None = None
-    dead: str = ""
-    settled: bool = False
 
 
 class Stage(Enum):
@@ -196,19 +173,3 @@ class Job:
                 return False
             self._stage = new
             return True
-
-
-def fault_of(error: BaseException) -> Fault:
-    """Return `error` as it is written into a result."""
-    kind = type(error)
-    return Fault(
-        exc_type=kind.__name__,
-        exc_message=[str(error)],
-        exc_module=kind.__module__,
-    )
-
-
-def failure(
-    error: BaseException, *, state: State = State.FAILURE, trace: str | None = None
-) -> Outcome:
-    return Outcome(state=state, fault=fault_of(error), traceback=trace)

@@ -17,9 +17,9 @@ from blimp.errors import (
     TimeLimitExceeded,
     WorkerLost,
 )
+from blimp.queue.protocol.outcome import Outcome, failure, fault_of
 from blimp.queue.protocol.record import State
 from blimp.queue.retry import is_given_up
-from blimp.queue.worker.job import Outcome, failure, fault_of
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage

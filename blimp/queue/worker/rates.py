@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from typing import TYPE_CHECKING
-
-from blimp.errors import ConfigError
 
 if TYPE_CHECKING:
     from blimp.queue.worker.job import Job
 
-UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
-LEAST_PER_S, MOST_PER_S = 1e-7, 1e6
 BURST_S = 0.1  # by so much a busy thread may be late, and catch up with it
 HELD_S = 1.0  # so much of a rate waits in hand,
 LEAST_HELD, MOST_HELD = 16, 128  # within these
 LONGEST_LATER_S = 60.0  # of one postponement: the rate may be changed meanwhile
-
-
-def per_second(limit: object) -> float | None:
-    """Return how often a second `limit` allows: "10/s", "100/m", "1000/h" or a number of times
-    a second, as Celery writes it; None for no limit. Raises ConfigError.
-    """
-    if limit is None or limit == "":
-        return None
-    number, unit = limit, "s"
-    if isinstance(limit, str):
-        found = re.fullmatch(r"\s*([0-9.eE+-]{1,20})\s*(?:/\s*([smh]))?\s*", limit)
-        number, unit = (found[1], found[2] or "s") if found else (None, "s")
-    try:
-        if isinstance(number, bool) or not isinstance(number, str | int | float):
-            raise ValueError
-        per_s = float(number) / UNIT_S[unit]
-    except (ValueError, OverflowError):
-        per_s = -1.0
-    if per_s == 0.0:
-        return None
-    if not LEAST_PER_S <= per_s <= MOST_PER_S:
-        raise ConfigError(
-            f"rate_limit {limit!r:.80}: must be a number, or one with /s, /m or /h after it, "
-            f"and up to {MOST_PER_S:.0f} a second"
-        )
-    return per_s
 
 
 class Rate:

@@ -18,11 +18,12 @@ import msgspec
 
 from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.queue.brokers.streams.deferred import BrokerLeft
+from blimp.queue.context import TaskContext
 from blimp.queue.protocol.message import AGAIN, to_json
+from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.task import TaskContext
-from blimp.queue.worker.job import Ending, Job, Outcome, failure
-from blimp.queue.worker.middleware import chain
+from blimp.queue.worker.job import Ending, Job
+from blimp.queue.worker.middleware import chain, default_middleware
 from blimp.queue.worker.middleware.once import begun_before, clear_begun, is_marked, mark_begun
 from blimp.queue.worker.middleware.revoked import revoked
 from blimp.queue.worker.outcome import outcome_of, timed_out, worker_lost
@@ -32,9 +33,9 @@ from blimp.queue.worker.time_limits import Limits, limit_of
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.canvas.follow import After
+    from blimp.queue.extensions import Observers
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.worker.acker import Acker
-    from blimp.queue.worker.observers import Observers
 
 
 class Runner:
@@ -70,7 +71,8 @@ class Runner:
         self._log = log
         self._chance = random.Random()
         self._is_extended = app.result_options.result_extended
-        self._chain = chain(app.middleware, self._call)
+        inner = default_middleware(app) if app.middleware is None else app.middleware
+        self._chain = chain((*app.outer_middleware, *inner), self._call)
 
     async def run(self, job: Job) -> None:
         """Run `job` to its end. Never raises. `job.in_thread` must be set."""

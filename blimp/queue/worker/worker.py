@@ -11,14 +11,12 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from blimp.queue.brokers.choose import AMQP, STREAMS, is_on_redis
+from blimp.queue.brokers.choose import STREAMS, is_on_redis
 from blimp.queue.brokers.guarantees import check_tasks, missing_guarantees
-from blimp.queue.control.broadcast import BroadcastListener
-from blimp.queue.control.remote_control import RemoteControl, WorkerHandle
-from blimp.queue.control.revoke import Revoking
-from blimp.queue.events.worker_events import WorkerEvents
+from blimp.queue.extensions import Extension, Observers, extensions_of, observes
+from blimp.queue.protocol.lamport_clock import LamportClock
 from blimp.queue.results.open import prepare_results
 from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot
@@ -28,7 +26,6 @@ from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat
 from blimp.queue.worker.in_flight import InFlight
 from blimp.queue.worker.job import Job, Stage
 from blimp.queue.worker.name_lock import OwnName
-from blimp.queue.worker.observers import Observers
 from blimp.queue.worker.outcome import timed_out
 from blimp.queue.worker.pools import Place, place_of
 from blimp.queue.worker.pools.origin import locate_all
@@ -42,7 +39,7 @@ from blimp.queue.worker.time_limits import Alarms, Limits
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
 
-HEARING_S = 0.5
+E = TypeVar("E", bound=Extension)
 
 
 class Worker:
@@ -63,8 +60,6 @@ class Worker:
         limits, and what it runs does not count for the worker.
     launch: how this process begins anew. Without it `run` returns, with `restart_reason` set.
     grace_s: how long a warm stop waits for what runs.
-    events: whether it tells what becomes of tasks, from its start on; None: as the app says.
-        `worker.events` switches that on and off later.
     on_ready: called once, when it consumes for the first time.
     """
 
@@ -83,7 +78,6 @@ class Worker:
         max_memory_mb: float | None = None,
         grace_s: float = 10.0,
         app_path: str | None = None,
-        events: bool | None = None,
         launch: Launch | None = None,
         on_ready: Callable[[], None] = lambda: None,
         log: Any = None,
@@ -94,7 +88,7 @@ class Worker:
         self.counts: Counter[str] = Counter()
         self.ready = threading.Event()
         self._on_ready = on_ready
-        self._log = log or app.make_log(level=app.log_level, worker=self.name)
+        self.log = log or app.make_log(level=app.log_level, worker=self.name)
         self._exit_status = 0
         self._counting = threading.Lock()
         self._wear = Wear(max_tasks=max_tasks, max_memory_mb=max_memory_mb)
@@ -102,39 +96,41 @@ class Worker:
         self._own_name: OwnName | None = None  # else the name is not the key to its messages
         if is_on_redis(app.transport):
             self._own_name = OwnName(
-                app=app, worker=self.name, stopping=self._stops.stopping, log=self._log
+                app=app, worker=self.name, stopping=self._stops.stopping, log=self.log
             )
-        self._in_flight = InFlight(
+        self.in_flight = InFlight(
             clock=app.clock,
             prefetch=prefetch,
             stopping=self._stops.stopping,
-            slots=lambda place: self._pools.sizes.slots(place),
+            slots=lambda place: self.pools.sizes.slots(place),
             most=MOST if app.transport == STREAMS else LEAST,  # others are told of each change
         )
-        self._alarms = Alarms(clock=app.clock, log=self._log)
-        observers = Observers([make(self) for make in app.observers], log=self._log)
-        self._consumer_loop = ConsumerLoop(
+        self._alarms = Alarms(clock=app.clock, log=self.log)
+        self.observers = Observers(log=self.log)
+        self.logical_clock = LamportClock()  # of all that the worker says
+        self.beat_s = PERIOD_S if app.link_watchers else QUIET_PERIOD_S
+        self.consumer_loop = ConsumerLoop(
             app=app,
             worker=self.name,
             queues=tuple(dict.fromkeys(queues)) or (app.queue,),
-            in_flight=self._in_flight,
+            in_flight=self.in_flight,
             submit=self._submit,
             on_consuming=self._consuming,
             stopping=self._stops.stopping,
             counts=self.counts,
-            observers=observers,
-            log=self._log,
+            observers=self.observers,
+            log=self.log,
         )
         self._acker = Acker(
             app=app,
-            consumer=self._consumer_loop.consumer,
+            consumer=self.consumer_loop.consumer,
             abandoned=self._stops.abandoned,
             on_done=self._done,
-            on_ran=self._in_flight.ran,
-            observers=observers,
-            log=self._log,
+            on_ran=self.in_flight.ran,
+            observers=self.observers,
+            log=self.log,
         )
-        self._runner = Runner(
+        self.runner = Runner(
             app=app,
             worker=self.name,
             stopping=self._stops.stopping,
@@ -142,34 +138,20 @@ class Worker:
             on_done=self._done,
             acker=self._acker,
             limits=Limits(alarms=self._alarms, on_stuck=self._give_up),
-            observers=observers,
-            log=self._log,
+            observers=self.observers,
+            log=self.log,
         )
         self._finish = Finish(
             app=app,
-            consumer_loop=self._consumer_loop,
-            in_flight=self._in_flight,
+            consumer_loop=self.consumer_loop,
+            in_flight=self.in_flight,
             stops=self._stops,
             counts=self.counts,
             grace_s=grace_s,
-            log=self._log,
+            log=self.log,
         )
-        self._revoking = Revoking(
-            app=app, in_flight=self._in_flight, runner=self._runner, log=self._log
-        )
-        self._beat_s = PERIOD_S if app.link_watchers else QUIET_PERIOD_S
-        self.events = WorkerEvents(
-            app=app,
-            worker=self.name,
-            in_flight=self._in_flight,
-            counts=self.counts,
-            observers=observers,
-            beat_s=self._beat_s,
-            log=self._log,
-        )
-        self._starts_events = app.events if events is None else events
-        self._pools = WorkerPools(
-            run=self._runner.run,
+        self.pools = WorkerPools(
+            run=self.runner.run,
             sizes=Sizes(
                 loop_workers=loop_workers,
                 loop_concurrency=loop_concurrency,
@@ -179,42 +161,25 @@ class Worker:
             origins=locate_all(app, app_path=app_path),
             max_tasks=max_tasks,
             max_memory_mb=max_memory_mb,
-            log=self._log,
-        )
-        self._remote = RemoteControl(
-            WorkerHandle(
-                app=app,
-                name=self.name,
-                consumer_loop=self._consumer_loop,
-                in_flight=self._in_flight,
-                pools=self._pools,
-                revoking=self._revoking,
-                stop=self.stop,
-                events=self.events,
-                clock=self.events.clock,
-                log=self._log,
-                began_s=app.clock.now_s(),
-            )
-        )
-        self._listener = BroadcastListener(
-            app=app,
-            worker=self.name,
-            on_revoke=self._revoking.hear,
-            on_command=self._remote.hear if self._remote.is_on else None,
-            log=self._log,
+            log=self.log,
         )
         self._boot = Boot(
             steps=app.boot_steps,
             worker=self,
-            call=self._pools.call,
+            call=self.pools.call,
             stop_s=grace_s,
-            log=self._log,
+            log=self.log,
         )
+        self.extensions: list[Extension] = []
+        for extension in extensions_of(app.extensions, self):
+            self.extensions.append(extension)
+            if observes(extension):
+                self.observers.add(extension)
 
     @property
     def queues(self) -> tuple[str, ...]:
         """What it consumes from now; remote control may change it."""
-        return self._consumer_loop.queues
+        return self.consumer_loop.queues
 
     @property
     def restart_reason(self) -> str | None:
@@ -224,11 +189,18 @@ class Worker:
     @property
     def sizes(self) -> Sizes:
         """How many tasks run at once, by executor."""
-        return self._pools.sizes
+        return self.pools.sizes
+
+    def extension(self, kind: type[E]) -> E:
+        """Return the worker's extension of type `kind`. Raises LookupError if it has none."""
+        for extension in self.extensions:
+            if isinstance(extension, kind):
+                return extension
+        raise LookupError(f"worker {self.name!r} has no {kind.__name__}")
 
     def jobs(self) -> list[Job]:
         """Return what is in hand now. Any thread."""
-        return self._in_flight.jobs()
+        return self.in_flight.jobs()
 
     def run(self) -> int:
         """Consume until stopped; return the exit status. Takes SIGTERM, SIGINT and SIGQUIT.
@@ -240,14 +212,14 @@ class Worker:
         check_tasks(self.app)
         missing = missing_guarantees(self.app)
         if missing is not None:
-            self._log.warning(missing)
-        upkeep = prepare_results(self.app, log=self._log)
-        self._in_flight.expect(self.app.tasks.values())
+            self.log.warning(missing)
+        upkeep = prepare_results(self.app, log=self.log)
+        self.in_flight.expect(self.app.tasks.values())
         signals = StopSignals(self._stops)
         signals.take()
         try:
             self._serve(upkeep)
-            self._log.info("stopped", **self.counts)
+            self.log.info("stopped", **self.counts)
             # Asked only now, and its handlers still stand: a signal has the last word.
             if self._launch is not None and self.restart_reason is not None:
                 self._launch.again(unless=lambda: self.restart_reason is None)
@@ -257,48 +229,42 @@ class Worker:
 
     def _serve(self, upkeep: Sequence[Callable[[bool], None]]) -> None:
         """Consume until stopped, and see through what runs."""
-        self._pools.start()  # after the stop signals are let in: what tasks start inherits that
+        self.pools.start()  # after the stop signals are let in: what tasks start inherits that
         heartbeat = Heartbeat(
-            beat=self._consumer_loop.probe if self._own_name is None else self._own_name.renew,
+            beat=self.consumer_loop.probe if self._own_name is None else self._own_name.renew,
             watchers=(
                 *self.app.link_watchers,
-                self._revoking.refresh,
-                self.events.beat,
+                *(extension.beat for extension in self.extensions),
                 *upkeep,
             ),
             on_lost_name=self._lose_name,
             stopping=self._stops.stopping,
-            wake=self._consumer_loop.wake,
-            log=self._log,
-            period_s=self._beat_s,
+            wake=self.consumer_loop.wake,
+            log=self.log,
+            period_s=self.beat_s,
         )
         try:
             self._stops.start()
             if self._own_name is not None:
                 self._own_name.wait()
             heartbeat.start()
-            if self._starts_events:
-                self.events.enable()
+            for extension in self.extensions:
+                extension.starting()
             self._boot.start()
-            if self.app.broadcasts or self.app.transport in (STREAMS, AMQP):
-                self._listener.start()
-            self._consumer_loop.run()
+            self.consumer_loop.run()
             self._finish.see_out()
         finally:
             self._stops.close()
             heartbeat.close()
-            self._listener.close()
-            self._remote.close()
+            self._each("stopping")
             self._alarms.close()
             self._boot.stop()
-            self._pools.close()
+            self.pools.close()
             self._acker.close()
-            self.events.close()
-            self._consumer_loop.close()
+            self._each("stopped")
+            self.consumer_loop.close()
             if self._own_name is not None:
                 self._own_name.leave()
-            if self.app.tracer is not None and self._launch is not None:
-                self.app.tracer.flush()  # a process that begins anew has no other end
 
     def stop(self) -> None:
         """Ask for a warm stop; a second call cuts it short. Safe from any thread or signal."""
@@ -311,13 +277,13 @@ class Worker:
     # --- one job ---------------------------------------------------------------------------
 
     def _submit(self, job: Job) -> None:
-        self._pools.submit(job)
+        self.pools.submit(job)
 
     def _done(self, *jobs: Job) -> None:
         """Called in any thread: the jobs have left the worker's hands."""
         with self._counting:
             self.counts["done"] += len(jobs)
-        self._in_flight.release(*jobs)
+        self.in_flight.release(*jobs)
         own = sum(place_of(job.task) is not Place.PROCESS for job in jobs)
         reason = self._wear.count(own) if own else None
         if reason is not None and not self._stops.stopping.is_set():
@@ -332,9 +298,9 @@ class Worker:
         if job.stage is Stage.DONE:
             return  # its function ended by itself just now
         assert job.timed_out_s is not None
-        self._log.error("stuck", task=job.task.name, id=job.message.id, limit_s=job.timed_out_s)
+        self.log.error("stuck", task=job.task.name, id=job.message.id, limit_s=job.timed_out_s)
         self._finish.has_stuck = True
-        self._runner.conclude(job, timed_out(job.timed_out_s, task=job.task))
+        self.runner.conclude(job, timed_out(job.timed_out_s, task=job.task))
         self._stops.restart(
             f"{job.task.name} is stuck past its time limit of {job.timed_out_s:g} s"
         )
@@ -342,25 +308,29 @@ class Worker:
     # --- beginning -------------------------------------------------------------------------
 
     def _consuming(self) -> None:
-        if self.app.broadcasts and not self._listener.wait_listening(self.app.timeout_s):
-            # Commands are taken all the same: a ship that can be flown can also be landed.
-            self._log.error("emergency lane not open yet")
-        elif self._remote.is_on and not self.ready.is_set():
-            self._listener.wait_listening(HEARING_S)  # who is ready answers
-        self._revoking.load()
-        self._log.info("consuming", queues=",".join(self.queues), tasks=len(self.app.tasks))
+        for extension in self.extensions:
+            extension.consuming()
+        self.log.info("consuming", queues=",".join(self.queues), tasks=len(self.app.tasks))
         if not self.ready.is_set():
             self.ready.set()
             self._on_ready()
+
+    def _each(self, hook: str) -> None:
+        """Call a closing hook of every extension: one that fails keeps no other from closing."""
+        for extension in self.extensions:
+            try:
+                getattr(extension, hook)()
+            except Exception:
+                self.log.exception("extension", hook=hook, of=type(extension).__name__)
 
     # --- ending ----------------------------------------------------------------------------
 
     def _heeded(self) -> None:
         self._boot.cancel()
-        self._pools.tell_stopping()
-        self._in_flight.nudge()
+        self.pools.tell_stopping()
+        self.in_flight.nudge()
 
     def _lose_name(self, reason: str) -> None:
-        self._log.error("name lost", reason=reason)
+        self.log.error("name lost", reason=reason)
         self._exit_status = 1
         self.stop()

@@ -9,7 +9,7 @@ import pytest
 
 from blimp.errors import LinkError, NotAuthorised, Reject, TaskFailed
 from blimp.queue import TaskApp, TaskContext
-from blimp.queue.control.broadcast import Broadcast
+from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.message import EMERGENCY, HIGH, LOW, NORMAL
 from tests.broker import EmbeddedBroker
 from tests.queue.carriers.conftest import Depths

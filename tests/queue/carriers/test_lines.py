@@ -9,7 +9,7 @@ from blimp.errors import ConfigError
 from blimp.queue import TaskApp, TaskContext, Worker
 from blimp.queue.brokers.choose import CARRIERS, choose_transport
 from blimp.queue.brokers.guarantees import LACKS, missing_guarantees
-from blimp.queue.control.broadcast import Broadcast
+from blimp.queue.extensions import Broadcast
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 

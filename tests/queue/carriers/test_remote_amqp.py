@@ -9,8 +9,8 @@ import pytest
 
 from blimp.queue import TaskApp
 from blimp.queue.control.ask import ask
-from blimp.queue.control.broadcast import Broadcast
 from blimp.queue.control.pidbox import EXCHANGE
+from blimp.queue.extensions import Broadcast
 from tests.queue.carriers.conftest import Depths
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.rabbitmq import find_rabbitmq

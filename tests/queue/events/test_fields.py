@@ -9,10 +9,11 @@ import pytest
 from blimp.errors import Refused, Reject
 from blimp.queue import TaskApp
 from blimp.queue.events import fields
-from blimp.queue.events.lamport_clock import LamportClock
+from blimp.queue.protocol.lamport_clock import LamportClock
 from blimp.queue.protocol.message import MAX_REPR_LENGTH, TaskMessage
+from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.worker.job import Delivery, Job, Outcome, failure
+from blimp.queue.worker.job import Delivery, Job
 
 ABOUT = fields.about_program(hostname="pad", pid=7)
 app = TaskApp("fields", broker="memory://")
@@ -69,7 +70,7 @@ def test_a_result_that_cannot_be_shown_is_told_by_its_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "expected"),
+    ("outcome", "expected"),
     [
         (Outcome(state=State.SUCCESS, result=5), {"type": "task-succeeded", "result": "5"}),
         (failure(ValueError("a")), {"type": "task-failed", "exception": "ValueError('a')"}),

@@ -14,8 +14,9 @@ from blimp.queue import TaskApp
 from blimp.queue.events import sender as posts
 from blimp.queue.events import worker_events
 from blimp.queue.events.buffer import Event, EventBuffer
-from blimp.queue.events.lamport_clock import LamportClock
 from blimp.queue.events.sender import EventSender, open_post, routing_key, write
+from blimp.queue.events.worker_events import WorkerEvents
+from blimp.queue.protocol.lamport_clock import LamportClock
 from blimp.queue.redis.outage import Outage
 from blimp.queue.retry import CONNECTING
 from tests.broker import EmbeddedBroker
@@ -145,8 +146,8 @@ def test_no_more_tasks_are_taken_than_their_events_have_room(
             for _ in range(TASKS):
                 noop.delay()
             wait_until(lambda: worker.counts["done"] > 10, "nothing runs")
-            worker._in_flight.wait_empty(DEADLINE_S, unless=lambda: False)
-            wait_until(lambda: worker._in_flight.room() == 0, "it is not held back")
+            worker.in_flight.wait_empty(DEADLINE_S, unless=lambda: False)
+            wait_until(lambda: worker.in_flight.room() == 0, "it is not held back")
             held_at = worker.counts["done"]
             assert held_at < TASKS / 2
             gate.open.set()
@@ -190,7 +191,7 @@ def test_an_outage_loses_no_event(own_broker: EmbeddedBroker, transport: str) ->
             listener.wait_types(id, "task-received", "task-started")
             os.kill(own_broker.pid, signal.SIGSTOP)
             try:
-                worker.events.heartbeat()
+                worker.extension(WorkerEvents).heartbeat()
                 go.set()
                 wait_until(lambda: log.events("events not sent"), "it does not notice")
             finally:

@@ -11,6 +11,8 @@ import pytest
 from blimp.errors import Refused, Reject
 from blimp.queue import TaskApp, TaskContext, Worker
 from blimp.queue.brokers.choose import open_connection
+from blimp.queue.control.extension import ControlExtension
+from blimp.queue.events.worker_events import WorkerEvents
 from blimp.queue.results.handle import AsyncResult
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.events.listener import Listener
@@ -33,7 +35,7 @@ def test_a_task_is_told_of_from_its_arrival_to_its_end(app: TaskApp, listener: L
         received, started, ended = listener.wait_types(
             result.id, "task-received", "task-started", "task-succeeded"
         )
-        worker.events.heartbeat()
+        worker.extension(WorkerEvents).heartbeat()
         beat = listener.wait_type("worker-heartbeat")
     offline = listener.wait_type("worker-offline")
     assert (
@@ -120,7 +122,7 @@ def test_a_revoked_task_is_told_of(app: TaskApp, listener: Listener) -> None:
         await asyncio.sleep(3600)
 
     with working(app, events=True) as worker:
-        assert worker._listener.wait_listening(DEADLINE_S)
+        assert worker.extension(ControlExtension).listener.wait_listening(DEADLINE_S)
         result = waits.delay()
         assert began.wait(DEADLINE_S)
         app.revoke(result.id, terminate=True)
@@ -131,7 +133,7 @@ def test_a_revoked_task_is_told_of(app: TaskApp, listener: Listener) -> None:
 def settle(worker: Worker, result: AsyncResult) -> None:
     """Wait until the task is all over, those who watch it included."""
     result.get(timeout=DEADLINE_S)
-    worker._in_flight.wait_empty(DEADLINE_S, unless=lambda: False)
+    worker.in_flight.wait_empty(DEADLINE_S, unless=lambda: False)
 
 
 def test_nothing_is_sent_until_it_is_asked_for(app: TaskApp, listener: Listener) -> None:
@@ -139,23 +141,23 @@ def test_nothing_is_sent_until_it_is_asked_for(app: TaskApp, listener: Listener)
     def noop() -> None: ...
 
     with working(app) as worker:
-        assert not worker.events.is_enabled
+        assert not worker.extension(WorkerEvents).is_enabled
         unheard = noop.delay()
         settle(worker, unheard)
-        worker.events.heartbeat()
+        worker.extension(WorkerEvents).heartbeat()
         assert "events" not in {thread.name for thread in threading.enumerate()}
-        assert worker.events.enable()
-        assert not worker.events.enable()
+        assert worker.extension(WorkerEvents).enable()
+        assert not worker.extension(WorkerEvents).enable()
         listener.wait_type("worker-online")
         heard = noop.delay()
         listener.wait_types(heard.id, "task-received", "task-started", "task-succeeded")
-        assert worker.events.disable()
-        assert not worker.events.disable()
+        assert worker.extension(WorkerEvents).disable()
+        assert not worker.extension(WorkerEvents).disable()
         again = noop.delay()
         settle(worker, again)
-        worker.events.heartbeat()
+        worker.extension(WorkerEvents).heartbeat()
         listener.wait_type("worker-heartbeat")
-        assert worker.events.enable()
+        assert worker.extension(WorkerEvents).enable()
     listener.wait_type("worker-offline")
     assert listener.of(unheard.id) == listener.of(again.id) == []
     assert listener.events[0]["type"] == "worker-online"

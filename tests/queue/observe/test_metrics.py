@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from blimp.errors import ConfigError, Reject
 from blimp.queue import TaskApp, TaskContext, Worker
 from blimp.queue.cli.main import main
+from blimp.queue.extensions import WORKER_EXTENSIONS
 from blimp.queue.observability.metrics import Metrics
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, working
@@ -313,7 +314,7 @@ class TestThePage:
         with TaskApp("other", broker="redis://localhost") as app:
             with pytest.raises(ConfigError, match=rf"metrics at 127\.0\.0\.1:{port}: .*in use"):
                 Metrics(app, port=port)
-            assert app.observers == []
+            assert app.extensions == list(WORKER_EXTENSIONS)
         words = ["worker", "-A", "tests.queue.killed:app", "--metrics-port", str(port)]
         os.environ.setdefault("KILLED_BROKER", "redis://localhost")
         assert main(words) == 2

@@ -11,8 +11,10 @@ from kombu import Exchange, Producer
 from blimp.errors import ConfigError, MessageError
 from blimp.queue import TaskApp
 from blimp.queue.brokers.choose import open_connection
-from blimp.queue.control.broadcast import Broadcast
-from blimp.queue.control.pidbox import Command, check_mode, is_meant, read_command
+from blimp.queue.control.extension import ControlExtension
+from blimp.queue.control.pidbox import Command, is_meant, read_command
+from blimp.queue.extensions import Broadcast
+from blimp.queue.options import remote_control_mode
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.remote.conftest import Ask
 
@@ -140,7 +142,10 @@ def test_a_flood_is_dropped_and_the_emergency_lane_is_open(app: TaskApp, ask: As
             for _ in range(300):
                 sender.ping()
             assert app.broadcast("stop").get(DEADLINE_S) == {"stopped": True}
-            wait_until(lambda: worker._remote.counts["dropped"] > 0, "none is dropped")
+            wait_until(
+                lambda: worker.extension(ControlExtension).remote.counts["dropped"] > 0,
+                "none is dropped",
+            )
             release.set()
         finally:
             QUESTIONS["clock"] = before
@@ -185,6 +190,6 @@ def test_a_pattern_cannot_hold_the_interpreter() -> None:
 def test_commands_and_modes_are_judged_by_themselves() -> None:
     assert read_command(b'{"method": "ping", "more": 1}', content_type=JSON).method == "ping"
     with pytest.raises(ConfigError, match="must be 'all', 'inspect' or 'off'"):
-        check_mode("none", is_signed=False)
-    assert check_mode(None, is_signed=True) == "inspect"
-    assert check_mode(None, is_signed=False) == "all"
+        remote_control_mode("none", is_signed=False)
+    assert remote_control_mode(None, is_signed=True) == "inspect"
+    assert remote_control_mode(None, is_signed=False) == "all"

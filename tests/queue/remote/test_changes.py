@@ -12,6 +12,7 @@ from blimp.errors import Revoked, SoftTimeLimitExceeded, TaskError
 from blimp.queue import State, TaskApp
 from blimp.queue.control import ask as asking
 from blimp.queue.control.pidbox import Command
+from blimp.queue.events.worker_events import WorkerEvents
 from blimp.tasks.app import build_ship_app
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.look import Look
@@ -225,7 +226,7 @@ def test_events_are_switched(app: TaskApp, ask: Ask) -> None:
         assert ask("enable_events") == {"ok": "task events already enabled"}
         assert ask("disable_events") == {"ok": "task events disabled"}
         assert ask("disable_events") == {"ok": "task events already disabled"}
-        assert not worker.events.is_enabled
+        assert not worker.extension(WorkerEvents).is_enabled
         assert ask("heartbeat") is None
 
 

@@ -139,7 +139,7 @@ def test_stats_conf_report_and_clock(url: str, ask: Ask) -> None:
         ("query_task", {}, "missing a required argument: 'ids'"),
         ("query_task", {"ids": 3}, "ids 3: must be a text"),
         ("query_task", {"ids": ["a"] * 1001}, "the limit is 1000"),
-        ("active", {"desk": 1}, "multiple values"),
+        ("active", {"handler": 1}, "multiple values"),
         ("registered", {"taskinfoitems": [1]}, "must be a list of names"),
     ],
 )

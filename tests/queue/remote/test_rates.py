@@ -9,10 +9,11 @@ import pytest
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError
 from blimp.queue import State, TaskApp
+from blimp.queue.options import per_second
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.worker.in_flight import MOST_SLOWED, InFlight
 from blimp.queue.worker.job import Job
-from blimp.queue.worker.rates import LEAST_HELD, LONGEST_LATER_S, Rate, per_second
+from blimp.queue.worker.rates import LEAST_HELD, LONGEST_LATER_S, Rate
 from tests.queue.conftest import wait_until, working
 from tests.queue.look import Look
 from tests.queue.remote.conftest import Ask
@@ -199,7 +200,7 @@ def test_a_worker_keeps_the_rate_and_runs_others_meanwhile(
         app.send_task("free").get(DEADLINE_S)
         if not look.is_stock:
             wait_until(lambda: worker.counts["postponed"] > 0, "all is held")
-            assert len(worker._in_flight.jobs()) <= 2 * LEAST_HELD
+            assert len(worker.in_flight.jobs()) <= 2 * LEAST_HELD
         slow[4].get(DEADLINE_S)
         assert ask("rate_limit", task_name="slow", rate_limit="500/s") == {
             "ok": "new rate limit set successfully"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from blimp.queue import TaskApp
-from blimp.queue.task import TaskContext
+from blimp.queue.context import TaskContext
 
 app = TaskApp(
     "tests",

@@ -16,7 +16,8 @@ from blimp.queue.brokers.streams.envelope import post
 from blimp.queue.brokers.streams.store import Claim
 from blimp.queue.kombu_transport import DONE, LOST, SETTLED, DeadLetters, StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
-from blimp.queue.worker.job import Job, Outcome
+from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.worker.job import Job
 from blimp.queue.worker.middleware import CallNext
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
@@ -215,7 +216,7 @@ def test_what_follows_is_sent_with_the_result(
     ran: list[int] = []
     app.task(name="second", ignore_result=True)(ran.append)
     app.task(name="first", acks_late=acks_late)(lambda: 3)
-    app.middleware = (Following(lambda: app), *app.middleware)
+    app.outer_middleware = (Following(lambda: app),)
     with working(app) as worker:
         assert app.send_task("first").get(DEADLINE_S) == 3
         wait_until(lambda: worker.counts["done"] == 2, "the second does not run")
@@ -227,7 +228,7 @@ def test_a_stolen_task_has_no_follower(app: TaskApp, session: StreamsSession, lo
     ran: list[int] = []
     app.task(name="second", ignore_result=True)(ran.append)
     app.task(name="first", ignore_result=True)(lambda: steal(session))
-    app.middleware = (Following(lambda: app), *app.middleware)
+    app.outer_middleware = (Following(lambda: app),)
     with working(app) as worker:
         app.send_task("first")
         wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.worker.job import Job, Outcome
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.worker.job import Job
 
 CallNext = Callable[["Job"], Awaitable["Outcome"]]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blimp.errors import Expired
+from blimp.queue.protocol.outcome import failure
 from blimp.queue.protocol.record import State
-from blimp.queue.worker.job import failure
 
 if TYPE_CHECKING:
+    from blimp.queue.protocol.outcome import Outcome
     from blimp.queue.redis.clock import BrokerClock
-    from blimp.queue.worker.job import Job, Outcome
+    from blimp.queue.worker.job import Job
     from blimp.queue.worker.middleware import CallNext
 
 

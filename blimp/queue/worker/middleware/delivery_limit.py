@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from blimp.errors import WorkerLost
-from blimp.queue.worker.job import failure
+from blimp.queue.protocol.outcome import failure
 
 if TYPE_CHECKING:
-    from blimp.queue.worker.job import Job, Outcome
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.worker.job import Job
     from blimp.queue.worker.middleware import CallNext
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import Interrupted, WorkerLost
 from blimp.queue.protocol.message import AGAIN
+from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
 from blimp.queue.results.redis_backend import named
-from blimp.queue.worker.job import Outcome, failure
 from blimp.queue.worker.outcome import worker_lost
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from blimp.errors import LeaseError, LeaseLost, LinkError, NoneFree
+from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.protocol.record import State
-from blimp.queue.worker.job import Outcome
 from blimp.queue.worker.outcome import outcome_of
 
 if TYPE_CHECKING:

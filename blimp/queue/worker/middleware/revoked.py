@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blimp.errors import Revoked
+from blimp.queue.protocol.outcome import failure
 from blimp.queue.protocol.record import State
-from blimp.queue.worker.job import failure
 
 if TYPE_CHECKING:
-    from blimp.queue.control.revocations import Revocations
-    from blimp.queue.worker.job import Job, Outcome
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.publish.revocations import Revocations
+    from blimp.queue.worker.job import Job
     from blimp.queue.worker.middleware import CallNext
 
 

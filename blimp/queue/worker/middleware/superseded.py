@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blimp.errors import LinkError, Superseded
+from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
 from blimp.queue.publish.coalescing import Coalescing
-from blimp.queue.worker.job import Outcome, failure
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

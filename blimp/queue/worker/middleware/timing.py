@@ -8,7 +8,8 @@ from blimp.queue.protocol.record import State
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.worker.job import Job, Outcome
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.worker.job import Job
     from blimp.queue.worker.middleware import CallNext
 
 PLAIN = (State.SUCCESS, State.PENDING)

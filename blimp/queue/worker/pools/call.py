@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from blimp import errors
 
 if TYPE_CHECKING:
-    from blimp.queue.worker.job import Outcome
+    from blimp.queue.protocol.outcome import Outcome
 
 
 class Call(Protocol):

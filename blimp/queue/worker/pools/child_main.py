@@ -15,17 +15,19 @@ import signal
 import socket
 import threading
 import time
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.clock import SystemClock
 from blimp.errors import ResultError, SoftTimeLimitExceeded
-from blimp.queue.observability.child import ChildWatching, end_watching, in_child
+from blimp.queue.context import TaskContext
+from blimp.queue.extensions import ChildExtension, ChildHook, load
 from blimp.queue.protocol.message import to_json
+from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
-from blimp.queue.task import Task, TaskContext
-from blimp.queue.worker.job import Outcome, failure
+from blimp.queue.task import Task
 from blimp.queue.worker.outcome import outcome_of
 from blimp.queue.worker.pools.frames import (
     Begin,
@@ -68,7 +70,8 @@ class Server:
         self._stopping = threading.Event()
         self._job: int | None = None
         self._interrupted: int | None = None
-        self._watching: ChildWatching | None = None
+        self._extension: ChildExtension | None = None
+        self._hook: ChildHook | None = None
 
     def serve(self) -> None:
         try:
@@ -87,7 +90,8 @@ class Server:
             self._channel.send(
                 Done(child=self._setup.child, job=begin.job, outcome=outcome, worn=worn)
             )
-        end_watching(self._watching)
+        if self._hook is not None:
+            self._hook.close()
 
     # --- the main thread -----------------------------------------------------------------------
 
@@ -108,8 +112,7 @@ class Server:
         try:
             try:
                 self._job = begin.job
-                self._watching = begin.watching
-                with in_child(begin.watching, begin.message):
+                with self._around(begin):
                     result = task.function(*args, **begin.message.kwargs)
             finally:
                 self._job = None
@@ -117,6 +120,16 @@ class Server:
         except BaseException as error:  # a task may raise SystemExit; the child goes on
             self._job = None  # a soft limit may have struck just before this was done
             return outcome_of(error, task=task, message=begin.message, chance=self._chance)
+
+    def _around(self, begin: Begin) -> AbstractContextManager[object]:
+        """Return what the worker's extension has the task wrapped in."""
+        if begin.extension != self._extension:
+            self._extension = begin.extension
+            if begin.extension is not None:
+                self._hook = load(begin.extension.factory)(begin.extension.settings)
+        if self._hook is None:
+            return contextlib.nullcontext()
+        return self._hook.around(begin.message)
 
     def _strike(self, *_: object) -> None:
         if self._job is not None and self._job == self._interrupted:

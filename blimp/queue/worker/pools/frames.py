@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from blimp.queue.observability.child import ChildWatching
+from blimp.queue.extensions import ChildExtension
 from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.protocol.record import Record
-from blimp.queue.worker.job import Outcome
 
 MAX_FRAME_BYTES = 256_000_000
 _LENGTH = struct.Struct("!I")
@@ -52,7 +52,7 @@ class Begin(Frame, frozen=True, kw_only=True, tag="begin"):
     previous: Record | None = None
     broker_now_s: float | None = None
     grant: dict[str, Any] | None = None
-    watching: ChildWatching | None = None
+    extension: ChildExtension | None = None
 
 
 class Interrupt(Frame, frozen=True, kw_only=True, tag="interrupt"):

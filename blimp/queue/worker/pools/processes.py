@@ -16,8 +16,9 @@ from blimp.queue.worker.pools.frames import Begin, Interrupt, Progress, Setup, S
 from blimp.queue.worker.pools.threads import Leaving, drive
 
 if TYPE_CHECKING:
-    from blimp.queue.task import TaskContext
-    from blimp.queue.worker.job import Job, Outcome
+    from blimp.queue.context import TaskContext
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.worker.job import Job
     from blimp.queue.worker.pools import Run
 
 START_S = 30.0  # a Pi takes seconds to import an application
@@ -221,7 +222,7 @@ class ChildCall:
                 worker=context.worker if context is not None else "",
                 previous=self._job.previous,
                 broker_now_s=self._broker_now_s() if context is not None else None,
-                watching=app.child_watching,
+                extension=app.child_extension,
                 grant=self._job.grant.as_dict() if self._job.grant is not None else None,
             ),
             on_progress=lambda progress: self._tell_progress(context, progress),

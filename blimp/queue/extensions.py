@@ -1,0 +1,246 @@
+"""How something plugs into an app's workers without the worker knowing it.
+
+    class Load(Extension):
+        def __init__(self, worker): self.worker = worker
+        def beat(self, alive): publish(len(self.worker.jobs()))
+
+    app.extend(Load)
+
+Each worker of the app calls each registered factory once, with itself, and then the hooks of
+what it returned. Events, remote control, metrics and traces are made this way. An extension
+may use the public attributes of `Worker`; the worker knows of it only what stands here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from blimp.errors import ConfigError
+
+# Registered for every app, and loaded by its worker. A further one is one line here.
+WORKER_EXTENSIONS = (
+    "blimp.queue.control.extension:ControlExtension",
+    "blimp.queue.events.worker_events:WorkerEvents",
+)
+SENT_EVENTS = "blimp.queue.events.sent:SentEvents"  # of `send_sent_event`
+
+
+class ControlCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """function: called with the command's arguments; returns the answer (JSON).
+
+    is_change: only a caller that may change the worker may use it.
+    """
+
+    function: Callable[..., Any]
+    is_change: bool = True
+
+
+class Extension:
+    """Part of one worker. Override what is needed: every hook does nothing by default.
+
+    Hooks of the worker, in order:
+        starting: nothing is consumed yet; threads may be started, which block no signal.
+        consuming: the worker has connected to its broker, or again. Main thread, right before
+            it takes messages; may raise LinkError, and is called again then.
+        beat: about once a second, from the heartbeat's thread; `alive`: the broker answered.
+        stopping: nothing runs any more, or it was cut off; its end may still be written.
+        stopped: all is written. The worker ends, or is replaced by a fresh process.
+
+    Hooks of a job (see worker/job.py), in the thread where it happens; they neither wait nor
+    raise. Its times, `received_s`, `started_s` and `ended_s`, are on the app's clock.
+        received: it is in flight, and may have to wait for its time or for a pool.
+        started: its function is called now.
+        finished: its outcome is written: the end, the next try, or that it was requeued.
+            What follows from it may be under way already, here or elsewhere.
+        lost: another worker has its message: what it ends with here does not count.
+    observes_jobs: False has the job hooks called only between `worker.observers.add(self)`
+        and `remove(self)`.
+
+    commands: remote-control commands it answers, by name.
+    """
+
+    observes_jobs: bool = True
+    commands: Mapping[str, ControlCommand] = {}
+
+    def starting(self) -> None: ...
+
+    def consuming(self) -> None: ...
+
+    def beat(self, alive: bool) -> None: ...
+
+    def stopping(self) -> None: ...
+
+    def stopped(self) -> None: ...
+
+    def received(self, job: Any) -> None: ...
+
+    def started(self, job: Any) -> None: ...
+
+    def finished(self, job: Any, outcome: Any) -> None: ...
+
+    def lost(self, job: Any) -> None: ...
+
+
+ExtensionFactory = Callable[[Any], Extension]  # called with the Worker
+
+
+class Observers:
+    """Calls the job hooks of several extensions. Any thread.
+
+    What one raises is logged, and stops neither the job nor the others. `received`, `started`,
+    `finished` and `lost` are empty while nobody observes.
+    """
+
+    def __init__(self, *, log: Any) -> None:
+        self._log = log
+        self._extensions: tuple[Extension, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._extensions)
+
+    def add(self, extension: Extension) -> None:
+        """Call its job hooks from now on, for jobs under way too; those it does not have, never."""
+        self._extensions = (*self._extensions, extension)
+
+    def remove(self, extension: Extension) -> None:
+        self._extensions = tuple(one for one in self._extensions if one is not extension)
+
+    def received(self, job: Any) -> None:
+        self._call("received", job)
+
+    def started(self, job: Any) -> None:
+        self._call("started", job)
+
+    def finished(self, job: Any, outcome: Any) -> None:
+        self._call("finished", job, outcome)
+
+    def lost(self, job: Any) -> None:
+        self._call("lost", job)
+
+    def _call(self, hook: str, job: Any, *more: Any) -> None:
+        for extension in self._extensions:
+            try:
+                getattr(extension, hook)(job, *more)
+            except Exception:
+                self._log.exception("observer", hook=hook, id=job.message.id)
+
+
+def observes(extension: Extension) -> bool:
+    """Return whether any job hook of `extension` does something, and is wanted at once."""
+    hooks = ("received", "started", "finished", "lost")
+    kind = type(extension)
+    return extension.observes_jobs and any(
+        getattr(kind, hook) is not getattr(Extension, hook) for hook in hooks
+    )
+
+
+class ChildExtension(msgspec.Struct, frozen=True, kw_only=True):
+    """What an extension has a child process do around each task: traces, log lines.
+
+    factory: "module:attribute", called in the child with `settings` (JSON) once; returns a
+        ChildHook.
+    """
+
+    factory: str
+    settings: dict[str, Any]
+
+
+class ChildHook(Protocol):
+    """An extension's part in a child process."""
+
+    def around(self, message: Any) -> AbstractContextManager[object]:
+        """Return what the call of a task's function is wrapped in."""
+        ...
+
+    def close(self) -> None:
+        """The child ends."""
+        ...
+
+
+class BootStep(Protocol):
+    """Both get the Worker, and run in its first loop, where `async def` tasks run too."""
+
+    async def start(self, worker: Any) -> None: ...
+
+    async def stop(self, worker: Any) -> None: ...
+
+
+class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
+    """One emergency message as it came. id: the same each time it is repeated."""
+
+    id: str
+    name: str
+    payload: dict[str, Any] = msgspec.field(default_factory=dict)
+    signature: str = ""
+
+
+# Returns what confirms it, None if it could not act yet. Raises Refused with a reason.
+BroadcastHandler = Callable[[Broadcast], dict[str, Any] | None]
+
+
+class Hooks:
+    """What the workers of the app `name` call, beside its tasks."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.broadcasts: dict[str, BroadcastHandler] = {}
+        self.boot_steps: list[BootStep] = []
+        self.link_watchers: list[Callable[[bool], None]] = []
+        self.extensions: list[ExtensionFactory | str] = list(WORKER_EXTENSIONS)
+        self.child_extension: ChildExtension | None = None
+
+    def on_broadcast(self, name: str) -> Callable[[BroadcastHandler], BroadcastHandler]:
+        """Register what a worker does at once on `broadcast(name, …)`, past every queue.
+
+        The handler gets the broadcast and returns what confirms it (JSON), or None if it
+        could not act: it is then called again when the sender repeats itself.
+        """
+
+        def register(handler: BroadcastHandler) -> BroadcastHandler:
+            if name in self.broadcasts:
+                raise ConfigError(f"app {self.name!r}: two handlers for broadcast {name!r}")
+            self.broadcasts[name] = handler
+            return handler
+
+        return register
+
+    def on_link(self, watcher: Callable[[bool], None]) -> Callable[[bool], None]:
+        """Register what a worker calls about once a second: did the broker answer just now?"""
+        self.link_watchers.append(watcher)
+        return watcher
+
+    def boot_step(self, step: BootStep) -> BootStep:
+        """Have a worker start `step` before it consumes, and stop it, in reverse order, after.
+
+        A step has the coroutines `start(worker)` and `stop(worker)`; one that does not start
+        ends the worker.
+        """
+        self.boot_steps.append(step)
+        return step
+
+    def extend(self, factory: ExtensionFactory) -> ExtensionFactory:
+        """Have each worker of the app that is made from now on call `factory` with itself."""
+        self.extensions.append(factory)
+        return factory
+
+
+def load(factory: Callable[..., Any] | str) -> Callable[..., Any]:
+    """Return `factory`, imported if it is given as "module:attribute". Raises ConfigError."""
+    if not isinstance(factory, str):
+        return factory
+    module, _, attribute = factory.partition(":")
+    try:
+        found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"extension {factory!r} cannot be loaded: {error}") from error
+    return found
+
+
+def extensions_of(factories: Iterable[ExtensionFactory | str], worker: Any) -> list[Extension]:
+    """Return what each factory makes for `worker`, in the order of registration."""
+    return [load(factory)(worker) for factory in factories]

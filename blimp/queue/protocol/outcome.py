@@ -1,0 +1,50 @@
+"""How a task ended: one type, from its function to the script that writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.record import Fault, State
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a job; written down before its message is acknowledged.
+
+    retry_in_s: with RETRY, when to run it again.
+    next: further messages that are sent if, and only if, this end is written.
+    give_back: put the message back instead, and write nothing.
+    again_in_s: instead of all that, have the message come again after so many seconds, as it is:
+        neither a delivery nor a try is counted.
+    dead: write it, and have the message a dead letter for this reason.
+    settled: another delivery has written the result, or will; only acknowledge.
+    """
+
+    state: State
+    result: Any = None
+    fault: Fault | None = None
+    traceback: str | None = None
+    retry_in_s: float | None = None
+    next: tuple[TaskMessage, ...] = ()
+    requeue: bool = False
+    again_in_s: float | None = None
+    dead: str = ""
+    settled: bool = False
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return `error` as it is written into a result."""
+    kind = type(error)
+    return Fault(
+        exc_type=kind.__name__,
+        exc_message=[str(error)],
+        exc_module=kind.__module__,
+    )
+
+
+def failure(
+    error: BaseException, *, state: State = State.FAILURE, trace: str | None = None
+) -> Outcome:
+    return Outcome(state=state, fault=fault_of(error), traceback=trace)
