@@ -148,7 +148,6 @@ def nested(depth: int) -> list[Any]:
         (float("nan"), "JSON cannot hold them"),
         ("\ud800", "JSON cannot hold them"),
         (nested(100_000), "JSON cannot hold them"),
-        (b"bytes", "JSON cannot hold them"),
         ({1, 2}, "JSON cannot hold them"),
     ],
 )
@@ -171,8 +170,8 @@ def test_headers_count_too(url: str) -> None:
 
 @pytest.mark.parametrize(
     "result",
-    [float("nan"), float("inf"), {1}, b"x", "\ud800", nested(100_000), object(), "x" * 2000],
-    ids=["nan", "inf", "set", "bytes", "surrogate", "nested", "object", "large"],
+    [float("nan"), float("inf"), {1}, "\ud800", nested(100_000), object(), "x" * 2000],
+    ids=["nan", "inf", "set", "surrogate", "nested", "object", "large"],
 )
 def test_a_result_that_cannot_be_kept_is_a_failure_and_is_acknowledged(
     url: str, look: Look, result: Any

@@ -22,7 +22,16 @@ from blimp.queue.protocol.record import State
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools import child as child_module
 from blimp.queue.worker.pools.child import ChildProcess
-from blimp.queue.worker.pools.frames import Begin, Channel, Done, FromChild, Ready, Setup, ToChild
+from blimp.queue.worker.pools.frames import (
+    Begin,
+    Channel,
+    Done,
+    FromChild,
+    Ready,
+    Setup,
+    ToChild,
+    without_arguments,
+)
 from blimp.queue.worker.pools.origin import find, locate_all
 from blimp.queue.worker.pools.processes import ProcessPool
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until
@@ -36,12 +45,13 @@ def setup(number: int = 1, *, origin: str = ORIGIN) -> Setup:
 
 
 def begin(child: ChildProcess, task: str, *args: object) -> Begin:
-    message = TaskMessage(id="the-id", task=task, args=args)
+    message, arguments = without_arguments(TaskMessage(id="the-id", task=task, args=args))
     return Begin(
         child=child.number,
         job=child.next_job(),
         origin=ORIGIN,
         message=message,
+        arguments=arguments,
         limit_bytes=1_000_000,
     )
 

@@ -183,7 +183,7 @@ def test_a_body_above_the_limit_names_both() -> None:
         parse(limit_bytes=80)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"bytes", object()])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, object()])
 def test_what_json_cannot_hold_is_not_sent(value: object) -> None:
     with pytest.raises(MessageError, match="JSON cannot hold"):
         build_body(TaskMessage(id="a", task="t", args=(value,)))

@@ -109,7 +109,7 @@ def test_wrong_arguments_are_named(
     assert complaint in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [float("nan"), {1, 2}, b"x", object()])
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
 def test_a_result_that_json_cannot_hold_is_a_clear_failure(
     app: TaskApp, look: Look, value: object
 ) -> None:

@@ -14,7 +14,8 @@ from blimp.queue.canvas.follow import After, Failing, Part, within
 from blimp.queue.canvas.plan import Ids, Planner
 from blimp.queue.canvas.sending import settings_of
 from blimp.queue.protocol.embed import options_of
-from blimp.queue.protocol.record import Fault, Record, State
+from blimp.queue.protocol.fault import Fault
+from blimp.queue.protocol.record import Record, State
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

@@ -28,8 +28,9 @@ from blimp.queue.protocol.embed import (
     options_of,
     parts_of,
 )
+from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.protocol.record import CELERY_STATUS, FINAL, Fault, Record, State
+from blimp.queue.protocol.record import CELERY_STATUS, FINAL, Record, State
 from blimp.queue.protocol.trace_context import PARENT, STATE
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def after(
         _succeed(found, message, result, settings)
         value = result
     else:
-        value = msgspec.to_builtins(fault or Fault(exc_type=state.value, exc_message=[""]))
+        value = (fault or Fault(exc_type=state.value, exc_message=[""])).document()
         Failing(found, state=state, fault=fault, settings=settings).message(message)
     if message.chord is not None and message.group_id is not None:
         found.parts.append(
@@ -227,7 +228,7 @@ class Failing:
                     id=id,
                     index=options.get("group_index"),
                     state=self._state,
-                    value=msgspec.to_builtins(fault),
+                    value=fault.document(),
                     body=body,
                 )
             )

@@ -20,8 +20,8 @@ from blimp.errors import LinkError, MessageError, Refused, ResultError
 from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.control.listener import BroadcastConnection
 from blimp.queue.extensions import Broadcast, BroadcastHandler
+from blimp.queue.protocol.fault import fault_of
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
-from blimp.queue.protocol.outcome import fault_of
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.publish.revocations import BROADCAST as REVOKE
 

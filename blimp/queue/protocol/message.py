@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError
+from blimp.queue.protocol.kombu_body import encode_value
 from blimp.queue.protocol.trace_context import PARENT, trace_headers
 
 if TYPE_CHECKING:
@@ -188,7 +189,8 @@ def write_message(
 def to_json(value: Any) -> bytes:
     """Encode strictly: what another JSON reader would not accept raises ValueError or TypeError.
 
-    msgspec would write NaN as null and turn dates, bytes and sets into something else.
+    Dates, UUID, Decimal and bytes are written as kombu writes them; see kombu_body.py. msgspec
+    would write NaN as null, and turn dates, bytes and sets into text and lists.
     """
     return _encoder().encode(value).encode()
 
@@ -197,7 +199,9 @@ def to_json(value: Any) -> bytes:
 def _encoder() -> json.JSONEncoder:
     import json
 
-    return json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    return json.JSONEncoder(
+        allow_nan=False, separators=(",", ":"), ensure_ascii=False, default=encode_value
+    )
 
 
 def _to_iso(moment_s: float | None) -> str | None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from blimp.queue.protocol.fault import Fault, fault_of
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.protocol.record import Fault, State
+from blimp.queue.protocol.record import State
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,16 +33,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     again_in_s: float | None = None
     dead: str = ""
     settled: bool = False
-
-
-def fault_of(error: BaseException) -> Fault:
-    """Return `error` as it is written into a result."""
-    kind = type(error)
-    return Fault(
-        exc_type=kind.__name__,
-        exc_message=[str(error)],
-        exc_module=kind.__module__,
-    )
 
 
 def failure(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from blimp.errors import MessageError
+from blimp.queue.protocol.kombu_body import COMPRESSIONS, decompress, from_json
 from blimp.queue.protocol.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -44,6 +43,9 @@ def parse_message(
     """
     if content_type != CONTENT_TYPE:
         raise MessageError(f"content type {content_type!r}: only {CONTENT_TYPE!r} is accepted")
+    compression = headers.get("compression")
+    if compression is None and content_encoding in COMPRESSIONS:
+        compression, content_encoding = content_encoding, None  # see brokers' guard_channel
     if str(content_encoding or CONTENT_ENCODING).lower() not in ("utf-8", "utf8"):
         raise MessageError(f"content encoding {content_encoding!r}: only 'utf-8' is accepted")
     raw = body.encode() if isinstance(body, str) else bytes(body)
@@ -51,6 +53,8 @@ def parse_message(
         raise MessageError(f"body of {len(raw)} bytes: the limit is {limit_bytes}")
     if signer is not None:
         signer.check(headers, raw, queue=queue)
+    if compression is not None:
+        raw = decompress(raw, compression, limit_bytes=limit_bytes)
     version = _count(headers, "blimp_version")
     if version > VERSION:
         raise MessageError(
@@ -133,8 +137,8 @@ def _parse_body(
     raw: bytes,
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any] | None]:
     try:
-        parts = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        parts = from_json(raw)
+    except (ValueError, RecursionError) as error:
         raise MessageError(f"body is not JSON (NaN and Infinity are not): {error}") from None
     if not isinstance(parts, list) or len(parts) != 3:
         raise MessageError("body: must be the three of [args, kwargs, embed]")

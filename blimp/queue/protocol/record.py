@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from blimp.errors import ResultError
+from blimp.queue.protocol.fault import Fault, read_fault
+from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import to_json
 
 
@@ -50,18 +52,6 @@ CELERY_STATUS = {
     State.EXPIRED: "REVOKED",
     State.SUPERSEDED: "REVOKED",
 }
-
-
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """An exception as Celery writes one."""
-
-    exc_type: str
-    exc_message: list[Any]
-    exc_module: str = "blimp.errors"
-
-    @property
-    def text(self) -> str:
-        return " ".join(str(part) for part in self.exc_message)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +96,7 @@ def encode(record: Record, *, limit_bytes: int) -> bytes:
     status = CELERY_STATUS.get(record.state, record.state.value)
     document: dict[str, Any] = {
         "status": status,
-        "result": msgspec.structs.asdict(record.fault) if record.fault else record.result,
+        "result": record.fault.document() if record.fault else record.result,
         "traceback": record.traceback,
         "children": record.children,
         "date_done": record.date_done,
@@ -143,16 +133,13 @@ def encode(record: Record, *, limit_bytes: int) -> bytes:
 def decode(data: bytes) -> Record:
     """Return the record that this package or Celery wrote. Raises ResultError otherwise."""
     try:
-        document = msgspec.json.decode(data, type=dict[str, Any])
+        document = from_json(data)
+        if not isinstance(document, dict):
+            raise ValueError(f"it is {type(document).__name__}, must be an object")
         state = State(document.get("blimp_state") or document["status"])
         result, fault = document.get("result"), None
         if state in FINAL and state is not State.SUCCESS and isinstance(result, dict):
-            message = result.get("exc_message")
-            fault = Fault(
-                exc_type=str(result.get("exc_type", "")),
-                exc_message=message if isinstance(message, list) else [message],
-                exc_module=str(result.get("exc_module", "")),
-            )
+            fault = read_fault(result, state)
         return Record(
             id=str(document["task_id"]),
             state=state,
@@ -170,5 +157,5 @@ def decode(data: bytes) -> Record:
             group_id=document.get("group_id"),
             children=tuple(document.get("children") or ()),
         )
-    except (msgspec.DecodeError, KeyError, ValueError, TypeError, RecursionError) as error:
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise ResultError(f"a result of {len(data)} bytes cannot be read: {error}") from error

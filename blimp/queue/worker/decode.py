@@ -9,7 +9,8 @@ import msgspec
 
 from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
 from blimp.queue.options import TaskOptions
-from blimp.queue.protocol.outcome import failure, fault_of
+from blimp.queue.protocol.fault import fault_of
+from blimp.queue.protocol.outcome import failure
 from blimp.queue.protocol.read import parse_message, readable_id
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.task import Task

@@ -17,7 +17,8 @@ from blimp.errors import (
     TimeLimitExceeded,
     WorkerLost,
 )
-from blimp.queue.protocol.outcome import Outcome, failure, fault_of
+from blimp.queue.protocol.fault import fault_of
+from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
 from blimp.queue.retry import is_given_up
 

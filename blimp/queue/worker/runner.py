@@ -243,7 +243,7 @@ class Runner:
         if job.message.is_followed and outcome.state is State.SUCCESS:
             to_json(outcome.result)
         elif job.message.chord and outcome.fault is not None:
-            to_json(msgspec.to_builtins(outcome.fault))
+            to_json(outcome.fault.document())
         return b""
 
     def _record(self, job: Job, outcome: Outcome, found: After | None = None) -> Record:

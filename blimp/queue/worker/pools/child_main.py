@@ -40,6 +40,7 @@ from blimp.queue.worker.pools.frames import (
     Stopping,
     ToChild,
     Unfit,
+    with_arguments,
 )
 from blimp.queue.worker.pools.origin import find
 from blimp.queue.worker.restart import Wear
@@ -97,6 +98,7 @@ class Server:
 
     def _run(self, begin: Begin) -> Outcome:
         try:
+            begin = msgspec.structs.replace(begin, message=with_arguments(begin))
             task = find(begin.origin, begin.message.task)
             args = begin.message.args
             if task.options.bind:

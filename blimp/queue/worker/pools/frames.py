@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from blimp.queue.extensions import ChildExtension
-from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.kombu_body import from_json
+from blimp.queue.protocol.message import TaskMessage, to_json
 from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.protocol.record import Record
 
@@ -42,17 +43,33 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Begin(Frame, frozen=True, kw_only=True, tag="begin"):
-    """Run a task. broker_now_s: the broker's clock at this moment, where it is known."""
+    """Run a task. broker_now_s: the broker's clock at this moment, if it is known.
+
+    arguments: `[args, kwargs]` in kombu's JSON, which keeps their types; `message` has none.
+    """
 
     job: int
     origin: str
     message: TaskMessage
+    arguments: msgspec.Raw
     limit_bytes: int
     worker: str = ""
     previous: Record | None = None
     broker_now_s: float | None = None
     grant: dict[str, Any] | None = None
     extension: ChildExtension | None = None
+
+
+def without_arguments(message: TaskMessage) -> tuple[TaskMessage, msgspec.Raw]:
+    """Return `message` and its arguments as `Begin` takes them."""
+    arguments = msgspec.Raw(to_json([message.args, message.kwargs]))
+    return msgspec.structs.replace(message, args=(), kwargs={}), arguments
+
+
+def with_arguments(begin: Begin) -> TaskMessage:
+    """Return the message of `begin`, complete again."""
+    args, kwargs = from_json(bytes(begin.arguments))
+    return msgspec.structs.replace(begin.message, args=tuple(args), kwargs=kwargs)
 
 
 class Interrupt(Frame, frozen=True, kw_only=True, tag="interrupt"):

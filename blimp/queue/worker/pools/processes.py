@@ -12,7 +12,14 @@ from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.queue.retry import Backoff
 from blimp.queue.worker.pools.call import here
 from blimp.queue.worker.pools.child import ChildProcess
-from blimp.queue.worker.pools.frames import Begin, Interrupt, Progress, Setup, Stopping
+from blimp.queue.worker.pools.frames import (
+    Begin,
+    Interrupt,
+    Progress,
+    Setup,
+    Stopping,
+    without_arguments,
+)
 from blimp.queue.worker.pools.threads import Leaving, drive
 
 if TYPE_CHECKING:
@@ -212,12 +219,14 @@ class ChildCall:
         self._number = self._child.next_job()
         if self._cancelled:
             raise WorkerLost("it was cancelled before it began")
+        message, sent_arguments = without_arguments(self._job.message)
         done = self._child.call(
             Begin(
                 child=self._child.number,
                 job=self._number,
                 origin=self._origin,
-                message=self._job.message,
+                message=message,
+                arguments=sent_arguments,
                 limit_bytes=app.limit_bytes,
                 worker=context.worker if context is not None else "",
                 previous=self._job.previous,
