@@ -16,6 +16,7 @@ from blimp.queue.brokers.choose import STREAMS, choose_transport, is_on_redis
 from blimp.queue.extensions import SENT_EVENTS, Hooks, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
+from blimp.queue.protocol.embed import MAP, STARMAP
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
 from blimp.queue.protocol.signing import Key, Signer
 from blimp.queue.publish.publisher import Publisher
@@ -34,6 +35,7 @@ from blimp.queue.task import Task
 
 if TYPE_CHECKING:
     from blimp.queue.canvas.chords import Chords
+    from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.app_pools import Pools
     from blimp.queue.results.base import ResultBackend
     from blimp.queue.results.handle import AsyncResult
@@ -256,20 +258,20 @@ class TaskApp(Hooks, Closing):
         try:
             return self.tasks[name]
         except KeyError:
-            from blimp.queue.protocol.embed import GATHER
+            from blimp.queue.builtin_tasks import builtin_task
 
-            if name == GATHER:  # what canvas/rewriting.py has a group end in
-                return self._gathering(name)
+            if (found := builtin_task(self, name)) is not None:
+                return found
             known = ", ".join(sorted(self.tasks)) or "none"
             raise UnknownTask(f"no task {name!r} in app {self.name!r}; it has: {known}") from None
 
-    def _gathering(self, name: str) -> Task:
-        """Return Celery's own task that returns what it is given."""
+    def task_for(self, message: TaskMessage) -> Task:
+        """Return the task that `message` asks for. Raises UnknownTask, MessageError."""
+        if message.task in (MAP, STARMAP):
+            from blimp.queue.builtin_tasks import map_task
 
-        def accumulate(*args: Any, index: int | None = None) -> Any:
-            return args if index is None else args[index]
-
-        return Task(app=self, name=name, function=accumulate, options=options_of({}))
+            return map_task(self, message)
+        return self.get_task(message.task)
 
     def send_task(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from blimp.errors import ConfigError, MessageError
@@ -12,7 +12,7 @@ from blimp.queue.publish.coalescing import coalescing_key
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.canvas.signature import Signature
+    from blimp.queue.canvas.signature import Signature, group
     from blimp.queue.publish.sending import SendOptions
     from blimp.queue.results.handle import AsyncResult
 
@@ -89,6 +89,24 @@ class Task:
         from blimp.queue.canvas.signature import signature
 
         return signature(self, args, kwargs, options, immutable=immutable)
+
+    def map(self, items: Iterable[Any]) -> Signature:
+        """Return one task that calls this one with each item in turn; returns all results."""
+        from blimp.queue.canvas.signature import mapped
+
+        return mapped(self.s(), items)
+
+    def starmap(self, items: Iterable[Iterable[Any]]) -> Signature:
+        """Return one task that calls this one with the arguments of each item in turn."""
+        from blimp.queue.canvas.signature import mapped
+
+        return mapped(self.s(), items, star=True)
+
+    def chunks(self, items: Iterable[Iterable[Any]], size: int) -> group:
+        """Return a group of `starmap` tasks with up to `size` items each."""
+        from blimp.queue.canvas.signature import chunks
+
+        return chunks(self.s(), items, size)
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
         """Send it with these arguments; `apply_async` takes options, too."""

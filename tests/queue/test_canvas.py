@@ -322,7 +322,7 @@ def test_what_is_no_signature_is_refused() -> None:
         chain(signature("t"), 3)
     with pytest.raises(MessageError, match="a group has no link"):
         group(signature("t")).link(signature("u"))
-    with pytest.raises(ConfigError, match="belongs to no app"):
+    with pytest.raises(ConfigError, match="has no app"):
         signature("t").delay()
     with pytest.raises(MessageError, match="is a 'chunks'"):
         signature({"task": "t", "subtask_type": "chunks"})

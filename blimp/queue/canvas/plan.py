@@ -41,6 +41,7 @@ from blimp.queue.protocol.embed import (
     options_of,
     parts_of,
     passed_on,
+    task_of,
     with_kwargs,
     with_options,
 )
@@ -298,7 +299,7 @@ def make_message(
 ) -> TaskMessage:
     """Return the message of one task. Raises MessageError for a wrong option."""
     name, options = signature["task"], options_of(signature)
-    task = settings.tasks.get(name)
+    task = settings.tasks.get(task_of(signature))
     own, own_kwargs = tuple(signature.get("args") or ()), dict(signature.get("kwargs") or {})
     if not signature.get("immutable"):
         own, own_kwargs = (*args, *own), own_kwargs | kwargs

@@ -1,4 +1,4 @@
-"""Signatures, chains, groups and chords as people write them: dicts that Celery reads as well.
+"""Signatures, chains, groups and chords as a program writes them: dicts that Celery can read.
 
 chain(add.s(2, 2), add.s(4)).delay().get(timeout=5.0)    # 8
 chord([add.s(1, 1), add.s(2, 2)])(total.s()).get(timeout=5.0)
@@ -10,23 +10,54 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from blimp.errors import ConfigError, MessageError
-from blimp.queue.protocol.embed import CHAIN, CHORD, GROUP, kind_of, members
+from blimp.queue.protocol.embed import (
+    CHAIN,
+    CHORD,
+    GROUP,
+    MAP,
+    STARMAP,
+    check_signature,
+    kind_of,
+    listed,
+    members,
+)
 from blimp.queue.protocol.embed import Signature as Plain
 
 if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp
     from blimp.queue.results.group import GroupResult
     from blimp.queue.results.handle import AsyncResult
-    from blimp.queue.task import Task
+
+
+class SendingApp(Protocol):
+    """What a signature needs of its app."""
+
+    def send_canvas(
+        self,
+        signature: Plain,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncResult: ...
+
+    def get_task(self, name: str) -> Any: ...
+
+
+class NamedTask(Protocol):
+    """What a signature needs of its task."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def app(self) -> SendingApp: ...
 
 
 class Signature(dict[str, Any]):
-    """A task with arguments and options, not sent yet. Make one with `signature` or `task.s`."""
+    """A task with arguments and options, not sent yet. Made by `signature` or `task.s`."""
 
-    app: TaskApp | None = None
+    app: SendingApp | None = None
 
     def __init__(
         self,
@@ -37,7 +68,7 @@ class Signature(dict[str, Any]):
         *,
         kind: str | None = None,
         immutable: bool = False,
-        app: TaskApp | None = None,
+        app: SendingApp | None = None,
     ) -> None:
         super().__init__(
             task=task,
@@ -51,37 +82,37 @@ class Signature(dict[str, Any]):
 
     @property
     def options(self) -> dict[str, Any]:
-        """How it is sent: see `set`. Changed in place."""
+        """The options it is sent with; see `set`. May be changed in place."""
         return cast("dict[str, Any]", self.setdefault("options", {}))
 
     @property
     def id(self) -> str | None:
-        """The id it is to have, None where it gets one when it is sent."""
+        """The id of its task; None if it gets a new one when it is sent."""
         id: str | None = self.options.get("task_id")
         return id
 
     def set(self, *, immutable: bool | None = None, **options: Any) -> Self:
-        """Change options; see SendOptions. Returns itself."""
+        """Change options, see SendOptions. Returns the signature itself."""
         if immutable is not None:
             self["immutable"] = immutable
         self.options.update(_plain(options))
         return self
 
     def link(self, callback: Plain) -> Plain:
-        """Have `callback` begin with the result, after a success. Returns it."""
+        """Run `callback` with the result after a success. Returns `callback`."""
         return self._append("link", callback)
 
     def link_error(self, errback: Plain) -> Plain:
-        """Have `errback` begin with the task's id, after any other end. Returns it."""
+        """Run `errback` with the task's id after any other end. Returns `errback`."""
         return self._append("link_error", errback)
 
     def on_error(self, errback: Plain) -> Self:
-        """The same as `link_error`, but returns itself."""
+        """Do the same as `link_error`. Returns the signature itself."""
         self.link_error(errback)
         return self
 
     def clone(self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Self:
-        """Return a copy, with arguments before its own where it takes any."""
+        """Return a copy with these arguments before its own, unless it is immutable."""
         found = copy.deepcopy(self)
         if not self.get("immutable"):
             found["args"] = [*args, *self["args"]]
@@ -89,21 +120,21 @@ class Signature(dict[str, Any]):
         return found
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
-        """Send it, with these arguments before its own."""
+        """Send the signature with these arguments before its own."""
         return self.apply_async(args, kwargs)
 
     def apply_async(
         self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
     ) -> AsyncResult:
-        """Send it, with arguments before its own; see SendOptions.
+        """Send the signature with these arguments before its own; see SendOptions.
 
-        Returns where the last result will be; of a group, a GroupResult. Raises LinkError,
-        MessageError, and ConfigError where a chord has no Redis to count on.
+        Returns the last task's AsyncResult; for a group, a GroupResult. Raises LinkError,
+        MessageError, and ConfigError if there is no Redis server to count a chord.
         """
         return self._app().send_canvas(self, args, kwargs, **options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a task here and now; send a chain, group or chord."""
+        """Run a task in this thread; send a chain, group or chord."""
         if kind_of(self) is None:
             task = self._app().get_task(self["task"])
             return task(*args, *self["args"], **{**self["kwargs"], **kwargs})
@@ -123,7 +154,7 @@ class Signature(dict[str, Any]):
         return self.__or__(other)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy all but the app."""
+        """Copy everything but the app."""
         found = self.__class__.__new__(self.__class__)
         memo[id(self)] = found
         dict.__init__(found, copy.deepcopy(dict(self), memo))
@@ -138,25 +169,22 @@ class Signature(dict[str, Any]):
     def _append(self, what: str, one: Plain) -> Plain:
         if not isinstance(one, dict):
             raise MessageError(f"{what} is {type(one).__name__}, must be a signature")
-        found = self.options.get(what) or []
-        found = [found] if isinstance(found, dict) else list(found)
-        if one not in found:
-            found.append(one)
-        self.options[what] = found
+        found = listed(self.options.get(what))
+        self.options[what] = list(found if one in found else (*found, one))
         return one
 
     def _parts(self) -> Iterable[Any]:
         return ()
 
-    def _app(self) -> TaskApp:
+    def _app(self) -> SendingApp:
         found = self._find_app()
         if found is None:
             raise ConfigError(
-                f"{self!r:.200} belongs to no app: use `task.s(…)`, or `signature(…, app=app)`"
+                f"{self!r:.200} has no app: make it with `task.s(…)` or `signature(…, app=app)`"
             )
         return found
 
-    def _find_app(self) -> TaskApp | None:
+    def _find_app(self) -> SendingApp | None:
         if self.app is None:
             for one in self._parts():
                 if isinstance(one, Signature) and (app := one._find_app()) is not None:
@@ -165,12 +193,12 @@ class Signature(dict[str, Any]):
 
 
 class chain(Signature):  # noqa: N801  # as Celery has them
-    """Tasks one after the other, each with the result of the one before.
+    """Tasks one after the other, each with the result of the one before it.
 
-    chain(add.s(2, 2), add.s(4)), or add.s(2, 2) | add.s(4); what it returns is the last one's.
+    chain(add.s(2, 2), add.s(4)), or add.s(2, 2) | add.s(4). Its result is the last task's.
     """
 
-    def __init__(self, *tasks: Any, app: TaskApp | None = None, **options: Any) -> None:
+    def __init__(self, *tasks: Any, app: SendingApp | None = None, **options: Any) -> None:
         super().__init__("celery.chain", kwargs={"tasks": []}, options=options, kind=CHAIN, app=app)
         for one in _several(tasks):
             is_open = isinstance(one, chain) and not one["options"] and not one["args"]
@@ -179,7 +207,7 @@ class chain(Signature):  # noqa: N801  # as Celery has them
 
     @property
     def tasks(self) -> list[Any]:
-        """Its links, in order."""
+        """The links, in order."""
         return cast("list[Any]", self["kwargs"]["tasks"])
 
     def _parts(self) -> Iterable[Any]:
@@ -195,7 +223,7 @@ class group(Signature):  # noqa: N801
     `delay` and `apply_async` return a GroupResult, whose `get` gives a list, in order.
     """
 
-    def __init__(self, *tasks: Any, app: TaskApp | None = None, **options: Any) -> None:
+    def __init__(self, *tasks: Any, app: SendingApp | None = None, **options: Any) -> None:
         found = [inner for one in _several(tasks) for inner in _opened(one)]
         super().__init__(
             "celery.group", kwargs={"tasks": found}, options=options, kind=GROUP, app=app
@@ -203,7 +231,7 @@ class group(Signature):  # noqa: N801
 
     @property
     def tasks(self) -> list[Any]:
-        """What is in it, in order."""
+        """The members, in order."""
         return cast("list[Any]", self["kwargs"]["tasks"])
 
     def apply_async(
@@ -212,14 +240,14 @@ class group(Signature):  # noqa: N801
         return cast("GroupResult", super().apply_async(args, kwargs, **options))
 
     def delay(self, *args: Any, **kwargs: Any) -> GroupResult:
-        """Send all, with these arguments before their own."""
+        """Send all members with these arguments before their own."""
         return self.apply_async(args, kwargs)
 
     def link(self, callback: Plain) -> Plain:  # noqa: ARG002
         raise MessageError("a group has no link: use a chord, whose body gets all its results")
 
     def link_error(self, errback: Plain) -> Plain:
-        """Have `errback` begin with the id of each task of it that does not succeed."""
+        """Run `errback` with the id of each member that does not succeed."""
         for one in self.tasks:
             one.link_error(errback)
         return errback
@@ -238,14 +266,19 @@ class group(Signature):  # noqa: N801
 
 
 class chord(Signature):  # noqa: N801
-    """Tasks side by side, and a body that gets all their results, in order, once all succeeded.
+    """Tasks side by side, and a body that gets all their results in order after all succeed.
 
-    chord([add.s(1, 1), add.s(2, 2)])(total.s()) sends it; so does group(…) | total.s(), sent.
-    Where one does not, the body ends as FAILURE with a ChordError, and its errbacks begin.
+    chord([add.s(1, 1), add.s(2, 2)])(total.s()) sends it; group(…) | total.s() is the same.
+    If one task fails the body ends as FAILURE with a ChordError, and its errbacks run.
     """
 
     def __init__(
-        self, header: Any, body: Plain | None = None, *, app: TaskApp | None = None, **options: Any
+        self,
+        header: Any,
+        body: Plain | None = None,
+        *,
+        app: SendingApp | None = None,
+        **options: Any,
     ) -> None:
         if not isinstance(header, group):
             header = group(header)
@@ -259,12 +292,12 @@ class chord(Signature):  # noqa: N801
 
     @property
     def tasks(self) -> list[Any]:
-        """Its header, in order."""
+        """The tasks of the header, in order."""
         return cast("group", self["kwargs"]["header"]).tasks
 
     @property
     def body(self) -> Any:
-        """What gets the results; None where none is given."""
+        """The signature that gets the results; None if there is none yet."""
         return self["kwargs"]["body"]
 
     def __call__(self, body: Plain | None = None, **options: Any) -> AsyncResult:
@@ -274,11 +307,11 @@ class chord(Signature):  # noqa: N801
         return whole.apply_async(**options)
 
     def link(self, callback: Plain) -> Plain:
-        """Have `callback` begin with the body's result."""
+        """Run `callback` with the body's result."""
         return cast("Signature", self.body).link(callback)
 
     def link_error(self, errback: Plain) -> Plain:
-        """Have `errback` begin with the body's id where it, or one of the header, fails."""
+        """Run `errback` with the body's id if the body, or a task of the header, fails."""
         return cast("Signature", self.body).link_error(errback)
 
     def _parts(self) -> Iterable[Any]:
@@ -289,18 +322,18 @@ class chord(Signature):  # noqa: N801
 
 
 def signature(
-    task: str | Task | Plain,
+    task: str | NamedTask | Plain,
     args: Sequence[Any] = (),
     kwargs: dict[str, Any] | None = None,
     options: dict[str, Any] | None = None,
     *,
     immutable: bool = False,
-    app: TaskApp | None = None,
+    app: SendingApp | None = None,
     **more: Any,
 ) -> Signature:
-    """Return a signature of a task, by its name or itself; or of what Celery has as a dict.
+    """Return a signature of a task or a task's name, or read one from a dict, Celery's too.
 
-    more: further options. Raises MessageError for a dict that is none.
+    more: further options. Raises MessageError for a dict that is no signature.
     """
     if isinstance(task, dict):
         return _from_dict(task, app)
@@ -311,9 +344,27 @@ def signature(
     return Signature(name, args, kwargs, both, immutable=immutable, app=app)
 
 
-def _from_dict(plain: Plain, app: TaskApp | None) -> Signature:
-    from blimp.queue.protocol.embed import check_signature
+def mapped(task: Plain, items: Iterable[Any], *, star: bool = False) -> Signature:
+    """Return one task that calls `task` with each item in turn and returns all results.
 
+    star: each item is a list of arguments, not one argument.
+    """
+    kwargs = {"task": dict(task), "it": [list(one) if star else one for one in items]}
+    name = STARMAP if star else MAP
+    return Signature(name, kwargs=kwargs, immutable=True, app=_app_of(task))
+
+
+def chunks(task: Plain, items: Iterable[Any], size: int) -> group:
+    """Return a group of `starmap` tasks with up to `size` items each."""
+    if size < 1:
+        raise MessageError(f"chunks of {size} items: the size must be 1 or more")
+    rest = list(items)
+    return group(
+        mapped(task, rest[start : start + size], star=True) for start in range(0, len(rest), size)
+    )
+
+
+def _from_dict(plain: Plain, app: SendingApp | None) -> Signature:
     check_signature(plain, where="signature")
     kinds: dict[Any, type[Signature]] = {CHAIN: chain, GROUP: group, CHORD: chord}
     kind = kinds.get(kind_of(plain), Signature)
@@ -339,7 +390,7 @@ def _from_dict(plain: Plain, app: TaskApp | None) -> Signature:
 
 
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options as JSON has them: it has no times."""
+    """Return options with times as text, for JSON."""
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in options.items()
@@ -347,7 +398,7 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _several(tasks: tuple[Any, ...]) -> Iterable[Any]:
-    """Return what was given one by one, or in one list or generator."""
+    """Return signatures that were passed one by one, or in one list or generator."""
     if len(tasks) == 1 and not isinstance(tasks[0], dict):
         tasks = tuple(tasks[0])
     for number, one in enumerate(tasks):
@@ -360,5 +411,5 @@ def _opened(one: Any) -> list[Any]:
     return members([one]) if isinstance(one, group) and not one["options"] else [one]
 
 
-def _app_of(one: Any) -> TaskApp | None:
+def _app_of(one: Any) -> SendingApp | None:
     return one._find_app() if isinstance(one, Signature) else None

@@ -1,9 +1,9 @@
-"""Signatures as they stand in messages: Celery's dicts, each of which may be wrong anywhere.
+"""Signatures in messages: Celery's dicts. They come from others, so every field is checked.
 
 `{"task", "args", "kwargs", "options", "subtask_type", "immutable"}`. A chain and a group have
-their parts in `kwargs["tasks"]`, a chord in `kwargs["header"]` and `kwargs["body"]`. What is
-frozen has its ids in its options; what follows it (`link`, `link_error`, `chain`, `chord`) as
-well. Source: Celery 5.7 `canvas.py`.
+their parts in `kwargs["tasks"]`, a chord in `kwargs["header"]` and `kwargs["body"]`. The options
+hold the ids of a frozen signature and what follows it (`link`, `link_error`, `chain`, `chord`).
+Source: Celery 5.7 `canvas.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from blimp.errors import MessageError
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 
 MOST_CALLBACKS = 100
-MOST_SIGNATURES = 20_000  # in one canvas, all that is in it counted
+MOST_SIGNATURES = 20_000  # in one canvas, at all depths
 MOST_DEEP = 50
 
 CHAIN, GROUP, CHORD = "chain", "group", "chord"
-GATHER = "celery.accumulate"  # Celery's workers have it, and ours: `index=0` returns its argument
+# Tasks that Celery's workers have and ours.
+GATHER = "celery.accumulate"  # with `index=0` it returns its first argument
+MAP, STARMAP = "celery.map", "celery.starmap"
 TASK = None
 KINDS = (TASK, CHAIN, GROUP, CHORD)
 NAMES = ("task_id", "queue", "group_id", "root_id", "parent_id")  # the options that are names
@@ -29,7 +31,7 @@ Signature = dict[str, Any]
 
 
 def read_callbacks(embed: Mapping[str, Any] | None, what: str) -> tuple[Signature, ...]:
-    """Return the signatures under `what`. Raises MessageError saying what is wrong with one."""
+    """Return the signatures under `what`. Raises MessageError that says what is wrong."""
     found = (embed or {}).get(what)
     if not found:
         return ()
@@ -47,12 +49,12 @@ def read_chord(embed: Mapping[str, Any]) -> Signature | None:
 
 
 def check_signature(signature: object, *, where: str) -> Signature:
-    """Return `signature` where it can be run, with all that is in it. Raises MessageError."""
+    """Return `signature` if it and all signatures in it are valid. Raises MessageError."""
     return _Check().signature(signature, where, 0)
 
 
 class _Check:
-    """One look at a canvas; counts what it meets."""
+    """Checks one canvas and counts its signatures."""
 
     def __init__(self) -> None:
         self._left = MOST_SIGNATURES
@@ -124,8 +126,15 @@ class _Check:
 
 
 def kind_of(signature: Signature) -> str | None:
-    """Return what it is, None for a single task."""
+    """Return chain, group or chord; None for a single task."""
     return signature.get("subtask_type") or None
+
+
+def task_of(signature: Signature) -> str:
+    """Return the name of its task; for `celery.map` and `starmap`, of the task they call."""
+    name: str = signature["task"]
+    called = (signature.get("kwargs") or {}).get("task") if name in (MAP, STARMAP) else None
+    return str(called.get("task")) if isinstance(called, dict) else name
 
 
 def options_of(signature: Signature) -> dict[str, Any]:
@@ -133,7 +142,7 @@ def options_of(signature: Signature) -> dict[str, Any]:
 
 
 def parts_of(signature: Signature) -> tuple[Signature, ...]:
-    """Return the parts of a chain or a group, or the header of a chord, as they are."""
+    """Return the parts of a chain or a group, or the header of a chord."""
     kwargs = signature.get("kwargs") or {}
     if kind_of(signature) != CHORD:
         return tuple(kwargs["tasks"])
@@ -149,26 +158,26 @@ def body_of(chord: Signature) -> Signature:
 
 
 def listed(value: Any) -> tuple[Signature, ...]:
-    """Return an option that may be one signature or several as several."""
+    """Return the signatures of an option that may hold one or several."""
     if not value:
         return ()
     return (value,) if isinstance(value, dict) else tuple(value)
 
 
 def with_options(signature: Signature, **options: Any) -> Signature:
-    """Return a copy of `signature` with these options changed; None takes one away."""
+    """Return a copy of `signature` with these options; None removes an option."""
     both = {**options_of(signature), **options}
     kept = {name: value for name, value in both.items() if value is not None}
     return {**signature, "options": kept}
 
 
 def with_kwargs(signature: Signature, **kwargs: Any) -> Signature:
-    """Return a copy of `signature` with these keyword arguments changed."""
+    """Return a copy of `signature` with these keyword arguments."""
     return {**signature, "kwargs": {**(signature.get("kwargs") or {}), **kwargs}}
 
 
 def members(signatures: Iterable[Signature]) -> list[Signature]:
-    """Return the parts of a group, groups among them opened, what is empty left out."""
+    """Return the parts of a group: inner groups flattened, empty chains left out."""
     found: list[Signature] = []
     for one in signatures:
         kind = kind_of(one)
@@ -183,7 +192,7 @@ def members(signatures: Iterable[Signature]) -> list[Signature]:
     return found
 
 
-# What an option says of one signature alone, and not of those within it.
+# Options that hold for one signature and not for its parts.
 _OWN = frozenset(
     {"task_id", "group_id", "group_index", "root_id", "parent_id", "reply_to"}
     | {"link", "link_error", CHAIN, CHORD, "stamped_headers"}
@@ -191,5 +200,5 @@ _OWN = frozenset(
 
 
 def passed_on(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those options of a chain, group or chord that its tasks are sent with."""
+    """Return the options of a chain, group or chord that hold for its tasks."""
     return {name: value for name, value in options.items() if name not in _OWN}

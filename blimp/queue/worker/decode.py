@@ -40,7 +40,7 @@ class Decoder:
                 from blimp.queue.canvas.chords import NO_REDIS
 
                 raise MessageError(NO_REDIS)
-            task = self._app.get_task(parsed.task)
+            task = self._app.task_for(parsed)
             task.check_arguments(parsed.args, parsed.kwargs)
             return parsed, task
         except (MessageError, UnknownTask) as error:

@@ -1,0 +1,86 @@
+"""The tasks named `celery.*`: every app has them, because Celery's clients send them.
+
+`celery.map` and `celery.starmap` call another task, here and now, with one item after the other.
+They run as that task would: with its options, in its pool, with what it requires.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import MessageError
+from blimp.queue.options import TaskOptions
+from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
+from blimp.queue.task import Task
+
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp
+    from blimp.queue.context import TaskContext
+    from blimp.queue.protocol.message import TaskMessage
+
+
+def builtin_task(app: TaskApp, name: str) -> Task | None:
+    """Return the built-in task called `name`, None if there is none."""
+    function = _FUNCTIONS.get(name)
+    if function is None:
+        return None
+    return Task(app=app, name=name, function=function, options=TaskOptions(bind=True))
+
+
+def map_task(app: TaskApp, message: TaskMessage) -> Task:
+    """Return the task that a `celery.map` or `celery.starmap` message asks for.
+
+    Raises UnknownTask, MessageError.
+    """
+    called = message.kwargs.get("task")
+    check_signature(called, where=f"{message.task}: task")
+    task = app.get_task(called["task"])  # type: ignore[index]
+    if kind_of(called) is not None or task.options.cpu_bound:  # type: ignore[arg-type]
+        what = "runs in a process of its own" if task.options.cpu_bound else "is not a single task"
+        raise MessageError(f"{message.task}: {task.name!r} {what}: send a group instead")
+    options = msgspec.structs.replace(task.options, bind=True)
+    function = _mapping(task, star=message.task == STARMAP)
+    return Task(app=app, name=message.task, function=function, options=options)
+
+
+def _mapping(called: Task, *, star: bool) -> Callable[..., Any]:
+    def calls(context: TaskContext, it: Sequence[Any]) -> list[tuple[Any, ...]]:
+        before: tuple[Any, ...] = ()
+        if called.options.bind:
+            own = copy.copy(context)
+            own.task = called
+            before = (own,)
+        return [(*before, *(item if star else (item,))) for item in it]
+
+    def call_each(context: TaskContext, task: object, it: Sequence[Any]) -> list[Any]:  # noqa: ARG001
+        return [called.function(*args) for args in calls(context, it)]
+
+    async def await_each(context: TaskContext, task: object, it: Sequence[Any]) -> list[Any]:  # noqa: ARG001
+        return [await called.function(*args) for args in calls(context, it)]
+
+    return await_each if called.is_async else call_each
+
+
+def _accumulate(_: TaskContext, *args: Any, index: int | None = None, **__: Any) -> Any:
+    return args if index is None else args[index]
+
+
+def _backend_cleanup(context: TaskContext) -> None:
+    results = context.task.app.results
+    if results is not None:
+        results.cleanup()
+
+
+def _chain(_: TaskContext, *__: Any, **___: Any) -> None:
+    raise NotImplementedError("chain is not a real task")
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    GATHER: _accumulate,
+    "celery.backend_cleanup": _backend_cleanup,
+    "celery.chain": _chain,
+}
