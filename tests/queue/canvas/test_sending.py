@@ -19,13 +19,13 @@ class Recorder:
         self.policies: list[Any] = []
         self.announced: list[str] = []
         monkeypatch.setattr(app.publisher, "publish", self.publish)
-        monkeypatch.setattr(app, "sent_events", self)
+        monkeypatch.setattr(app, "on_sent", self.announce)
 
     def publish(self, message: TaskMessage, *, policy: Any = None) -> None:
         self.published.append(message)
         self.policies.append(policy)
 
-    def tell(self, message: TaskMessage, *, at_s: float) -> None:
+    def announce(self, message: TaskMessage, *, at_s: float) -> None:
         assert at_s > 0.0
         self.announced.append(message.id)
 
