@@ -40,7 +40,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move."""
+    """A clock that stands still until a test advances it."""
 
     def __init__(self, *, start_s: float = 0.0, wall_offset_s: float = 1.7e9) -> None:
         self._now_s = start_s

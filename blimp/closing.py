@@ -1,4 +1,4 @@
-"""What ends with close(), ends with its with block."""
+"""A base for classes with `close()`, so that each is also a context manager."""
 
 from abc import ABC, abstractmethod
 from typing import Self
@@ -9,7 +9,7 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what is held. Idempotent."""
+        """Release all resources. Idempotent."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,16 +1,16 @@
-"""What the environment says, read here and nowhere else.
+"""Environment variables. They are read here and nowhere else.
 
 | variable               | meaning                                                              |
 |------------------------|----------------------------------------------------------------------|
-| `BLIMP_BROKER_URL`     | the broker, where the command line names none                        |
-| `BLIMP_VEHICLE`        | the ship, where the command line names none                          |
-| `BLIMP_SIGNING_KEY`    | commands are signed with it, and others refused; several with spaces |
+| `BLIMP_BROKER_URL`     | the broker, if the command line names none                           |
+| `BLIMP_VEHICLE`        | the ship, if the command line names none                             |
+| `BLIMP_SIGNING_KEY`    | signs commands; others are refused; several keys, separated by space |
 | `BLIMP_REMOTE_CONTROL` | what Celery clients may do to a ship: `inspect`, `all` or `off`      |
 | `XDG_STATE_HOME`       | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
-| `XDG_RUNTIME_DIR`      | parent of the run registry; `/tmp` where it is not set               |
+| `XDG_RUNTIME_DIR`      | parent of the run registry; `/tmp` if it is not set                  |
 | `BLIMP_TRACE_FILE`     | gets a line of JSON for each span                                    |
-| `OTEL_*`               | OpenTelemetry's own: where spans go (see docs/observe.md)            |
-| `NOTIFY_SOCKET`        | where systemd, or `blimp up`, hears that a process is ready          |
+| `OTEL_*`               | OpenTelemetry's own: the exporters of spans (see docs/observe.md)    |
+| `NOTIFY_SOCKET`        | the socket on which systemd or `blimp up` receives readiness         |
 """
 
 import os
@@ -28,11 +28,11 @@ VEHICLE_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 
 
 class GroundConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a ground station looks for its ship when it is not told.
+    """How a ground station finds its ship if the command line does not say.
 
-    broker, vehicle: None where the environment does not name one.
+    broker, vehicle: None if the environment does not name one.
     registry: the directory in which running stacks of this user are registered.
-    state: where this user's control of ships is remembered from one command to the next.
+    state: the directory that keeps this user's grants of control between commands.
     """
 
     broker: str | None
@@ -54,7 +54,7 @@ def ground_config(environment: Mapping[str, str] | None = None) -> GroundConfig:
 
 
 def broker_url_from_environment(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return `BLIMP_BROKER_URL`, or None where it is unset or empty."""
+    """Return `BLIMP_BROKER_URL`, or None if it is unset or empty."""
     env = os.environ if environment is None else environment
     return env.get("BLIMP_BROKER_URL") or None
 
@@ -62,7 +62,7 @@ def broker_url_from_environment(environment: Mapping[str, str] | None = None) ->
 def signing_keys_from_environment(
     environment: Mapping[str, str] | None = None,
 ) -> tuple[str, ...] | None:
-    """Return the keys of `BLIMP_SIGNING_KEY`, the one that signs first; None without any."""
+    """Return the keys of `BLIMP_SIGNING_KEY`, the signing one first; None if there is none."""
     env = os.environ if environment is None else environment
     return tuple(env.get("BLIMP_SIGNING_KEY", "").split()) or None
 
@@ -70,7 +70,7 @@ def signing_keys_from_environment(
 def remote_control_from_environment(environment: Mapping[str, str] | None = None) -> str:
     """Return `BLIMP_REMOTE_CONTROL`: what a ship's worker does for Celery's remote control.
 
-    Unset, it answers questions, and takes no command that is not signed.
+    If it is unset, the worker answers questions and refuses unsigned commands.
     """
     env = os.environ if environment is None else environment
     return env.get("BLIMP_REMOTE_CONTROL") or "inspect"
@@ -91,7 +91,7 @@ def notify_address(environment: Mapping[str, str] | None = None) -> str | None:
 def trace_settings_from_environment(
     environment: Mapping[str, str] | None = None,
 ) -> TraceSettings:
-    """Return where spans are to go: nowhere, where the environment says nothing of it."""
+    """Return the exporters of spans; none if the environment names none."""
     env = os.environ if environment is None else environment
     if env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return TraceSettings()
@@ -113,7 +113,7 @@ def trace_settings_from_environment(
 
 
 def vehicle_name(name: str, *, where: str) -> str:
-    """Return `name` where it can name a ship, a queue and a file; else raise ConfigError."""
+    """Return `name` if it can name a ship, a queue and a file; else raise ConfigError."""
     if not re.fullmatch(VEHICLE_PATTERN, name):
         raise ConfigError(
             f"{where}: {name[:40]!r} cannot name a ship: 1 to 32 of a-z, 0-9, _ and -, "

@@ -1,4 +1,4 @@
-"""Starting a child process that cannot outlive its parent, and watching it without waiting."""
+"""Child processes that cannot outlive their parent, watched without waiting."""
 
 import contextlib
 import os
@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
 
-# Run by the child before it becomes the program. A preexec_fn would run Python between fork
-# and exec, which is unsafe where the parent has threads; the death signal survives an exec.
-# So do ignored signals, and Python ignores these two: the program gets them as it should.
+# The child runs this before it executes the program. A preexec_fn would run Python between
+# fork and exec, which is unsafe if the parent has threads. The death signal survives an exec.
+# So do ignored signals, and Python ignores two of them: both are set back to their default.
 _DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, int(sys.argv[1]), 0, 0, 0)  # PR_SET_PDEATHSIG, prctl(2)
@@ -29,7 +29,7 @@ class Child:
     """One child process, watched by a pidfd so that its number can never be another's.
 
     death_signal: what the kernel sends it when this process dies, kill -9 included; None
-    for a child that looks after itself. Must be started from the main thread: the kernel
+    for a child that may outlive it. Must be started from the main thread: the kernel
     takes the death of the thread that forked for that of the parent.
     """
 
@@ -48,7 +48,9 @@ class Child:
         self._process = subprocess.Popen(
             [*_shim(death_signal), *arguments],
             stdin=stdin,
-            stdout=2 if stdout is None else stdout,  # chatter is not this process's data
+            stdout=2
+            if stdout is None
+            else stdout,  # a child's chatter must not mix with this process's data
             stderr=stderr,
             env=None if environment is None else {**os.environ, **environment},
             start_new_session=True,  # a Ctrl-C on the terminal is the parent's to handle
@@ -92,7 +94,7 @@ class Child:
         self.close()
 
     def close(self) -> None:
-        """Give up the descriptors of a process that has ended. Idempotent."""
+        """Close the descriptors of a process that has ended. Idempotent."""
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
@@ -102,7 +104,7 @@ class Child:
 
 
 def _shim(death_signal: signal.Signals | None) -> list[str]:
-    """Return the words before a command line under which it gets `death_signal`."""
+    """Return the command line prefix that sets `death_signal`."""
     if death_signal is None:
         return []
     words = [str(int(death_signal)), str(os.getpid())]

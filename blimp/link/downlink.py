@@ -1,4 +1,4 @@
-"""Snapshots from the mailbox to the broker: the worker process's second job."""
+"""Copies snapshots from the mailbox to the broker, in the worker process."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ PERIOD_S = 0.1
 class Downlink(Closing):
     """Carries snapshots from the mailbox to the broker, ten a second, on its own thread.
 
-    It drops what the broker does not take: the next snapshot is newer anyway.
+    It drops what the broker does not accept: the next snapshot is newer anyway.
     """
 
     def __init__(self, *, broker: str, vehicle: str, mailbox: MailboxClient) -> None:

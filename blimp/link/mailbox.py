@@ -1,10 +1,10 @@
 """The one place where queue time and flight time meet.
 
-Unix datagrams, one message each, JSON: commands and greetings go to the flight process,
-outcomes and snapshots come back. Datagrams on a Unix socket arrive whole and in order, and
-a full receiver loses the newest instead of stopping the sender, so neither side can ever
-hold the other up. What is lost is asked again: a command is repeated with the same id
-until its outcome is known, and the flight process remembers outcomes by id.
+Unix datagrams, one JSON message each: commands and greetings go to the flight process,
+outcomes and snapshots come back. Datagrams on a Unix socket arrive whole and in order. A full
+receiver loses the newest datagram instead of blocking the sender, so neither side ever waits
+for the other. A lost command is sent again with the same id until its outcome is known; the
+flight process remembers outcomes by id.
 
     worker                                   flight process
     MailboxClient ── Command, Hello ───────▶ MailboxServer.receive()
@@ -31,7 +31,7 @@ from blimp.types import Command, Outcome, OutcomeState, Snapshot
 MAX_DATAGRAM_BYTES = 65_536
 MAX_COMMAND_BYTES = 4096  # an outcome quotes its command: quoted and escaped it must still fit
 MAX_PER_RECEIVE = 32  # the loop's share of work for one cycle, whatever floods the socket
-MAX_AHEAD_S = 0.1  # one clock tells both ends the time
+MAX_AHEAD_S = 0.1  # tolerance: both ends read the same monotonic clock
 MAX_SUBSCRIBERS = 8
 SUBSCRIPTION_S = 3.0
 
@@ -52,7 +52,7 @@ _encoder = msgspec.json.Encoder()
 class MailboxServer(Closing):
     """The flight process's end. No method waits.
 
-    Use as a context manager. Raises MailboxError where the socket cannot be bound, or where
+    Use as a context manager. Raises MailboxError if the socket cannot be bound, or if
     another flight process answers there: a bus has one owner.
     """
 
@@ -60,7 +60,7 @@ class MailboxServer(Closing):
         self._clock = clock
         self._socket = _bind(path)
         self._path = path
-        self._subscribers: dict[str, float] = {}  # address -> when it was last heard
+        self._subscribers: dict[str, float] = {}  # address -> time of its last datagram
         self._link_s: float | None = None
         self._started_s = clock.now_s()
         self.malformed = 0
@@ -91,7 +91,7 @@ class MailboxServer(Closing):
         return commands
 
     def post(self, outcome: Outcome) -> None:
-        """Send an outcome to every subscriber; whoever waits for its id takes it."""
+        """Send an outcome to every subscriber; the one that waits for its id uses it."""
         self._send(_encoder.encode(outcome))
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -101,13 +101,13 @@ class MailboxServer(Closing):
     def link_age_s(self, now_s: float) -> float:
         """Return how long ago a client last proved that its broker answers.
 
-        Counts from the start of the process where none has yet.
+        Counts from the start of the process if none has yet.
         """
         return now_s - (self._started_s if self._link_s is None else self._link_s)
 
     def _waited_s(self, command: Command) -> float:
         if command.sent_s is None or command.sent_s < self._started_s:
-            return inf  # what was let through before we began, we cannot judge
+            return inf  # sent before this process started: nothing is known about its wait
         waited_s = self._clock.now_s() - command.sent_s
         return max(0.0, waited_s) if waited_s >= -MAX_AHEAD_S else inf
 
@@ -124,9 +124,9 @@ class MailboxServer(Closing):
             try:
                 self._socket.sendto(data, address)
             except BlockingIOError:
-                pass  # its queue is full: it misses this one, and asks again for an outcome
+                pass  # its queue is full: it misses this one; for an outcome it asks again
             except OSError:
-                del self._subscribers[address]  # gone; it greets again when it is back
+                del self._subscribers[address]  # its process has ended; a new one greets first
 
     def close(self) -> None:
         _close(self._socket, self._path)
@@ -186,9 +186,9 @@ class MailboxClient(Closing):
         return self._wait(id, seen=seen, timeout_s=timeout_s)
 
     def greet(self, *, link: bool) -> bool:
-        """Keep the subscription; `link` tells that the broker answered just now.
+        """Keep the subscription; `link` says whether the broker answered just now.
 
-        Returns whether the flight process is there to hear it.
+        Returns whether the flight process is there to receive it.
         """
         return self._send(_encoder.encode(Hello(link=link)))
 
@@ -204,7 +204,7 @@ class MailboxClient(Closing):
 
     @property
     def boot_id(self) -> str:
-        """The boot id of the flight process that was last heard, "" before the first."""
+        """The boot id in the newest snapshot, "" before the first."""
         snapshot = self.snapshot()
         return snapshot.boot_id if snapshot else ""
 
@@ -227,7 +227,7 @@ class MailboxClient(Closing):
         try:
             self._socket.sendto(data, socket.MSG_DONTWAIT, self._server)
         except OSError:
-            return False  # absent, restarting or flooded: the caller asks again
+            return False  # absent, restarting or its queue is full: the caller sends it again
         return True
 
     def _receive(self) -> None:
@@ -277,7 +277,7 @@ def _encode_command(command: Command) -> bytes:
 
 
 def _bind(path: Path) -> socket.socket:
-    """Bind a datagram socket at `path` for this user alone, in place of a dead one's."""
+    """Bind a datagram socket at `path`, for this user alone; replaces a dead process's."""
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise MailboxError(
             f"mailbox socket {path}: {len(os.fsencode(path))} bytes, "
@@ -308,7 +308,7 @@ def _is_served(path: Path) -> bool:
 
 
 def _close(channel: socket.socket, path: Path) -> None:
-    """Remove and close, in this order: the name is ours while the socket is open. Idempotent."""
+    """Remove the file, then close: the name is ours only while the socket is open. Idempotent."""
     if channel.fileno() == -1:
         return
     path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where the processes of one ship meet: every file name of a runtime directory."""
+"""The runtime directory of one ship: the name of every socket in it."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ class RuntimePaths(msgspec.Struct, frozen=True):
 
     @property
     def flight(self) -> Path:
-        """The mailbox: where the flight process receives commands."""
+        """The mailbox socket, on which the flight process receives commands."""
         return self.directory / "flight.sock"
 
     @property
@@ -32,7 +32,7 @@ class RuntimePaths(msgspec.Struct, frozen=True):
 
     @property
     def notify(self) -> Path:
-        """Where the supervisor hears that a process is ready."""
+        """The socket on which the supervisor receives readiness."""
         return self.directory / "notify.sock"
 
     @property
@@ -51,7 +51,7 @@ class RuntimePaths(msgspec.Struct, frozen=True):
 
 
 def make_directory(path: Path) -> None:
-    """Make `path` for this user alone where it is missing. Raises ConfigError where it cannot."""
+    """Make `path`, for this user alone, if it is missing. Raises ConfigError if that fails."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -1,7 +1,7 @@
 """The run registry: which ships run on this machine, one file a ship.
 
-`<registry>/<vehicle>.json`, written by `blimp up`, read by ground stations that were told no
-broker. An entry whose process is gone is no ship.
+`<registry>/<vehicle>.json`, written by `blimp up`, read by ground stations that were given no
+broker. An entry whose process has ended is ignored.
 """
 
 import fcntl
@@ -25,17 +25,17 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     broker: str
     pid: int
     runtime_dir: str = ""
-    started: int = 0  # 0 where it is not known
+    started: int = 0  # 0 if it is not known
 
     @property
     def runs(self) -> bool:
-        """Whether that very process runs: not a zombie, not another with its number."""
+        """Whether that process runs: not a zombie, and not another process with its number."""
         started = start_time(self.pid)
         return started is not None and self.started in (0, started)
 
 
 def register(path: Path, *, vehicle: str, broker: str, runtime_dir: Path) -> None:
-    """Enter this process's ship. Raises ConfigError where one of its name runs already.
+    """Register this process's ship. Raises ConfigError if one of its name runs already.
 
     The lock decides between two that start together; the rename lets a reader see the whole
     entry or none.
@@ -62,7 +62,7 @@ def register(path: Path, *, vehicle: str, broker: str, runtime_dir: Path) -> Non
 
 
 def unregister(path: Path, *, runtime_dir: Path) -> None:
-    """Take out the entry of the ship in `runtime_dir`, never a successor's. Idempotent."""
+    """Remove the entry of the ship in `runtime_dir`, never a successor's. Idempotent."""
     if not path.parent.is_dir():
         return
     with _locked(path.parent):
@@ -76,7 +76,7 @@ def unregister(path: Path, *, runtime_dir: Path) -> None:
 
 
 def read(path: Path) -> Registration | None:
-    """Return the entry at `path`, None for what is gone, unreadable or not ours."""
+    """Return the entry at `path`, None if it is missing, unreadable or not ours."""
     try:
         with path.open("rb") as file:
             return msgspec.json.decode(file.read(MAX_ENTRY_BYTES), type=Registration)
@@ -85,11 +85,11 @@ def read(path: Path) -> Registration | None:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when a process began (proc(5), stat field 22); None where none runs."""
+    """Return when a process started (proc(5), stat field 22); None if none runs."""
     if pid <= 0:
         return None
     try:
-        # The name in field 2 may hold anything, parentheses too: what follows the last counts.
+        # The name in field 2 may contain parentheses: parse what follows the last one.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         return None if fields[0] in ("Z", "X") else int(fields[19])
     except (OSError, ValueError, IndexError):

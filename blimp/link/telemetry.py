@@ -1,8 +1,8 @@
-"""Snapshots from the ship to everyone who watches: lossy, latest wins.
+"""Snapshots from the ship to its watchers: lossy, latest wins.
 
-One Redis stream per ship. The entry id is the broker's clock, so that readers know the age
-of what they see though no two machines agree on the time. Neither side waits for the other:
-the publisher drops what it cannot send, the reader skips to the newest.
+One Redis stream per ship. The entry id is the broker's clock, so readers know the age of a
+snapshot although the machines' clocks disagree. Neither side waits for the other: the
+publisher drops what it cannot send, the reader skips to the newest.
 """
 
 import math
@@ -19,7 +19,7 @@ from blimp.types import Snapshot
 
 KEY_PREFIX = "blimp:telemetry:"
 KEPT_ENTRIES = 300  # about half a minute at 10 Hz; the server trims in whole nodes
-KEPT_S = 600  # a ship that is gone leaves nothing on a shared broker
+KEPT_S = 600  # then a ship that no longer runs leaves nothing on a shared broker
 PUBLISH_TIMEOUT_S = 0.25
 READ_TIMEOUT_S = 2.0
 
@@ -37,7 +37,7 @@ class TelemetryPublisher(Closing):
         self._encoder = msgspec.json.Encoder()
 
     def publish(self, snapshot: Snapshot, age_s: float) -> bool:
-        """Send `snapshot`, which was `age_s` old just now. False where it was dropped."""
+        """Send `snapshot`, which is `age_s` old. Returns False if it was dropped."""
         fields = {b"snapshot": self._encoder.encode(snapshot), b"age_s": repr(float(age_s))}
         try:
             with self._redis.pipeline(transaction=False) as pipe:
@@ -53,7 +53,7 @@ class TelemetryPublisher(Closing):
 
 
 class TelemetryReader(Closing):
-    """The ground's end. Raises LinkError where the broker does not answer."""
+    """The ground's end. Raises LinkError if the broker does not answer."""
 
     def __init__(self, url: str, vehicle: str) -> None:
         self._url = url
@@ -63,10 +63,10 @@ class TelemetryReader(Closing):
         self._decoder = msgspec.json.Decoder(Snapshot)
 
     def latest(self) -> tuple[Snapshot, float] | None:
-        """Return the newest snapshot and its age in seconds; None where no ship has spoken.
+        """Return the newest snapshot and its age in seconds; None if no ship has published.
 
         The age is the time since it reached the broker, on the broker's clock, plus the age
-        it had when it was sent. Raises LinkError where the entry cannot be read.
+        it had when it was sent. Raises LinkError if the entry cannot be read.
         """
         entry_id, found = self._newest()
         if entry_id is None:
@@ -132,9 +132,9 @@ class TelemetryReader(Closing):
 
 
 def vehicles(url: str) -> dict[str, float]:
-    """Return the ships that have spoken on this broker lately, and how many seconds ago.
+    """Return the ships that have published on this broker lately, and how many seconds ago.
 
-    Raises LinkError where the broker does not answer.
+    Raises LinkError if the broker does not answer.
     """
 
     def ask() -> dict[str, float]:
@@ -160,7 +160,7 @@ def vehicles(url: str) -> dict[str, float]:
 
 
 def _ask(question: Callable[[], Any], url: str) -> Any:
-    """Ask the broker; raise LinkError, or NotAuthorised, where it does not answer."""
+    """Ask the broker; raise NotAuthorised if it refuses, LinkError if it does not answer."""
     from redis.exceptions import AuthenticationError, AuthorizationError, NoPermissionError
 
     try:

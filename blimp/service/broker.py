@@ -1,6 +1,6 @@
-"""A Valkey or Redis server of our own, on a Unix socket, for a machine that has none.
+"""An embedded Valkey or Redis server on a Unix socket, for a machine that runs none.
 
-It listens on no TCP port, and its socket is its user's alone.
+It listens on no TCP port, and only its user may open its socket.
 """
 
 import contextlib
@@ -51,8 +51,8 @@ def find_server_binary() -> Path:
 def server_arguments(*, binary: Path, directory: Path) -> list[str]:
     """Return the command line of a server that keeps its socket, log and data in `directory`.
 
-    Appends to disk every second, so that a killed server forgets at most that. Raises
-    BlimpError where the socket's path is longer than a Unix socket may have.
+    It appends to disk every second, so a killed server loses at most one second. Raises
+    BlimpError if the socket's path is longer than the kernel allows.
     """
     path = socket_path(directory)
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
@@ -70,7 +70,7 @@ def server_arguments(*, binary: Path, directory: Path) -> list[str]:
         "appendfsync": "everysec",
         "save": "",
         "daemonize": "no",
-        # A queue must never be emptied to make room: a full server says so instead.
+        # Never evict messages to make room: a full server must refuse writes instead.
         "maxmemory-policy": "noeviction",
     }
     return [str(binary), *(word for key, value in options.items() for word in (f"--{key}", value))]
@@ -86,7 +86,7 @@ def socket_url(directory: Path) -> str:
 
 
 def answers(path: Path, *, timeout_s: float = 0.5) -> bool:
-    """Say whether the server on the Unix socket `path` answers PING and has its data."""
+    """Say whether the server on the Unix socket `path` answers PING and has loaded its data."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as link:
         link.settimeout(timeout_s)
         link.connect(str(path))

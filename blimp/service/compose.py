@@ -1,7 +1,7 @@
 """The composition root: the one place that names concrete classes.
 
-One function a process (`fly`, `work`, `simulate`), one for the safe state, and `assemble` for
-whoever flies a ship in process (Lockstep). The stack of them all is in `blimp/service/up.py`.
+One function a process (`fly`, `work`, `simulate`), one for the safe state, and `assemble`, which
+Lockstep uses to fly a ship in its own process. `blimp/service/up.py` puts the processes together.
 """
 
 import contextlib
@@ -43,8 +43,8 @@ from blimp.service import notify
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
-WORKER_MEMORY_MB = 200.0  # five times what it needs: above it, it leaks, and begins anew
-ORPHAN_GRACE_S = 2.0  # how long a world outlives its supervisor, for the ship to let go
+WORKER_MEMORY_MB = 200.0  # five times its need: a worker above it leaks, and restarts
+ORPHAN_GRACE_S = 2.0  # a world outlives its supervisor by this, until the ship's outputs are safe
 
 
 class FlightOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """parent: end soon after this process does; None to run until told.
+    """parent: end soon after this process ends; None to run until `stop`.
 
     pad_east_m: where the ship's pad is, from the airframe's home.
     """
@@ -83,7 +83,7 @@ class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ship(Closing):
-    """An opened board and the loop that flies it. Leaving it makes the outputs safe."""
+    """An opened board and the loop that flies it. Closing it makes the outputs safe."""
 
     def __init__(self, *, board: Board, loop: FlightLoop, buses: LinuxBuses) -> None:
         self.board = board
@@ -91,7 +91,7 @@ class Ship(Closing):
         self._buses = buses
 
     def close(self) -> None:
-        """Outputs safe, devices and buses closed. Idempotent."""
+        """Make the outputs safe, close devices and buses. Idempotent."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._buses.close)
             stack.callback(self.board.close)
@@ -132,9 +132,9 @@ def assemble(
 
 @contextlib.contextmanager
 def _machine(*, simulated: bool, paths: RuntimePaths, clock: Clock) -> Iterator[None]:
-    """The kernel's devices: this machine's, or the simulated world's when asked for by name.
+    """The kernel's devices: this machine's, or the simulated world's if `simulated`.
 
-    Neither ever stands in for the other: a world that does not answer is an error.
+    Neither ever replaces the other: a world that does not answer is an error.
     """
     if not simulated:
         yield
@@ -150,7 +150,7 @@ def _machine(*, simulated: bool, paths: RuntimePaths, clock: Clock) -> Iterator[
 
 
 def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
-    """Run the flight process until it is told to stop. Outputs are safe on every way out."""
+    """Run the flight process until it is stopped. Outputs are safe on every way out."""
     airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
     vehicle = _vehicle(options.vehicle, airframe)
     paths = _paths(options.runtime_dir)
@@ -175,14 +175,14 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
         ) as ship,
         Watchdog(clock=clock, safe=ship.board.actuators.safe) as watchdog,
     ):
-        told: set[str] = set()
+        notified: set[str] = set()
         log("flying", boot_id=boot_id, rate_hz=options.rate_hz, airframe=airframe.name)
 
         def after_cycle() -> None:
             watchdog.pet()
-            # To the first command, every cycle counts; later there is nothing left to tell.
-            if len(told) < 2 and ship.loop.timing.cycles % 10 == 1:
-                told.update(_tell_once(ship.loop, told, supervisor))
+            # Notify early, so that the first command can come soon; afterwards do nothing.
+            if len(notified) < 2 and ship.loop.timing.cycles % 10 == 1:
+                notified.update(_notify(ship.loop, notified, supervisor))
 
         run(
             ship.loop,
@@ -195,7 +195,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
 
 
 def _flight_log(form: LogFormat, vehicle: str) -> Callable[..., object]:
-    """Return what tells of the flight process's begin and end; never called in its loop."""
+    """Return what logs the flight process's start and end; it is never called in its loop."""
     if form == "text":
         return lambda *_, **__: None
     from blimp.queue.observability.json_log import JsonLogs
@@ -204,10 +204,10 @@ def _flight_log(form: LogFormat, vehicle: str) -> Callable[..., object]:
     return log
 
 
-def _tell_once(loop: FlightLoop, told: set[str], supervisor: str | None) -> set[str]:
-    """Tell what is new; what the supervisor could not take now is told again later."""
+def _notify(loop: FlightLoop, notified: set[str], supervisor: str | None) -> set[str]:
+    """Send the supervisor new states; return those it received. The others are sent later."""
     states = {notify.READY} | ({notify.READY_TO_ARM} if not loop.problems() else set())
-    return {s for s in sorted(states - told) if notify.tell(s, address=supervisor)}
+    return {s for s in sorted(states - notified) if notify.send(s, address=supervisor)}
 
 
 def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
@@ -231,7 +231,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     ):
 
         def ready() -> None:
-            downlink.when_flowing(partial(notify.tell, notify.READY, address=supervisor))
+            downlink.when_flowing(partial(notify.send, notify.READY, address=supervisor))
 
         app = build_ship_app(
             vehicle=vehicle,
@@ -266,7 +266,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
 
 
 def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
-    """Run the simulated world in real time until it is told to stop."""
+    """Run the simulated world in real time until it is stopped."""
     from blimp.sim.server import Server
     from blimp.sim.world import World
 
@@ -276,21 +276,21 @@ def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
         on_stop(server.stop)
         _stop_when_orphaned(server.stop, parent=options.parent)
-        notify.tell(notify.READY, address=notify_address())
+        notify.send(notify.READY, address=notify_address())
         server.run()
 
 
 def _stop_when_orphaned(stop: Callable[[], None], *, parent: int | None) -> None:
-    """Outlive a killed supervisor just long enough for the ship to be made safe.
+    """Outlive a killed supervisor just long enough for the guard to make the ship safe.
 
-    parent: the supervisor's process number, None where nobody supervises this world.
+    parent: the supervisor's process number, None if nobody supervises this world.
     """
     if parent is None:
         return
     try:
         watched = os.pidfd_open(parent)
     except ProcessLookupError:
-        watched = -1  # gone already
+        watched = -1  # it has ended already
 
     def wait() -> None:
         if watched >= 0 and os.getppid() == parent:
@@ -304,7 +304,7 @@ def _stop_when_orphaned(stop: Callable[[], None], *, parent: int | None) -> None
 def make_safe(*, airframe: str, runtime_dir: Path | None, simulated: bool) -> list[str]:
     """Drive every output of a ship safe, without its flight process.
 
-    Returns what is not known to be safe, as "device: why"; nothing when all is well.
+    Returns what is not known to be safe, as "device: why"; an empty list if all is well.
     """
     ship = airframes.load(airframe)
     clock = SystemClock()

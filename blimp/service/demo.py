@@ -1,8 +1,8 @@
-"""`blimp demo`: the stack, a mission flown by a ground station, and what came of it.
+"""`blimp demo`: starts the stack, flies a mission from a ground station and reports on it.
 
-The stack is `blimp up --sim` in a process of its own and the mission goes through the
-queue, exactly as a ground laptop would fly it. Besides, an observer asks the simulated
-world for the truth, which no part of the flight control ever sees.
+The stack is `blimp up --sim` in a process of its own. The mission goes through the queue,
+exactly as from a ground laptop. An observer asks the simulated world for the truth, which no
+part of the flight control ever sees.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from ground_station.mission import Mission, MissionEvent, MissionResult, MissionRunner, load_mission
 
-STOPPED = "INTERRUPTED"  # a MissionResult's state after Ctrl-C
+STOPPED = "INTERRUPTED"  # the state of a MissionResult after Ctrl-C
 
 Say = Callable[[str], None]
 
@@ -42,8 +42,8 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
     """Fly the demo and return its report; `ok` says whether the mission was flown.
 
-    Raises StackError where the stack does not start. Ctrl-C ends the mission in a hold and
-    the demo in order.
+    Raises StackError if the stack does not start. After Ctrl-C the ship holds its place, and
+    the demo ends in order.
     """
     mission = load_mission(options.mission)
     vehicle = airframes.load(options.airframe).name
@@ -71,16 +71,16 @@ def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
         }
         if not flight.result.ok:
             say(f"not flown: {flight.result.reason}")
-            if flight.result.state != STOPPED:  # Ctrl-C is no fault to look for in a log
-                say(f"the stack's last words:\n{stack.log_tail()}")
+            if flight.result.state != STOPPED:  # after Ctrl-C there is no fault to look for
+                say(f"the end of the stack's log:\n{stack.log_tail()}")
         say(_summary(report))
         return report
 
 
 @contextlib.contextmanager
 def ready_stack(options: DemoOptions, *, ships: int) -> Iterator[StackProcess]:
-    """Yield a stack of several ships that are ready; ended when the block is left."""
-    load_mission(options.mission)  # what cannot be flown starts nothing
+    """Yield a stack of several ships that are ready; end it with the block."""
+    load_mission(options.mission)  # a bad mission must start nothing
     vehicles = vehicle_names(airframes.load(options.airframe).name, ships=ships)
     with scratch_directory() as (paths, log):
         stack = _stack(options, vehicles=vehicles, paths=paths, log=log)
@@ -105,7 +105,7 @@ def _stack(
 
 
 class _Flight:
-    """What a flown mission left: its result, the truth, the link and the last snapshot."""
+    """The records of a flown mission: its result, the truth, the link and the last snapshot."""
 
     def __init__(
         self, *, result: MissionResult, observer: Observer, link: LinkCheck, last: Snapshot | None
@@ -193,9 +193,9 @@ def _view(
 
 def _summary(report: dict[str, Any]) -> str:
     mission, tasks, loop = report["mission"], report["tasks"], report["loop"]
-    verdict = "flown" if report["ok"] else "NOT flown"
+    outcome = "flown" if report["ok"] else "NOT flown"
     return (
-        f"mission {mission['name']!r} {verdict} (simulated): "
+        f"mission {mission['name']!r} {outcome} (simulated): "
         f"{mission['completed']} of {mission['legs']} legs in {mission['duration_s']:.1f} s, "
         f"at most {_words(mission['max_cross_track_m'], 2)} m off its track, "
         f"{_words(mission['final_error_m'], 2)} m from its end\n"

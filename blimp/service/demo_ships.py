@@ -1,7 +1,7 @@
 """`blimp demo --ships N`: a pilot for each ship, and one too many.
 
-The stack is `blimp up --sim --ships N`; every pilot is a `ground dispatch --any` of his own, as
-typed on N laptops at once. Who comes last is told who has the ships.
+The stack is `blimp up --sim --ships N`. Every pilot is a `ground dispatch --any` of its own, as if
+typed on N laptops at once. The last one is refused with the names of those who have the ships.
 """
 
 import subprocess
@@ -15,12 +15,12 @@ from blimp.service.demo import DemoOptions, Say, ready_stack
 from ground_station.report import NOT_AUTHORISED
 
 PILOTS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan")
-END_S = 30.0  # for a pilot to have his ship hold, and to give it back
+END_S = 30.0  # time for a pilot's ship to hold, and to be released
 FREE_WAIT_S = "20"  # until every ship has entered the pool
 
 
 class Pilot:
-    """One `ground dispatch`: says what it says, with its name before each line."""
+    """One `ground dispatch`: repeats its output with the pilot's name before each line."""
 
     def __init__(
         self, name: str, *, broker: str, mission: str, wait_s: str | None, say: Say
@@ -44,14 +44,14 @@ class Pilot:
         self._reader.start()
 
     def finish(self) -> dict[str, Any]:
-        """Wait for its end; return what became of it."""
+        """Wait for its end; return its exit status and last line."""
         self._reader.join()  # its output ends when it does
         self._child.end(within_s=END_S)
         last = self.lines[-1] if self.lines else ""
         return {"pilot": self.name, "status": self._child.exit_status(), "said": last}
 
     def end(self) -> None:
-        """Have it hold its ship and give it back. Idempotent."""
+        """Have it hold its ship and release it. Idempotent."""
         if self._child.running():
             self._child.end(within_s=END_S)
 
@@ -71,7 +71,7 @@ class Pilot:
 def run_demo_ships(options: DemoOptions, *, ships: int, say: Say) -> dict[str, Any]:
     """Fly the mission on every ship at once and return the report.
 
-    Raises StackError where the stack does not start. Ctrl-C has every ship hold its place.
+    Raises StackError if the stack does not start. After Ctrl-C every ship holds its place.
     """
     with ready_stack(options, ships=ships) as stack:
         names = [event["vehicle"] for event in stack.all_ready()]
@@ -79,9 +79,9 @@ def run_demo_ships(options: DemoOptions, *, ships: int, say: Say) -> dict[str, A
         broker = broker_url_from_environment() or stack.all_ready()[0]["broker"]
         flights, late = _fly(options, broker=broker, ships=ships, say=say)
     flown = [flight["status"] == 0 for flight in flights]
-    is_told = late is not None and late["status"] == NOT_AUTHORISED
+    is_refused = late is not None and late["status"] == NOT_AUTHORISED
     report = {
-        "ok": all(flown) and is_told and not stack.left,
+        "ok": all(flown) and is_refused and not stack.left,
         "simulated": True,
         "vehicles": sorted(names),
         "airframe": options.airframe,
@@ -99,7 +99,7 @@ def run_demo_ships(options: DemoOptions, *, ships: int, say: Say) -> dict[str, A
 def _fly(
     options: DemoOptions, *, broker: str, ships: int, say: Say
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return what became of every pilot that has a ship, and of the one who has none."""
+    """Return the ends of the pilots that have a ship, and of the one that has none."""
     pilots: list[Pilot] = []
 
     def enter(name: str, *, wait_s: str | None) -> Pilot:
@@ -116,7 +116,7 @@ def _fly(
         for pilot in pilots:
             pilot.finish()
     except KeyboardInterrupt:
-        say("stopped: every ship holds its place, and is given back")
+        say("stopped: every ship holds its place, and is released")
     finally:
         for pilot in pilots:
             pilot.end()
@@ -125,6 +125,6 @@ def _fly(
 
 
 def _short(line: str) -> str:
-    """Return a leg's line without its way there: it is told when it is over."""
+    """Return the line of a finished leg with its last stage only."""
     what, arrow, rest = line.partition(": ")
     return f"{what}: {rest.rpartition(' → ')[2]}" if arrow and " → " in rest else line

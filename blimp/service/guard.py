@@ -5,10 +5,10 @@ Usage: `python -m blimp.service.guard AIRFRAME DIR [REGISTRATION DIR]...`
 The first DIR is the stack's, removed with all that is in it; then, for each ship, its entry in
 the run registry and its own directory.
 
-kill -9 leaves no time for a last word, so this process waits for the end of the
-supervisor's pipe. The kernel has told the children to end by then (PR_SET_PDEATHSIG); what
-is left to do is to see that they have, in the right order, that the outputs are safe, and
-that no file stays behind. It imports nothing heavy: it sleeps for the life of the stack.
+kill -9 leaves the supervisor no time to clean up, so this process waits for the end of the
+supervisor's pipe. By then the kernel has signalled the children (PR_SET_PDEATHSIG). The guard
+checks that they end, in the right order, makes the outputs safe and removes every file. It
+imports nothing heavy, because it sleeps for the life of the stack.
 """
 
 import contextlib
@@ -34,38 +34,38 @@ Children = dict[tuple[str, str], int]  # a ship's name ("" for the broker) and a
 
 
 class GuardLink:
-    """A guard process and the pipe whose end it waits for.
+    """The supervisor's end: a guard process, and the pipe whose end that process waits for.
 
     arguments: its command line, see `blimp.service.guard`.
     """
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._arguments = arguments
-        self._told: list[str] = []
+        self._sent: list[str] = []
         self._child: Child | None = None
 
     def start(self) -> Child:
-        """Start the process that outlives this one, and tell it what there is to clean up."""
+        """Start the process that outlives this one, and send it what there is to clean up."""
         self._child = Child(
             name="guard", arguments=self._arguments, death_signal=None, stdin=subprocess.PIPE
         )
-        for line in self._told:
+        for line in self._sent:
             self._write(line)
         return self._child
 
-    def tell(self, line: str) -> None:
-        self._told.append(line)
+    def send(self, line: str) -> None:
+        self._sent.append(line)
         self._write(line)
 
     def dismiss(self) -> None:
-        """All was cleaned up: it may end."""
+        """End the guard: everything is cleaned up."""
         if self._child is not None:
             self._write("done")
             self._child.end(within_s=2.0)
 
     def _write(self, line: str) -> None:
         if self._child is not None and self._child.stdin is not None:
-            # A guard that has just died: its successor is told everything again.
+            # If the guard has just died, its successor gets every line again.
             with contextlib.suppress(OSError):
                 self._child.stdin.write(line.encode() + b"\n")
                 self._child.stdin.flush()
@@ -81,13 +81,13 @@ class Ship(NamedTuple):
 
 
 def main() -> int:
-    """Wait for the pipe's end; return 0 when all was clean, 1 when something had to be forced."""
+    """Wait for the pipe's end; return 0 if all was clean, 1 if something had to be forced."""
     airframe, directory, *rest = sys.argv[1:]
     ships = [Ship(Path(entry), Path(own)) for entry, own in zip(*[iter(rest)] * 2, strict=True)]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # its one reason to end is the pipe's end
-    children: Children = {}  # pidfds, opened while the number is surely its own
-    claimed = False  # before that, the directory may be another ship's
+        signal.signal(number, signal.SIG_IGN)  # it ends only when the pipe ends
+    children: Children = {}  # pidfds, opened while each number is still its process's
+    claimed = False  # until then, the directory may belong to another ship
     for line in sys.stdin:
         words = line.split()
         if words == ["done"]:
@@ -134,7 +134,7 @@ def clean_up(children: Children, *, directory: Path, ships: list[Ship], airframe
 
 
 def _make_safe(directory: Path, airframe: str) -> list[str]:
-    from blimp.service.compose import make_safe  # heavy: only when it is needed
+    from blimp.service.compose import make_safe  # heavy: loaded only when it is needed
 
     return make_safe(airframe=airframe, runtime_dir=directory, simulated=True)
 

@@ -1,6 +1,6 @@
-"""Readiness, told the way systemd wants it (sd_notify(3)): one datagram, one assignment.
+"""Readiness in systemd's protocol (sd_notify(3)): one datagram, one assignment.
 
-The same call serves a unit of Type=notify and `blimp up`, which listens like systemd does.
+The same call serves a unit of Type=notify and `blimp up`, which listens as systemd does.
 """
 
 import os
@@ -15,10 +15,11 @@ READY = "READY=1"
 READY_TO_ARM = "STATUS=ready to arm"
 
 
-def tell(state: str, *, address: str | None) -> bool:
-    """Tell the supervisor at `address` one assignment, without waiting.
+def send(state: str, *, address: str | None) -> bool:
+    """Send the supervisor at `address` one assignment, without waiting.
 
-    Returns whether it was told, or there is nobody to tell; False is worth another try.
+    Returns False if its queue is full and the caller should try again; True if it was sent, or
+    if there is no supervisor.
     """
     if not address:
         return True
@@ -30,12 +31,12 @@ def tell(state: str, *, address: str | None) -> bool:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # a supervisor that has gone needs no telling
+            return True  # the supervisor has ended
     return True
 
 
 class NotifyListener:
-    """The supervisor's end. The kernel vouches for the sender's process number."""
+    """The supervisor's end. The kernel adds the sender's process number."""
 
     def __init__(self, *, path: Path) -> None:
         self.path = path
@@ -47,19 +48,19 @@ class NotifyListener:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def told(self) -> list[tuple[int, str]]:
-        """Return (process number, assignment) of all that was told since the last call."""
-        told: list[tuple[int, str]] = []
+    def received(self) -> list[tuple[int, str]]:
+        """Return (process number, assignment) of all datagrams since the last call."""
+        received: list[tuple[int, str]] = []
         while True:
             try:
                 data, ancillary, _, _ = self._socket.recvmsg(256, socket.CMSG_SPACE(_UCRED.size))
             except BlockingIOError:
-                return told
+                return received
             for level, kind, payload in ancillary:
                 if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
                     pid, uid, _ = _UCRED.unpack(payload[: _UCRED.size])
                     if uid == os.getuid():
-                        told += [
+                        received += [
                             (pid, line) for line in data.decode("utf-8", "replace").split("\n")
                         ]
 

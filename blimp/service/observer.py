@@ -1,4 +1,4 @@
-"""What watches a demo's flight from outside: the simulated truth, and the link's latency."""
+"""Watches a demo's flight from outside: the simulated truth, and the link's latency."""
 
 import threading
 from math import hypot
@@ -17,7 +17,7 @@ PING_PERIOD_S = 0.5
 
 
 class Observer:
-    """Writes down where the ship truly is while the mission runs: 20 positions a second."""
+    """Records the true position of the ship while the mission runs, 20 times a second."""
 
     def __init__(self, *, world: Path, mission: Mission) -> None:
         self._world = world
@@ -29,7 +29,7 @@ class Observer:
         self.last: VehicleState | None = None
 
     def final_error_m(self) -> float | None:
-        """Return how far the ship is, over ground, from where the mission ends."""
+        """Return the distance over ground from the ship to the end of the mission."""
         if self.last is None or not self._track:
             return None
         north, east, _ = self._track[max(self._track)].end
@@ -41,7 +41,7 @@ class Observer:
                 try:
                     self.last = world.truth()
                 except OSError:
-                    continue  # the world restarts: the next look will tell
+                    continue  # the world restarts: try again
                 line = self._track.get(self.leg)
                 if line is not None:
                     error_m = cross_track_m(line, self.last.position_ned_m)
@@ -59,8 +59,8 @@ class Observer:
 class LinkCheck:
     """Pings the ship twice a second, as a ground station does to know its link.
 
-    The age of each command when the flight process takes it is measured on this machine's
-    monotonic clock, which both processes share: from `send` to the mailbox.
+    It measures the age of each command when the flight process accepts it, on the monotonic
+    clock that both processes share: from `send` to the mailbox.
     """
 
     def __init__(self, *, client: VehicleClient, clock: Clock) -> None:
@@ -94,7 +94,7 @@ class LinkCheck:
 
 
 def percentile(values: list[float], share: float) -> float | None:
-    """Return the nearest-rank percentile, None of nothing."""
+    """Return the nearest-rank percentile, None if there are no values."""
     if not values:
         return None
     ordered = sorted(values)

@@ -1,7 +1,7 @@
-"""One mission flown in Lockstep, leg by leg, and how well: for tests, benchmarks and seeds.
+"""One mission flown in Lockstep, leg by leg, with its errors: for tests and benchmarks.
 
-The same commands that the ground sends, given to the same commander; only queue and time
-are left out. All of it is simulated.
+The commander gets the same commands that the ground sends, without a queue and faster than
+real time. All of it is simulated.
 """
 
 from math import hypot
@@ -13,13 +13,13 @@ from blimp.types import OutcomeState
 from ground_station.mission import Mission, limit_s
 from ground_station.track import cross_track_m
 
-LOOK_S = 0.1  # how often the truth is looked at
+LOOK_S = 0.1  # how often the true position is sampled
 
 
 class Sortie(msgspec.Struct, frozen=True, kw_only=True):
     """How one simulated mission went. Distances are true ones, over ground.
 
-    failure: "" when it was flown, else which leg ended how and why.
+    failure: "" if it was flown, else which leg ended how and why.
     """
 
     seed: int

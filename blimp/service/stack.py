@@ -1,9 +1,9 @@
-"""`blimp up`: a broker, and world, flight process and worker of each simulated ship, kept alive.
+"""The supervisor of `blimp up`: starts, watches and restarts the processes of a stack.
 
-It does for a laptop what systemd does on board: starts the processes in order, hears when
-each is ready, restarts what dies, drives the outputs to their safe state when the flight
-process dies (ExecStopPost there), and ends them in order. A guard process, started first,
-cleans up after this one when it is killed.
+On a laptop it does what systemd does on board. It starts the processes in order, receives
+their readiness, restarts those that die, drives the outputs to their safe state when a flight
+process dies (ExecStopPost on board), and ends them in order. A guard process, started first,
+cleans up if this one is killed.
 """
 
 import selectors
@@ -27,7 +27,7 @@ from blimp.service.guard import GuardLink
 from blimp.service.notify import READY, READY_TO_ARM, NotifyListener
 
 RESTART_DELAY_S = 0.1  # systemd's default RestartSec
-MAX_RESTARTS = 8  # ... in RESTART_WINDOW_S: then it is broken, not unlucky
+MAX_RESTARTS = 8  # within RESTART_WINDOW_S; after more the stack gives up
 RESTART_WINDOW_S = 10.0
 START_DEADLINE_S = 30.0
 ARMABLE_DEADLINE_S = 15.0
@@ -51,11 +51,11 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     vehicle: str = ""
     environment: dict[str, str] = {}  # besides this process's own
     needs: tuple[str, ...] = ()  # roles of the same ship that must be ready first
-    restarts: tuple[str, ...] = ()  # ... that cannot outlive this one's state
+    restarts: tuple[str, ...] = ()  # roles that must restart if this one dies
     death_signal: signal.Signals | None = signal.SIGTERM
     end_within_s: float = 3.0
     directory: Path | None = None  # made before it starts, for this user alone
-    ready: Callable[[], bool] | None = None  # asked where the process cannot tell by itself
+    ready: Callable[[], bool] | None = None  # polled if the process does not notify
 
 
 class SafeState(Protocol):
@@ -74,7 +74,7 @@ class StackShip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Running:
-    """The life of one role: its present child, and when and how often it has died."""
+    """The state of one role: its present child, and when and how often it has died."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
@@ -89,7 +89,7 @@ class _Running:
 class Stack:
     """Runs the roles until `stop()`; one thread, which never waits on a child.
 
-    paths: the stack's own directory; that of each ship is it, or in it.
+    paths: the stack's directory; a ship's directory is the same, or inside it.
     on_event: receives the `ready` and `restarted` objects of the command line's contract.
     """
 
@@ -124,8 +124,8 @@ class Stack:
     def run(self) -> None:
         """Start everything, keep it alive until `stop()`, then end it and clean up.
 
-        Raises StackError when a process cannot be started or kept alive; the outputs are
-        safe and nothing is left then, too.
+        Raises StackError if a process cannot be started or kept alive; then, too, the outputs
+        are safe and nothing is left behind.
         """
         self._paths.check()
         listener: NotifyListener | None = None
@@ -133,12 +133,12 @@ class Stack:
             self._start_guard()
             self._claim_directory()
             listener = NotifyListener(path=self._paths.notify)
-            self._selector.register(listener, selectors.EVENT_READ, self._hear)
+            self._selector.register(listener, selectors.EVENT_READ, self._receive_readiness)
             while not self._stopping:
                 self._start_what_is_due()
                 for key, _ in self._selector.select(timeout=POLL_S):
                     key.data(key.fileobj)
-                self._ask()
+                self._poll_readiness()
                 self._announce()
         finally:
             self._end_all()
@@ -151,7 +151,7 @@ class Stack:
     # --- starting -----------------------------------------------------------------------
 
     def _claim_directory(self) -> None:
-        """Take the runtime directory and the ships' names, or say who has them."""
+        """Take the runtime directory and the ships' names, or raise if another stack has them."""
         directory = self._paths.directory
         make_directory(directory)
         if any(directory.iterdir()):
@@ -161,7 +161,7 @@ class Stack:
             )
         directory.chmod(0o700)
         self._claimed = True
-        self._guard.tell("claimed")
+        self._guard.send("claimed")
         for ship in self._ships.values():
             if ship.paths.directory != directory:
                 ship.paths.directory.mkdir(mode=0o700)
@@ -194,9 +194,9 @@ class Stack:
             )
             running.start_s = None
             self._selector.register(
-                running.child, selectors.EVENT_READ, partial(self._bury, running)
+                running.child, selectors.EVENT_READ, partial(self._on_exit, running)
             )
-            self._guard.tell(f"pid {running.role.name} {running.child.pid} {vehicle}")
+            self._guard.send(f"pid {running.role.name} {running.child.pid} {vehicle}")
 
     # --- the guard ----------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class Stack:
         self._selector.register(self._guard.start(), selectors.EVENT_READ, self._replace_guard)
 
     def _replace_guard(self, ended: Child) -> None:
-        """A guard has died: without one, the next kill would leave things behind."""
+        """Start a new guard: without one, a killed supervisor would leave things behind."""
         self._selector.unregister(ended)
         ended.exit_status()
         ended.close()
@@ -212,8 +212,8 @@ class Stack:
 
     # --- readiness ----------------------------------------------------------------------
 
-    def _hear(self, listener: NotifyListener) -> None:
-        for pid, state in listener.told():
+    def _receive_readiness(self, listener: NotifyListener) -> None:
+        for pid, state in listener.received():
             for running in self._roles.values():
                 if running.child is not None and running.child.pid == pid:
                     if state == READY:
@@ -221,8 +221,8 @@ class Stack:
                     elif state == READY_TO_ARM:
                         running.armable = True
 
-    def _ask(self) -> None:
-        """A broker cannot say READY=1: it is asked."""
+    def _poll_readiness(self) -> None:
+        """Poll the roles that cannot send READY=1: the broker."""
         for running in self._roles.values():
             starting = running.child is not None and not running.ready
             if starting and running.role.ready is not None and running.role.ready():
@@ -237,7 +237,7 @@ class Stack:
             running.died_s = None
             vehicle = running.role.vehicle
             if vehicle not in self._announced and (vehicle or not self._announced):
-                return  # nobody was told that it ran
+                return  # it was never announced as ready
             whose = {"vehicle": vehicle} if vehicle else {}
             self._on_event(
                 {
@@ -250,7 +250,7 @@ class Stack:
             )
 
     def _announce(self) -> None:
-        """Tell of each ship once, when it can be commanded."""
+        """Report each ship once, when it can be commanded."""
         for vehicle in self._ships:
             if vehicle not in self._announced:
                 self._announce_ship(vehicle)
@@ -281,8 +281,8 @@ class Stack:
 
     # --- dying --------------------------------------------------------------------------
 
-    def _bury(self, running: _Running, child: Child) -> None:
-        """A child has ended: make the outputs safe if it flew, and have it started again."""
+    def _on_exit(self, running: _Running, child: Child) -> None:
+        """Handle a child's end: make the outputs safe if it flew, and schedule a restart."""
         now_s = self._clock.now_s()
         vehicle = running.role.vehicle
         if running.role.name == "flight":
@@ -300,7 +300,7 @@ class Stack:
         if recent > MAX_RESTARTS:
             raise StackError(
                 f"{_named(running.role)} has ended {recent} times in {RESTART_WINDOW_S:.0f} s, "
-                f"the last time with status {status}; its last words are on standard error"
+                f"the last time with status {status}; its last output is on standard error"
             )
         running.start_s = now_s if recent == 1 else now_s + RESTART_DELAY_S
         for name in running.role.restarts:

@@ -25,7 +25,7 @@ LOG_TAIL_BYTES = 16_384
 
 
 class StackProcess:
-    """`blimp up --sim --json` as a child: its events, and what it leaves behind."""
+    """A running `blimp up --sim --json`: its events, and what it leaves behind."""
 
     def __init__(
         self, *, arguments: list[str], paths: RuntimePaths, vehicles: Sequence[str], log: IO[bytes]
@@ -33,7 +33,7 @@ class StackProcess:
         self._paths = paths
         self._vehicles = vehicles
         self._log = log
-        self.left: list[str] = []  # behind, once it has ended
+        self.left: list[str] = []  # what it left behind, once it has ended
         self._child = Child(
             name="up",
             arguments=[sys.executable, "-m", "blimp", "up", "--sim", "--json", *arguments],
@@ -47,9 +47,9 @@ class StackProcess:
         self._reader.start()
 
     def wait_until_ready(self) -> dict[str, Any]:
-        """Return the `ready` event, the first of several ships; all of them are ready then.
+        """Wait until all ships are ready; return the first one's `ready` event.
 
-        Raises StackError with the log's tail when none comes.
+        Raises StackError with the log's tail if they are not ready in time.
         """
         with self._news:
             self._news.wait_for(
@@ -58,7 +58,7 @@ class StackProcess:
             )
             if self._are_ready():
                 return self.all_ready()[0]
-        raise StackError(f"the stack did not start; its last words:\n{self.log_tail()}")
+        raise StackError(f"the stack did not start; the end of its log:\n{self.log_tail()}")
 
     def all_ready(self) -> list[dict[str, Any]]:
         return [event for event in self.events if event["event"] == "ready"]
@@ -67,7 +67,7 @@ class StackProcess:
         return len(self.all_ready()) == len(self._vehicles)
 
     def log_tail(self) -> str:
-        # Not seek and read: the stack writes through the same file position.
+        # Use pread, not seek and read: the stack writes through the same file position.
         descriptor = self._log.fileno()
         size = os.fstat(descriptor).st_size
         start = max(0, size - LOG_TAIL_BYTES)
@@ -111,8 +111,8 @@ class StackProcess:
 def scratch_directory() -> Iterator[tuple[RuntimePaths, IO[bytes]]]:
     """Yield a short runtime directory, and a log.
 
-    The stack makes the directory and removes it, or its guard does, and the log has no name:
-    a killed demo leaves nothing.
+    The stack makes the directory; the stack or its guard removes it. The log has no name. So a
+    killed demo leaves nothing behind.
     """
     directory = Path(tempfile.gettempdir()) / f"blimp-demo-{secrets.token_hex(4)}"
     with tempfile.TemporaryFile() as log:
@@ -120,7 +120,7 @@ def scratch_directory() -> Iterator[tuple[RuntimePaths, IO[bytes]]]:
 
 
 def _alive(pid: int) -> bool:
-    """Say whether a process runs; one that has ended and waits to be reaped does not."""
+    """Say whether a process runs; a zombie does not."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What `blimp up` runs: one broker, and the processes of one simulated ship or of several."""
+"""The processes of `blimp up`: one broker, and those of one or several simulated ships."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ _THIS = (sys.executable, "-m", "blimp")
 
 
 class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """ships: how many; of more than one each has its number after its name."""
+    """ships: how many; if there are several, each name gets a number."""
 
     airframe: str
     vehicle: str | None
@@ -43,7 +43,7 @@ class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
 def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
     """Return the simulated stack of `blimp up`, not yet started.
 
-    The broker is BLIMP_BROKER_URL's where that is set, else an embedded one for all ships.
+    The broker is that of BLIMP_BROKER_URL if it is set, else an embedded one for all ships.
     """
     airframe = airframes.load(options.airframe)
     name = vehicle_name(options.vehicle or airframe.name, where="--vehicle")
@@ -76,9 +76,9 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
 
 
 def vehicle_names(name: str, *, ships: int) -> list[str]:
-    """Return what the ships are called: `name`, or `name`-1, `name`-2 and so on of several.
+    """Return the ships' names: `name`, or `name`-1, `name`-2 and so on if there are several.
 
-    Raises ConfigError where that can name no ship.
+    Raises ConfigError if one of them cannot name a ship.
     """
     if ships == 1:
         return [name]
@@ -125,7 +125,7 @@ def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) 
                 "--parent", str(os.getpid()),
             ),
             restarts=("flight",),
-            death_signal=None,  # it must see the ship safe first: see _stop_when_orphaned
+            death_signal=None,  # the ship must be safe first: see _stop_when_orphaned
         ),
         Role(
             name="flight",
@@ -141,7 +141,7 @@ def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) 
             vehicle=ship.vehicle,
             arguments=(*_THIS, "worker", *here, "--vehicle", ship.vehicle),
             environment={"BLIMP_BROKER_URL": broker},  # every user can read a command line
-            death_signal=signal.SIGKILL,  # its broker dies too: there is nothing to hand back
+            death_signal=signal.SIGKILL,  # its broker dies too: there is nothing to requeue
             end_within_s=2.0,
         ),
     ]  # fmt: skip

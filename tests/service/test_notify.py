@@ -9,15 +9,15 @@ from blimp.service.notify import NotifyListener
 
 def test_readiness_is_heard_with_the_number_the_kernel_vouches_for(tmp_path: Path) -> None:
     listener = NotifyListener(path=tmp_path / "notify.sock")
-    notify.tell(notify.READY, address=str(listener.path))
-    notify.tell(notify.READY_TO_ARM, address=str(listener.path))
-    assert listener.told() == [(os.getpid(), "READY=1"), (os.getpid(), "STATUS=ready to arm")]
-    assert listener.told() == []
+    notify.send(notify.READY, address=str(listener.path))
+    notify.send(notify.READY_TO_ARM, address=str(listener.path))
+    assert listener.received() == [(os.getpid(), "READY=1"), (os.getpid(), "STATUS=ready to arm")]
+    assert listener.received() == []
     listener.close()
     listener.close()
     assert not (tmp_path / "notify.sock").exists()
 
 
 def test_without_a_supervisor_nothing_is_told(tmp_path: Path) -> None:
-    notify.tell(notify.READY, address=None)
-    notify.tell(notify.READY, address=str(tmp_path / "gone.sock"))
+    notify.send(notify.READY, address=None)
+    notify.send(notify.READY, address=str(tmp_path / "gone.sock"))
