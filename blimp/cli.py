@@ -1,8 +1,8 @@
 """`blimp`: the commands that run on board, and on a laptop in the simulator.
 
 Each command reads its options, builds what it needs in `blimp.service.compose` and runs it.
-Data goes to standard output, words to standard error. Exit status: 0 done, 1 failed (the reason
-is printed), 2 wrong usage.
+Data goes to standard output, messages to standard error. Exit status: 0 done, 1 failed (the
+reason is printed), 2 wrong usage.
 """
 
 import json
@@ -19,7 +19,7 @@ from blimp.errors import BlimpError
 
 HELP = """Run a blimp: on board, or on a laptop in the simulator.
 
-Data goes to standard output, words to standard error. Exit status: 0 done, 1 failed (the
+Data goes to standard output, messages to standard error. Exit status: 0 done, 1 failed (the
 reason is printed), 2 wrong usage.
 """
 
@@ -40,21 +40,23 @@ Vehicle = Annotated[
 ]
 RuntimeDir = Annotated[
     Path | None,
-    typer.Option("--runtime-dir", help="Where the ship's sockets are; must be short."),
+    typer.Option(
+        "--runtime-dir", help="The directory of the ship's sockets; its path must be short."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of wind and noise.")]
 Wind = Annotated[
-    float, typer.Option("--wind", min=0.0, max=20.0, help="Mean wind, m/s; gusts belong to it.")
+    float, typer.Option("--wind", min=0.0, max=20.0, help="Mean wind, m/s; gusts are added.")
 ]
 PadEast = Annotated[
     float,
     typer.Option(
-        "--pad-east", min=-10_000.0, max=10_000.0, help="The pad is so many metres east of home."
+        "--pad-east", min=-10_000.0, max=10_000.0, help="Distance of the pad east of home, m."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 LogFormat = Annotated[
-    str, typer.Option("--log-format", help="Of the lines on standard error: text or json.")
+    str, typer.Option("--log-format", help="Format of the log on standard error: text or json.")
 ]
 Sim = Annotated[bool, typer.Option("--sim", help="Drive the simulated world, not real chips.")]
 
@@ -74,15 +76,18 @@ def up(
     ships: Annotated[
         int,
         typer.Option(
-            "--ships", min=1, max=16, help="How many, on one broker; named NAME-1, NAME-2, ..."
+            "--ships",
+            min=1,
+            max=16,
+            help="Number of ships, on one broker; named NAME-1, NAME-2, ...",
         ),
     ] = 1,
     json_output: Json = False,
 ) -> None:
     """Run a whole simulated ship until Ctrl-C, or several.
 
-    Broker, and world, flight process and worker of each ship; what dies is restarted. Several
-    stand 20 m apart, from west to east.
+    Runs a broker, and a world, a flight process and a worker for each ship. A process that dies
+    is restarted. Several ships stand 20 m apart, from west to east.
 
     \b
     Examples:
@@ -93,7 +98,7 @@ def up(
 
     if not sim:
         raise typer.BadParameter(
-            "on board, systemd runs the processes; here, say --sim to run the simulator",
+            "on board, systemd runs the processes; give --sim to run the simulator",
             param_hint="--sim",
         )
     options = StackOptions(
@@ -124,8 +129,8 @@ def fly(
 ) -> None:
     """Run the flight process.
 
-    It is the one owner of every bus. It tells when it flies and when it has ended, as JSON
-    only: as text it has nothing to say but errors.
+    It is the one owner of every bus. With --log-format json it logs its start and its end;
+    as text it logs errors only.
 
     Example: blimp fly --airframe twin --runtime-dir /run/blimp
     """
@@ -148,16 +153,21 @@ def worker(
     runtime_dir: RuntimeDir = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option("--metrics-port", min=0, max=65_535, help="Serve Prometheus metrics there."),
+        typer.Option(
+            "--metrics-port", min=0, max=65_535, help="Serve Prometheus metrics on this port."
+        ),
     ] = None,
     metrics_address: Annotated[
-        str, typer.Option("--metrics-address", help="Of this machine; by default only it reaches.")
+        str,
+        typer.Option(
+            "--metrics-address", help="Address to serve them on; by default this machine only."
+        ),
     ] = "127.0.0.1",
     log_format: LogFormat = "text",
 ) -> None:
     """Run the task worker.
 
-    It takes commands from the queue to the mailbox.
+    It passes commands from the queue to the mailbox.
 
     \b
     Examples:
@@ -187,7 +197,7 @@ def sim(
     wind: Wind = 0.0,
     runtime_dir: RuntimeDir = None,
     parent: Annotated[
-        int | None, typer.Option("--parent", min=1, help="End soon after this process does.")
+        int | None, typer.Option("--parent", min=1, help="End soon after this process ends.")
     ] = None,
     pad_east: PadEast = 0.0,
 ) -> None:
@@ -212,7 +222,7 @@ def safe_state(
 ) -> None:
     """Drive every output to its safe state.
 
-    Then end; systemd's ExecStopPost.
+    Then end. For systemd's ExecStopPost.
 
     Example: blimp safe-state --airframe twin
     """
@@ -232,11 +242,14 @@ def demo(
     seed: Seed = 1,
     wind: Wind = 0.3,
     ships: Annotated[
-        int, typer.Option("--ships", min=1, max=8, help="A pilot dispatches each; no live view.")
+        int,
+        typer.Option(
+            "--ships", min=1, max=8, help="Number of ships, each with a pilot; no live view."
+        ),
     ] = 1,
     json_output: Json = False,
 ) -> None:
-    """Fly a simulated mission and watch it, or one on each of several ships.
+    """Fly a simulated mission and watch it, or fly one on each of several ships.
 
     Starts the stack, flies through the queue, leaves nothing behind. The square takes two and
     a half minutes.
@@ -265,7 +278,7 @@ def demo(
 
 
 def main() -> None:
-    """Run the command line; every error of ours is one line on standard error, status 1."""
+    """Run the command line; each of our errors is one line on standard error, status 1."""
     try:
         app()
     except BlimpError as error:
@@ -273,11 +286,11 @@ def main() -> None:
         sys.exit(1)
 
 
-def _log_format(word: str) -> Literal["text", "json"]:
-    if word == "json":
+def _log_format(name: str) -> Literal["text", "json"]:
+    if name == "json":
         return "json"
-    if word != "text":
-        raise typer.BadParameter(f"{word[:40]!r}: must be text or json", param_hint="--log-format")
+    if name != "text":
+        raise typer.BadParameter(f"{name[:40]!r}: must be text or json", param_hint="--log-format")
     return "text"
 
 
@@ -302,10 +315,10 @@ def _say(text: str) -> None:
 def _say_event(event: dict[str, Any], *, several: bool = False) -> None:
     if event["event"] == "ready":
         vehicle = event["vehicle"]
-        words = f" --vehicle {vehicle}" if several else ""
+        option = f" --vehicle {vehicle}" if several else ""
         _say(
             f"{vehicle} is ready (simulated); command it from another terminal:\n"
-            f"  ground arm{words} && ground takeoff 3{words} && ground watch{words}"
+            f"  ground arm{option} && ground takeoff 3{option} && ground watch{option}"
         )
     elif event["event"] == "restarted":
         whose = f" of {event['vehicle']}" if several and "vehicle" in event else ""

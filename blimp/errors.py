@@ -5,34 +5,35 @@ BlimpError
 │   ├── AirframeError        ... in an airframe file
 │   ├── MissionError         ... in a mission file
 │   ├── BoardError           ... in a device table: two devices want one address or pin
-│   └── TableMismatch        ... in a database of results (a LinkError too: they wait for it)
-├── HardwareError            a chip or a bus did not do what its datasheet says
+│   └── TableMismatch        ... in a results database (a LinkError too: results wait for it)
+├── HardwareError            a chip or a bus does not do what its datasheet says
 │   ├── BusError             no answer, or the bus is stuck
 │   └── DeviceError          wrong identity, failed self-test, a value out of its range
-├── MailboxError             the crossing between worker and flight process failed
-├── LinkError                no broker, or nothing on board answers
-│   └── NotAuthorised        the broker, or the ship, does not accept who is asking
+├── MailboxError             the mailbox between worker and flight process failed
+├── LinkError                the broker is unreachable, or nothing on board answers
+│   └── NotAuthorised        the broker, or the ship, refuses this sender
 └── TaskError                the queue
-    ├── MessageError         a message that cannot be read: what, where and the limit
-    ├── UnknownTask          a task name that this worker does not have
-    ├── Refused              the ship said no; the reason is its argument
+    ├── MessageError         a message cannot be read: what, where and the limit
+    ├── UnknownTask          this worker has no task of that name
+    ├── Refused              the ship refused the command; the reason is its argument
     │   └── NotInControl     ... because another pilot holds control of it
+    ├── ControlUnknown       the broker did not say in time who holds control of the ship
     ├── Retry                a task asks to be run again later
-    ├── MaxRetriesExceeded   ... and has asked too often
-    ├── Reject               a task asks for its message to be dropped or put back
-    ├── ResultError          a result that cannot be written as JSON, or cannot be read
-    ├── Expired              older than its time to live before it could begin
-    ├── Revoked              called back before it began, or ended while it ran
-    ├── Superseded           a newer message with the same key has taken its place
-    ├── Interrupted          begun, and not known to have ended; not run again
-    ├── SoftTimeLimitExceeded  raised in a task that should end by itself
-    ├── TimeLimitExceeded    a task that did not, and was ended
-    ├── WorkerLost           the process in which a task ran is gone
-    ├── LeaseError           a resource of a pool cannot be had, or the request for it is wrong
-    │   ├── NoneFree         ... all are held by others, or there are none
-    │   └── LeaseLost        ... it was held, and is so no more
-    ├── StepFailed           what a worker needs before it begins did not start
-    └── TaskFailed           the task raised: what it raised, told to whoever waits
+    ├── MaxRetriesExceeded   a task asked for more retries than it may have
+    ├── Reject               a task asks for its message to be dropped or requeued
+    ├── ResultError          a result cannot be written as JSON, or cannot be read
+    ├── Expired              the message was older than its time to live before it started
+    ├── Revoked              the task was revoked, before it started or while it ran
+    ├── Superseded           a newer message with the same key replaced it
+    ├── Interrupted          the task started, may not have ended, and is not run again
+    ├── SoftTimeLimitExceeded  raised inside a task that should end by itself
+    ├── TimeLimitExceeded    the task ran beyond its time limit and was ended
+    ├── WorkerLost           the process that ran the task has died
+    ├── LeaseError           a pool's resource cannot be acquired, or the request is wrong
+    │   ├── NoneFree         ... all resources are held by others, or there are none
+    │   └── LeaseLost        ... the lease ended while its holder relied on it
+    ├── StepFailed           a boot step of a worker did not start
+    └── TaskFailed           the task raised an exception: its name and message
 
 Refusals inside the flight process are values (`Outcome` with a reason), never exceptions.
 """
@@ -43,7 +44,7 @@ class BlimpError(Exception):
 
 
 class ConfigError(BlimpError):
-    """Something a person wrote is wrong. The message names what, where and the limit."""
+    """A file, a variable or an option is wrong. The message names what, where and the limit."""
 
 
 class AirframeError(ConfigError):
@@ -59,7 +60,7 @@ class BoardError(ConfigError):
 
 
 class HardwareError(BlimpError):
-    """A chip or a bus did not do what its datasheet says."""
+    """A chip or a bus does not do what its datasheet says."""
 
 
 class BusError(HardwareError):
@@ -71,21 +72,21 @@ class DeviceError(HardwareError):
 
 
 class MailboxError(BlimpError):
-    """The crossing between worker and flight process failed."""
+    """The mailbox between worker and flight process failed."""
 
 
 class LinkError(BlimpError):
-    """No broker, or nothing on board answers."""
+    """The broker is unreachable, or nothing on board answers."""
 
 
 class NotAuthorised(LinkError):
-    """The broker, or the ship, does not accept who is asking."""
+    """The broker, or the ship, refuses this sender."""
 
 
 class TableMismatch(ConfigError, LinkError):
-    """A table of results is of another version. The text names it and its columns.
+    """A table of results has other columns than expected. The text names table and columns.
 
-    A LinkError, because what is to be written waits until somebody has put it right.
+    A LinkError, because results wait until somebody has repaired the table.
     """
 
 
@@ -94,23 +95,23 @@ class TaskError(BlimpError):
 
 
 class MessageError(TaskError):
-    """A message that cannot be read. The text names what, where and the limit."""
+    """A message cannot be read. The text names what, where and the limit."""
 
 
 class UnknownTask(TaskError):
-    """A task name that this worker does not have."""
+    """This worker has no task of that name."""
 
 
 class Refused(TaskError):
-    """The ship said no. `str(error)` is its reason."""
+    """The ship refused the command. `str(error)` is its reason."""
 
 
 class NotInControl(Refused):
-    """Another pilot holds control of the ship, or the sender's own has ended."""
+    """Another pilot holds control of the ship, or the sender's own control has ended."""
 
 
 class ControlUnknown(TaskError):
-    """The broker did not say who holds control of the ship in time: nothing was done."""
+    """The broker did not say in time who holds control of the ship: nothing was done."""
 
 
 class Retry(TaskError):
@@ -122,11 +123,11 @@ class Retry(TaskError):
 
 
 class MaxRetriesExceeded(TaskError):
-    """A task asked to be run again more often than its `max_retries`."""
+    """A task asked for more retries than its `max_retries`."""
 
 
 class Reject(TaskError):
-    """Raised by a task to give its message back (`requeue=True`) or drop it."""
+    """Raised by a task to requeue its message (`requeue=True`) or to drop it."""
 
     def __init__(self, reason: str = "", *, requeue: bool = False) -> None:
         super().__init__(reason)
@@ -134,38 +135,38 @@ class Reject(TaskError):
 
 
 class ResultError(TaskError):
-    """A task returned what JSON cannot hold, or what is stored cannot be read."""
+    """A result cannot be written as JSON, or a stored one cannot be read."""
 
 
 class Expired(TaskError):
-    """A message was older than its time to live, or past its `expires`, before it began."""
+    """A message was older than its time to live, or past its `expires`, before it started."""
 
 
 class Revoked(TaskError):
-    """A task was revoked. `str(error)` says whether it had begun."""
+    """A task was revoked. `str(error)` says whether it had started."""
 
 
 class Superseded(TaskError):
-    """A newer message with the same key took its place. `str(error)` names it."""
+    """A newer message with the same key replaced it. `str(error)` names that message."""
 
 
 class Interrupted(TaskError):
-    """A task began, was cut off, and must not be run again. `str(error)` says by what."""
+    """A task started, may not have ended, and must not run again. `str(error)` says why."""
 
 
 class SoftTimeLimitExceeded(TaskError):
-    """Raised in a task that has run for its `soft_time_limit`: it may tidy up and end."""
+    """Raised inside a task that reached its `soft_time_limit`: it may clean up and end."""
 
     def __init__(self, reason: str = "it ran longer than its soft time limit") -> None:
         super().__init__(reason)
 
 
 class TimeLimitExceeded(TaskError):
-    """A task ran longer than its `time_limit` and was ended, or given up."""
+    """A task ran longer than its `time_limit` and was ended, or abandoned."""
 
 
 class WorkerLost(TaskError):
-    """The process in which a task ran ended under it. The text says how."""
+    """The process that ran a task died. The text says how."""
 
 
 class LeaseError(TaskError):
@@ -173,7 +174,7 @@ class LeaseError(TaskError):
 
 
 class NoneFree(LeaseError):
-    """No resource could be had in time. The text says who holds them, and who waits before."""
+    """No resource was free in time. The text names the holders and who waits ahead."""
 
 
 class LeaseLost(LeaseError):
@@ -185,7 +186,7 @@ class StepFailed(TaskError):
 
 
 class TaskFailed(TaskError):
-    """Told to whoever waits for a task that raised. kind: the name of what it raised."""
+    """Raised by `get()` if the task raised an exception. kind: the name of that exception."""
 
     def __init__(self, message: str, *, kind: str = "", trace: str | None = None) -> None:
         super().__init__(f"{kind}: {message}" if kind else message)
