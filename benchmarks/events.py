@@ -25,7 +25,6 @@ from typing import Any
 from benchmarks.queue.server import Server
 from blimp.processes import Child
 from blimp.queue import TaskApp
-from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.brokers.streams.envelope import post
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.redis.keys import Keys
@@ -43,7 +42,7 @@ ENOUGH = 20_000  # tasks to measure a rate with
 app = TaskApp(
     "events",
     broker=os.environ.get(BROKER, "redis://localhost/0"),
-    transport=os.environ.get(CARRIER, STREAMS),
+    transport=os.environ.get(CARRIER, "streams"),
 )
 
 
@@ -95,7 +94,7 @@ class Run:
 
     def _fill(self) -> None:
         """Have all the tasks in the queue."""
-        if self._carrier != STREAMS:
+        if self._carrier != "streams":
             with TaskApp("events", broker=self._server.url, transport=self._carrier) as sender:
                 for _ in range(self._tasks):
                     sender.send_task(self._executor, ignore_result=True)
@@ -120,7 +119,7 @@ class Run:
             str(self._tasks),
         ]
         receiver = subprocess.Popen(
-            [*words, *([TRANSPORT] if self._carrier == STREAMS else [])],
+            [*words, *([TRANSPORT] if self._carrier == "streams" else [])],
             cwd=PROJECT,
             stdout=subprocess.PIPE,
             text=True,
@@ -139,7 +138,7 @@ class Run:
 
     def _left(self) -> int:
         """Return how many tasks the server has, those in hand included."""
-        if self._carrier == STREAMS:
+        if self._carrier == "streams":
             return int(self._server.client.xlen("blimp:queue:events:lane:2"))
         client = self._server.client
         waiting = client.llen("events") + client.llen("events\x06\x166")
@@ -149,7 +148,7 @@ class Run:
 def campaign(
     *,
     tasks: int,
-    carrier: str = STREAMS,
+    carrier: str = "streams",
     executors: Sequence[str] = EXECUTORS,
     both: bool = True,
 ) -> dict[str, Any]:
@@ -177,7 +176,7 @@ def campaign(
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.events", description=__doc__)
     parser.add_argument("--tasks", type=int, default=100_000, metavar="N", help="default 100,000")
-    parser.add_argument("--carrier", choices=(STREAMS, "redis"), default=STREAMS)
+    parser.add_argument("--carrier", choices=("streams", "redis"), default="streams")
     parser.add_argument("--executor", action="append", choices=EXECUTORS, help="default: all")
     parser.add_argument("--write", action="store_true", help=f"into {RESULTS.name}")
     options = parser.parse_args()

@@ -109,11 +109,11 @@ def flood(url: str, transport: str) -> None:
     """Publish commands that nobody waits for, as fast as one process can, until terminated."""
     from kombu import Producer
 
-    from blimp.queue.brokers.choose import open_connection
+    from blimp.queue.brokers import broker_for
     from blimp.queue.control.pidbox import command_exchange
 
     exchange = command_exchange()
-    with open_connection(url, transport=transport, timeout_s=2.0) as connection:
+    with broker_for(url, name=transport).open_connection(url, timeout_s=2.0) as connection:
         producer = Producer(connection.channel())
         while True:
             producer.publish({"method": "stats"}, exchange=exchange, declare=[exchange])

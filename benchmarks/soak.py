@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from blimp.queue.results.redis_backend import result_key
+from blimp.queue.redis.keys import result_key
 from tests.faults.ground import Ground, WorkerUnderFire, proving_ground
 from tests.faults.load import QUICK_MIX, Sender, draw_orders
 from tests.faults.motor import Heard, What

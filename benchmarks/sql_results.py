@@ -30,7 +30,6 @@ from benchmarks.queue.server import Server
 from blimp.clock import SystemClock
 from blimp.processes import Child
 from blimp.queue import TaskApp
-from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.results.options import ResultOptions
 from blimp.queue.results.sql.backend import SqlResults
@@ -51,7 +50,7 @@ app = TaskApp(
     QUEUE,
     broker=os.environ.get(BROKER, "redis://localhost/0"),
     result_backend=os.environ.get(KEEPER) or None,
-    transport=STREAMS,
+    transport="streams",
 )
 
 
@@ -66,7 +65,7 @@ def worker_rate(server: Server, *, tasks: int, backend: str) -> dict[str, float]
     processor_us: of the worker alone; busy neighbours do not change it much.
     """
     server.clear()
-    with TaskApp(QUEUE, broker=server.url, transport=STREAMS) as sender:
+    with TaskApp(QUEUE, broker=server.url, transport="streams") as sender:
         for number in range(tasks):
             sender.send_task("echo", (number,))
     worker = Child(

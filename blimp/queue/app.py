@@ -12,7 +12,7 @@ import msgspec
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, UnknownTask
-from blimp.queue.brokers.choose import STREAMS, choose_transport, is_on_redis
+from blimp.queue.brokers import broker_for
 from blimp.queue.extensions import SENT_EVENTS, Hooks, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
@@ -97,7 +97,9 @@ class TaskApp(Hooks, Closing):
     ) -> None:
         super().__init__(name)
         self.brokers = Brokers(broker, strategy=failover_strategy)
-        self.transport = choose_transport(transport, self.brokers.urls)
+        self.broker_kind = broker_for(self.brokers.urls, name=transport)
+        self.transport = self.broker_kind.name
+        self.capabilities = self.broker_kind.capabilities
         self.queue = queue or name
         self.limit_bytes = limit_bytes
         self.timeout_s = timeout_s
@@ -117,7 +119,7 @@ class TaskApp(Hooks, Closing):
         self._shares = kept is not None and kept.urls == self.brokers.urls
         kept = self.brokers if self._shares else kept  # they change over together
         self._store: RedisServer | None = None
-        if is_on_redis(self.transport):
+        if self.capabilities.on_redis:
             self._store = RedisServer(self.brokers, timeout_s=timeout_s)
         elif kept is not None:
             self._store = RedisServer(kept, timeout_s=timeout_s)
@@ -169,9 +171,14 @@ class TaskApp(Hooks, Closing):
         return self.brokers.current
 
     @property
+    def longest_wait_s(self) -> float:
+        """How long a consumer may block if nothing wakes it: longest without another broker."""
+        return self.capabilities.longest_wait_s if len(self.brokers) == 1 else 1.0
+
+    @property
     def completes_at_once(self) -> bool:
         """Whether a result and its acknowledgement are one step: same server, our transport."""
-        return self.transport == STREAMS and self._shares
+        return self.capabilities.atomic_completion and self._shares
 
     @property
     def shares_server(self) -> bool:
@@ -209,21 +216,30 @@ class TaskApp(Hooks, Closing):
     def chords(self) -> Chords | None:
         """Where the parts of chords are counted, None where there is no Redis server for it."""
         if self._chords is None:
-            from blimp.queue.canvas.chords import Chords, chord_keep_s
+            from blimp.queue.canvas.chords import Chords
 
             kept = self.results
             link = kept.server if isinstance(kept, RedisResults) else None
-            if link is None and is_on_redis(self.transport):
+            if link is None and self.capabilities.on_redis:
                 link = self._store
             if link is not None:
-                self._chords = Chords(link=link, keep_s=chord_keep_s(kept))
+                self._chords = Chords(link=link, keep_s=self.chord_keep_s)
         return self._chords
+
+    @property
+    def chord_keep_s(self) -> int:
+        """How long a chord is kept after its last part, 0 for ever.
+
+        A day at least: a part may take longer than results are kept.
+        """
+        keep_s = 0 if self.results is None else self.results.keep_s
+        return 0 if self.results is not None and not keep_s else max(86_400, keep_s)
 
     @property
     def chords_end_at_once(self) -> bool:
         """Whether the parts of chords are counted in the step that ends a delivery."""
         shares = self._shares or not isinstance(self.results, RedisResults)
-        return self.transport == STREAMS and shares
+        return self.capabilities.atomic_completion and shares
 
     @overload
     def task(self, function: Callable[..., Any], /) -> Task: ...

@@ -11,14 +11,13 @@ from typing import Any
 import redis
 
 from blimp.queue.protocol.record import Record, decode
-from blimp.queue.redis.keys import GROUP, Keys
+from blimp.queue.redis.keys import GROUP, RESULT_PREFIX, Keys, result_key
 from blimp.queue.redis.urls import open_redis
-from blimp.queue.results.redis_backend import KEY_PREFIX, result_key
 
 # Documented to stay (docs/faults.md): results and markers until they lapse, what an exchange
 # and a queue are made of, a name's lease and what a sender sent last until they lapse.
 KEPT = (
-    KEY_PREFIX,
+    RESULT_PREFIX,
     "celery-taskset-meta-",
     "blimp-began-",
     "blimp:coalesce:",
@@ -102,7 +101,7 @@ class Finals:
         self.count: Counter[str] = Counter()
         self._client = open_redis(url, timeout_s=10.0)
         self._pubsub: Any = self._client.pubsub(ignore_subscribe_messages=True)
-        self._pubsub.psubscribe(KEY_PREFIX + "*")
+        self._pubsub.psubscribe(RESULT_PREFIX + "*")
         self._pubsub.get_message(timeout=10.0)  # in force from here
         self.order: deque[str] = deque()  # of the ids, each time one became final
         self._thread = threading.Thread(target=self._listen, name="finals", daemon=True)

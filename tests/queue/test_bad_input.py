@@ -9,7 +9,6 @@ import redis
 
 from blimp.errors import ConfigError, LinkError, MessageError, ResultError, TaskFailed
 from blimp.queue import GroupResult, State, TaskApp, TaskContext
-from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.extensions import Broadcast
 from blimp.queue.kombu_transport import DeadLetters, StreamsSession
 from blimp.queue.protocol.message import TaskMessage, build_body, build_headers
@@ -26,7 +25,7 @@ KEY, OLD_KEY, OTHER_KEY = "k" * 16, "o" * 32, "x" * 16
 @pytest.fixture
 def transport() -> str:
     """The default, which has dead letters."""
-    return STREAMS
+    return "streams"
 
 
 def dead(app: TaskApp) -> list[Any]:

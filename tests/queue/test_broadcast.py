@@ -9,7 +9,6 @@ from kombu import Exchange
 
 from blimp.errors import ConfigError, Refused
 from blimp.queue import State, TaskApp
-from blimp.queue.brokers.choose import open_connection
 from blimp.queue.control.broadcast import BroadcastListener
 from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.record import Record
@@ -126,7 +125,7 @@ def test_a_bad_broadcast_is_named_and_the_lane_stays_open(
     app.on_broadcast("stop")(lambda broadcast: {})
     log = Silence()
     with working(app, log=log):
-        with open_connection(app.broker, transport=app.transport, timeout_s=2.0) as connection:
+        with app.broker_kind.open_connection(app.broker, timeout_s=2.0) as connection:
             fanout = Exchange(app.emergency_exchange, type="fanout", durable=False)
             connection.Producer().publish(
                 raw,

@@ -8,7 +8,7 @@ import redis
 
 from blimp.errors import Refused, Reject, TaskFailed
 from blimp.queue import GroupResult, State, TaskApp, chain, chord, group, signature
-from blimp.queue.canvas.follow import Part
+from blimp.queue.brokers.base import ChordPart
 from blimp.queue.kombu_transport import DeadLetters, StreamsSession
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
@@ -165,7 +165,7 @@ def test_killed_between_the_record_of_the_last_part_and_the_body(sums: Sums, loo
     app.chords.begin([("g", 1)])
     app.results.store(Record(id="part", state=State.SUCCESS, result=7))
     body = part("g", 0)["chord"]
-    left = Part(group_id="g", id="part", index=0, state=State.SUCCESS, value=7, body=body)
+    left = ChordPart(group_id="g", id="part", index=0, state=State.SUCCESS, value=7, body=body)
     assert app.chords.count(left)
     good = ({"task": "good"},)
     app.publisher.publish(TaskMessage(**part("g", 0, callbacks=good, delivery=2)))

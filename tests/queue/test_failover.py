@@ -209,9 +209,9 @@ def test_what_nobody_works_on_at_the_broker_that_was_left_is_renewed_no_more(
     with build(brokers, transport="streams") as app:
         line = StreamsConsumer(
             ConsumerOptions(
-                app=app,
-                worker="worker",
-                queues=[app.queue],
+                name="tests.worker",
+                brokers=app.brokers,
+                queues=(app.queue,),
                 room=lambda: 8,
                 limit=lambda: 8,
                 waiting=lambda: 0,

@@ -10,10 +10,9 @@ import pytest
 from blimp.clock import ManualClock
 from blimp.errors import ConfigError, LinkError
 from blimp.queue import TaskApp
-from blimp.queue.brokers.choose import STREAMS
+from blimp.queue.brokers.base import Completion
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.queue.worker.acker import Acker
-from blimp.queue.worker.job import Ending
 from tests.queue.conftest import DEADLINE_S, working
 from tests.queue.look import Look
 
@@ -82,11 +81,6 @@ def test_what_is_wrong_in_a_policy_is_named(given: dict[str, Any], reason: str) 
         TaskApp("tests", broker="redis://localhost", retry_policy=given)
 
 
-def sending(app: TaskApp) -> str:
-    """Return what makes one attempt."""
-    return "_put" if app.transport == STREAMS else "_send"
-
-
 @pytest.mark.parametrize(
     ("options", "tries"),
     [({}, 4), ({"retry": False}, 1), ({"retry_policy": {"max_retries": 1}}, 2)],
@@ -100,7 +94,7 @@ def test_a_message_has_its_own_policy(
         seen.append(time.monotonic())
         raise LinkError("away")
 
-    monkeypatch.setattr(app.publisher, sending(app), fail)
+    monkeypatch.setattr(app.publisher._sender(), "send", fail)
     with pytest.raises(LinkError):
         app.send_task("add", **options)
     assert len(seen) == tries
@@ -119,12 +113,12 @@ def test_a_publish_whose_answer_was_lost_runs_once(
             ran_again.set()
         runs.append(what)
 
-    def write_late(acker: Acker, batch: Sequence[Ending]) -> list[Ending]:
+    def write_late(acker: Acker, batch: Sequence[Completion]) -> list[Completion]:
         ran_again.wait(0.1)  # long enough for a copy that does not wait for the first's result
         return write(acker, batch)
 
     monkeypatch.setattr(Acker, "_write", write_late)
-    send, lost = getattr(app.publisher, sending(app)), [True, True]
+    send, lost = app.publisher._sender().send, [True, True]
 
     def lose_the_answer(*args: Any, **options: Any) -> None:
         send(*args, **options)
@@ -132,7 +126,7 @@ def test_a_publish_whose_answer_was_lost_runs_once(
             lost.pop()
             raise LinkError("the answer is lost")
 
-    monkeypatch.setattr(app.publisher, sending(app), lose_the_answer)
+    monkeypatch.setattr(app.publisher._sender(), "send", lose_the_answer)
     handle = app.send_task("note", ("a",))
     # Streams know the message again; elsewhere the worker finds the result of the first.
     assert look.waiting() == (3 if look.is_stock else 1)

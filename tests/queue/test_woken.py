@@ -15,7 +15,6 @@ from tests.queue.conftest import DEADLINE_S, wait_until, working
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
     """Leases are those of streams."""
-    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", "streams")
     return "streams"
 
 

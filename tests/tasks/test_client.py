@@ -15,7 +15,7 @@ from blimp.errors import LinkError, MessageError, Refused
 from blimp.queue import TaskApp, TaskContext
 from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.record import Record, State, encode
-from blimp.queue.results.redis_backend import result_key
+from blimp.queue.redis.keys import result_key
 from blimp.tasks.client import VehicleClient, vehicle_queue
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, wait_until, working

@@ -1,1 +1,53 @@
-"""Which broker: its URL, its transport, what that guarantees, its clock, its outages."""
+"""Which brokers there are: the one table. Adding a broker is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from blimp.errors import ConfigError
+from blimp.queue.redis.urls import SCHEMES as REDIS_SCHEMES
+from blimp.queue.redis.urls import hide_password
+
+if TYPE_CHECKING:
+    from blimp.queue.brokers.base import Broker
+
+# By name: the URL schemes, and the class. It is imported when a URL asks for it: a program on
+# Redis does not pay 3 MB for py-amqp.
+BROKERS = {
+    "streams": (REDIS_SCHEMES, "blimp.queue.brokers.streams.broker:StreamsBroker"),
+    "amqp": (("amqp", "amqps", "pyamqp"), "blimp.queue.brokers.rabbitmq:RabbitBroker"),
+    "memory": (("memory",), "blimp.queue.brokers.memory:MemoryBroker"),
+}
+_ALIASES = {"pyamqp": "amqp", "blimp.queue.kombu_transport:Transport": "streams"}
+
+
+def broker_for(urls: str | Sequence[str], *, name: str | None = None) -> Broker:
+    """Return the broker called `name`; for None the one that takes the first URL's scheme.
+
+    Raises ConfigError for an unknown name, and for a URL that is another broker's.
+    """
+    urls = (urls,) if isinstance(urls, str) else urls
+    name = _name_for(urls[0]) if name is None else _ALIASES.get(name, name)
+    if name not in BROKERS:
+        raise ConfigError(f"transport {name!r}: must be one of {tuple(BROKERS)}")
+    schemes, path = BROKERS[name]
+    module, _, attribute = path.partition(":")
+    broker: Broker = getattr(import_module(module), attribute)()
+    for url in urls:
+        if url.partition("://")[0] not in schemes:
+            raise ConfigError(
+                f"broker URL {hide_password(url)!r}: transport {name!r} takes {schemes}"
+            )
+        broker.check_url(url)
+    return broker
+
+
+def _name_for(url: str) -> str:
+    scheme = url.partition("://")[0]
+    for name, (schemes, _) in BROKERS.items():
+        if scheme in schemes:
+            return name
+    known = tuple(scheme for schemes, _ in BROKERS.values() for scheme in schemes)
+    raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {known}")

@@ -1,52 +1,254 @@
-"""A worker's line to its queues: what differs between one kombu transport and another."""
+"""The one interface of brokers: what each can do, how it delivers, and how a delivery ends.
+
+`brokers/__init__.py` has the table of brokers. CONTRIBUTING.md has the recipe "add a broker".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from blimp.queue.brokers.choose import STREAMS
+import msgspec
+
+from blimp.errors import ResultError
+from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, TaskMessage, to_json
+from blimp.queue.protocol.record import CELERY_STATUS, State
 
 if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp
-    from blimp.queue.worker.job import Delivery, Ending
+    from kombu import Connection
 
-OnMessage = Callable[[Any], None]  # kombu's message
+    from blimp.queue.protocol.embed import Signature
+    from blimp.queue.protocol.signing import Signer
+    from blimp.queue.redis.failover import Brokers
+
+# After so many deliveries a task that its worker does not survive is given up.
+MOST_DELIVERIES = 20
+LAST = "+inf"  # the place of a chord's part that has none
+
+# The guarantee that is missing without each capability, as a worker says it at its start.
+MISSING = {
+    "is_shared": "messages end with this process, and no other process sees them",
+    "leases": "no leases: a task that runs through an outage may run on another worker as well",
+    "counts_deliveries": "deliveries are not counted, only the first is told from the others: a "
+    "message that kills its worker comes again for ever",
+    "exclusive_names": "two live workers of one name are not refused",
+    "atomic_completion": "result and acknowledgement are two steps",
+    "schedules": "tasks with an ETA wait in a worker's memory",
+    "has_priorities": "no priorities",
+    "has_dead_letters": "no dead letters that `dead` can show",
+    "keeps_broadcasts": "a broadcast sent during an outage is not received",
+}
+# The same for an app without a Redis server.
+MISSING_STORE = (
+    "no results",
+    "ages are judged on this machine's clock",
+    "tasks that need a note of what has begun, or is newest, are refused",
+    "a task is revoked only if a worker listens at that moment",
+)
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What one kind of broker can do. Code asks for one of these, never for a broker's name.
+
+    title: for people. on_redis: the broker is a Redis server, which stores more than messages.
+    is_shared: other processes see its messages.
+    atomic_completion: result, messages that follow and acknowledgement are one step.
+    has_dead_letters: they can be listed and requeued. counts_deliveries: of each message.
+    leases: a delivery belongs to its worker until its lease ends, whatever the connection does.
+    schedules: the broker keeps a message until its ETA. has_priorities: it delivers by them.
+    exclusive_names: of two live workers with one name the second is refused.
+    keeps_broadcasts: a broadcast reaches a worker that was not connected at the moment.
+    local_prefetch: a changed prefetch costs no round trip.
+    longest_wait_s: how long a consumer may block if there is no other broker to look at.
+    notes: further limits, in the words of a worker's start line.
+    """
+
+    title: str
+    on_redis: bool = False
+    is_shared: bool = True
+    atomic_completion: bool = False
+    has_dead_letters: bool = False
+    counts_deliveries: bool = False
+    leases: bool = False
+    schedules: bool = False
+    has_priorities: bool = True
+    exclusive_names: bool = False
+    keeps_broadcasts: bool = False
+    local_prefetch: bool = False
+    longest_wait_s: float = 1.0
+    notes: tuple[str, ...] = ()
+
+    def missing(self, *, has_store: bool) -> tuple[str, ...]:
+        """Return the guarantees that are missing; none on streams."""
+        absent = tuple(words for name, words in MISSING.items() if not getattr(self, name))
+        return absent + self.notes + (() if has_store else MISSING_STORE)
+
+
+class Delivery(Protocol):
+    """The broker's side of one message. Each method raises LinkError without a broker."""
+
+    tag: str  # unique in this worker
+    queue: str
+
+    @property
+    def over_delivery_limit(self) -> str:
+        """Why it must not run any more, "" if it may."""
+        ...
+
+    def ack(self) -> None: ...
+
+    def requeue(self, *, seen: bool = True) -> None:
+        """Put the message back at the head of its queue, its delivery count one higher.
+
+        seen: False if it never began and this worker takes nothing more: then it does not
+        count, if the broker can tell.
+        """
+        ...
+
+    def reject(self, reason: str) -> None:
+        """Give the message up: a dead letter, if the broker has them."""
+        ...
+
+
+class ChordPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What one task reports to the chord that it is a part of.
+
+    body: what follows when all parts are reported. index: its place, None if it has none.
+    """
+
+    group_id: str
+    id: str
+    index: int | None
+    state: State
+    value: Any
+    body: Signature
+
+    @property
+    def entry(self) -> list[Any]:
+        """What Celery stores of it until all parts are there."""
+        return [1, self.id, CELERY_STATUS.get(self.state, self.state.value), self.value]
+
+    def arguments(self) -> tuple[str, str | int, bytes]:
+        """Return member, place and entry for Lua. Raises ResultError if JSON cannot hold it."""
+        place: str | int = LAST if self.index is None else self.index
+        try:
+            entry = to_json(self.entry)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ResultError(f"a chord's part is what JSON cannot hold: {error}") from None
+        return f"{self.id}:{place}", place, entry
+
+
+class ChordUpdate(msgspec.Struct, frozen=True, kw_only=True):
+    """What a completion writes of chords.
+
+    parts: to be counted; if one completes its chord, the body has to be added first.
+    joined: the parts that did, and whose body is among the messages that follow.
+    records: results of tasks that can run no more, by id. sizes: of chords that begin, by group.
+    settled: the task's result stood already; what follows it is only sent if the worker that
+        wrote the result did not, to begin a body.
+    """
+
+    parts: tuple[ChordPart, ...] = ()
+    joined: tuple[ChordPart, ...] = ()
+    records: tuple[tuple[str, bytes], ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+    settled: bool = False
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing follows: it was sent when the result was written."""
+        return self.settled and not self.joined
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """What the broker writes at the end of one delivery, in this order or in one step.
+
+    message: what was delivered; its id names the result.
+    record: the result as it is stored; empty for none.
+    next: the messages that follow: the next try, callbacks, the rest of a chain.
+    acks: False if the message was acknowledged before it ran.
+    requeue: put the message back instead of acknowledging it.
+    dead: make it a dead letter instead, for this reason.
+    chords: None for most.
+    job: the worker's own; a broker does not look at it.
+    """
+
+    delivery: Delivery
+    message: TaskMessage
+    record: bytes = b""
+    next: tuple[TaskMessage, ...] = ()
+    acks: bool = True
+    requeue: bool = False
+    dead: str = ""
+    chords: ChordUpdate | None = None
+    job: Any = None
+
+
+OnMessage = Callable[[Any], None]  # a message as kombu has it
 OnUnreadable = Callable[[bytes, str, Exception], None]  # what came, its queue, why
 OnLost = Callable[[str], None]  # the delivery tag
+JoinChords = Callable[[Completion, Sequence[ChordPart], Any], Completion]
+
+
+class ConsumerOptions(msgspec.Struct, kw_only=True):
+    """What every consumer is made of.
+
+    name: unique among live workers. room: how many more messages may be taken.
+    limit: how many may be in flight at once, those that wait for their time included;
+    waiting: how many those are.
+    store_result: writes a result (id, record) apart from its completion; None without results.
+    completes_results, completes_chords: they are written in the completion's one step.
+    join_chords: adds the bodies of chords that these parts complete; the client is of the
+        server that counts them.
+    """
+
+    name: str
+    brokers: Brokers
+    queues: tuple[str, ...]
+    room: Callable[[], int]
+    limit: Callable[[], int]
+    waiting: Callable[[], int]
+    is_stopping: Callable[[], bool]
+    on_message: OnMessage
+    on_unreadable: OnUnreadable
+    on_lost: OnLost
+    log: Any
+    timeout_s: float = 2.0
+    limit_bytes: int = MAX_MESSAGE_BYTES
+    signer: Signer | None = None
+    store_result: Callable[[str, bytes], object] | None = None
+    completes_results: bool = False
+    completes_chords: bool = False
+    result_keep_s: int = 0
+    chord_keep_s: int = 0
+    join_chords: JoinChords | None = None
 
 
 class Consumer(Protocol):
-    """Connected and drained by one thread; `wake` and `end` are any thread's.
-
-    ends_at_once: a delivery's end is one step, `end`. Otherwise its result is written, what
-        follows is published, and it is acknowledged then.
-    """
-
-    ends_at_once: bool
+    """Connected and drained by one thread; `wake` and `complete` are any thread's."""
 
     def connect(self, *, held: Collection[str]) -> tuple[int, int]:
-        """Connect, consume, and put back what this name has left but does not hold now.
+        """Connect, consume, and requeue what this name left, except the tags it holds now.
 
-        Returns how many messages were put back, and how many were spoilt and dropped.
+        Returns how many messages were put back, and how many were unreadable and dropped.
         """
         ...
 
     def drain(self, timeout_s: float) -> None:
-        """Deliver one message. Raises TimeoutError where none comes in time."""
+        """Deliver messages. Raises TimeoutError if none comes in time."""
         ...
 
     def consume(self, queues: Sequence[str]) -> None:
-        """Take from `queues` from now on, and from no others. What is held goes on."""
+        """Consume from `queues` from now on, and from no others. What is in flight goes on."""
         ...
 
     def delivery(self, message: Any) -> Delivery: ...
 
-    def end(self, endings: Sequence[Ending]) -> list[str]:
-        """End deliveries, each in one step: its record, what follows, and its message gone.
+    def complete(self, completions: Sequence[Completion]) -> list[str]:
+        """Complete deliveries, each in one step: its record, what follows, its message gone.
 
-        Only where `ends_at_once`. Returns why it was refused for each, "" where it was not:
-        then nothing of it was written. Told again, it is not done again. Raises LinkError.
+        Only with `atomic_completion`. Returns why each was refused, "" if it was not: then
+        nothing of it was written. Repeating it writes nothing twice. Raises LinkError.
         """
         ...
 
@@ -59,64 +261,64 @@ class Consumer(Protocol):
         ...
 
     def disconnect(self) -> None:
-        """End the connection, not what is held. Idempotent."""
+        """End the connection, not what is in flight. Idempotent."""
         ...
 
     def close(self) -> None:
-        """Let go for good. Idempotent."""
+        """Close for good. Idempotent."""
         ...
 
 
-class StepwiseCompletion:
-    """What a line is whose deliveries end step by step."""
+class Broker(Protocol):
+    """One kind of broker. Has no state: connections belong to what it opens."""
 
-    ends_at_once = False
+    name: str
+    capabilities: Capabilities
 
-    def end(self, endings: Sequence[Ending]) -> list[str]:
-        raise NotImplementedError("this transport writes the result first, and acknowledges then")
+    def check_url(self, url: str) -> None:
+        """Raise ConfigError for a URL with an option that is unknown."""
+        ...
+
+    def open_connection(
+        self, url: str, *, timeout_s: float, beats: bool = False, **options: Any
+    ) -> Connection:
+        """Return a kombu connection, not connected yet; no call on a dead link hangs on it.
+
+        beats: the broker ends it if it receives no heartbeat.
+        """
+        ...
+
+    def open_consumer(self, options: ConsumerOptions) -> Consumer: ...
+
+    def open_sender(self, url: str, *, timeout_s: float, on_lost: Callable[[str], None]) -> Sender:
+        """on_lost: called with the URL if this broker does not answer."""
+        ...
 
 
-class ConsumerOptions:
-    """What every line is made of.
+class Sender(Protocol):
+    """Publishes to one broker, from any thread. Connects on first use; close is idempotent.
 
-    room: how many more messages may be taken. limit: how many may be in hand at once, those
-        included that wait for their time; waiting: how many those are.
+    Methods raise LinkError if the broker does not answer, or does not take the message.
     """
 
-    def __init__(
-        self,
-        *,
-        app: TaskApp,
-        worker: str,
-        queues: Collection[str],
-        room: Callable[[], int],
-        limit: Callable[[], int],
-        waiting: Callable[[], int],
-        is_stopping: Callable[[], bool],
-        on_message: OnMessage,
-        on_unreadable: OnUnreadable,
-        on_lost: OnLost,
-        log: Any,
+    def connect(self) -> None: ...
+
+    def stamp(self) -> Any:
+        """Return what tells a repeated publish from another; None if the broker cannot."""
+        ...
+
+    def send(self, message: TaskMessage, headers: dict[str, Any], body: bytes, stamp: Any) -> None:
+        """Publish `body` to `message.queue`. The same stamp again publishes nothing more."""
+        ...
+
+    def broadcast(self, exchange: str, body: bytes) -> None:
+        """Send to all that listen on the fanout `exchange`."""
+        ...
+
+    def tell(
+        self, exchange: Any, body: bytes, *, routing_key: str, headers: dict[str, Any]
     ) -> None:
-        self.app = app
-        self.worker = worker
-        self.queues = tuple(queues)
-        self.room = room
-        self.limit = limit
-        self.waiting = waiting
-        self.is_stopping = is_stopping
-        self.on_message = on_message
-        self.on_unreadable = on_unreadable
-        self.on_lost = on_lost
-        self.log = log
+        """Send once to all that listen on kombu's `exchange`."""
+        ...
 
-
-def open_consumer(options: ConsumerOptions) -> Consumer:
-    """Return the line that the app's transport needs."""
-    if options.app.transport == STREAMS:
-        from blimp.queue.brokers.streams.consumer import StreamsConsumer
-
-        return StreamsConsumer(options)
-    from blimp.queue.brokers.kombu_consumer import KombuConsumer
-
-    return KombuConsumer(options)
+    def close(self) -> None: ...

@@ -14,12 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.choose import AMQP, POLL_S, connect, open_connection
 from blimp.queue.redis.urls import link_error
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import ConsumerOptions
+    from blimp.queue.brokers.base import Broker, ConsumerOptions
 
+POLL_S = 0.05  # between looks at a transport without a socket
 READ_S = 0.05  # for the rest of what has begun to arrive
 MOST = 65_535  # AMQP has 16 bits for a limit
 
@@ -35,6 +35,7 @@ class KombuConnection:
         self,
         *,
         options: ConsumerOptions,
+        broker: Broker,
         lock: threading.RLock,
         limit: int,
         on_message: Callable[[KombuConnection, Any], None],
@@ -43,7 +44,7 @@ class KombuConnection:
         self._lock = lock
         self._on_message = on_message
         self._limit = self._quota = 0
-        self._is_amqp = options.app.transport == AMQP
+        self._is_amqp = broker.capabilities.is_shared
         self._is_shared = False
         self._consumers: dict[str, Any] = {}
         self._socket: Any = None
@@ -51,10 +52,9 @@ class KombuConnection:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell, selectors.EVENT_READ)
         self.error: Exception | None = None
-        app = options.app
-        self._url = app.broker
-        self._connection: Any = open_connection(
-            self._url, transport=app.transport, timeout_s=app.timeout_s, beats=True
+        self._url = options.brokers.current
+        self._connection: Any = broker.open_connection(
+            self._url, timeout_s=options.timeout_s, beats=True
         )
         transport = self._connection.transport
         self._errors = (*transport.connection_errors, *transport.channel_errors, OSError)
@@ -66,7 +66,8 @@ class KombuConnection:
 
     def _open(self, limit: int) -> None:
         with self._calling():
-            connect(self._connection)
+            # `connect` would wait for two seconds and try again.
+            self._connection.ensure_connection(max_retries=0)
             if self._is_amqp:
                 for name in self._options.queues:
                     self._declare(name)

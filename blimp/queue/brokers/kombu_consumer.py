@@ -15,12 +15,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.base import StepwiseCompletion
-from blimp.queue.brokers.choose import AMQP
 from blimp.queue.brokers.kombu_connection import KombuConnection
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import ConsumerOptions
+    from blimp.queue.brokers.base import Broker, Completion, ConsumerOptions
 
 Settle = Callable[[Any], None]  # how a kombu message ends
 Key = tuple[str, int]  # task id and try
@@ -52,9 +50,17 @@ class KombuDelivery:
         self._consumer.settle(self, requeue)
 
 
-class KombuConsumer(StepwiseCompletion):
-    def __init__(self, options: ConsumerOptions) -> None:
+class KombuConsumer:
+    def __init__(
+        self,
+        options: ConsumerOptions,
+        *,
+        broker: Broker,
+        turn_priority: Callable[[int], int] = int,
+    ) -> None:
         self._options = options
+        self._broker = broker
+        self._turn_priority = turn_priority
         self._lock = threading.RLock()
         self._link: KombuConnection | None = None
         self._arrived: deque[Any] = deque()
@@ -72,6 +78,7 @@ class KombuConsumer(StepwiseCompletion):
             self._held = {tag: self._held[tag] for tag in held if tag in self._held}
             self._link = KombuConnection(
                 options=self._options,
+                broker=self._broker,
                 lock=self._lock,
                 limit=self._limit(),
                 on_message=self._arrive,
@@ -135,6 +142,9 @@ class KombuConsumer(StepwiseCompletion):
             except LinkError:
                 return
 
+    def complete(self, completions: Sequence[Completion]) -> list[str]:
+        raise NotImplementedError("kombu writes the result first, and acknowledges then")
+
     def wake(self) -> None:
         self._is_woken = True
         link = self._link
@@ -166,12 +176,9 @@ class KombuConsumer(StepwiseCompletion):
                     held.link, held.message = link, message
                     return
             message.headers["redelivered"] = True
-        if self._options.app.transport == AMQP:
-            from blimp.queue.brokers.rabbitmq import turn_priority
-
-            priority = message.properties.get("priority")
-            if isinstance(priority, int):
-                message.properties["priority"] = turn_priority(priority)
+        priority = message.properties.get("priority")
+        if isinstance(priority, int):
+            message.properties["priority"] = self._turn_priority(priority)
         self._arrived.append(message)
 
     def _limit(self) -> int:

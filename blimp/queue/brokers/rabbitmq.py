@@ -11,7 +11,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from amqp.exceptions import (
@@ -25,9 +25,17 @@ from kombu import Producer, Queue
 from kombu.pools import ProducerPool
 
 from blimp.errors import ConfigError
+from blimp.queue.brokers.base import Capabilities
+from blimp.queue.brokers.kombu_sender import KombuSender
 from blimp.queue.protocol.message import EMERGENCY, LOW
 from blimp.queue.redis.urls import hide_password, tcp_keepalive
 
+if TYPE_CHECKING:
+    from kombu import Connection
+
+    from blimp.queue.brokers.base import Consumer, ConsumerOptions, Sender
+
+HEARTBEAT_S = 5
 CHECKS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
 
 
@@ -163,3 +171,46 @@ class ConfirmedProducer(Producer):
 
 class ConfirmedPool(ProducerPool):
     Producer = ConfirmedProducer
+
+
+class RabbitBroker:
+    name = "amqp"
+    capabilities = Capabilities(
+        title="RabbitMQ",
+        has_dead_letters=False,
+        notes=("dead letters are in QUEUE.dead, which `dead` does not show",),
+    )
+
+    def check_url(self, url: str) -> None:
+        part_tls(url)
+
+    def open_connection(
+        self, url: str, *, timeout_s: float, beats: bool = False, **options: Any
+    ) -> Connection:
+        import kombu
+
+        plain, tls = part_tls(url)
+        return kombu.Connection(
+            plain,
+            transport="pyamqp",  # not librabbitmq, which kombu prefers if it is installed
+            ssl=tls or False,
+            connect_timeout=timeout_s,
+            heartbeat=HEARTBEAT_S if beats else 0,
+            transport_options=connection_options(timeout_s=timeout_s) | options,
+        )
+
+    def open_consumer(self, options: ConsumerOptions) -> Consumer:
+        from blimp.queue.brokers.kombu_consumer import KombuConsumer  # only in a worker
+
+        return KombuConsumer(options, broker=self, turn_priority=turn_priority)
+
+    def open_sender(self, url: str, *, timeout_s: float, on_lost: Callable[[str], None]) -> Sender:
+        return KombuSender(
+            self,
+            url,
+            timeout_s=timeout_s,
+            on_lost=on_lost,
+            turn_priority=turn_priority,
+            pool=ConfirmedPool,
+            mandatory=True,
+        )

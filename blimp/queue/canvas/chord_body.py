@@ -10,7 +10,7 @@ import msgspec
 
 from blimp.errors import MessageError, ResultError
 from blimp.queue.canvas.chords import read_entries, read_shape
-from blimp.queue.canvas.follow import After, Failing, Part, within
+from blimp.queue.canvas.follow import After, Failing, within
 from blimp.queue.canvas.plan import Ids, Planner
 from blimp.queue.canvas.sending import settings_of
 from blimp.queue.protocol.embed import options_of
@@ -19,19 +19,19 @@ from blimp.queue.protocol.record import Record, State
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
+    from blimp.queue.brokers.base import ChordPart, Completion
     from blimp.queue.results.base import ResultBackend
-    from blimp.queue.worker.job import Ending
 
 FAILED = ("FAILURE", "REVOKED")
 MOST_WORDS = 1000  # of what another's end says, in letters
 
 
-def join(app: TaskApp, ending: Ending, parts: Sequence[Part], client: Any) -> Ending:
+def join(app: TaskApp, ending: Completion, parts: Sequence[ChordPart], client: Any) -> Completion:
     """Return `ending` with what follows the chords that `parts` have completed.
 
     client: of the server on which they are counted. Raises its errors, and LinkError.
     """
-    canvas = ending.canvas
+    canvas = ending.chords
     assert canvas is not None
     found = After()
     for part in parts:
@@ -39,7 +39,7 @@ def join(app: TaskApp, ending: Ending, parts: Sequence[Part], client: Any) -> En
     return msgspec.structs.replace(
         ending,
         next=(*ending.next, *found.messages),
-        canvas=msgspec.structs.replace(
+        chords=msgspec.structs.replace(
             canvas,
             parts=(*(one for one in canvas.parts if one not in parts), *found.parts),
             joined=(*canvas.joined, *parts),
@@ -72,9 +72,9 @@ def _encode(results: ResultBackend, record: Record) -> bytes:
         return results.encode(msgspec.structs.replace(record, fault=fault))
 
 
-def _join(app: TaskApp, ending: Ending, part: Part, client: Any, found: After) -> None:
+def _join(app: TaskApp, ending: Completion, part: ChordPart, client: Any, found: After) -> None:
     """Add to `found` what follows one chord."""
-    settings = within(settings_of(app), ending.job.message)
+    settings = within(settings_of(app), ending.message)
     root_id = options_of(part.body).get("root_id")
     if root_id:
         settings = msgspec.structs.replace(settings, root_id=root_id)

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError
+from blimp.queue.brokers.base import ChordUpdate
 from blimp.queue.canvas.chord_body import encode_all, join
-from blimp.queue.canvas.follow import After, Canvas, after
+from blimp.queue.canvas.follow import After, after
 from blimp.queue.canvas.sending import check_all, settings_of
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import Record, decode
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.worker.job import Ending, Job
+    from blimp.queue.brokers.base import Completion
+    from blimp.queue.worker.job import Job
 
 
 UntilDone = Callable[..., bool]
@@ -57,10 +59,10 @@ def _after(app: TaskApp, job: Job, told: Any) -> After:
     return found
 
 
-def canvas_of(app: TaskApp, found: After, outcome: Outcome) -> Canvas | None:
+def canvas_of(app: TaskApp, found: After, outcome: Outcome) -> ChordUpdate | None:
     if not (found.parts or found.sizes or found.records):
         return None
-    return Canvas(
+    return ChordUpdate(
         parts=tuple(found.parts),
         sizes=tuple(found.sizes),
         records=tuple(encode_all(app, found)),
@@ -68,7 +70,7 @@ def canvas_of(app: TaskApp, found: After, outcome: Outcome) -> Canvas | None:
     )
 
 
-def restated(app: TaskApp, ending: Ending) -> Ending:
+def restated(app: TaskApp, ending: Completion) -> Completion:
     """Return `ending` as it is where the result that stands is its own; else what follows that.
 
     Another had the message as well, and its result came first. Raises LinkError, ResultError,
@@ -83,7 +85,7 @@ def restated(app: TaskApp, ending: Ending) -> Ending:
     job.outcome = Outcome(state=stands.state, settled=True)
     found, outcome = follow(app, job, job.outcome)
     return msgspec.structs.replace(
-        ending, next=tuple(found.messages), canvas=canvas_of(app, found, outcome)
+        ending, next=tuple(found.messages), chords=canvas_of(app, found, outcome)
     )
 
 
@@ -91,12 +93,12 @@ def _is_same(one: Record, other: Record) -> bool:
     return (one.state, one.result, one.fault) == (other.state, other.result, other.fault)
 
 
-def count_parts(app: TaskApp, ending: Ending, until_done: UntilDone) -> Ending | None:
+def count_parts(app: TaskApp, ending: Completion, until_done: UntilDone) -> Completion | None:
     """Do what a canvas needs before the end, where the end is not one step with it.
 
     Returns the ending to go on with, None where the worker was abandoned before.
     """
-    canvas = ending.canvas
+    canvas = ending.chords
     if canvas is None or ending.requeue:
         return ending
     if not app.completes_at_once and not _write(app, canvas.records, until_done):
@@ -109,40 +111,40 @@ def count_parts(app: TaskApp, ending: Ending, until_done: UntilDone) -> Ending |
     while canvas.parts or canvas.sizes:
         if canvas.sizes and not until_done(chords.begin, canvas.sizes):
             return None
-        counted: list[Ending] = []
+        counted: list[Completion] = []
         if not until_done(_count_into, app, ending, counted):
             return None
         ending = counted[0]
-        assert ending.canvas is not None
-        canvas = ending.canvas
+        assert ending.chords is not None
+        canvas = ending.chords
         if not _write(app, canvas.records, until_done):
             return None
     return ending
 
 
-def _count_into(app: TaskApp, ending: Ending, counted: list[Ending]) -> None:
+def _count_into(app: TaskApp, ending: Completion, counted: list[Completion]) -> None:
     counted.append(_counted(app, ending))
 
 
-def _counted(app: TaskApp, ending: Ending) -> Ending:
+def _counted(app: TaskApp, ending: Completion) -> Completion:
     """Return `ending` with its parts counted, and what follows the chords that they complete."""
-    canvas, chords = ending.canvas, app.chords
+    canvas, chords = ending.chords, app.chords
     assert canvas is not None
     assert chords is not None
     complete = [part for part in canvas.parts if chords.count(part)]
     ending = msgspec.structs.replace(
-        ending, canvas=msgspec.structs.replace(canvas, parts=tuple(complete), sizes=(), records=())
+        ending, chords=msgspec.structs.replace(canvas, parts=tuple(complete), sizes=(), records=())
     )
     if complete:
         return chords.link.ask(lambda client: join(app, ending, complete, client))
     return ending
 
 
-def note_joined(app: TaskApp, ending: Ending, until_done: UntilDone) -> None:
+def note_joined(app: TaskApp, ending: Completion, until_done: UntilDone) -> None:
     """Note which bodies have begun, where that is a step of its own."""
-    if ending.canvas is None or app.chords_end_at_once or app.chords is None:
+    if ending.chords is None or app.chords_end_at_once or app.chords is None:
         return
-    for part in ending.canvas.joined:
+    for part in ending.chords.joined:
         until_done(app.chords.joined, part)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError
+from blimp.queue.brokers.base import ChordPart
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.canvas.rewriting import Then
 from blimp.queue.protocol.embed import (
@@ -30,49 +31,14 @@ from blimp.queue.protocol.embed import (
 )
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.protocol.record import CELERY_STATUS, FINAL, Record, State
+from blimp.queue.protocol.record import FINAL, Record, State
 from blimp.queue.protocol.trace_context import PARENT, STATE
 
 if TYPE_CHECKING:
     pass
 
 
-class Canvas(msgspec.Struct, frozen=True, kw_only=True):
-    """Written with an end, or not at all.
-
-    parts: to be counted; where one completes its chord, the body has to be added first.
-    joined: those that have, and whose body is among what follows. records: of what can run no
-    more, by id. sizes: of chords that begin. settled: its result stood already; what follows
-    it is only sent where the one who wrote it did not, to begin a body.
-    """
-
-    parts: tuple[Part, ...] = ()
-    joined: tuple[Part, ...] = ()
-    records: tuple[tuple[str, bytes], ...] = ()
-    sizes: tuple[tuple[str, int], ...] = ()
-    settled: bool = False
-
-
 _INHERITED = ("blimp_vehicle", "blimp_source", "blimp_authority", PARENT, STATE)
-
-
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task tells the chord that it is a part of.
-
-    body: what follows when all are told. index: its place, None where it has none.
-    """
-
-    group_id: str
-    id: str
-    index: int | None
-    state: State
-    value: Any
-    body: Signature
-
-    @property
-    def entry(self) -> list[Any]:
-        """As Celery keeps it until all are there."""
-        return [1, self.id, CELERY_STATUS.get(self.state, self.state.value), self.value]
 
 
 class After(msgspec.Struct, kw_only=True):
@@ -85,7 +51,7 @@ class After(msgspec.Struct, kw_only=True):
 
     messages: list[TaskMessage] = msgspec.field(default_factory=list)
     sizes: list[tuple[str, int]] = msgspec.field(default_factory=list)
-    parts: list[Part] = msgspec.field(default_factory=list)
+    parts: list[ChordPart] = msgspec.field(default_factory=list)
     records: list[Record] = msgspec.field(default_factory=list)
     children: list[Node] = msgspec.field(default_factory=list)
     complaints: list[str] = msgspec.field(default_factory=list)
@@ -116,7 +82,7 @@ def after(
         Failing(found, state=state, fault=fault, settings=settings).message(message)
     if message.chord is not None and message.group_id is not None:
         found.parts.append(
-            Part(
+            ChordPart(
                 group_id=message.group_id,
                 id=message.id,
                 index=message.group_index,
@@ -223,7 +189,7 @@ class Failing:
         if body and group_id and id:
             fault = self._fault or Fault(exc_type=self._state.value, exc_message=[""])
             self._found.parts.append(
-                Part(
+                ChordPart(
                     group_id=group_id,
                     id=id,
                     index=options.get("group_index"),

@@ -123,8 +123,7 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
 
 def _requeue(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
     """Have it run again: what it ended with, and that it has begun, is forgotten."""
-    from blimp.queue.results.redis_backend import result_key
-    from blimp.queue.worker.middleware.once import began_key
+    from blimp.queue.redis.keys import began_key, result_key
 
     headers = letter.headers or {}
     id, retries = str(headers.get("id", "")), headers.get("retries") or 0
@@ -149,12 +148,12 @@ def _print(letters: list[DeadLetter], options: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def _holder(app: TaskApp) -> Iterator[StreamsSession]:
     """A way to the server; its errors become LinkError. Raises ConfigError off streams."""
-    from blimp.queue.brokers.choose import STREAMS, streams_options
+    from blimp.queue.brokers.streams.broker import streams_options
     from blimp.queue.kombu_transport import StreamsSession
     from blimp.queue.redis.urls import redis_url
 
-    if app.transport != STREAMS:
-        raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs {STREAMS!r}")
+    if not app.capabilities.has_dead_letters:
+        raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs 'streams'")
     app.broker_link.ask(lambda client: client.ping())  # of several, one that answers
     holder = StreamsSession(
         url=redis_url(app.broker), options=streams_options(timeout_s=app.timeout_s)

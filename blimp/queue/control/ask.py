@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, MessageError
-from blimp.queue.brokers.choose import connect, open_connection
 from blimp.queue.brokers.kombu_connection import guard_channel
 from blimp.queue.control.pidbox import (
     EXCHANGE,
@@ -62,12 +61,12 @@ def ask(
     except (TypeError, ValueError) as error:
         raise MessageError(f"{method}: JSON cannot hold its arguments: {error}") from None
     url = app.broker
-    connection = open_connection(url, transport=app.transport, timeout_s=app.timeout_s)
+    connection = app.broker_kind.open_connection(url, timeout_s=app.timeout_s)
     transport = connection.transport
     lost = (*transport.connection_errors, *transport.channel_errors, OSError)
     try:
         with connection:
-            connect(connection)
+            connection.ensure_connection(max_retries=0)
             return _Asking(connection, command, timeout_s=timeout_s, on_reply=on_reply).ask(body)
     except LinkError:
         raise

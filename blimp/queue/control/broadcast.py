@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, MessageError, Refused, ResultError
-from blimp.queue.brokers.choose import STREAMS
 from blimp.queue.control.listener import BroadcastConnection
 from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.fault import fault_of
@@ -95,7 +94,7 @@ class BroadcastListener:
         if not self._started:
             return
         self._started = False
-        if self._app.transport != STREAMS:
+        if not self._app.capabilities.keeps_broadcasts:
             with contextlib.suppress(LinkError):  # it wakes by itself, only later
                 self._app.broadcast(WAKE)
         for connection in self._connections:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blimp.queue.brokers.choose import AMQP, STREAMS
 from blimp.queue.control.broadcast import BroadcastListener
 from blimp.queue.control.remote_control import RemoteControl, WorkerHandle
 from blimp.queue.control.revoke import Revoking
@@ -50,7 +49,7 @@ class ControlExtension(Extension):
 
     def starting(self) -> None:
         app = self._worker.app
-        if app.broadcasts or app.transport in (STREAMS, AMQP):
+        if app.broadcasts or app.capabilities.is_shared:
             self.listener.start()
 
     def consuming(self) -> None:

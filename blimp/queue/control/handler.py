@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.closing import Closing
 from blimp.errors import BlimpError, MessageError
-from blimp.queue.brokers.choose import connect, open_connection
 from blimp.queue.control.changes import CHANGES
 from blimp.queue.control.pidbox import (
     EXCHANGE,
@@ -205,8 +204,8 @@ class CommandHandler(Closing):
         app = self.worker_handle.app
         url = url or app.broker
         if url not in self._connections:
-            connection = open_connection(url, transport=app.transport, timeout_s=app.timeout_s)
-            connect(connection)
+            connection = app.broker_kind.open_connection(url, timeout_s=app.timeout_s)
+            connection.ensure_connection(max_retries=0)
             self._connections[url] = connection
         return self._connections[url]
 

@@ -8,13 +8,6 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from blimp.queue.brokers.choose import (
-    AMQP,
-    STREAMS,
-    connect,
-    longest_wait_s,
-    open_connection,
-)
 from blimp.queue.brokers.kombu_connection import guard_channel
 from blimp.queue.control.pidbox import EXCHANGE, command_queue
 
@@ -84,11 +77,11 @@ class BroadcastConnection:
         """Listen until the broker is lost."""
         from kombu import Consumer, Exchange, Queue
 
-        kind = self._app.transport
+        app, able = self._app, self._app.capabilities
         fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
         # One fixed name: a killed worker then leaves no binding that its successor does not use.
         # RabbitMQ ends a connection's own queue with it, but may notice late: a name each there.
-        suffix = f".{uuid.uuid4().hex}" if kind == AMQP else ""
+        suffix = "" if able.exclusive_names else f".{uuid.uuid4().hex}"
         queue = Queue(
             f"{fanout.name}.{self._worker}{suffix}",
             exchange=fanout,
@@ -96,13 +89,13 @@ class BroadcastConnection:
             exclusive=bool(suffix),
         )
         options: dict[str, Any] = {}
-        if kind == STREAMS:
+        if able.keeps_broadcasts:
             options["resume"] = self._seen
             options["on_undecodable"] = lambda _, __, error: self._on_unheard(error)
-        with open_connection(
-            self.url, transport=kind, timeout_s=self._app.timeout_s, beats=True, **options
+        with app.broker_kind.open_connection(
+            self.url, timeout_s=app.timeout_s, beats=True, **options
         ) as connection:
-            connect(connection)
+            connection.ensure_connection(max_retries=0)
             channel = connection.channel()
             guard_channel(channel)
             with contextlib.ExitStack() as hearing:
@@ -118,12 +111,12 @@ class BroadcastConnection:
                         )
                     )
                 self._drain(connection, timeout_s=0.001)  # subscribes on its way in
-                self._transport = connection.transport if kind == STREAMS else None
+                self._transport = connection.transport if able.keeps_broadcasts else None
                 self.listening.set()
                 outage.over()
                 try:
                     while not self._closed.is_set():
-                        self._drain(connection, timeout_s=longest_wait_s(self._app))
+                        self._drain(connection, timeout_s=app.longest_wait_s)
                         if connection.supports_heartbeats:
                             connection.heartbeat_check()
                 finally:

@@ -81,10 +81,8 @@ class Queues:
             self._give_up()
 
     def _read(self, queues: tuple[str, ...], now_s: float) -> Figures:
-        from blimp.queue.brokers.choose import STREAMS
-
         try:
-            if self._app.transport == STREAMS:
+            if self._app.capabilities.on_redis:
                 return self._streams(queues, now_s)
             return self._kombu(queues)
         except Exception:  # of any broker's driver: what it says is in the worker's log
@@ -92,7 +90,7 @@ class Queues:
             return Figures(is_up=False, asked_s=now_s)
 
     def _streams(self, queues: tuple[str, ...], now_s: float) -> Figures:
-        from blimp.queue.brokers.choose import streams_options
+        from blimp.queue.brokers.streams.broker import streams_options
         from blimp.queue.redis.client import Link
         from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys
         from blimp.queue.redis.scripts import Scripts
@@ -142,12 +140,8 @@ class Queues:
 
     def _kombu(self, queues: tuple[str, ...]) -> Figures:
         """Ask what every broker can tell: how many wait, whatever their lane."""
-        from blimp.queue.brokers.choose import open_connection
-
         lanes = []
-        connection = open_connection(
-            self._app.broker, transport=self._app.transport, timeout_s=DEADLINE_S
-        )
+        connection = self._app.broker_kind.open_connection(self._app.broker, timeout_s=DEADLINE_S)
         try:
             connection.ensure_connection(max_retries=0, timeout=DEADLINE_S)
             for queue in queues:

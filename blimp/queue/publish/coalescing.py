@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, MessageError
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
+from blimp.queue.redis.keys import newest_key, number_key
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
@@ -79,7 +80,7 @@ class Coalescing:
             raise MessageError(
                 f"coalescing key {key!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters"
             )
-        place = f"blimp:coalesce:{queue}:number"
+        place = number_key(queue)
         return int(self._link.ask(lambda client: client.eval(_NUMBER, 1, place, str(KEEP_S))))
 
     def remember(self, message: TaskMessage) -> None:
@@ -98,4 +99,4 @@ class Coalescing:
 
 
 def _place(message: TaskMessage) -> str:
-    return f"blimp:coalesce:{message.queue}:newest:{message.coalesce}"
+    return newest_key(message.queue, message.coalesce or "")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import MessageError
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
+from blimp.queue.redis.keys import revoked_key
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.signing import Signer
@@ -33,7 +34,7 @@ class Revocations:
     def __init__(self, *, link: RedisServer | None, app: str, signer: Signer | None) -> None:
         self._link = link
         self._signer = signer
-        self._key = f"blimp:revoked:{app}"
+        self._key = revoked_key(app)
         self._lock = threading.Lock()
         self._count: object = None  # of the revocations that are known
         self._known: OrderedDict[str, bool] = OrderedDict()  # id: terminate

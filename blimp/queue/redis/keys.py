@@ -1,9 +1,14 @@
-"""Every key this transport keeps on the server, and the names inside them."""
+"""Every key that the queue has on a Redis server, and the names inside them.
+
+Results and chords have the keys that Celery uses.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
+RESULT_PREFIX = "celery-task-meta-"
+GROUP_PREFIX = "celery-taskset-meta-"
 LANES = 4  # emergency, high, normal, low
 GROUP = "workers"
 NOBODY = "-"  # the consumer whose pending messages may be taken by whoever comes
@@ -113,3 +118,46 @@ def pool_key(name: str, part: str) -> str:
 def pool_channels(name: str) -> str:
     """Return the prefix of the channels on which waiting holders are woken; a name follows."""
     return pool_key(name, "wake:")
+
+
+def result_key(id: str) -> str:
+    """Key and channel of a task's result."""
+    return RESULT_PREFIX + id
+
+
+def group_key(id: str) -> str:
+    return GROUP_PREFIX + id
+
+
+def chord_keys(group_id: str) -> tuple[str, ...]:
+    """The five keys of one chord; see part.lua."""
+    return tuple(f"{GROUP_PREFIX}{group_id}.{letter}" for letter in "jtsdc")
+
+
+def chord_size_key(group_id: str) -> str:
+    return chord_keys(group_id)[2]
+
+
+def began_key(id: str, retries: int) -> str:
+    """Set when this try of this task has begun."""
+    return f"blimp-began-{id}-{retries}"
+
+
+def number_key(queue: str) -> str:
+    """The last number of the messages of `queue` that coalesce."""
+    return f"blimp:coalesce:{queue}:number"
+
+
+def newest_key(queue: str, key: str) -> str:
+    """The newest message of a coalescing key, as "number id"."""
+    return f"blimp:coalesce:{queue}:newest:{key}"
+
+
+def revoked_key(app: str) -> str:
+    """The ids of revoked tasks."""
+    return f"blimp:revoked:{app}"
+
+
+def worker_key(app: str, worker: str) -> str:
+    """Held by the live worker of that name."""
+    return f"blimp.worker.{app}.{worker}"

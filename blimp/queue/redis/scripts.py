@@ -12,7 +12,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 NAMES = (
     "ack", "begin", "bind", "broadcast", "bury", "complete", "counts", "delete", "lanes", "leave",
-    "publish", "purge", "put", "release", "renew", "requeue_dead", "take",
+    "publish", "purge", "put", "release", "renew", "requeue_dead", "take", "tell",
 )  # fmt: skip
 # What is put before a script; its functions are local to it.
 _SHARED = {

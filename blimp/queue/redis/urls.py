@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SCHEMES = ("redis", "rediss", "redis+socket", "unix", "valkey", "valkeys", "sentinel")
 SENTINEL_PORT = 26379
 MAX_REASON_LENGTH = 300
+# Errors that end by themselves: no memory, no disk, not the master, too few replicas.
+PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
 
 
 def check_url(url: str) -> str:
@@ -124,6 +126,14 @@ def is_refused(error: BaseException) -> bool:
             return False
         cause = cause.__cause__ or cause.__context__
     return not isinstance(error, LinkError)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Say whether the server means this one key, such as one of a wrong type."""
+    import redis
+
+    # What it says of itself has classes of its own.
+    return type(error) is redis.ResponseError and not str(error).startswith(PASSING)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,9 @@ import msgspec
 from blimp.errors import ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, State, decode, encode
+from blimp.queue.redis.keys import group_key, result_key
 from blimp.queue.redis.scripts import Script
+from blimp.queue.redis.urls import is_refusal
 from blimp.queue.results.options import KEEP_S
 
 if TYPE_CHECKING:
@@ -24,20 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KEY_PREFIX = "celery-task-meta-"
-GROUP_PREFIX = "celery-taskset-meta-"
-# Errors that end by themselves: no memory, no disk, not the master, too few replicas.
-PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
-
 _STORE = Script((Path(__file__).parent / "store.lua").read_text())
-
-
-def result_key(id: str) -> str:
-    return KEY_PREFIX + id
-
-
-def group_key(id: str) -> str:
-    return GROUP_PREFIX + id
 
 
 class RedisResults:
@@ -172,11 +161,3 @@ def named(function: Callable[[], T]) -> T:
         if str(error).startswith("WRONGTYPE"):
             raise ResultError(f"what is kept there is something else: {error}") from None
         raise
-
-
-def is_refusal(error: Exception) -> bool:
-    """Say whether the server means this one key, such as one of a wrong type."""
-    import redis
-
-    # What it says of itself has classes of its own.
-    return type(error) is redis.ResponseError and not str(error).startswith(PASSING)

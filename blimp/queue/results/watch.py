@@ -82,7 +82,7 @@ class Watch(Closing):
         read: Callable[[str], bytes | None] | None = None,
         look_s: float | None = None,
     ) -> None:
-        from blimp.queue.results.redis_backend import result_key
+        from blimp.queue.redis.keys import result_key
 
         self._server = server
         self._ids = list(ids)

@@ -1,4 +1,4 @@
-"""Ending jobs with the broker: many at a time, by one thread, so that no executor waits for it.
+"""Completion jobs with the broker: many at a time, by one thread, so that no executor waits for it.
 
 Endings that come while one writing is under way go together in the next. Nothing is waited for
 in order to gather more: where the broker is quicker than the tasks, each is written at once.
@@ -17,10 +17,10 @@ from blimp.errors import LinkError, ResultError
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.brokers.base import Consumer
+    from blimp.queue.brokers.base import Completion, Consumer
     from blimp.queue.extensions import Observers
     from blimp.queue.redis.outage import Outage
-    from blimp.queue.worker.job import Ending, Job
+    from blimp.queue.worker.job import Job
 
 MOST_AT_ONCE = 128
 MOST_BYTES = 1_000_000
@@ -61,15 +61,16 @@ class Acker:
         self._on_ran = on_ran
         self._commits = app.results is not None and app.results.commits
         # Elsewhere a result goes first, to a server of its own.
-        self._is_one_step = consumer.ends_at_once and (app.results is None or app.completes_at_once)
+        self._atomic = app.capabilities.atomic_completion
+        self._is_one_step = self._atomic and (app.results is None or app.completes_at_once)
         # An event is set once what came before it is written.
-        self._endings: queue.SimpleQueue[Ending | threading.Event] = queue.SimpleQueue()
+        self._endings: queue.SimpleQueue[Completion | threading.Event] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="settler", daemon=True)
         self._thread.start()
 
-    def settle(self, ending: Ending) -> None:
+    def settle(self, ending: Completion) -> None:
         """Have `ending` written, and its job let go then. Any thread; does not wait."""
         if self._commits:
             self._on_ran(ending.job)
@@ -118,9 +119,9 @@ class Acker:
             if event is not None:
                 event.set()
 
-    def _gather(self) -> tuple[list[Ending], threading.Event | None]:
+    def _gather(self) -> tuple[list[Completion], threading.Event | None]:
         """Wait for what is to be written together; return it, and an event that came after it."""
-        batch: list[Ending] = []
+        batch: list[Completion] = []
         size = 0
         while not batch or (self._has_room(len(batch), size) and not self._endings.empty()):
             item = self._endings.get()
@@ -130,7 +131,7 @@ class Acker:
             size += len(item.record)
         return batch, None
 
-    def _finish(self, batch: Sequence[Ending]) -> None:
+    def _finish(self, batch: Sequence[Completion]) -> None:
         written = self._write(batch)
         if self._observers:
             self._tell(written)
@@ -139,7 +140,7 @@ class Acker:
         except Exception:  # nothing ends this thread: all that ends goes through it
             self._log.exception("settle", jobs=len(batch))
 
-    def _tell(self, written: Sequence[Ending]) -> None:
+    def _tell(self, written: Sequence[Completion]) -> None:
         for ending in written:
             job = ending.job
             if job.outcome is not None and not job.is_lost:
@@ -147,10 +148,10 @@ class Acker:
 
     def _has_room(self, count: int, size_bytes: int) -> bool:
         """Say whether one more may go with these: the server does nothing else meanwhile."""
-        gathers = self._consumer.ends_at_once or self._commits
+        gathers = self._atomic or self._commits
         return gathers and count < MOST_AT_ONCE and size_bytes < MOST_BYTES
 
-    def _write(self, batch: Sequence[Ending]) -> list[Ending]:
+    def _write(self, batch: Sequence[Completion]) -> list[Completion]:
         """Write `batch`; one that cannot be is a dead letter, and spoils no other.
 
         Returns what is written: not what the worker was abandoned before.
@@ -163,12 +164,12 @@ class Acker:
                 if (self._is_one_step and not ending.requeue)
                 or all(self.until_done(step) for step in self._steps(ending))
             ]
-            if self._consumer.ends_at_once:
+            if self._atomic:
                 ends = [one for one in written if not one.requeue]
                 if not self.until_done(self._end, ends):
                     return [one for one in written if one.requeue]
             for ending in written:
-                if ending.canvas is not None:
+                if ending.chords is not None:
                     self._note_joined(ending)
             return written
         except Exception as error:
@@ -178,12 +179,12 @@ class Acker:
             self._give_up(batch[0], error)
             return []
 
-    def _give_up(self, ending: Ending, error: Exception) -> None:
+    def _give_up(self, ending: Completion, error: Exception) -> None:
         with contextlib.suppress(Exception):
             reason = f"its end cannot be written: {error}"
             self.until_done(ending.job.delivery.reject, reason)
 
-    def _stored(self, batch: Sequence[Ending]) -> list[Ending]:
+    def _stored(self, batch: Sequence[Completion]) -> list[Completion]:
         """Write the results that go to a keeper of their own, all at once.
 
         Returns the endings to go on with: not those whose result was refused, which are dead
@@ -204,7 +205,7 @@ class Acker:
 
         if kept and not self.until_done(store, outage=self._results_outage):
             return [one for one in going if not any(one is other for other in kept)]
-        instead: dict[int, Ending | None] = {}
+        instead: dict[int, Completion | None] = {}
         for ending, answer in zip(kept, answers, strict=True):
             if isinstance(answer, ResultError):
                 self._log.error("result", **_about(ending.job), reason=str(answer))
@@ -216,42 +217,42 @@ class Acker:
         found = [instead.get(id(one), one) for one in going]
         return [one for one in found if one is not None]
 
-    def _restated(self, ending: Ending) -> Ending | None:
+    def _restated(self, ending: Completion) -> Completion | None:
         """Return `ending` with what follows the result that stands; None where abandoned."""
-        if not (ending.next or ending.canvas):
+        if not (ending.next or ending.chords):
             return ending
         from blimp.queue.canvas.finish import restated
 
-        found: list[Ending] = []
+        found: list[Completion] = []
         self.until_done(
             lambda: found.append(restated(self._app, ending)), outage=self._results_outage
         )
         return found[0] if found else None
 
-    def _counted(self, batch: Sequence[Ending]) -> list[Ending]:
+    def _counted(self, batch: Sequence[Completion]) -> list[Completion]:
         """Count the parts of chords where that is a step of its own."""
-        if all(one.canvas is None for one in batch):
+        if all(one.chords is None for one in batch):
             return list(batch)
         from blimp.queue.canvas.finish import count_parts
 
         counted = [
-            ending if ending.canvas is None else count_parts(self._app, ending, self.until_done)
+            ending if ending.chords is None else count_parts(self._app, ending, self.until_done)
             for ending in batch
         ]
         return [one for one in counted if one is not None]
 
-    def _note_joined(self, ending: Ending) -> None:
+    def _note_joined(self, ending: Completion) -> None:
         from blimp.queue.canvas.finish import note_joined
 
         note_joined(self._app, ending, self.until_done)
 
-    def _steps(self, ending: Ending) -> Iterator[Callable[[], Any]]:
+    def _steps(self, ending: Completion) -> Iterator[Callable[[], Any]]:
         """Yield what is done before the one step, or instead of it; each is repeated alone."""
         delivery = ending.job.delivery
         if ending.requeue:
             yield delivery.requeue
             return
-        if self._consumer.ends_at_once:
+        if self._atomic:
             return
         for message in ending.next:
             yield partial(self._app.publisher.publish, message)
@@ -260,10 +261,10 @@ class Acker:
         elif ending.acks:
             yield delivery.ack
 
-    def _end(self, endings: Sequence[Ending]) -> None:
+    def _end(self, endings: Sequence[Completion]) -> None:
         if not endings:
             return
-        for ending, refused in zip(endings, self._consumer.end(endings), strict=True):
+        for ending, refused in zip(endings, self._consumer.complete(endings), strict=True):
             if refused:
                 ending.job.outcome = None  # nothing of it is written
                 self._log.warning("result refused", **_about(ending.job), reason=refused)

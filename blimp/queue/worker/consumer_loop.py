@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.base import ConsumerOptions, open_consumer
-from blimp.queue.brokers.choose import longest_wait_s
+from blimp.queue.brokers.base import ChordPart, Completion, ConsumerOptions
 from blimp.queue.redis.urls import hide_password, is_lost, is_refused
 from blimp.queue.worker.decode import Decoder
-from blimp.queue.worker.job import Ending, Job
+from blimp.queue.worker.job import Job
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -62,11 +61,20 @@ class ConsumerLoop:
         self._counts = counts
         self._counting = threading.Lock()  # any thread may find a lease lost
         self._log = log
-        self._longest_s = longest_wait_s(app)  # a stop wakes it before
+        self._longest_s = app.longest_wait_s  # a stop wakes it before
         self._decoder = Decoder(app=app, worker=worker, counts=counts, log=log)
         self._options = ConsumerOptions(
-            app=app,
-            worker=worker,
+            name=f"{app.name}.{worker}",
+            brokers=app.brokers,
+            timeout_s=app.timeout_s,
+            limit_bytes=app.limit_bytes,
+            signer=app.signer,
+            store_result=None if app.results is None else app.results.write,
+            completes_results=app.completes_at_once,
+            completes_chords=app.chords_end_at_once,
+            result_keep_s=app.results.keep_s if app.results is not None else 0,
+            chord_keep_s=app.chord_keep_s,
+            join_chords=self._join_chords,
             queues=self._queues,
             room=in_flight.room,
             limit=in_flight.limit,
@@ -77,7 +85,7 @@ class ConsumerLoop:
             on_lost=self._lose,
             log=log,
         )
-        self.consumer = open_consumer(self._options)
+        self.consumer = app.broker_kind.open_consumer(self._options)
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -169,6 +177,14 @@ class ConsumerLoop:
         finally:
             self.consumer.disconnect()
 
+    def _join_chords(
+        self, completion: Completion, parts: Sequence[ChordPart], client: Any
+    ) -> Completion:
+        from blimp.queue.canvas.chord_body import join  # a worker without chords goes without it
+
+        joined: Completion = join(self._app, completion, parts, client)
+        return joined
+
     def _change_queues(self) -> None:
         with self._changing():
             self.consumer.consume(self._queues)
@@ -247,13 +263,15 @@ class ConsumerLoop:
 
         As the same delivery: it has not begun. Elsewhere than on streams it waits in hand.
         """
-        if not self.consumer.ends_at_once:
+        if not self._app.capabilities.atomic_completion:
             return False
         wait_s = self._in_flight.postpone_s(job.task.name)
         if wait_s is None:
             return False
         eta_s = self._app.broker_clock.recent_s() + wait_s
         later = msgspec.structs.replace(job.message, eta_s=eta_s)
-        self.consumer.end([Ending(job=job, next=(later,))])
+        self.consumer.complete(
+            [Completion(delivery=job.delivery, message=job.message, next=(later,), job=job)]
+        )
         self._counts["postponed"] += 1
         return True

@@ -4,65 +4,17 @@ from __future__ import annotations
 
 import threading
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
 from blimp.queue.task import Task
 
 if TYPE_CHECKING:
-    from blimp.queue.canvas.follow import Canvas
+    from blimp.queue.brokers.base import Delivery
     from blimp.queue.protocol.outcome import Outcome
     from blimp.queue.resources.grant import Grant
     from blimp.queue.worker.pools.call import Call, InThread
-
-
-class Delivery(Protocol):
-    """The broker's side of one message. Each raises LinkError while the broker is away."""
-
-    tag: str  # unique in this worker
-    queue: str
-
-    @property
-    def over_delivery_limit(self) -> str:
-        """Why it is not to be run any more, "" where it may be."""
-        ...
-
-    def ack(self) -> None: ...
-
-    def requeue(self, *, seen: bool = True) -> None:
-        """Put the message back at the head of its queue, its delivery count one higher.
-
-        seen: False where it never began and this worker takes nothing more: then it does not
-        count, where the transport can tell.
-        """
-        ...
-
-    def reject(self, reason: str) -> None:
-        """Give the message up: a dead letter where the transport has them."""
-        ...
-
-
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """What the broker is to be told at the end of a job, in this order or in one step.
-
-    record: the result as it is stored; empty for none.
-    next: the messages that follow: the next try, what the result calls back.
-    acks: False where the message was acknowledged before it ran.
-    give_back: put it back instead of acknowledging it.
-    dead: make it a dead letter instead, for this reason.
-    canvas: what it tells chords, and of what can run no more; None for most.
-    """
-
-    job: Job
-    record: bytes = b""
-    next: tuple[TaskMessage, ...] = ()
-    acks: bool = True
-    requeue: bool = False
-    dead: str = ""
-    canvas: Canvas | None = None
 
 
 class Stage(Enum):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, TaskError
+from blimp.queue.redis.keys import worker_key
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -50,7 +51,7 @@ class NameLock:
 
     def __init__(self, *, link: RedisServer, app: str, worker: str) -> None:
         self._link = link
-        self._key = f"blimp.worker.{app}.{worker}"
+        self._key = worker_key(app, worker)
         self._worker = worker
         self._own = json.dumps({"token": uuid.uuid4().hex, **process_identity(os.getpid())})
 

@@ -17,6 +17,7 @@ from blimp.errors import (
     TimeLimitExceeded,
     WorkerLost,
 )
+from blimp.queue.brokers.base import MOST_DELIVERIES
 from blimp.queue.protocol.fault import fault_of
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.task import Task
 
-MOST_DELIVERIES = 20  # after which a task that its worker or process does not survive is given up
 RETRY_DELAY_S = 1.0  # for a task that asks for a retry and does not say when
 
 

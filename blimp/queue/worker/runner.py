@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, ResultError, WorkerLost
+from blimp.queue.brokers.base import Completion
 from blimp.queue.brokers.streams.deferred import BrokerLeft
 from blimp.queue.context import TaskContext
 from blimp.queue.protocol.message import AGAIN, to_json
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.worker.job import Ending, Job
+from blimp.queue.worker.job import Job
 from blimp.queue.worker.middleware import chain, default_middleware
 from blimp.queue.worker.middleware.once import begun_before, clear_begun, is_marked, mark_begun
 from blimp.queue.worker.middleware.revoked import revoked
@@ -148,13 +149,21 @@ class Runner:
         may_begin = job.task.options.idempotent or (job.mark and not is_stuck)
         if outcome.requeue and is_marked(job.task.options) and may_begin:
             self._acker.until_done(clear_begun, self._app, job.message)
-        endings: list[Ending] = []
+        endings: list[Completion] = []
         try:
             self._acker.until_done(lambda: endings.append(self._ending(job, outcome)))
         except Exception as error:
             self._log.exception("settle", task=job.task.name, id=job.message.id)
             reason = f"its end cannot be written: {error}"
-            endings.append(Ending(job=job, acks=job.task.options.acks_late, dead=reason))
+            endings.append(
+                Completion(
+                    delivery=job.delivery,
+                    message=job.message,
+                    job=job,
+                    acks=job.task.options.acks_late,
+                    dead=reason,
+                )
+            )
         if endings:
             self._acker.settle(endings[0])
         else:
@@ -165,16 +174,27 @@ class Runner:
         if job.begin():
             self.conclude(job, outcome)
 
-    def _ending(self, job: Job, outcome: Outcome) -> Ending:
+    def _ending(self, job: Job, outcome: Outcome) -> Completion:
         """Return what the broker is to be told. Raises LinkError where it must be asked first."""
         late = job.task.options.acks_late
         if outcome.requeue:
             again = msgspec.structs.replace(job.message, delivery=job.message.delivery + 1)
-            return Ending(job=job, requeue=late, next=() if late else (again,), acks=late)
+            return Completion(
+                delivery=job.delivery,
+                message=job.message,
+                job=job,
+                requeue=late,
+                next=() if late else (again,),
+                acks=late,
+            )
         if outcome.again_in_s is not None:
             eta_s = self._app.broker_clock.now_s() + outcome.again_in_s
-            return Ending(
-                job=job, next=(msgspec.structs.replace(job.message, eta_s=eta_s),), acks=late
+            return Completion(
+                delivery=job.delivery,
+                message=job.message,
+                job=job,
+                next=(msgspec.structs.replace(job.message, eta_s=eta_s),),
+                acks=late,
             )
         found, outcome = self._follow(job, outcome)
         record, told = self._encode(job, outcome, found)
@@ -187,13 +207,15 @@ class Runner:
             from blimp.queue.canvas.finish import canvas_of
 
             canvas = canvas_of(self._app, found, outcome)
-        return Ending(
+        return Completion(
+            delivery=job.delivery,
+            message=job.message,
             job=job,
             record=record,
             next=(*self._tries(job, outcome), *outcome.next, *(found.messages if found else ())),
             acks=late,
             dead=outcome.dead,
-            canvas=canvas,
+            chords=canvas,
         )
 
     def _tries(self, job: Job, outcome: Outcome) -> tuple[TaskMessage, ...]:

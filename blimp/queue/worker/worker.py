@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from blimp.queue.brokers.choose import STREAMS, is_on_redis
-from blimp.queue.brokers.guarantees import check_tasks, missing_guarantees
 from blimp.queue.extensions import Extension, Observers, extensions_of, observes
 from blimp.queue.protocol.lamport_clock import LamportClock
 from blimp.queue.results.open import prepare_results
@@ -22,6 +20,7 @@ from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot
 from blimp.queue.worker.consumer_loop import ConsumerLoop
 from blimp.queue.worker.drain import Finish
+from blimp.queue.worker.guarantees import check_tasks, missing_guarantees
 from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat
 from blimp.queue.worker.in_flight import InFlight
 from blimp.queue.worker.job import Job, Stage
@@ -94,7 +93,7 @@ class Worker:
         self._wear = Wear(max_tasks=max_tasks, max_memory_mb=max_memory_mb)
         self._stops = Stops(on_heeded=self._heeded)
         self._own_name: OwnName | None = None  # else the name is not the key to its messages
-        if is_on_redis(app.transport):
+        if app.capabilities.exclusive_names:
             self._own_name = OwnName(
                 app=app, worker=self.name, stopping=self._stops.stopping, log=self.log
             )
@@ -103,7 +102,9 @@ class Worker:
             prefetch=prefetch,
             stopping=self._stops.stopping,
             slots=lambda place: self.pools.sizes.slots(place),
-            most=MOST if app.transport == STREAMS else LEAST,  # others are told of each change
+            most=MOST
+            if app.capabilities.local_prefetch
+            else LEAST,  # others are told of each change
         )
         self._alarms = Alarms(clock=app.clock, log=self.log)
         self.observers = Observers(log=self.log)

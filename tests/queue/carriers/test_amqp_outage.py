@@ -122,7 +122,7 @@ def test_an_idle_connection_is_kept(
     far_app: TaskApp, depths: Depths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while every thread is busy and nothing is taken."""
-    monkeypatch.setattr("blimp.queue.brokers.choose.HEARTBEAT_S", 1)  # the server ends it after two
+    monkeypatch.setattr("blimp.queue.brokers.rabbitmq.HEARTBEAT_S", 1)
     go = threading.Event()
     far_app.task(name="long")(lambda: go.wait(DEADLINE_S))
     with working(far_app, prefetch=1, sync_workers=1) as worker:

@@ -7,9 +7,10 @@ import pytest
 
 from blimp.errors import ConfigError
 from blimp.queue import TaskApp, TaskContext, Worker
-from blimp.queue.brokers.choose import CARRIERS, choose_transport
-from blimp.queue.brokers.guarantees import LACKS, missing_guarantees
+from blimp.queue.brokers import broker_for
+from blimp.queue.brokers.base import MISSING, Capabilities
 from blimp.queue.extensions import Broadcast
+from blimp.queue.worker.guarantees import missing_guarantees
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 
@@ -19,7 +20,6 @@ from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
     [
         (None, "redis://h/0", "streams"),
         (None, "unix:///run/b.sock", "streams"),
-        ("redis", "redis://h/0", "redis"),
         ("streams", "rediss://h/0", "streams"),
         ("blimp.queue.kombu_transport:Transport", "redis://h/0", "streams"),
         (None, "valkey://h", "streams"),
@@ -29,13 +29,12 @@ from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
         (None, "pyamqp://h", "amqp"),
         ("pyamqp", "amqp://h", "amqp"),
         (None, "memory://", "memory"),
-        ("kombu.transport.memory:Transport", "memory://", "kombu.transport.memory:Transport"),
     ],
 )
 def test_the_transport_is_chosen_by_name_or_url(
     transport: str | None, url: str, chosen: str
 ) -> None:
-    assert choose_transport(transport, [url]) == chosen
+    assert broker_for(url, name=transport).name == chosen
 
 
 @pytest.mark.parametrize(
@@ -47,10 +46,7 @@ def test_the_transport_is_chosen_by_name_or_url(
         ("streams", "amqp://me:secret@h", "transport 'streams' takes .*rediss"),
         (None, "amqps://h?ssl_cert_reqs=perhaps", "option ssl_cert_reqs=perhaps is unknown"),
         (None, "amqps://me:secret@h?verify=no", "option verify=no is unknown"),
-        ("nowhere:Class", "x://h", "transport 'nowhere:Class': No module named 'nowhere'"),
-        ("json:Class", "x://h", "transport 'json:Class': .*no attribute 'Class'"),
-        ("json:dumps", "x://h", "transport 'json:dumps': dumps is no class"),
-        ("carrier-pigeon", "redis://h", "must be one of .*streams.*or 'module:Class'"),
+        ("carrier-pigeon", "redis://h", "must be one of .*streams"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(transport: str | None, url: str, reason: str) -> None:
@@ -62,10 +58,8 @@ def test_what_does_not_fit_is_refused_by_name(transport: str | None, url: str, r
 @pytest.mark.parametrize(
     ("transport", "url", "told"),
     [
-        ("redis", "redis://h/0", "a message is lost if the worker is killed"),
         (None, "amqp://h", "no leases"),
         (None, "memory://", "messages end with this process"),
-        ("kombu.transport.memory:Transport", "memory://", "its own affair"),
     ],
 )
 def test_the_start_up_line_names_what_is_missing(
@@ -77,9 +71,8 @@ def test_the_start_up_line_names_what_is_missing(
         assert consumer.startswith(f'transport "{app.transport}" (')
         assert told in consumer
         assert "no results" not in consumer
-    if transport != "redis":
-        with TaskApp("tests", broker=url, transport=transport) as app:
-            assert "no results" in (missing_guarantees(app) or "")
+    with TaskApp("tests", broker=url, transport=transport) as app:
+        assert "no results" in (missing_guarantees(app) or "")
 
 
 def test_streams_have_nothing_to_say() -> None:
@@ -88,8 +81,7 @@ def test_streams_have_nothing_to_say() -> None:
 
 
 def test_every_lack_has_its_words() -> None:
-    named = {lack for carrier in CARRIERS.values() for lack in carrier.lacks}
-    assert named <= set(LACKS)
+    assert set(MISSING) <= set(Capabilities.__struct_fields__)
 
 
 def test_a_worker_says_it_once(name: str) -> None:
@@ -99,20 +91,6 @@ def test_a_worker_says_it_once(name: str) -> None:
     assert [event for level, event, _ in log.lines if level == "warning"] == [
         missing_guarantees(app)
     ]
-
-
-@pytest.mark.parametrize(("transport", "lines"), [("redis", 1), ("streams", 0)])
-def test_a_worker_on_redis_says_it_for_the_stock_transport_only(
-    name: str, broker_server: EmbeddedBroker, transport: str, lines: int
-) -> None:
-    log = Silence()
-    with (
-        TaskApp(name, broker=broker_server.url, transport=transport) as app,
-        working(app, log=log),
-    ):
-        pass
-    told = [event for level, event, _ in log.lines if level == "warning"]
-    assert told == [missing_guarantees(app)] * lines
 
 
 def test_a_task_that_may_not_run_twice_needs_a_store(name: str) -> None:
@@ -127,7 +105,7 @@ def test_a_task_that_may_not_run_twice_needs_a_store(name: str) -> None:
             _ = app.broker_link
 
 
-@pytest.mark.parametrize("transport", [None, "kombu.transport.memory:Transport"])
+@pytest.mark.parametrize("transport", [None, "memory"])
 def test_memory_runs_within_one_process(
     name: str, broker_server: EmbeddedBroker, transport: str | None
 ) -> None:

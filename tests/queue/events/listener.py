@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import kombu
 
-from blimp.queue.brokers.choose import open_connection
+from blimp.queue.brokers import broker_for
 from tests.queue.conftest import DEADLINE_S
 
 Heard = dict[str, Any]
@@ -19,7 +19,9 @@ class Listener:
     """Hears from when it is entered on. bodies: as they came; events: one by one."""
 
     def __init__(self, url: str, *, transport: str, routing_key: str = "#") -> None:
-        self._connection = open_connection(url, transport=transport, timeout_s=DEADLINE_S)
+        self._connection = broker_for(url, name=transport).open_connection(
+            url, timeout_s=DEADLINE_S
+        )
         kind = "fanout" if transport in ("streams", "redis") else "topic"
         self._queue = kombu.Queue(
             f"celeryev.{uuid.uuid4()}",

@@ -8,12 +8,13 @@ import pytest
 
 from blimp.errors import Refused, Reject
 from blimp.queue import TaskApp
+from blimp.queue.brokers.base import Delivery
 from blimp.queue.events import fields
 from blimp.queue.protocol.lamport_clock import LamportClock
 from blimp.queue.protocol.message import MAX_REPR_LENGTH, TaskMessage
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.worker.job import Delivery, Job
+from blimp.queue.worker.job import Job
 
 ABOUT = fields.about_program(hostname="pad", pid=7)
 app = TaskApp("fields", broker="memory://")

@@ -23,7 +23,6 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", "streams")
     return "streams"
 
 

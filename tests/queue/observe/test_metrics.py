@@ -57,9 +57,7 @@ def named(figures: Figures, prefix: str) -> list[str]:
 
 @pytest.fixture
 def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    name = str(getattr(request, "param", "streams"))
-    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", name)
-    return name
+    return str(getattr(request, "param", "streams"))
 
 
 BOTH = pytest.mark.parametrize("transport", ["streams"], indirect=True)

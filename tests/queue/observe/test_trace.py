@@ -32,7 +32,6 @@ GOOD = f"00-{TRACE}-{SPAN}-01"
 
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", "streams")
     return "streams"
 
 

@@ -7,7 +7,6 @@ import pytest
 from kombu.pidbox import Mailbox
 
 from blimp.queue import TaskApp
-from blimp.queue.brokers.choose import open_connection
 
 Ask = Callable[..., Any]
 
@@ -15,7 +14,7 @@ Ask = Callable[..., Any]
 @pytest.fixture
 def ask(app: TaskApp) -> Iterator[Ask]:
     """Return what the one worker answers, by kombu's Mailbox, as Celery makes it."""
-    connection = open_connection(app.broker, transport=app.transport, timeout_s=app.timeout_s)
+    connection = app.broker_kind.open_connection(app.broker, timeout_s=app.timeout_s)
     mailbox = Mailbox("celery", type="fanout", accept=["json"], serializer="json")
 
     def ask(command: str, *, all: bool = False, **arguments: Any) -> Any:

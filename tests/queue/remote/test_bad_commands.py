@@ -10,7 +10,6 @@ from kombu import Exchange, Producer
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue import TaskApp
-from blimp.queue.brokers.choose import open_connection
 from blimp.queue.control.extension import ControlExtension
 from blimp.queue.control.pidbox import Command, is_meant, read_command
 from blimp.queue.extensions import Broadcast
@@ -26,9 +25,7 @@ class Sender:
     """Publishes whatever it is told on the pidbox."""
 
     def __init__(self, app: TaskApp) -> None:
-        self.connection = open_connection(
-            app.broker, transport=app.transport, timeout_s=app.timeout_s
-        )
+        self.connection = app.broker_kind.open_connection(app.broker, timeout_s=app.timeout_s)
         self._producer = Producer(self.connection.channel())
 
     def send(

@@ -180,7 +180,6 @@ def test_a_queue_is_consumed_and_no_more(app: TaskApp, ask: Ask, look: Look) -> 
 def test_a_queue_is_bound_where_an_exchange_is_named(app: TaskApp, ask: Ask) -> None:
     import kombu
 
-    from blimp.queue.brokers.choose import open_connection
     from blimp.queue.protocol.message import TaskMessage, write_message
 
     app.task(name="add")(lambda a: a + 1)
@@ -193,7 +192,7 @@ def test_a_queue_is_bound_where_an_exchange_is_named(app: TaskApp, ask: Ask) -> 
             routing_key="wind.#",
         )["ok"]
         headers, body = write_message(TaskMessage(id="one", task="add", args=(1,)), signer=None)
-        with open_connection(app.broker, transport=app.transport, timeout_s=2.0) as connection:
+        with app.broker_kind.open_connection(app.broker, timeout_s=2.0) as connection:
             kombu.Producer(connection.channel()).publish(
                 body,
                 headers=headers,

@@ -11,10 +11,10 @@ import redis
 
 from blimp.errors import ConfigError, Revoked, TaskFailed
 from blimp.queue import TaskApp
-from blimp.queue.brokers.guarantees import check_tasks
 from blimp.queue.context import TaskContext
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.resources import Grant, ResourcePool
+from blimp.queue.worker.guarantees import check_tasks
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
 from tests.queue.look import Look

@@ -25,7 +25,6 @@ Start = Callable[..., WorkerProcess]
 @pytest.fixture(params=["streams"])
 def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     name: str = request.param
-    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", name)
     return name
 
 

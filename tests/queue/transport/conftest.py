@@ -30,7 +30,6 @@ def streams_url(broker: EmbeddedBroker) -> str:
 
 @pytest.fixture
 def transport(monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("blimp.queue.brokers.choose.DEFAULT", "streams")
     return "streams"
 
 

@@ -11,11 +11,11 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError
-from blimp.queue.brokers.streams.completion import End
 from blimp.queue.kombu_transport import DONE, LOST, Counts, DeadLetters, StreamsSession
 from blimp.queue.redis.client import Link
 from tests.queue.conftest import wait_until
 from tests.queue.transport.conftest import Basket, Connect, counts, envelope, put_raw, queue, send
+from tests.queue.transport.ends import complete
 
 
 @pytest.mark.parametrize("body", [{"a": 1}, "text", "Grüße ☁", b"\x00\xff raw", b""], ids=repr)
@@ -543,8 +543,8 @@ def test_an_older_delivery_of_the_same_holder_is_refused(session: StreamsSession
     assert (old.fence, new.fence) == (1, 2)
     assert session.store.renew([old]) == session.store.ack([old]) == [LOST]
     assert session.store.dead_letter(old, "late") == LOST
-    late = End(claim=old, result="celery-task-meta-x", record=b"{}", keep_s=9)
-    assert session.store.end([late]) == [LOST]
+    late = {"claim": old, "result": "celery-task-meta-x", "record": b"{}", "keep_s": 9}
+    assert complete(session.store, late) == [LOST]
     assert session.link.client.exists("celery-task-meta-x") == 0
     assert session.store.ack([new]) == [DONE]
 

@@ -11,8 +11,7 @@ import redis
 
 from blimp.errors import Reject, TaskFailed
 from blimp.queue import State, TaskApp, TaskContext
-from blimp.queue.brokers.streams.completion import End, Put
-from blimp.queue.brokers.streams.envelope import post
+from blimp.queue.brokers.streams.envelope import Put, post
 from blimp.queue.brokers.streams.store import Claim
 from blimp.queue.kombu_transport import DONE, LOST, SETTLED, DeadLetters, StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
@@ -23,6 +22,7 @@ from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.look import Look
 from tests.queue.transport.conftest import put_raw
+from tests.queue.transport.ends import complete
 from tests.queue.transport.test_worker import steal
 
 KEY = "celery-task-meta-x"
@@ -54,28 +54,27 @@ def standing(session: StreamsSession) -> tuple[bool, int, int, int]:
     )
 
 
-def whole(session: StreamsSession, claim: Claim | None, **options: Any) -> End:
+def whole(session: StreamsSession, claim: Claim | None, **options: Any) -> dict[str, Any]:
     """An end with everything: a result, one message at once, another in the far future."""
     following = (put(session, "r"), put(session, "r", lane=0, due_ms=4_000_000_000_000))
-    settings: dict[str, Any] = {
+    return {
         "claim": claim, "result": KEY, "record": b'{"status": "SUCCESS"}', "keep_s": 9,
         "puts": following,
     } | options  # fmt: skip
-    return End(**settings)
 
 
 def test_everything_is_written_in_the_step_that_ends_it(
     session: StreamsSession, claim: Claim
 ) -> None:
-    assert session.store.end([whole(session, claim)]) == [DONE]
+    assert complete(session.store, whole(session, claim)) == [DONE]
     assert standing(session) == (True, 0, 1, 1)
-    assert session.store.end([whole(session, claim)]) == [SETTLED]
+    assert complete(session.store, whole(session, claim)) == [SETTLED]
     assert standing(session) == (True, 0, 1, 1)
 
 
 def test_nothing_is_written_for_a_lost_lease(session: StreamsSession, claim: Claim) -> None:
     assert session.store.release([claim]) == [DONE]
-    assert session.store.end([whole(session, claim)]) == [LOST]
+    assert complete(session.store, whole(session, claim)) == [LOST]
     assert standing(session) == (False, 1, 0, 0)
 
 
@@ -86,22 +85,22 @@ def test_many_end_at_once_each_for_itself(session: StreamsSession) -> None:
         put_raw(session, b"body", head=b"head", lane=1)
     first, second, third = (one for one, _ in session.store.take([keys], room=3).deliveries)
     session.store.release([second])
-    ends = [End(claim=first), whole(session, second), whole(session, third)]
-    assert session.store.end(ends) == [DONE, LOST, DONE]
+    ends = [{"claim": first}, whole(session, second), whole(session, third)]
+    assert complete(session.store, *ends) == [DONE, LOST, DONE]
     assert standing(session) == (True, 1, 1, 1)
 
 
 def test_an_end_without_a_delivery_is_written_once(session: StreamsSession) -> None:
     end = whole(session, None, once=session.keys.once("q/2/1-1/1"))
-    assert session.store.end([end]) == [DONE]
-    assert session.store.end([end]) == [SETTLED]
+    assert complete(session.store, end) == [DONE]
+    assert complete(session.store, end) == [SETTLED]
     assert standing(session) == (True, 0, 1, 1)
 
 
 def test_a_dead_letter_has_its_result_in_the_same_step(
     session: StreamsSession, claim: Claim
 ) -> None:
-    assert session.store.end([whole(session, claim, reason="no such pad")]) == [DONE]
+    assert complete(session.store, whole(session, claim, reason="no such pad")) == [DONE]
     (letter,) = DeadLetters(store=session.store, queue="q").list()
     assert (letter.reason, letter.deliveries) == ("no such pad", 1)
     assert standing(session) == (True, 0, 1, 1)
@@ -113,7 +112,7 @@ def test_one_that_cannot_be_written_spoils_no_other(session: StreamsSession, cla
     keys = session.keys.queue("q")
     put_raw(session, b"body", head=b"head")
     ((other, _),) = session.store.take([keys], room=1).deliveries
-    refused, done = session.store.end([whole(session, claim), End(claim=other)])
+    refused, done = complete(session.store, whole(session, claim), {"claim": other})
     assert str(refused).startswith("WRONGTYPE")
     assert done == DONE
     assert session.store.renew([claim]) == [DONE], "it is still held"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from blimp.queue import TaskApp
+from blimp.queue.brokers.base import Capabilities
 from blimp.queue.cli.main import main
 from blimp.queue.kombu_transport import StreamsSession
 from tests.queue.look import Look
@@ -83,7 +84,7 @@ def test_a_number_that_is_none_is_refused_in_words(
     assert f"--prefetch: {number!r}: must be a whole number, 1 or more" in capsys.readouterr().err
 
 
-def test_the_stock_transport_has_none(run: Any, app: TaskApp) -> None:
-    app.transport = "redis"
+def test_a_broker_without_dead_letters_is_refused(run: Any, app: TaskApp) -> None:
+    app.capabilities = Capabilities(title="other")
     status, _, err = run("dead", "list")
     assert (status, "needs 'streams'" in err) == (2, True)

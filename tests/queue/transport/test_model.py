@@ -25,13 +25,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from blimp.queue.brokers.streams.completion import End, Put
+from blimp.queue.brokers.streams.envelope import Put
 from blimp.queue.brokers.streams.publish_once import Stamp
 from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import DONE, Claim
 from blimp.queue.redis.keys import GROUP, LANES, NOBODY
 from tests.broker import EmbeddedBroker
 from tests.queue.transport.conftest import envelope, streams_url
+from tests.queue.transport.ends import complete
 from tests.queue.transport.queue_model import MOST, Message, QueueModel
 
 HOLDERS = {"a": "a", "b": "b", "a's namesake": "a"}  # and the consumer name of each
@@ -169,8 +170,8 @@ class Queue(RuleBasedStateMachine):
             body=b"",
         )
         record = b'{"status":"SUCCESS"}'
-        end = End(claim=claim, result=key, record=record, keep_s=60, puts=(put,))
-        assert store.end([end]) == [answer]
+        end = {"claim": claim, "result": key, "record": record, "keep_s": 60, "puts": (put,)}
+        assert complete(store, end) == [answer]
         if answer == DONE:
             self.sent += 1
             self.results.add(key)

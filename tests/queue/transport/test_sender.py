@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 import pytest
-import redis
 
+from blimp.errors import LinkError
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.publish_once import Stamp
 from blimp.queue.brokers.streams.sender import StreamsSender
@@ -17,6 +17,8 @@ from blimp.queue.kombu_transport import StreamsSession
 from blimp.queue.protocol.message import TaskMessage, write_message
 from blimp.queue.redis.keys import LANES
 from tests.queue.transport.conftest import Connect
+
+MESSAGE = TaskMessage(id="a", task="t", queue="q")
 
 
 def all_put(session: StreamsSession) -> list[tuple[int, Any]]:
@@ -54,18 +56,18 @@ def test_entries_are_those_of_a_producer(
         delivery_mode=2,
     )
     sender = StreamsSender(streams, timeout_s=2.0)
-    sender.send(body, headers=headers, queue="q", priority=priority, stamp=Stamp())
+    sender.send(msgspec.structs.replace(message, priority=priority), headers, body, Stamp())
     sender.close()
     first, second = all_put(session)
     assert first == second
 
 
 def test_the_same_stamp_puts_nothing_more(streams: str, session: StreamsSession) -> None:
-    headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
+    headers, body = write_message(MESSAGE, signer=None)
     sender = StreamsSender(streams, timeout_s=2.0)
     for number in (1, 1, 2):
         stamp = Stamp("blimp.test-sender", number, 10_000)
-        sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+        sender.send(MESSAGE, headers, body, stamp)
     sender.close()
     assert len(all_put(session)) == 2
 
@@ -73,12 +75,12 @@ def test_the_same_stamp_puts_nothing_more(streams: str, session: StreamsSession)
 def test_a_server_that_forgot_its_scripts_and_connections_is_no_error(
     streams: str, session: StreamsSession
 ) -> None:
-    headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
+    headers, body = write_message(MESSAGE, signer=None)
     sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
     client.script_flush()
     for number in range(3):
         stamp = Stamp("blimp.test-sender", number, 10_000)
-        sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+        sender.send(MESSAGE, headers, body, stamp)
         if number == 0:
             client.script_flush()
         else:
@@ -88,15 +90,15 @@ def test_a_server_that_forgot_its_scripts_and_connections_is_no_error(
 
 
 def test_what_could_not_be_put_is_not_taken_for_put(streams: str, session: StreamsSession) -> None:
-    headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
+    headers, body = write_message(MESSAGE, signer=None)
     sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
     lane = session.keys.queue("q").lanes[2]
     stamp = Stamp("blimp.test-sender", 1, 10_000)
     client.set(lane, "no stream")
-    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
-        sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+    with pytest.raises(LinkError, match="WRONGTYPE"):
+        sender.send(MESSAGE, headers, body, stamp)
     client.delete(lane)
-    sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+    sender.send(MESSAGE, headers, body, stamp)
     sender.close()
     assert len(all_put(session)) == 1
 
@@ -104,12 +106,12 @@ def test_what_could_not_be_put_is_not_taken_for_put(streams: str, session: Strea
 def test_a_forked_child_sends_on_a_connection_of_its_own(
     streams: str, session: StreamsSession
 ) -> None:
-    headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=None)
+    headers, body = write_message(MESSAGE, signer=None)
     sender = StreamsSender(streams, timeout_s=2.0)
 
     def send(number: int) -> None:
         stamp = Stamp("blimp.test-sender", number, 10_000)
-        sender.send(body, headers=headers, queue="q", priority=6, stamp=stamp)
+        sender.send(MESSAGE, headers, body, stamp)
 
     send(1)
     number = os.fork()

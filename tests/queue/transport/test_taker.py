@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from blimp.queue.brokers.streams.completion import End, Put
+from blimp.queue.brokers.streams.envelope import Put
 from blimp.queue.brokers.streams.fetcher import Delivered, Fetcher
 from blimp.queue.kombu_transport import DONE, StreamsSession
 from tests.queue.conftest import DEADLINE_S
 from tests.queue.look import Look
 from tests.queue.transport.conftest import put_raw
+from tests.queue.transport.ends import complete
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def put(session: StreamsSession, *bodies: bytes, lane: int = 2, due_ms: int = 0)
     puts = tuple(
         Put(queue=keys, lane=lane, due_ms=due_ms, head=b"{}", body=body) for body in bodies
     )
-    assert session.store.end([End(puts=puts)]) == [DONE]
+    assert complete(session.store, {"puts": puts}) == [DONE]
 
 
 def bodies(taken: list[Delivered]) -> list[bytes]:

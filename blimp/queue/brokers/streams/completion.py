@@ -1,104 +1,106 @@
-"""How a delivery ends: everything that the server writes in the one step that ends it."""
+"""From a `Completion` to the keys and arguments of `complete.lua`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from blimp.queue.redis.keys import QueueKeys
+from blimp.queue.brokers.streams.envelope import post
+from blimp.queue.redis.keys import chord_keys, chord_size_key, result_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blimp.queue.brokers.base import ChordUpdate, Completion, ConsumerOptions
+    from blimp.queue.brokers.streams.envelope import Put
     from blimp.queue.brokers.streams.store import Claim
+    from blimp.queue.redis.keys import Keys
+
+CHORD_DONE_S = 3600  # how long it is remembered that a body has begun, for a repeated part
 
 
-class Put(msgspec.Struct, frozen=True, kw_only=True):
-    """One message on its way into a queue. due_ms: on the server's clock, 0 for now."""
+class CompletionArguments:
+    """Gathers the keys and arguments of several completions."""
 
-    queue: QueueKeys
-    lane: int
-    due_ms: int
-    head: bytes
-    body: bytes
+    def __init__(self, *, options: ConsumerOptions, keys: Keys) -> None:
+        self._options = options
+        self._keys = keys
+        self.keys: list[str] = []
+        self.args: list[Any] = []
 
+    def add(self, completion: Completion, claim: Claim | None) -> None:
+        """Add one. claim: None if it was acknowledged before it ran.
 
-class Chorded(msgspec.Struct, frozen=True, kw_only=True):
-    """What chords add to an end; see complete.lua.
+        Raises MessageError, ResultError if JSON cannot hold what follows.
+        """
+        options, chords = self._options, completion.chords
+        following = () if chords is not None and chords.is_silent else completion.next
+        puts = [
+            post(one, keys=self._keys, signer=options.signer, limit_bytes=options.limit_bytes)
+            for one in following
+        ]
+        update = None if chords is None else self._chord_arguments(chords)
+        # Without a pending entry, a key of its own tells a repetition.
+        is_told = claim is None and (puts or update)
+        self.write(
+            claim=claim,
+            once=self._keys.once(completion.delivery.tag) if is_told else "",
+            result=result_key(completion.message.id),
+            record=completion.record if options.completes_results else b"",
+            keep_s=options.result_keep_s,
+            puts=puts,
+            reason=completion.dead if claim is not None else "",
+            update=update,
+        )
 
-    parts: the five keys of a chord, and member, place and entry. bodies: the five keys.
-    records: key and JSON, kept for `records_keep_s`. begun: key and number of parts. keep_s:
-    what chords are.
-    """
+    def write(
+        self,
+        *,
+        claim: Claim | None = None,
+        once: str = "",
+        result: str = "",
+        record: bytes = b"",
+        keep_s: int = 0,
+        puts: Sequence[Put] = (),
+        reason: str = "",
+        update: tuple[list[str], list[Any]] | None = None,
+    ) -> None:
+        """Add what complete.lua reads of one."""
+        if claim is None:
+            self.keys += (once, "", result)
+            self.args += ("", 0, 0)
+        else:
+            self.keys += (claim.stream, claim.queue.dead, result)
+            self.args += (claim.id, claim.fence, claim.lane)
+        count: int | str = len(puts) if update is None else f"+{len(puts)}"
+        self.args += (reason, record, keep_s, count)
+        for put in puts:
+            self.keys += (put.queue.lanes[put.lane], put.queue.later, put.queue.bell)
+            self.args += (put.lane, put.due_ms, put.head, put.body)
+        if update is not None:
+            self.keys += update[0]
+            self.args += update[1]
 
-    parts: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = ()
-    bodies: tuple[tuple[str, ...], ...] = ()
-    records: tuple[tuple[str, bytes], ...] = ()
-    begun: tuple[tuple[str, int], ...] = ()
-    records_keep_s: int = 0
-    keep_s: int = 0
-    done_s: int = 0
-
-    def arguments(self) -> tuple[list[str], list[Any]]:
-        """Return its keys and arguments."""
+    def _chord_arguments(self, chords: ChordUpdate) -> tuple[list[str], list[Any]]:
+        options = self._options
+        here = options.completes_chords
+        is_silent = chords.is_silent
+        parts = chords.parts if here else ()
+        joined = chords.joined if here else ()
+        records = chords.records if options.completes_results and not is_silent else ()
+        sizes = chords.sizes if here and not is_silent else ()
         keys: list[str] = []
-        args: list[Any] = [len(self.parts), len(self.bodies), len(self.records), len(self.begun)]
-        args.append(self.keep_s)
-        for names, words in self.parts:
-            keys += names
-            args += words
-        for names in self.bodies:
-            keys += names
-            args.append(self.done_s)
-        for key, record in self.records:
-            keys.append(key)
-            args += (record, self.records_keep_s)
-        for key, size in self.begun:
-            keys.append(key)
+        args: list[Any] = [len(parts), len(joined), len(records), len(sizes)]
+        args.append(options.chord_keep_s)
+        for part in parts:
+            keys += chord_keys(part.group_id)
+            args += part.arguments()
+        for part in joined:
+            keys += chord_keys(part.group_id)
+            args.append(CHORD_DONE_S)
+        for id, record in records:
+            keys.append(result_key(id))
+            args += (record, options.result_keep_s)
+        for group_id, size in sizes:
+            keys.append(chord_size_key(group_id))
             args.append(size)
         return keys, args
-
-
-class End(msgspec.Struct, frozen=True, kw_only=True):
-    """How one delivery ends.
-
-    claim: None where it was acknowledged before it ran. Then once: a key of its own, so that
-        an end whose answer was lost is not written twice; "" where nothing follows.
-    result, record, keep_s: the key of a task's result, its JSON, and how long it is kept.
-    puts: the messages that follow. reason: why it becomes a dead letter.
-    chorded: None for most.
-    """
-
-    claim: Claim | None = None
-    once: str = ""
-    result: str = ""
-    record: bytes = b""
-    keep_s: int = 0
-    puts: tuple[Put, ...] = ()
-    reason: str = ""
-    chorded: Chorded | None = None
-
-
-def arguments(ends: Sequence[End]) -> tuple[list[str], list[Any]]:
-    """Return the keys and arguments of `complete.lua`, without the first three."""
-    keys: list[str] = []
-    args: list[Any] = []
-    for end in ends:
-        claim = end.claim
-        if claim is None:
-            keys += (end.once, "", end.result)
-            args += ("", 0, 0)
-        else:
-            keys += (claim.stream, claim.queue.dead, end.result)
-            args += (claim.id, claim.fence, claim.lane)
-        count = len(end.puts) if end.chorded is None else f"+{len(end.puts)}"
-        args += (end.reason, end.record, end.keep_s, count)
-        for put in end.puts:
-            keys += (put.queue.lanes[put.lane], put.queue.later, put.queue.bell)
-            args += (put.lane, put.due_ms, put.head, put.body)
-        if end.chorded is not None:
-            more_keys, more_args = end.chorded.arguments()
-            keys += more_keys
-            args += more_args
-    return keys, args

@@ -1,4 +1,4 @@
-"""A line on our own transport. What is held outlives the connection that took it."""
+"""A consumer of streams. Its leases outlive the connection that fetched the messages."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.choose import streams_options
-from blimp.queue.brokers.streams.completion import End
+from blimp.queue.brokers.base import MOST_DELIVERIES as MOST_DELIVERIES
+from blimp.queue.brokers.streams.broker import streams_options
+from blimp.queue.brokers.streams.completion import CompletionArguments
 from blimp.queue.brokers.streams.deferred import Held
-from blimp.queue.brokers.streams.envelope import HEAD, post
+from blimp.queue.brokers.streams.envelope import HEAD
 from blimp.queue.brokers.streams.fetcher import Fetcher
 from blimp.queue.brokers.streams.received import open_message
 from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import LOST, Claim
-from blimp.queue.redis.urls import redis_url
-from blimp.queue.results.redis_backend import PASSING, result_key
-from blimp.queue.worker.outcome import MOST_DELIVERIES as MOST_DELIVERIES
+from blimp.queue.redis.urls import PASSING, redis_url
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import ConsumerOptions
-    from blimp.queue.worker.job import Ending
+    from blimp.queue.brokers.base import Completion, ConsumerOptions
 
 
 HEAD_ROOM_BYTES = 16_384  # for what every message has in its headers
@@ -71,8 +69,6 @@ class StreamsDelivery:
 
 
 class StreamsConsumer:
-    ends_at_once = True
-
     def __init__(self, options: ConsumerOptions) -> None:
         self._options = options
         self._here: Held | None = None
@@ -80,7 +76,7 @@ class StreamsConsumer:
         self._fetcher: Fetcher | None = None
 
     def connect(self, *, held: Collection[str]) -> tuple[int, int]:
-        here = self._here = self._at(self._options.app.broker)
+        here = self._here = self._at(self._options.brokers.current)
         for one in self._held.values():  # a broker that was left may answer again
             one.session.leases.keep({*held, *one.tags()})
         self._fetcher = Fetcher(session=here.session, queues=self._options.queues)
@@ -94,27 +90,27 @@ class StreamsConsumer:
         self._fetcher.begin()
 
     def _at(self, url: str) -> Held:
-        """Return what is held at the broker `url`, kept for as long as the worker lives."""
+        """Return what is held at the broker `url`; it lives as long as the worker."""
         if url not in self._held:
-            app = self._options.app
+            options = self._options
             session = StreamsSession(
                 url=redis_url(url),
-                options=streams_options(timeout_s=app.timeout_s)
+                options=streams_options(timeout_s=options.timeout_s)
                 | {
-                    "consumer": f"{app.name}.{self._options.worker}",
-                    "on_lease_lost": self._options.on_lost,
+                    "consumer": options.name,
+                    "on_lease_lost": options.on_lost,
                     "max_deliveries": MOST_DELIVERIES + SPARE_DELIVERIES,
                 },
             )
-            self._held[url] = Held(url=url, session=session, brokers=app.brokers)
+            self._held[url] = Held(url=url, session=session, brokers=options.brokers)
         return self._held[url]
 
     def drain(self, timeout_s: float) -> None:
-        """Deliver what there is, up to the room; where there is nothing, wait for some.
+        """Deliver what there is, up to the room; if there is nothing, wait for some.
 
-        Goes on waiting where there is room left: the sooner this thread sleeps, the sooner
-        has the executor's the interpreter. So after one that came alone it does so at once:
-        what it does to ask again would take longer than that thread takes to wake.
+        If there is room left it goes on waiting: the earlier this thread sleeps, the earlier
+        a pool's thread gets the interpreter lock. So after a single message it sleeps at
+        once: to ask the server again takes longer than that thread takes to wake.
         """
         assert self._fetcher is not None
         options = self._options
@@ -135,7 +131,7 @@ class StreamsConsumer:
 
     def _deliver(self, claim: Claim, fields: list[bytes]) -> None:
         try:
-            limit_bytes = self._options.app.limit_bytes + HEAD_ROOM_BYTES
+            limit_bytes = self._options.limit_bytes + HEAD_ROOM_BYTES
             message = open_message(claim, fields, head_limit_bytes=limit_bytes)
         except ValueError as error:
             self._dead_letter(claim, fields, error)
@@ -152,98 +148,82 @@ class StreamsConsumer:
         assert self._here is not None
         return StreamsDelivery(claim=message.claim, held=self._here)
 
-    def end(self, endings: Sequence[Ending]) -> list[str]:
+    def complete(self, completions: Sequence[Completion]) -> list[str]:
         places: dict[str, list[int]] = {}
-        for number, ending in enumerate(endings):
-            places.setdefault(_held(ending).url, []).append(number)
-        refusals = [""] * len(endings)
+        for number, one in enumerate(completions):
+            places.setdefault(_held(one).url, []).append(number)
+        refusals = [""] * len(completions)
         for numbers in places.values():
-            for number, refusal in zip(
-                numbers, self._end_at([endings[number] for number in numbers]), strict=True
-            ):
+            at_one = [completions[number] for number in numbers]
+            for number, refusal in zip(numbers, self._complete_at_one(at_one), strict=True):
                 refusals[number] = refusal
         return refusals
 
-    def _end_at(self, endings: list[Ending]) -> list[str]:
-        """End deliveries of one broker, or owe it where another is in use."""
-        held, app = _held(endings[0]), self._options.app
+    def _complete_at_one(self, completions: list[Completion]) -> list[str]:
+        """Complete deliveries of one broker, or defer it if another is in use."""
+        held, store = _held(completions[0]), self._options.store_result
 
-        def tell() -> list[str] | None:
+        def step() -> list[str] | None:
             return [
-                self._refusal(ending, answer)
-                for ending, answer in zip(endings, self._tell(endings, held), strict=True)
+                self._refusal(one, answer)
+                for one, answer in zip(completions, self._write(completions, held), strict=True)
             ]
 
-        told = held.tell([one.job.delivery.tag for one in endings], tell, otherwise=None)
-        if told is not None:
-            return told
-        for ending in endings:
-            if ending.record and app.completes_at_once and app.results is not None:
-                app.results.write(ending.job.message.id, ending.record)
-        return [""] * len(endings)
+        refusals = held.tell([one.delivery.tag for one in completions], step, otherwise=None)
+        if refusals is not None:
+            return refusals
+        if self._options.completes_results and store is not None:
+            for one in completions:
+                if one.record:  # callers look for it at the broker in use
+                    store(one.message.id, one.record)
+        return [""] * len(completions)
 
-    def _tell(self, endings: Sequence[Ending], held: Held) -> list[int | str]:
-        """Tell the server of ends; of those that complete a chord again, with its body."""
-        ends = [self._end(one, held.session) for one in endings]
-        told = iter(held.session.leases.end([one for one in ends if one is not None]))
-        answers: list[int | str] = []
-        for ending, end in zip(endings, ends, strict=True):
-            answer = LOST if end is None else next(told)
+    def _write(self, completions: Sequence[Completion], held: Held) -> list[int | str]:
+        """Have the server write completions; those that complete a chord again, with its body."""
+        leases = held.session.leases
+        arguments = CompletionArguments(options=self._options, keys=held.session.keys)
+        claims: list[Claim | None] = []
+        written: list[int] = []
+        answers: list[int | str] = [LOST] * len(completions)
+        for number, one in enumerate(completions):
+            claim = leases.claim(one.delivery.tag) if one.acks else None
+            if claim is None and one.acks:
+                continue  # its lease is lost already
+            arguments.add(one, claim)
+            claims.append(claim)
+            written.append(number)
+        if not written:
+            return answers
+        found = leases.complete(claims, arguments.keys, arguments.args)
+        for number, answer in zip(written, found, strict=True):
             if isinstance(answer, list):
-                answer = self._join(ending, answer, held)
-            answers.append(answer)
+                answer = self._join(completions[number], answer, held)
+            answers[number] = answer
         return answers
 
-    def _join(self, ending: Ending, complete: Sequence[int], held: Held) -> int | str:
-        """End a delivery whose parts complete chords, the bodies among what follows it."""
-        from blimp.queue.canvas.chord_body import join
+    def _join(self, completion: Completion, complete: Sequence[int], held: Held) -> int | str:
+        """Write a completion whose parts complete chords, the bodies among what follows."""
+        join, chords = self._options.join_chords, completion.chords
+        assert join is not None
+        assert chords is not None
+        parts = [chords.parts[number] for number in complete]
+        joined = join(completion, parts, held.session.link.client)
+        assert joined.chords is not None
+        store = self._options.store_result
+        if store is not None and not self._options.completes_results:
+            for id, record in joined.chords.records:
+                store(id, record)
+        return self._write([joined], held)[0]
 
-        assert ending.canvas is not None
-        parts = [ending.canvas.parts[number] for number in complete]
-        app = self._options.app
-        joined = join(app, ending, parts, held.session.link.client)
-        assert joined.canvas is not None
-        if app.results is not None and not app.completes_at_once:
-            app.results.write_many(joined.canvas.records)
-        return self._tell([joined], held)[0]
-
-    def _end(self, ending: Ending, session: StreamsSession) -> End | None:
-        """Return what the server is to write, None where the lease is lost already."""
-        app, tag, keys = self._options.app, ending.job.delivery.tag, session.keys
-        claim = session.leases.claim(tag) if ending.acks else None
-        if claim is None and ending.acks:
-            return None
-        puts = ending.next
-        chorded = None
-        if ending.canvas is not None:
-            from blimp.queue.canvas.chords import chorded_of, puts_of
-
-            puts, chorded = puts_of(ending), chorded_of(ending.canvas, app)
-        return End(
-            claim=claim,
-            once=keys.once(tag) if puts or chorded else "",
-            result=result_key(ending.job.message.id),
-            record=ending.record if app.completes_at_once else b"",
-            keep_s=app.results.keep_s if app.results else 0,
-            puts=tuple(
-                post(message, keys=keys, signer=app.signer, limit_bytes=app.limit_bytes)
-                for message in puts
-            ),
-            reason=ending.dead if ending.acks else "",  # else its message is gone already
-            chorded=chorded,
-        )
-
-    def _refusal(self, ending: Ending, answer: int | str) -> str:
-        """Return why an end was not written. Raises LinkError where it is to be told again."""
-        delivery = ending.job.delivery
-        assert isinstance(delivery, StreamsDelivery)
-        reason = "someone else has the message" if answer == LOST else ""
+    def _refusal(self, completion: Completion, answer: int | str) -> str:
+        """Return why it was not written. Raises LinkError if it is to be repeated."""
+        reason = "another worker has the message" if answer == LOST else ""
         if isinstance(answer, str):
             if answer.startswith(PASSING):
                 raise LinkError(f"the broker does not write: {answer}")
             reason = f"its end cannot be written: {answer}"
-            if ending.acks:
-                delivery.reject(reason)
+            if completion.acks:
+                completion.delivery.reject(reason)
         return reason
 
     def wake(self) -> None:
@@ -252,8 +232,7 @@ class StreamsConsumer:
             fetcher.interrupt()
 
     def probe(self) -> None:
-        with self._options.app.broker_link.link():
-            self._options.app.broker_link.client.ping()
+        self._at(self._options.brokers.current).probe()
 
     def disconnect(self) -> None:
         fetcher, self._fetcher = self._fetcher, None
@@ -266,7 +245,7 @@ class StreamsConsumer:
             held.close()
 
 
-def _held(ending: Ending) -> Held:
-    delivery = ending.job.delivery
+def _held(completion: Completion) -> Held:
+    delivery = completion.delivery
     assert isinstance(delivery, StreamsDelivery)
     return delivery.held

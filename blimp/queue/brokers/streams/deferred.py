@@ -72,6 +72,11 @@ class Held:
                 raise
             raise BrokerLeft(str(error)) from None
 
+    def probe(self) -> None:
+        """Ask whether the broker is there. Raises LinkError."""
+        with link_errors(self.url, self._brokers.failed):
+            self.session.link.client.ping()
+
     def tags(self) -> set[str]:
         """Return the deliveries whose ends are owed: they are not to be put back."""
         with self._lock:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from kombu.utils.json import JSONEncoder, loads
 
-from blimp.queue.brokers.streams.completion import Put
 from blimp.queue.brokers.streams.publish_once import PROPERTY
 from blimp.queue.protocol.message import (
     CONTENT_ENCODING,
@@ -27,7 +26,7 @@ from blimp.queue.protocol.message import (
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
-    from blimp.queue.redis.keys import Keys
+    from blimp.queue.redis.keys import Keys, QueueKeys
 
 HEAD, BODY = b"h", b"b"
 TEXT, BYTES = "text", "bytes"
@@ -43,6 +42,16 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     lane: int
     due_ms: int
     ttl_ms: int | None
+    head: bytes
+    body: bytes
+
+
+class Put(msgspec.Struct, frozen=True, kw_only=True):
+    """One message on its way into a queue. due_ms: on the server's clock, 0 for now."""
+
+    queue: QueueKeys
+    lane: int
+    due_ms: int
     head: bytes
     body: bytes
 

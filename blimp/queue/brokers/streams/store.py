@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import redis
 
-from blimp.queue.brokers.streams.completion import End, arguments
 from blimp.queue.brokers.streams.publish_once import NONE, Stamp
 from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys, QueueKeys
 from blimp.queue.redis.scripts import Scripts
@@ -138,6 +137,10 @@ class Store:
         """Tell whoever listens on the fanout `exchange`; the newest `keep` stay for a while."""
         self._scripts.run("broadcast", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
 
+    def tell(self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int) -> None:
+        """Send what may be lost, such as events: a full server refuses it."""
+        self._scripts.run("tell", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
+
     # --- out of the queues -------------------------------------------------------------------
 
     def make_group(self, queue: QueueKeys) -> None:
@@ -198,13 +201,13 @@ class Store:
         """
         return self._each(self._scripts.run_once, "ack", claims)
 
-    def end(self, ends: Sequence[End]) -> list[int | str | list[int]]:
-        """End deliveries, each with its result and what follows it, or not at all.
+    def complete(self, keys: list[str], args: list[Any]) -> list[int | str | list[int]]:
+        """Complete deliveries, each with its result and what follows it, or not at all.
 
-        Returns DONE, SETTLED or LOST for each, or what the server has against writing it, or
-        which of its parts complete a chord: then it is to be told again.
+        keys, args: of CompletionArguments. Returns DONE, SETTLED or LOST for each, or the
+        server's error as text, or which of its parts complete a chord: then it is to be
+        repeated with the bodies.
         """
-        keys, args = arguments(ends)
         answers = self._scripts.run("complete", keys, [GROUP, self.consumer, self._max_dead, *args])
         return [one.decode() if isinstance(one, bytes) else one for one in answers]
 

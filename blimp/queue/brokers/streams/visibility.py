@@ -6,14 +6,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import redis
 
 from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, UNKNOWN
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.streams.completion import End
     from blimp.queue.brokers.streams.store import Claim, Store
 
 RENEWALS_PER_LEASE = 4
@@ -157,20 +156,25 @@ class Leases:
             for one, answer in zip(claims, answers, strict=True)
         )
 
-    def end(self, ends: Sequence[End]) -> list[int | str | list[int]]:
-        """End deliveries, each in one step; see `Store.end`."""
-        self._send([end.claim for end in ends if end.claim is not None])
-        answers = self._store.end(ends)
+    def complete(
+        self, claims: Sequence[Claim | None], keys: list[str], args: list[Any]
+    ) -> list[int | str | list[int]]:
+        """Complete deliveries, each in one step; see `Store.complete`.
+
+        claims: None for one that was acknowledged before it ran.
+        """
+        self._send([claim for claim in claims if claim is not None])
+        answers = self._store.complete(keys, args)
         lost = []
         with self._changed:
-            for end, answer in zip(ends, answers, strict=True):
-                if end.claim is None:
+            for claim, answer in zip(claims, answers, strict=True):
+                if claim is None:
                     continue
-                self._sent.discard(end.claim.tag)
+                self._sent.discard(claim.tag)
                 if isinstance(answer, int):
-                    held = self._held.pop(end.claim.tag, None)
+                    held = self._held.pop(claim.tag, None)
                     if answer == LOST and held is not None:
-                        lost.append(end.claim.tag)
+                        lost.append(claim.tag)
         for tag in lost:
             self._tell(tag)
         return answers

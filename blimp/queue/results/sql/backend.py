@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, State, decode, encode
-from blimp.queue.results.redis_backend import result_key
+from blimp.queue.redis.keys import result_key
 from blimp.queue.results.sql.polling import PollingWatch
 from blimp.queue.results.sql.rows import (
     check_id,

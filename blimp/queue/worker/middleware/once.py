@@ -9,6 +9,7 @@ from blimp.errors import Interrupted, WorkerLost
 from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
+from blimp.queue.redis.keys import began_key
 from blimp.queue.results.redis_backend import named
 from blimp.queue.worker.outcome import worker_lost
 
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
     from blimp.queue.worker.middleware import CallNext
 
 KEEP_MARKER_S = 86_400
-
-
-def began_key(id: str, retries: int) -> str:
-    """Return the key that says: this try of this task has begun."""
-    return f"blimp-began-{id}-{retries}"
 
 
 class Once:
