@@ -44,12 +44,12 @@ def number(*, low: float, high: float, unit: str, above: bool = False) -> Callab
             raise typer.BadParameter(f"{text[:40]} {unit}: the limits are {first} to {high:g}")
         return value
 
-    read.__name__ = unit  # what click shows where it names the type
+    read.__name__ = unit  # the name that click prints for the type
     return read
 
 
 def pilot_name(text: str) -> str:
-    """Return `text` where it can be read out on one line of anybody's terminal."""
+    """Return `text` if it is one line that every terminal can print."""
     if not 0 < len(text) <= MAX_PILOT_LETTERS or not text.isprintable():
         raise typer.BadParameter(f"{text[:40]!r}: 1 to {MAX_PILOT_LETTERS} letters to be read")
     return text

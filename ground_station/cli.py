@@ -1,8 +1,8 @@
 """`ground`: command a ship through the queue, and see what it says.
 
-One command line from its words to its exit status. Data goes to standard output, words to
+Runs one command line and returns its exit status. Data goes to standard output, messages to
 standard error; see `ground_station/report.py` for the exit statuses and the JSON. The
-commands stand in `ground_station/commands.py`.
+commands are in `ground_station/commands.py`.
 """
 
 import io
@@ -22,11 +22,11 @@ from ground_station.session import NotConfirmed
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 _GROUPS = ("mission", "control")
-_INTERRUPTED = 130  # typer's word for a Ctrl-C that nobody caught
+_INTERRUPTED = 130  # typer's status after a Ctrl-C that nobody caught
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return the exit status; every error is told, none raised."""
+    """Run one command line and return the exit status; errors are printed, not raised."""
     try:
         _check_text(arguments)
         status = app(args=list(arguments), prog_name="ground", standalone_mode=False)
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         return status if isinstance(status, int) else report.DONE
     except _UsageError as error:
         error.show()
-        return _failed(arguments, error.format_message(), report.USAGE, told=True)
+        return _failed(arguments, error.format_message(), report.USAGE, is_printed=True)
     except typer.Abort:
         return _failed(arguments, "aborted", report.NOT_CONFIRMED)
     except NotConfirmed as error:
@@ -53,22 +53,22 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> None:
     """The console script `ground`."""
     for stream in (sys.stdout, sys.stderr):
-        # What a ship says may hold letters that this terminal's encoding has not.
+        # A ship's texts may contain characters that this terminal's encoding lacks.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         sys.exit(run(sys.argv[1:]))
     except BrokenPipeError:
-        # Whoever read our output has gone; say nothing when the interpreter flushes.
+        # The reader of our output has ended: print nothing when the interpreter flushes.
         sys.stdout = None
         sys.exit(report.UNKNOWN)
 
 
-def _failed(arguments: Sequence[str], reason: str, status: int, *, told: bool = False) -> int:
-    """Tell why nothing was done, for a program also as the object that it waits for."""
+def _failed(arguments: Sequence[str], reason: str, status: int, *, is_printed: bool = False) -> int:
+    """Print why nothing was done; with --json also as the object that a program expects."""
     as_json = "--json" in arguments
     this = Report(as_json=as_json)
-    if not told:
+    if not is_printed:
         this.say(f"ground: {reason}")
     task = _task_of(arguments)
     if as_json and task not in ("status", "watch"):
@@ -77,7 +77,7 @@ def _failed(arguments: Sequence[str], reason: str, status: int, *, told: bool = 
 
 
 def _check_text(arguments: Sequence[str]) -> None:
-    """Raise ConfigError for bytes of the command line that are no text: nothing can carry them."""
+    """Raise ConfigError for an argument that is not UTF-8: no message can carry it."""
     for position, argument in enumerate(arguments, start=1):
         try:
             argument.encode()
@@ -86,7 +86,7 @@ def _check_text(arguments: Sequence[str]) -> None:
 
 
 def _task_of(arguments: Sequence[str]) -> str:
-    """Return the task that a command line meant, "" where it cannot be told."""
+    """Return the task that a command line names, "" if it names none."""
     names = {command.name or _function_name(command) for command in app.registered_commands}
     word = next((word for word in arguments if word in names or word in _GROUPS), "")
     return word if word in ("", "status", "watch", "dispatch", *_GROUPS) else f"blimp.{word}"

@@ -1,6 +1,6 @@
 """The commands of `ground`, each with its help and an example.
 
-What asks before it acts, and what does not, stands in `ground_station/session.py`.
+`ground_station/session.py` says which commands ask before they act.
 """
 
 from typing import Annotated
@@ -80,7 +80,7 @@ def status(context: typer.Context) -> int:
     with this.telemetry() as reader:
         found = reader.latest()
     if found is None:
-        raise LinkError(f"nothing has been heard of {this.ship.vehicle!r} on its broker")
+        raise LinkError(f"no snapshot of {this.ship.vehicle!r} on its broker")
     if this.report.as_json:
         this.report.json(report.status_object(*found))
     else:
@@ -98,7 +98,7 @@ def status(context: typer.Context) -> int:
 
 @app.command()
 def watch(context: typer.Context) -> int:
-    """Show the ship live until Ctrl-C. Lines of text, or JSON, where there is no terminal.
+    """Show the ship live until Ctrl-C. Lines of text, or JSON, if there is no terminal.
 
     Control of the ship that you took before is renewed meanwhile.
 
@@ -111,14 +111,14 @@ def watch(context: typer.Context) -> int:
 
     this = session(context)
     with this.kept_control(), this.telemetry() as reader:
-        heard = run(
+        found = run(
             reader=reader,
             vehicle=this.ship.vehicle,
             report=this.report,
             clock=this.clock,
             timeout_s=this.options.timeout_s,
         )
-    return report.DONE if heard else report.NO_LINK
+    return report.DONE if found else report.NO_LINK
 
 
 @app.command()
@@ -354,7 +354,7 @@ def control_take(
 ) -> int:
     """Take control of the ship: commands of all others are refused, but for estop.
 
-    Where another pilot holds it, this says who, and for how long, and ends with 7.
+    If another pilot holds it, prints who and for how long, and exits with 7.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Control of one ship: who has it, taking it, keeping it while a command is under way."""
+"""Control of one ship: who has it, taking it, renewing it during a command."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from ground_station.discover import Ship
 
 MIN_TTL_S = 5.0
-MAX_TTL_S = 600.0  # who falls silent keeps everybody else from the ship for so long
+MAX_TTL_S = 600.0  # a pilot that vanishes blocks everybody else for this long
 
 Say = Callable[[str], None]
 
 
 class Control(Closing):
-    """This user's control of `ship`. Raises LinkError where its broker does not answer.
+    """This user's control of `ship`. Raises LinkError if its broker does not answer.
 
-    state: the directory of this user's state. say: told what a person should know.
+    state: the directory of this user's state. say: called with messages for the user.
     """
 
     def __init__(self, *, ship: Ship, state: Path, clock: Clock, say: Say) -> None:
@@ -40,7 +40,7 @@ class Control(Closing):
         self._pool = pilots(self._link, ship.vehicle)
 
     def who(self) -> Holding | None:
-        """Return who holds control, None where nobody does."""
+        """Return who holds control, None if nobody does."""
         return self._pool.who(self._ship.vehicle)
 
     def is_mine(self, holding: Holding | None) -> bool:
@@ -61,13 +61,13 @@ class Control(Closing):
         grant = self.acquire(pilot, ttl_s=ttl_s, wait_s=wait_s)
         try:
             self._keep(grant)
-        except BaseException:  # nobody would know its token, and everybody be locked out
+        except BaseException:  # without its token everybody would be locked out
             self._pool.release_or_later(grant)
             raise
         return grant
 
     def acquire(self, pilot: str, *, ttl_s: float, wait_s: float = 0.0) -> Grant:
-        """Return control for this process alone: nothing is kept. Raises NotAuthorised."""
+        """Return control for this process alone, not kept in a file. Raises NotAuthorised."""
         pool = pilots(self._link, self._ship.vehicle, ttl_s=ttl_s)
         pool.add(self._ship.vehicle)
         try:
@@ -75,18 +75,18 @@ class Control(Closing):
         except NoneFree:
             holding = self.who()
             if holding is None:
-                words = f"control of {self._ship.vehicle} is just changing hands: ask again"
+                words = f"control of {self._ship.vehicle} is just changing: try again"
                 raise NotAuthorised(words) from None
             words = held_by(self._ship.vehicle, holding.holder, holding.left_s)
             raise NotAuthorised(words) from None
 
     def take_away(self) -> None:
-        """End whoever's control it is: the ship refuses what he sends from now on."""
+        """End the present pilot's control: the ship refuses that pilot's commands from now on."""
         self._pool.take_away(self._ship.vehicle)
         self._file.forget()
 
     def release(self) -> bool:
-        """Give it back; False where it was not held here. Raises NotAuthorised for another's."""
+        """Release it; False if this user did not hold it. Raises NotAuthorised if another does."""
         kept = self._file.load()
         grant = None if kept is None else self._grant(kept)
         released = grant is not None and self._pool.release(grant).released
@@ -97,7 +97,7 @@ class Control(Closing):
         return released
 
     def current(self) -> Grant | None:
-        """Return the grant that was kept, renewed; None where there is none, or it has ended."""
+        """Return the kept grant, renewed; None if there is none, or if it has ended."""
         kept = self._file.load()
         grant = None if kept is None else self._grant(kept)
         if grant is None:
@@ -105,13 +105,13 @@ class Control(Closing):
         if not self._pool.renew(grant):
             self._file.forget()
             reason = readable(grant.reason)
-            self._say(f"ground: control of {self._ship.vehicle} is yours no more: {reason}")
+            self._say(f"ground: control of {self._ship.vehicle} is no longer yours: {reason}")
             return None
         return grant
 
     @contextmanager
     def kept(self) -> Iterator[Grant | None]:
-        """Renew what was taken before for as long as the block lasts; None where nothing was."""
+        """Renew the kept grant during the block; yield None if there is none."""
         grant = self.current()
         if grant is None:
             yield None
@@ -121,20 +121,21 @@ class Control(Closing):
 
     @contextmanager
     def renewing(self, grant: Grant) -> Iterator[None]:
-        """Renew `grant` in the background; say so where it is lost meanwhile."""
+        """Renew `grant` in the background during the block; print a message if it is lost."""
         vehicle = self._ship.vehicle
 
-        def tell(lost: Grant) -> None:
+        def report(lost: Grant) -> None:
             self._say(f"ground: control of {vehicle} is lost: {readable(lost.reason)}")
 
-        grant.on_lost(tell)
+        grant.on_lost(report)
         self._pool.keep(grant)
         try:
             yield
         finally:
             self._pool.let_lapse(grant)
 
-    def requeue(self, grant: Grant) -> None:
+    def release_or_later(self, grant: Grant) -> None:
+        """Release `grant`; if the broker does not answer now, release it in the background."""
         self._pool.release_or_later(grant)
 
     def close(self) -> None:
@@ -146,7 +147,7 @@ class Control(Closing):
             raise NotAuthorised(f"control of {self._ship.vehicle} is just lost: {reason}")
 
     def _keep(self, grant: Grant) -> None:
-        """Have the commands to come find `grant`. Raises ConfigError where that cannot be."""
+        """Store `grant` for the commands that follow. Raises ConfigError if that fails."""
         ticket = grant.ticket
         self._file.save(
             Kept(

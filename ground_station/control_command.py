@@ -45,7 +45,7 @@ def release(session: Session) -> int:
 
 
 def who(session: Session) -> int:
-    """Tell who holds control and return the exit status."""
+    """Print who holds control and return the exit status."""
     vehicle = session.ship.vehicle
     with session.control() as control:
         holding = control.who()
@@ -59,14 +59,14 @@ def who(session: Session) -> int:
         )
     if not session.report.as_json:
         session.report.data(words)
-    told = {
+    answer = {
         "vehicle": vehicle,
         "pilot": None if holding is None else pilot_of(holding.holder),
         "yours": is_mine,
         "held_s": None if holding is None else holding.held_s,
         "left_s": None if holding is None else holding.left_s,
     }
-    return _done(session, told)
+    return _done(session, answer)
 
 
 def _take_away(session: Session, control: Control) -> None:

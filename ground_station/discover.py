@@ -29,7 +29,7 @@ def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) 
     """Return the one ship that is meant.
 
     The broker is `broker`, else the environment's, else that of a stack on this machine.
-    Raises LinkError where there is none, ConfigError where it could be more than one.
+    Raises LinkError if there is none, ConfigError if it could be more than one.
     """
     if broker == "":
         raise ConfigError("--broker is empty: say its URL, or leave it out to find the ship here")
@@ -45,9 +45,9 @@ def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) 
 
 
 def find_broker(*, config: GroundConfig, broker: str | None) -> str:
-    """Return the broker that is meant, for whoever asks for any of its ships.
+    """Return the broker to ask for any of its ships.
 
-    Raises LinkError where there is none, ConfigError where it could be more than one.
+    Raises LinkError if there is none, ConfigError if it could be more than one.
     """
     if broker == "":
         raise ConfigError("--broker is empty: say its URL, or leave it out to find it here")
@@ -68,8 +68,8 @@ def find_broker(*, config: GroundConfig, broker: str | None) -> str:
 def running_stacks(registry: Path) -> list[Registration]:
     """Return the stacks of this user that run on this machine, by name.
 
-    Raises ConfigError where the directory belongs to another user or others may write in
-    it: whoever writes there chooses the broker that commands go to.
+    Raises ConfigError if the directory belongs to another user or others may write in
+    it: a writer there chooses the broker that commands go to.
     """
     try:
         about = registry.lstat()
@@ -108,14 +108,14 @@ def _local_ship(registry: Path, wanted: str | None) -> Ship:
 
 
 def _only_ship_on(broker: str, registry: Path) -> str:
-    """Return the name of the one ship of a broker: registered here, or heard from there."""
+    """Return the name of the only ship of a broker, registered here or publishing there."""
     from blimp.link.telemetry import vehicles
 
     names = sorted(entry.vehicle for entry in _stacks_or_none(registry) if entry.broker == broker)
     if not names:
-        heard = vehicles(broker)
-        lately = [name for name, age_s in heard.items() if age_s < HEARD_LATELY_S]
-        names = sorted(lately or heard)
+        ages_s = vehicles(broker)
+        lately = [name for name, age_s in ages_s.items() if age_s < HEARD_LATELY_S]
+        names = sorted(lately or ages_s)
     if not names:
         raise LinkError(
             f"no ship has spoken on {hide_password(broker)}: say its name with --vehicle"

@@ -4,7 +4,7 @@ import typer
 
 from blimp.tasks.client import user_name
 from ground_station.fleet import Fleet
-from ground_station.mission_command import check, confirmed, fly, tell
+from ground_station.mission_command import check, confirmed, fly, summarise
 from ground_station.session import Session
 from ground_station.watch import terminate_as_interrupt
 
@@ -32,4 +32,4 @@ def dispatch(
             session.report.say(f"{taken.ship.vehicle} is taken by {name}")
             client.authority = taken.token
             result = fly(session, mission, client=client)
-    return tell(session, mission, result, vehicle=taken.ship.vehicle)
+    return summarise(session, mission, result, vehicle=taken.ship.vehicle)

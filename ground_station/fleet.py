@@ -1,4 +1,4 @@
-"""The ships of a broker that can be dispatched: a free one, looked at before it flies."""
+"""Dispatching: acquires a free ship of a broker and checks it before it flies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blimp.types import Snapshot
     from ground_station.session import Session
 
-HEARD_S = 3.0  # a ship silent for longer is dead, or its link is
+HEARD_S = 3.0  # a ship that is silent for longer is dead, or its link is
 PING_S = 2.0
 ROUND_S = 1.0  # between two looks at ships that are free, but not fit to fly just now
 
@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 class Dispatched(msgspec.Struct, frozen=True):
-    """A ship that is taken, and the token under which it is commanded."""
+    """A ship that was acquired, and the token for its commands."""
 
     ship: Ship
     token: int
@@ -39,11 +39,11 @@ class Unfit(Exception):
 
 
 class Dead(Unfit):
-    """... nor soon: nothing answers there."""
+    """A ship that cannot be dispatched soon either: nothing answers."""
 
 
 class Fleet(Closing):
-    """The ships of `broker`. Raises LinkError where it does not answer."""
+    """The ships of `broker`. Raises LinkError if it does not answer."""
 
     def __init__(self, *, broker: str, session: Session) -> None:
         self._broker = broker
@@ -55,8 +55,8 @@ class Fleet(Closing):
     def any_ship(self, *, pilot: str, wait_s: float) -> Iterator[Dispatched]:
         """Take a free ship that is fit to fly, and its control; both go back at the end.
 
-        Raises NotAuthorised where none is free within `wait_s`, naming who has them; LinkError
-        where there is none at all.
+        Raises NotAuthorised if none is free within `wait_s`, naming who has them; LinkError
+        if there is none at all.
         """
         until_s = self._session.clock.now_s() + wait_s
         while True:
@@ -77,10 +77,10 @@ class Fleet(Closing):
 
     @contextmanager
     def one_ship(self, vehicle: str, *, pilot: str, wait_s: float) -> Iterator[Dispatched]:
-        """Take control of a certain ship that is fit to fly; it goes back at the end.
+        """Take control of a certain ship that is fit to fly; release it with the block.
 
-        Control that this user took before is used, and stays his. Raises NotAuthorised where
-        another has it, LinkError where the ship does not answer.
+        Control that this user already has is used, and kept. Raises NotAuthorised if another
+        pilot has it, LinkError if the ship does not answer.
         """
         with ExitStack() as held:
             try:
@@ -105,14 +105,14 @@ class Fleet(Closing):
         held: ExitStack,
         passed_over: ExitStack,
     ) -> Dispatched | None:
-        """Return the first free ship that is fit; None, and why each is not, where none is.
+        """Return the first free ship that is fit; None, and why each is not, if none is.
 
-        held: gives back what is returned. passed_over: what was looked at before, and is kept
-        meanwhile so that it does not come again.
+        held: releases the returned ship. passed_over: holds unfit ships meanwhile, so that they
+        are not acquired again.
         """
         while True:
             try:
-                # A holder has one ship at most: each look has a name of its own.
+                # A holder has one ship at most, so each attempt uses a holder name of its own.
                 grant = self._pool.acquire(holder_of(pilot), 0.0 if reasons else wait_s)
             except NoneFree:
                 return None
@@ -122,8 +122,8 @@ class Fleet(Closing):
                 try:
                     token = self._take(vehicle, pilot=pilot, taken=taken)
                 except Dead as dead:
-                    self._pool.remove(vehicle)  # once it is given back, and by whoever has it then
-                    self._session.report.say(f"ground: {vehicle} is put aside: {dead}")
+                    self._pool.remove(vehicle)  # takes effect when it is released
+                    self._session.report.say(f"ground: {vehicle} is removed from the pool: {dead}")
                     reasons[vehicle] = str(dead)
                     continue
                 except (Unfit, NotAuthorised) as unfit:
@@ -131,17 +131,17 @@ class Fleet(Closing):
                     passed_over.push(taken.pop_all())
                     continue
                 self._pool.keep(grant)
-                grant.on_lost(self._told_lost)
+                grant.on_lost(self._report_lost)
                 held.push(taken.pop_all())
                 return Dispatched(Ship(vehicle=vehicle, broker=self._broker), token)
 
     def _take(
         self, vehicle: str, *, pilot: str, taken: ExitStack, wait_s: float | None = None
     ) -> int:
-        """Return the token of a ship's control, once the ship was looked at.
+        """Return the token of a ship's control, after checking the ship.
 
-        wait_s: for whoever has it; control that this user took before is then used, and stays
-        his. None to do neither.
+        wait_s: how long to wait for another pilot; control that this user already has is then
+        used, and kept. None to do neither.
         """
         ship = Ship(vehicle=vehicle, broker=self._broker)
         self._check(ship)
@@ -150,14 +150,14 @@ class Fleet(Closing):
             grant = None if wait_s is None else control.current()
             if grant is None:
                 grant = control.acquire(pilot, ttl_s=FLIGHT_TTL_S, wait_s=wait_s or 0.0)
-                own.callback(control.requeue, grant)
+                own.callback(control.release_or_later, grant)
             _be_fit(self._snapshot(ship))  # nobody else commands it from here on
             own.enter_context(control.renewing(grant))
             taken.push(own.pop_all())
         return grant.token
 
-    def _told_lost(self, grant: Grant) -> None:
-        self._session.report.say(f"ground: {grant.resource} is not this flight's any more")
+    def _report_lost(self, grant: Grant) -> None:
+        self._session.report.say(f"ground: {grant.resource} is no longer held by this flight")
 
     def _check(self, ship: Ship) -> None:
         """Raise Unfit, or Dead, for a ship that must not be sent on a mission."""
@@ -183,11 +183,11 @@ class Fleet(Closing):
         for holding in stats.busy:
             reasons.setdefault(holding.resource, f"{pilot_of(holding.holder)} has it")
         if not stats.size:
-            told = "".join(f"; {name}: {why}" for name, why in sorted(reasons.items()))
-            return LinkError(f"no ship can be dispatched: none is in the pool{told}")
+            why_not = "".join(f"; {name}: {why}" for name, why in sorted(reasons.items()))
+            return LinkError(f"no ship can be dispatched: none is in the pool{why_not}")
         within = f" within {wait_s:g} s" if wait_s else ""
-        told = "; ".join(f"{name}: {why}" for name, why in sorted(reasons.items()))
-        return NotAuthorised(f"no ship is free{within}: {told or 'just now'}")
+        why_not = "; ".join(f"{name}: {why}" for name, why in sorted(reasons.items()))
+        return NotAuthorised(f"no ship is free{within}: {why_not or 'just now'}")
 
 
 def _be_fit(snapshot: Snapshot) -> None:

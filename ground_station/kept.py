@@ -1,6 +1,6 @@
 """This user's control of ships, remembered from one command line to the next.
 
-One file for each ship and broker, which nobody else may read: who has the token commands.
+One file for each ship and broker, which nobody else may read: the token gives command of the ship.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ class KeptControl:
             return None
 
     def save(self, kept: Kept) -> None:
-        """Write it whole or not at all. Raises ConfigError where it cannot be written."""
+        """Write it whole or not at all. Raises ConfigError if it cannot be written."""
         make_directory(self._directory)
         draft = self.path.with_suffix(f".{os.getpid()}")
         try:
@@ -62,12 +62,12 @@ class KeptControl:
             raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def forget(self) -> None:
-        """Remove it, where that can be done: what it is of has ended, and is seen to have."""
+        """Remove it, if possible: its grant has ended."""
         with suppress(OSError):
             self.path.unlink()
 
     def _clear(self) -> None:
-        """Remove what ended long ago: every embedded broker has a name of its own."""
+        """Remove old files: every embedded broker has a name of its own."""
         for old in self._directory.iterdir():
             with suppress(OSError):
                 if time.time() - old.stat().st_mtime > FORGOTTEN_S:

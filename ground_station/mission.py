@@ -1,9 +1,9 @@
 """Flying a mission: leg after leg through the queue, and through what happens to the queue.
 
-The ship flies by itself between two words from the ground, so a dead worker or broker is no
-emergency: the runner waits until the ship answers again, looks what became of the leg, and
-sends it anew (with a new id) where nobody will ever tell. Legs are absolute, so that one
-sent twice flies once. What the ship refuses, or fails at, ends the mission in a hold.
+The ship flies on its own between two commands, so a dead worker or broker is no emergency. The
+runner waits until the ship answers again and asks how the leg ended. If that can no longer be
+known, it sends the leg again with a new id. Legs are absolute, so a leg that is sent twice is
+flown once. A leg that the ship refuses or fails ends the mission in a hold.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ SECONDS_PER_METRE = 10.0
 MAX_ATTEMPTS = 6  # of one leg
 OUTAGE_S = 20.0  # how long broker, worker and ship together may be silent
 SLICE_S = 0.5
-QUIET_S = 30.0  # a leg that had begun and is not heard of for this long may be lost
+QUIET_S = 30.0  # a started leg without any report for this long may be lost
 PING_S = 2.0
 RETRY_PAUSE_S = 0.25
 
@@ -75,7 +75,7 @@ class MissionClient(Protocol):
     ) -> Pending: ...
 
     def result(self, id: str) -> Reply:
-        """Return what is known of a task now; state TIMEOUT where it has not ended."""
+        """Return what is known of a task now; state TIMEOUT if it has not ended."""
         ...
 
 
@@ -127,7 +127,7 @@ class MissionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How one attempt at a leg ended. again: whether it may be sent anew."""
+    """How one attempt at a leg ended. again: whether it may be sent again."""
 
     state: str
     reason: str
@@ -135,27 +135,27 @@ class _Ended(msgspec.Struct, frozen=True, kw_only=True):
     again: bool = False
 
 
-class Heard:
-    """What was last heard of a task, and when silence means that it is lost.
+class LegReports:
+    """The last report of a task, and when silence means that the task is lost.
 
-    One that nothing was ever heard of cannot begin any more once its time to live is over.
-    One that had begun is redelivered when its worker comes back; it goes on being silent
-    only where its message is gone.
+    A task without any report cannot start any more once its time to live is over. A task that
+    has started is redelivered when its worker comes back; it stays silent only if its message
+    is lost.
     """
 
     def __init__(self, *, began_s: float) -> None:
-        self._heard_s = began_s
+        self._reported_s = began_s
         self._last: tuple[str, float | None] | None = None
 
     def news(self, stage: str, fraction: float | None, now_s: float) -> bool:
-        """Take note of a step; False where it says what the last one said, or nothing."""
+        """Record a step; return False if it adds nothing to the last one."""
         if stage == "queued" or (stage, fraction) == self._last:
             return False
-        self._last, self._heard_s = (stage, fraction), now_s
+        self._last, self._reported_s = (stage, fraction), now_s
         return True
 
     def silent(self, now_s: float) -> bool:
-        return now_s - self._heard_s > self._patience_s
+        return now_s - self._reported_s > self._patience_s
 
     @property
     def lost_state(self) -> str:
@@ -166,13 +166,13 @@ class Heard:
         return START_TTL_S + 1.0 if self._last is None else QUIET_S
 
     def trouble(self) -> str:
-        return f"nothing was heard of it for {self._patience_s:g} s"
+        return f"no report of it for {self._patience_s:g} s"
 
 
 class MissionRunner:
     """Flies one mission, once. `run` may be called from any thread.
 
-    on_event: is told of every step, in the thread of `run`.
+    on_event: called with every step, in the thread of `run`.
     outage_s: how long the way to the ship may be cut in mid-mission.
     timeout_s: the time the whole mission may take; None for what its legs may take.
     """
@@ -245,7 +245,7 @@ class MissionRunner:
     def _fly(self, number: int, leg: Leg) -> LegReport:
         began_s = self._clock.now_s()
         deadline_s = min(self._end_s, began_s + limit_s(leg, self._track.get(number)))
-        self._tell(number, leg, "started")
+        self._report(number, leg, "started")
         attempts = 0
         remaining = leg
         while True:
@@ -255,7 +255,7 @@ class MissionRunner:
             done = not ended.again or attempts >= MAX_ATTEMPTS
             if done or self._clock.now_s() >= deadline_s:
                 break
-            self._tell(number, leg, "again", reason=ended.reason)
+            self._report(number, leg, "again", reason=ended.reason)
             if isinstance(remaining, Velocity) and ended.state == "INTERRUPTED":
                 remaining = _rest_of(remaining, self._clock.now_s() - sent_s)
             if not self._wait_for_ship():
@@ -268,7 +268,7 @@ class MissionRunner:
             if until_s > self._end_s:
                 reason = "the mission's time is over"
                 ended = _Ended(state="TIMEOUT", reason=reason, id=ended.id)
-        self._tell(number, leg, ended.state, reason=ended.reason)
+        self._report(number, leg, ended.state, reason=ended.reason)
         return LegReport(
             leg=number,
             do=leg.do,
@@ -280,7 +280,7 @@ class MissionRunner:
         )
 
     def _attempt(self, number: int, leg: Leg, deadline_s: float) -> _Ended:
-        """Send `leg` once and wait until it is known how it ended, or that nobody will tell."""
+        """Send `leg` once and wait until its end is known, or can no longer be known."""
         try:
             pending = self._client.send(leg.do, leg.arguments(), ttl_s=START_TTL_S)
         except LinkError as error:
@@ -290,26 +290,26 @@ class MissionRunner:
         return msgspec.structs.replace(ended, id=pending.id)
 
     def _follow(self, number: int, leg: Leg, pending: Pending, deadline_s: float) -> _Ended:
-        heard = Heard(began_s=self._clock.now_s())
+        reports = LegReports(began_s=self._clock.now_s())
 
-        def hear(stage: str, fraction: float | None) -> None:
-            if heard.news(stage, fraction, self._clock.now_s()):
-                self._tell(number, leg, stage, fraction=fraction)
+        def report(stage: str, fraction: float | None) -> None:
+            if reports.news(stage, fraction, self._clock.now_s()):
+                self._report(number, leg, stage, fraction=fraction)
 
         while self._clock.now_s() < deadline_s:
             try:
-                reply = pending.wait(SLICE_S, hear)
+                reply = pending.wait(SLICE_S, report)
                 if (
                     reply.state == "TIMEOUT"
-                    and heard.silent(self._clock.now_s())
+                    and reports.silent(self._clock.now_s())
                     and self._answers()
                 ):
                     reply = self._client.result(pending.id)
                     if reply.state == "TIMEOUT":
-                        reason = f"{heard.trouble()}, though the ship answers: taken for lost"
-                        return _Ended(state=heard.lost_state, reason=reason, again=True)
+                        reason = f"{reports.trouble()}, though the ship answers: considered lost"
+                        return _Ended(state=reports.lost_state, reason=reason, again=True)
             except LinkError as error:
-                self._tell(number, leg, "waiting", reason=str(error))
+                self._report(number, leg, "waiting", reason=str(error))
                 if not self._wait_for_ship():
                     reason = f"{error}; silent for {self._outage_s:g} s after that"
                     return _Ended(state="TIMEOUT", reason=reason)
@@ -331,7 +331,7 @@ class MissionRunner:
         return reply is not None and reply.state == "SUCCESS"
 
     def _ask(self, task: str, timeout_s: float) -> Reply | None:
-        """Send a short task; return its reply, None where none comes in time."""
+        """Send a short task; return its reply, None if none comes in time."""
         try:
             with contextlib.closing(self._client.send(task, {}, ttl_s=timeout_s)) as pending:
                 reply = pending.wait(timeout_s)
@@ -358,7 +358,7 @@ class MissionRunner:
         why = f": {reply.reason}" if reply.reason else ""
         return f"hold ended {reply.state}{why}"
 
-    def _tell(
+    def _report(
         self, number: int, leg: Leg, stage: str, *, fraction: float | None = None, reason: str = ""
     ) -> None:
         if self._on_event is not None:

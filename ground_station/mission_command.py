@@ -29,7 +29,7 @@ HIGH_M = 30.0
 
 
 def check(session: Session, file: str) -> int:
-    """Tell what a mission file holds. Raises MissionError where it cannot be flown."""
+    """Print what a mission file contains. Raises MissionError if it cannot be flown."""
     mission = load_mission(file)
     if session.report.as_json:
         session.report.json(_outcome(mission, state="SUCCESS", completed=0))
@@ -46,7 +46,7 @@ def run(session: Session, file: str) -> int:
         return check(session, file)
     with session.pilots_client() as client:
         result = fly(session, mission, client=client)
-    return tell(session, mission, result)
+    return summarise(session, mission, result)
 
 
 def confirmed(session: Session, file: str) -> Mission:
@@ -61,7 +61,7 @@ def confirmed(session: Session, file: str) -> Mission:
 
 
 def fly(session: Session, mission: Mission, *, client: MissionClient) -> MissionResult:
-    """Fly `mission` and tell of it leg by leg."""
+    """Fly `mission` and report it leg by leg."""
     return MissionRunner(
         client=client,
         mission=mission,
@@ -71,7 +71,7 @@ def fly(session: Session, mission: Mission, *, client: MissionClient) -> Mission
     ).run()
 
 
-def tell(
+def summarise(
     session: Session, mission: Mission, result: MissionResult, *, vehicle: str | None = None
 ) -> int:
     """Tell how a mission went and return the exit status. vehicle: that was dispatched."""

@@ -77,7 +77,7 @@ def options(
     ] = None,
     vehicle: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The ship; needed where there is more than one."),
+        typer.Option(metavar="NAME", help="The ship; needed if there is more than one."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object on standard output.")

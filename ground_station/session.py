@@ -1,11 +1,10 @@
-"""One run of `ground`: who is meant, how it is asked, and how the answer is told.
+"""One run of `ground`: finds the ship, sends the command, prints the reply.
 
-What is asked before it is sent: with a person at the terminal, whatever may start a
-propeller (arm, motor, servo, a mission). A program that calls `ground` - no terminal, or
-`--json` - has decided already, and the ship judges every command itself: it refuses to arm
-with a fault, and to turn a motor outside MANUAL. What needs `--yes` from a program, too, is
-what the ship cannot judge: a mission that reaches farther than a hall (see `mission run`).
-Nothing ever asks before an emergency stop.
+A person at a terminal is asked before a command that may start a propeller (arm, motor, servo,
+a mission). A program (no terminal, or `--json`) is not asked, because the ship checks every
+command itself: it refuses to arm with a fault, and to turn a motor outside MANUAL. Only what
+the ship cannot check needs `--yes` from a program, too: a mission that reaches farther than a
+hall (see `mission run`). An emergency stop never asks.
 """
 
 import sys
@@ -71,7 +70,7 @@ class Session:
 
     @contextmanager
     def client(self, *, ship: Ship | None = None) -> Iterator["VehicleClient"]:
-        """For what everybody may send, whoever holds control. ship: another than is meant."""
+        """A client for commands that anybody may send. ship: another one than the options name."""
         from blimp.tasks.client import VehicleClient
 
         ship = ship or self.ship
@@ -88,14 +87,14 @@ class Session:
 
     @contextmanager
     def pilots_client(self) -> Iterator["VehicleClient"]:
-        """For commands: under this user's control of the ship, where he took it; renewed."""
+        """A client for commands; uses and renews this user's control of the ship, if any."""
         with self.kept_control() as token, self.client() as client:
             client.authority = token
             yield client
 
     @contextmanager
     def kept_control(self) -> Iterator[int | None]:
-        """Renew this user's control of the ship for the block, where he took it before."""
+        """Renew this user's control of the ship during the block, if the user has it."""
         ship = self.ship
         file = KeptControl(state=self._config.state, broker=ship.broker, vehicle=ship.vehicle)
         if file.load() is None:  # most often: nothing more is loaded then, and nothing asked
@@ -128,7 +127,7 @@ class Session:
     def confirm(self, question: str, *, programs_too: bool = False) -> None:
         """Ask before something dangerous; raise NotConfirmed unless the answer is yes.
 
-        programs_too: refuse without --yes where there is nobody to ask.
+        programs_too: refuse without --yes if there is nobody to ask.
         """
         if self.options.yes or self.options.dry_run:
             return
@@ -147,7 +146,7 @@ class Session:
             raise NotConfirmed("not confirmed: nothing was sent")
 
     def command(self, name: str, arguments: dict[str, Any], *, timeout_s: float) -> int:
-        """Send one command, tell of its progress, and return the exit status."""
+        """Send one command, print its progress, and return the exit status."""
         task = f"blimp.{name}"
         timeout_s = self.timeout_s(timeout_s)
         ttl_s = min(START_TTL_S, timeout_s)
@@ -167,12 +166,12 @@ class Session:
             except KeyboardInterrupt:
                 return self._stopped_waiting(pending.id, task, line)
             except BlimpError:
-                self.report.end_line()  # the error is told on a line of its own
+                self.report.end_line()  # the error gets a line of its own
                 raise
         return self.reply(reply, line)
 
     def reply(self, reply: "Reply", line: ProgressLine) -> int:
-        """Tell how a command ended and return the exit status."""
+        """Print how a command ended and return the exit status."""
         line.end(state=reply.state, reason=reply.reason, latency_ms=reply.latency_ms)
         status = self.report.outcome(outcome_of(reply))
         return NOT_AUTHORISED if reply.kind == NotInControl.__name__ else status

@@ -1,4 +1,4 @@
-"""The ground's part of a trace: where it begins, if the environment asks for one."""
+"""The ground's part of a trace: its root span, if the environment asks for one."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def traced(*, report: Report) -> Iterator["Tracer | None"]:
-    """Yield what makes spans; None where none are asked for.
+    """Yield the tracer; None if the environment asks for none.
 
-    That it cannot is told, and stops no command.
+    If tracing cannot start, a message says so, and the command runs without.
     """
     settings = trace_settings_from_environment()
     if not settings.is_wanted:
@@ -37,5 +37,5 @@ def traced(*, report: Report) -> Iterator["Tracer | None"]:
 
 
 def root_span(tracer: "Tracer | None", name: str) -> AbstractContextManager[object]:
-    """Have the block be the span with which a trace begins, where there is to be one."""
+    """Make the block the root span of a trace, if there is a tracer."""
     return nullcontext() if tracer is None else tracer.span(name)

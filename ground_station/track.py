@@ -9,7 +9,7 @@ Place = tuple[float, float, float]  # north, east, altitude: metres, altitude up
 
 
 class TrackLeg(NamedTuple):
-    """A straight line from one place to another; `start == end` where the ship waits."""
+    """A straight line from one place to another; `start == end` if the ship waits."""
 
     start: Place
     end: Place

@@ -28,11 +28,11 @@ GREY = "bright_black"
 class FlightView(msgspec.Struct, frozen=True, kw_only=True):
     """A Rich renderable that fills the console it is printed on, from 60 x 16 up.
 
-    snapshot: None while no ship has been heard; `vehicle` names who is waited for.
+    snapshot: None until the ship `vehicle` publishes one.
     age_s: the age of the snapshot now. legs, current: the mission's lines and the one that
     is flown. trail: where the ship has been, oldest first, (north, east) in metres.
     progress: one line about the mission or the command that is under way.
-    altitude_set_m: the altitude that is asked for, where it is known.
+    altitude_set_m: the altitude that is asked for, if it is known.
     """
 
     vehicle: str
@@ -55,7 +55,7 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
     def lines(self, *, width: int, height: int) -> list[Text]:
         """Return exactly `height` lines of `width` cells or less."""
         if self.snapshot is None:
-            words = Text(f" {self.vehicle}: nothing heard yet", "yellow")
+            words = Text(f" {self.vehicle}: no snapshot yet", "yellow")
             return _fill([words, Text(" " + self.progress)], height)
         right_width = max(38, min(56, width * 11 // 20))
         body_height = height - 3
@@ -257,7 +257,7 @@ def _sensor(name: str, status: SensorStatus, link_age_s: float, width: int) -> T
 
 
 def _sensor_words(status: SensorStatus, link_age_s: float) -> Text:
-    """Return value, unit and, where it matters, the age: that of the sample plus the link's."""
+    """Return value, unit and, if it is old, the age: that of the sample plus the link's."""
     trouble = "" if status.healthy else status.error or "unhealthy"
     if status.value is None or status.age_s is None:
         return Text.assemble((trouble, "bold red"), " " if trouble else "", ("no sample", GREY))
@@ -274,7 +274,7 @@ def _sensor_words(status: SensorStatus, link_age_s: float) -> Text:
 
 
 def _quantity(value: float | tuple[float, ...], unit: str) -> str:
-    """Return "11.40 V" or, where a device measures several things, each with its unit.
+    """Return "11.40 V" or, if a device measures several things, each with its unit.
 
     Units are separated by commas; each belongs to an equal share of the values.
     """
@@ -293,7 +293,7 @@ def _quantity(value: float | tuple[float, ...], unit: str) -> str:
 
 
 def _number(value: float, unit: str = "") -> str:
-    if unit == "deg":  # only a position is told in degrees: the fifth digit is a metre
+    if unit == "deg":  # only a position is in degrees: the fifth digit is a metre
         return f"{value:z.5f}"
     return f"{value:z.0f}" if abs(value) >= 1000.0 else f"{value:z.2f}"
 
@@ -331,7 +331,7 @@ def _scale_top(altitude_m: float) -> float:
 
 
 def _ends(left: Text, right: Text, width: int) -> Text:
-    """Put one text at each end of a line; the right one goes where there is no room."""
+    """Put one text at each end of a line; drop the right one if there is no room."""
     gap = width - left.cell_len - right.cell_len
     if gap < 1:
         return _cut(left, width)

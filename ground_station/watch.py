@@ -22,7 +22,7 @@ TRAIL_STEP_M = 0.1
 
 
 class Watch:
-    """The newest of one ship: its snapshot, how old it is now, and where it has been."""
+    """The newest of one ship: its snapshot, its age, and its track."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -52,9 +52,9 @@ class Watch:
 def watch(
     *, reader: TelemetryReader, vehicle: str, report: Report, clock: Clock, timeout_s: float | None
 ) -> bool:
-    """Show the ship until Ctrl-C, SIGTERM or `timeout_s`. Returns whether it was ever heard.
+    """Show the ship until Ctrl-C, SIGTERM or `timeout_s`. Returns whether it ever published.
 
-    A broker that goes away is waited for. Raises LinkError where there is none to begin with.
+    Waits for a broker that becomes unreachable. Raises LinkError if there is none at first.
     """
     reader.latest()
     state = Watch(clock=clock)
@@ -124,7 +124,7 @@ def _draw(
 
 
 def _news(reader: TelemetryReader, clock: Clock) -> Iterator[tuple[Snapshot, float] | str | None]:
-    """Yield snapshots, None where there is nothing new, and what is wrong with the link."""
+    """Yield snapshots, None if there is no new one, and errors of the link."""
     while True:
         try:
             yield from reader.follow(poll_s=REDRAW_S)

@@ -118,7 +118,7 @@ def test_given_back_it_is_everybodys_again_and_an_old_token_is_worth_nothing(
     kept.chmod(0o600)
     alice = user("alice")
     assert alice("disarm") == 0  # nobody holds it
-    assert f"control of {twin.vehicle} is yours no more: released" in alice.err
+    assert f"control of {twin.vehicle} is no longer yours: released" in alice.err
     assert not kept.exists()
 
 
@@ -133,7 +133,7 @@ def test_by_force_it_is_taken_and_the_first_pilot_is_told_so(user: As, twin: Fly
     assert bob("arm") == 0
     alice = user("alice")
     assert alice("disarm") == 7
-    assert "yours no more: taken away; bob holds it now" in alice.err
+    assert "no longer yours: taken away; bob holds it now" in alice.err
     assert "bob holds control" in alice.err
 
 
@@ -273,7 +273,7 @@ def test_a_broker_that_lost_its_data_locks_nobody_out(user: As, twin: FlyingShip
         link.client.flushall()
     alice = user("alice")
     assert alice("disarm") == 0, alice.err
-    assert f"control of {twin.vehicle} is yours no more" in alice.err
+    assert f"control of {twin.vehicle} is no longer yours" in alice.err
     bob = take(user, "bob")
     assert bob("arm") == 0
     assert user("alice")("disarm") == 7

@@ -130,7 +130,7 @@ def test_a_dead_ship_is_put_aside_and_the_next_one_flies(
     pool.add("ghost")
     ship = launch()
     assert ground("dispatch", "--any", check) == 0
-    assert "ghost is put aside: last heard never, the limit is 3 s" in ground.err
+    assert "ghost is removed from the pool: last heard never, the limit is 3 s" in ground.err
     assert f"check: flown by {ship.vehicle}, 2 of 2 legs" in ground.out
     assert pool.stats().free == (ship.vehicle,)
 

@@ -155,7 +155,7 @@ def test_what_has_no_room_is_counted() -> None:
 
 
 def test_nothing_heard_yet() -> None:
-    assert text(page(None)).startswith(" twin: nothing heard yet")
+    assert text(page(None)).startswith(" twin: no snapshot yet")
 
 
 def test_it_prints_on_a_console_of_the_given_size() -> None:
