@@ -20,6 +20,7 @@ BlimpError
     ├── ControlUnknown       the broker did not say in time who holds control of the ship
     ├── Retry                a task asks to be run again later
     ├── MaxRetriesExceeded   a task asked for more retries than it may have
+    ├── Replace              a task asks for another one to run in its place
     ├── Reject               a task asks for its message to be dropped or requeued
     ├── ResultError          a result cannot be written as JSON, or cannot be read
     ├── Expired              the message was older than its time to live before it started
@@ -37,6 +38,8 @@ BlimpError
 
 Refusals inside the flight process are values (`Outcome` with a reason), never exceptions.
 """
+
+from typing import Any
 
 
 class BlimpError(Exception):
@@ -120,6 +123,14 @@ class Retry(TaskError):
     def __init__(self, reason: str = "", *, countdown_s: float | None = None) -> None:
         super().__init__(reason)
         self.countdown_s = countdown_s
+
+
+class Replace(TaskError):
+    """Raised by `TaskContext.replace`: `signature` runs in the task's place, with its id."""
+
+    def __init__(self, signature: dict[str, Any]) -> None:
+        super().__init__(f"replaced by {signature.get('task')}")
+        self.signature = signature
 
 
 class MaxRetriesExceeded(TaskError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import MessageError
+from blimp.queue.canvas.signature import chord, chunks, group, signature
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
 from blimp.queue.task import Task
@@ -75,6 +76,29 @@ def _backend_cleanup(context: TaskContext) -> None:
         results.cleanup()
 
 
+def _chunks(context: TaskContext, task: Any, it: Sequence[Any], n: int) -> None:
+    context.replace(chunks(signature(task), it, n))
+
+
+def _group(
+    context: TaskContext,
+    tasks: Sequence[Any],
+    result: object = None,  # noqa: ARG001
+    group_id: str | None = None,  # noqa: ARG001
+    partial_args: Sequence[Any] = (),
+    **_: object,
+) -> None:
+    context.replace(group(signature(one).clone(partial_args) for one in tasks))
+
+
+def _chord(
+    context: TaskContext, header: Any, body: Any, partial_args: Sequence[Any] = (), **_: object
+) -> None:
+    tasks = header["kwargs"]["tasks"] if isinstance(header, dict) else header
+    parts = [signature(one).clone(partial_args) for one in tasks]
+    context.replace(chord(parts, signature(body)))
+
+
 def _chain(_: TaskContext, *__: Any, **___: Any) -> None:
     raise NotImplementedError("chain is not a real task")
 
@@ -82,5 +106,8 @@ def _chain(_: TaskContext, *__: Any, **___: Any) -> None:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     GATHER: _accumulate,
     "celery.backend_cleanup": _backend_cleanup,
+    "celery.chunks": _chunks,
+    "celery.group": _group,
+    "celery.chord": _chord,
     "celery.chain": _chain,
 }

@@ -6,8 +6,11 @@ import threading
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from blimp.errors import LinkError, MaxRetriesExceeded, ResultError, Retry
-from blimp.queue.protocol.message import epoch_s
+import msgspec
+
+from blimp.errors import LinkError, MaxRetriesExceeded, MessageError, Replace, ResultError, Retry
+from blimp.queue.protocol.embed import CHORD, check_signature, options_of
+from blimp.queue.protocol.message import epoch_s, to_json
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.retry import give_up
 
@@ -126,6 +129,21 @@ class TaskContext:
         if eta is not None:
             countdown = epoch_s(eta) - self._broker_now_s()
         raise Retry(repr(exc) if exc else "", countdown_s=countdown) from exc
+
+    def replace(self, signature: dict[str, Any]) -> NoReturn:
+        """Run `signature` (a task, chain, group or chord) in this task's place. Never returns.
+
+        It gets the task's id, links and errbacks, the rest of its chain and its part in a
+        chord; the task itself has no result. Raises Replace; MessageError if it is wrong.
+        """
+        check_signature(signature, where="replacement")
+        if options_of(signature).get(CHORD):
+            raise MessageError("a replacement must not be a part of a chord")
+        try:
+            plain = msgspec.json.decode(to_json(signature))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise MessageError(f"a replacement that JSON cannot hold: {error}") from None
+        raise Replace(plain)
 
     def _broker_now_s(self) -> float:
         return self.task.app.broker_clock.now_s()

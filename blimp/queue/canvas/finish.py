@@ -10,7 +10,7 @@ import msgspec
 from blimp.errors import MessageError
 from blimp.queue.brokers.base import ChordUpdate
 from blimp.queue.canvas.chord_body import encode_all, join
-from blimp.queue.canvas.follow import After, after
+from blimp.queue.canvas.follow import After, after, replaced
 from blimp.queue.canvas.sending import check_all, settings_of
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import Record, decode
@@ -32,6 +32,11 @@ def follow(app: TaskApp, job: Job, outcome: Outcome) -> tuple[After, Outcome]:
     step, that is so only where it was to begin the body of a chord.
     """
     told: Any = outcome
+    if outcome.replacement is not None:
+        try:
+            return replaced(job.message, outcome.replacement, settings_of(app)), outcome
+        except MessageError as error:
+            told = outcome = failure(error)
     if outcome.settled:
         if job.previous is None or (app.completes_at_once and job.message.chord is None):
             return After(), outcome

@@ -17,7 +17,7 @@ import msgspec
 from blimp.errors import MessageError
 from blimp.queue.brokers.base import ChordPart
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
-from blimp.queue.canvas.rewriting import Then
+from blimp.queue.canvas.rewriting import Then, single
 from blimp.queue.protocol.embed import (
     CHAIN,
     CHORD,
@@ -28,6 +28,7 @@ from blimp.queue.protocol.embed import (
     listed,
     options_of,
     parts_of,
+    with_options,
 )
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.message import TaskMessage
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     pass
 
 
+MOST_REPLACED = 100  # times that one task may be replaced
 _INHERITED = ("blimp_vehicle", "blimp_source", "blimp_authority", PARENT, STATE)
 
 
@@ -92,6 +94,38 @@ def after(
             )
         )
     return found
+
+
+def replaced(message: TaskMessage, signature: Signature, settings: Settings) -> After:
+    """Return what starts in the place of `message`: `signature`, with its id and what follows it.
+
+    Raises MessageError if it cannot be sent, or the task was replaced too often.
+    """
+    if message.nesting >= MOST_REPLACED:
+        raise MessageError(f"{message.task} was replaced {message.nesting} times, the limit")
+    nesting = message.nesting + 1
+    settings = msgspec.structs.replace(within(settings, message), nesting=nesting)
+    planner = Planner(settings=settings, ids=Ids(f"{message.id}/replaced/{nesting}"))
+    planner.plan(
+        with_options(single(signature), task_id=None),
+        then=Then(
+            chain=tuple(with_options(one, replaced_task_nesting=nesting) for one in message.chain),
+            chord=message.chord,
+            group_id=message.group_id,
+            group_index=message.group_index,
+            link=message.callbacks,
+            link_error=message.errbacks,
+            task_id=message.id,
+        ),
+    )
+    settings.check(planner.messages, planner.sizes)
+    # The task's own id again: it has the same parent, and its fence must not fall back.
+    own = {"parent_id": message.parent_id, "delivery": message.delivery}
+    messages = [
+        msgspec.structs.replace(one, **own) if one.id == message.id else one
+        for one in planner.messages
+    ]
+    return After(messages=messages, sizes=planner.sizes)
 
 
 def within(settings: Settings, parent: TaskMessage) -> Settings:

@@ -167,6 +167,19 @@ def gathered(group: Signature, chain: Sequence[Signature]) -> Signature:
     return chord_of(header, chain[-1] if chain else _of(None, {"index": 0}, GATHER))
 
 
+def single(signature: Signature) -> Signature:
+    """Return `signature` with one task at its end: a group there gets one that gathers it."""
+    kind = kind_of(signature)
+    if kind == GROUP:
+        return gathered(signature, ())
+    if kind == CHORD:
+        return with_kwargs(signature, body=single(body_of(signature)))
+    if kind == CHAIN and parts_of(signature):
+        *first, last = parts_of(signature)
+        return with_kwargs(signature, tasks=[*first, single(last)])
+    return signature
+
+
 def after_group(then: Then) -> Then:
     """Return what follows the chord that `gathered` made of a group followed by `then`."""
     return msgspec.structs.replace(then, chain=then.chain[:-1], task_id=None)

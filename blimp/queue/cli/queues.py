@@ -127,9 +127,11 @@ def _requeue(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
 
     headers = letter.headers or {}
     id, retries = str(headers.get("id", "")), headers.get("retries") or 0
+    nesting = headers.get("replaced_task_nesting") or 0
     if id and app.results is not None and not app.completes_at_once:
         app.results.forget(id)  # first: a kill in between loses an old result, not the message
-    letters.requeue(letter.id, forgetting=(result_key(id), began_key(id, retries)) if id else ())
+    forgetting = (result_key(id), began_key(id, retries, nesting)) if id else ()
+    letters.requeue(letter.id, forgetting=forgetting)
 
 
 def _print(letters: list[DeadLetter], options: argparse.Namespace) -> None:

@@ -124,7 +124,7 @@ def ended(job: Job, outcome: Outcome, *, at_s: float) -> Fields | Succeeded | No
     it did.
     """
     state, result, fault, trace = outcome.state, outcome.result, outcome.fault, outcome.traceback
-    if outcome.again_in_s is not None:
+    if outcome.again_in_s is not None or outcome.replacement is not None:
         return None
     if outcome.settled:
         if job.previous is None or not job.previous.final:

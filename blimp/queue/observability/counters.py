@@ -92,7 +92,7 @@ class Tally(Extension):
             self._started[job.task.name] += 1
 
     def finished(self, job: Job, outcome: Outcome) -> None:
-        if outcome.requeue or outcome.again_in_s is not None:
+        if outcome.requeue or outcome.again_in_s is not None or outcome.replacement:
             return  # it has not ended: it comes again
         state = outcome.state.value if outcome.retry_in_s is None else RETRY
         key = (job.task.name, state)

@@ -20,6 +20,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     again_in_s: instead of all that, have the message come again after so many seconds, as it is:
         neither a delivery nor a try is counted.
     dead: write it, and have the message a dead letter for this reason.
+    replacement: the signature that runs in the task's place; no result is written.
     settled: another delivery has written the result, or will; only acknowledge.
     """
 
@@ -32,6 +33,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     requeue: bool = False
     again_in_s: float | None = None
     dead: str = ""
+    replacement: dict[str, Any] | None = None
     settled: bool = False
 
 

@@ -138,9 +138,9 @@ def chord_size_key(group_id: str) -> str:
     return chord_keys(group_id)[2]
 
 
-def began_key(id: str, retries: int) -> str:
+def began_key(id: str, retries: int, nesting: int = 0) -> str:
     """Set when this try of this task has begun."""
-    return f"blimp-began-{id}-{retries}"
+    return f"blimp-began-{id}-{retries}" + (f"-{nesting}" if nesting else "")
 
 
 def number_key(queue: str) -> str:

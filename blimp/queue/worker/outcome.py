@@ -12,6 +12,7 @@ from blimp.errors import (
     Interrupted,
     Refused,
     Reject,
+    Replace,
     Retry,
     SoftTimeLimitExceeded,
     TimeLimitExceeded,
@@ -44,6 +45,8 @@ def outcome_of(
         return Outcome(
             state=State.FAILURE, fault=fault_of(error), requeue=error.requeue, dead=reason
         )
+    if isinstance(error, Replace):
+        return Outcome(state=State.PENDING, replacement=error.signature)
     if isinstance(error, Retry):
         delay_s = error.countdown_s
         return _retry(error, RETRY_DELAY_S if delay_s is None else max(0.0, delay_s))

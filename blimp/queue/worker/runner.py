@@ -232,7 +232,7 @@ class Runner:
 
     def _follow(self, job: Job, outcome: Outcome) -> tuple[After | None, Outcome]:
         """Return what follows the task's end; of most tasks, nothing."""
-        if not job.message.is_followed:
+        if not job.message.is_followed and outcome.replacement is None:
             return None, outcome
         from blimp.queue.canvas.finish import follow
 
@@ -248,7 +248,7 @@ class Runner:
 
         A value that cannot be written, or cannot be handed to a callback, is a failure.
         """
-        if outcome.settled:
+        if outcome.settled or outcome.replacement is not None:
             return b"", outcome
         try:
             return self._record_bytes(job, outcome, found), outcome

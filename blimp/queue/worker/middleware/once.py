@@ -48,9 +48,13 @@ class Once:
         return await call_next(job)
 
     def _began(self, job: Job) -> bool:
-        key = began_key(job.message.id, job.message.retries)
+        key = _key(job.message)
         mark: Any = self._app.broker_link.ask(lambda client: named(lambda: client.get(key)))
         return mark is not None and mark != job.mark
+
+
+def _key(message: TaskMessage) -> str:
+    return began_key(message.id, message.retries, message.nesting)
 
 
 def is_marked(options: TaskOptions) -> bool:
@@ -82,7 +86,7 @@ def mark_begun(app: TaskApp, job: Job) -> bool:
     Asked again, because an answer was lost, it knows its own mark.
     """
     job.mark = job.mark or uuid.uuid4().bytes
-    key = began_key(job.message.id, job.message.retries)
+    key = _key(job.message)
 
     def mark(client: Redis) -> bool:
         if client.set(key, job.mark, nx=True, ex=KEEP_MARKER_S):
@@ -97,4 +101,4 @@ def clear_begun(app: TaskApp, message: TaskMessage) -> None:
     if not app.has_store:  # then nothing is marked, see guarantees.check_tasks
         return
     with app.broker_link.link():
-        app.broker_link.client.delete(began_key(message.id, message.retries))
+        app.broker_link.client.delete(_key(message))
