@@ -21,15 +21,13 @@ from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.protocol.record import State
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools import child as child_module
-from blimp.queue.worker.pools.child import ChildProcess
-from blimp.queue.worker.pools.frames import (
+from blimp.queue.worker.pools.child import (
     Begin,
     Channel,
-    Done,
+    ChildProcess,
     FromChild,
     Ready,
     Setup,
-    ToChild,
     without_arguments,
 )
 from blimp.queue.worker.pools.origin import find, locate_all
@@ -88,7 +86,7 @@ def test_a_child_runs_job_after_job_and_ends_when_told() -> None:
 def test_a_child_whose_app_is_not_there_says_so() -> None:
     child = ChildProcess(setup(origin="tests.queue.absent:app"))
     try:
-        with pytest.raises(WorkerLost, match=r"cannot begin: ModuleNotFoundError: No module named"):
+        with pytest.raises(WorkerLost, match=r"cannot start: ModuleNotFoundError: No module named"):
             child.wait_ready(DEADLINE_S)
     finally:
         child.end()
@@ -108,12 +106,12 @@ def test_a_child_that_dies_between_two_jobs_is_seen() -> None:
 @pytest.mark.parametrize(
     ("program", "complaint"),
     [
-        ("time.sleep(3600)", "does not begin in time"),
+        ("time.sleep(3600)", "does not start in time"),
         ("sys.exit(3)", "ended with status 3"),
         ("say(kind='ready', child=2); time.sleep(3600)", "child 1 calls itself 2"),
-        ("os.write(0, b'x' * 100); time.sleep(3600)", "cannot be understood: a frame of"),
-        ("say(kind='what', child=1); time.sleep(3600)", "cannot be understood: Invalid value"),
-        ("say(kind='unfit', child=1, reason='too tired')", "cannot begin: too tired"),
+        ("os.write(0, b'x' * 100); time.sleep(3600)", "cannot be read: a frame above"),
+        ("say(kind='what', child=1); time.sleep(3600)", "cannot be read: Invalid value"),
+        ("say(kind='unfit', child=1, reason='too tired')", "cannot start: too tired"),
     ],
 )
 def test_a_child_that_does_not_begin_well_is_lost(
@@ -134,7 +132,7 @@ def test_a_child_that_answers_for_another_job_is_killed(monkeypatch: pytest.Monk
     pretend(
         monkeypatch,
         "say(kind='ready', child=1)\n"
-        "say(kind='done', child=1, job=9, verdict={'state': 'SUCCESS'})\ntime.sleep(3600)",
+        "say(kind='done', child=1, job=9, outcome={'state': 'SUCCESS'})\ntime.sleep(3600)",
     )
     child = ChildProcess(setup())
     try:
@@ -301,45 +299,56 @@ def test_a_task_is_found_at_its_app_or_where_that_is_said_to_be() -> None:
 # --- the channel -------------------------------------------------------------------------------
 
 
-def test_frames_come_whole_however_they_are_cut() -> None:
+def test_half_a_frame_whose_sender_was_killed_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its socket may stay open in a process that it forked."""
+    monkeypatch.setattr(child_module, "FRAME_S", 1)
+    pretend(
+        monkeypatch,
+        "import signal\n"
+        "if os.fork() == 0: time.sleep(5); os._exit(0)\n"
+        "os.write(0, struct.pack('!i', 100) + b'half')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    )
+    child = ChildProcess(setup())
+    try:
+        with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
+            child.wait_ready(DEADLINE_S)
+    finally:
+        child.end()
+
+
+def test_a_child_that_waits_long_for_work_keeps_its_channel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ours, theirs = socket.socketpair()
+    monkeypatch.setattr(child_module, "FRAME_S", 1)
     with theirs:
         channel = Channel(ours, receives=FromChild)
-        ended = Done(child=3, job=4, outcome=Outcome(state=State.SUCCESS, result=["é" * 100]))
-        sender = Channel(theirs, receives=ToChild)
-        whole = socket.socketpair()
-        Channel(whole[0], receives=ToChild).send(ended)
-        data = whole[1].recv(65_536)
-        for one in whole:
-            one.close()
-        got = []
-        for number in range(len(data)):
-            theirs.send(data[number : number + 1])
-            assert channel.read()
-            frame = channel.take()
-            if frame is not None:
-                got.append(frame)
-        assert got == [ended]
+        got: list[object] = []
+        reader = threading.Thread(target=lambda: got.append(channel.receive()), daemon=True)
+        reader.start()
+        reader.join(0.05)
+        assert reader.is_alive()
+        sender = Channel(theirs.dup(), receives=FromChild)
         sender.send(Ready(child=1))
-        sender.send(Ready(child=2))
-        assert channel.read()
-        assert [channel.take(), channel.take(), channel.take()] == [
-            Ready(child=1),
-            Ready(child=2),
-            None,
-        ]
-    assert not channel.read()
+        reader.join(DEADLINE_S)
+    assert got == [Ready(child=1)]
+    sender.close()
+    with pytest.raises(EOFError):
+        channel.receive()
     channel.close()
     channel.close()
 
 
 def test_an_offer_never_waits() -> None:
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(True)
+    with theirs:
         channel = Channel(ours, receives=FromChild)
         offered = 0
         while channel.offer(Ready(child=1)):
             offered += 1
             assert offered < 1_000_000
+        channel.close()
     assert offered > 0

@@ -1,7 +1,7 @@
-"""What runs in a child process: jobs, one at a time, from a socket to a verdict.
+"""What runs in a child process: one job at a time, from a socket to an outcome.
 
-It never touches the worker's broker. The main thread runs the tasks, since signals, with
-which a soft time limit strikes, are the main thread's; another reads the channel.
+It never uses the worker's broker. The main thread runs the tasks, because a soft time limit
+comes as a signal, which Python handles there; another thread reads the channel.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
 from blimp.queue.task import Task
 from blimp.queue.worker.outcome import outcome_of
-from blimp.queue.worker.pools.frames import (
+from blimp.queue.worker.pools.child import (
     Begin,
     Channel,
     Done,
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 
 
 def main(setup_json: str) -> None:
-    """Serve the worker at the other end of standard input until it closes it."""
+    """Serve the worker at the other end of standard input until that closes it."""
     setup = msgspec.json.decode(setup_json, type=Setup)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     channel = Channel(socket.socket(fileno=os.dup(0)), receives=ToChild)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # what a task reads there must not be frames
+    os.dup2(nothing, 0)  # a task that reads standard input must not read frames
     os.close(nothing)
     with contextlib.suppress(BrokenPipeError):
         Server(setup=setup, channel=channel).serve()
@@ -82,7 +82,7 @@ class Server:
             reason = f"{type(error).__name__}: {error}"
             self._channel.send(Unfit(child=self._setup.child, reason=reason))
             return
-        signal.signal(signal.SIGUSR1, self._strike)
+        signal.signal(signal.SIGUSR1, self._interrupt)
         threading.Thread(target=self._read, name="channel", daemon=True).start()
         self._channel.send(Ready(child=self._setup.child))
         while (begin := self._begins.get()) is not None:
@@ -120,7 +120,7 @@ class Server:
                 self._job = None
             return Outcome(state=State.SUCCESS, result=_sendable(result, task, begin))
         except BaseException as error:  # a task may raise SystemExit; the child goes on
-            self._job = None  # a soft limit may have struck just before this was done
+            self._job = None  # a soft limit may have interrupted the line that does it
             return outcome_of(error, task=task, message=begin.message, chance=self._chance)
 
     def _around(self, begin: Begin) -> AbstractContextManager[object]:
@@ -133,7 +133,7 @@ class Server:
             return contextlib.nullcontext()
         return self._hook.around(begin.message)
 
-    def _strike(self, *_: object) -> None:
+    def _interrupt(self, *_: object) -> None:
         if self._job is not None and self._job == self._interrupted:
             self._interrupted = None
             raise SoftTimeLimitExceeded
@@ -142,18 +142,17 @@ class Server:
 
     def _read(self) -> None:
         while True:
-            frame = self._channel.take()
-            if frame is not None:
-                self._heed(frame)
-            elif not self._channel.read():
+            try:
+                self._handle(self._channel.receive())
+            except Exception:  # closed, or nothing that can be read
                 if self._job is not None:
-                    os._exit(1)  # nobody waits for it any more
+                    os._exit(1)  # nothing waits for it any more
                 self._begins.put(None)
                 return
 
-    def _heed(self, frame: Any) -> None:
+    def _handle(self, frame: Any) -> None:
         if frame.child != self._setup.child:
-            os._exit(1)  # the worker finds it gone, and begins another
+            os._exit(1)  # the worker finds it gone, and starts another
         if isinstance(frame, Begin):
             self._begins.put(frame)
         elif isinstance(frame, Interrupt):
@@ -166,7 +165,7 @@ class Server:
 
 
 class ChildContext(TaskContext):
-    """A TaskContext without a broker: progress goes through the worker, time by its word."""
+    """A TaskContext without a broker: progress and the broker's time go through the worker."""
 
     def __init__(
         self,
@@ -191,7 +190,7 @@ class ChildContext(TaskContext):
         self._began_s = time.monotonic()
 
     def progress(self, fraction: float, **details: Any) -> bool:
-        """Have the worker publish how far the task is; whether it could is not known here."""
+        """Ask the worker to publish how far the task is; returns True, as it does not answer."""
         try:
             to_json([fraction, details])
         except (TypeError, ValueError, RecursionError) as error:
@@ -210,7 +209,7 @@ class ChildContext(TaskContext):
 
 
 def _grant(given: dict[str, Any]) -> Grant:
-    """Return the grant as a child sees it: the worker renews it, and kills who has lost it."""
+    """Return the grant as a child sees it: the worker renews it, and kills a child that lost it."""
     from blimp.queue.resources.grant import Grant, Ticket
 
     now_s = time.monotonic()
@@ -218,7 +217,7 @@ def _grant(given: dict[str, Any]) -> Grant:
 
 
 def _sendable(result: Any, task: Task, begin: Begin) -> Any:
-    """Return `result` as JSON. Raises ResultError where that cannot be."""
+    """Return `result` as JSON. Raises ResultError if JSON cannot hold it."""
     if task.options.ignore_result or begin.message.ignore_result:
         return None
     try:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.queue.retry import Backoff
 from blimp.queue.worker.pools.call import here
-from blimp.queue.worker.pools.child import ChildProcess
-from blimp.queue.worker.pools.frames import (
+from blimp.queue.worker.pools.child import (
     Begin,
+    ChildProcess,
     Interrupt,
     Progress,
     Setup,
@@ -102,7 +102,7 @@ class ProcessPool:
             self._stopping = True
             children = list(self._children)
         for child in children:
-            child.tell(Stopping(child=child.number))
+            child.send_control(Stopping(child=child.number))
 
     def close(self) -> None:
         self._closed.set()
@@ -184,7 +184,7 @@ class ProcessPool:
             self._children.add(child)
             stopping = self._stopping
         if stopping:
-            child.tell(Stopping(child=child.number))
+            child.send_control(Stopping(child=child.number))
         if self._closed.is_set():
             child.kill()
         return child
@@ -245,7 +245,7 @@ class ChildCall:
 
     def interrupt(self) -> None:
         if self._number is not None:
-            self._child.tell(Interrupt(child=self._child.number, job=self._number))
+            self._child.send_control(Interrupt(child=self._child.number, job=self._number))
 
     def cancel(self) -> bool:
         self._cancelled = True
