@@ -31,8 +31,8 @@ from blimp.clock import SystemClock
 from blimp.processes import Child
 from blimp.queue import TaskApp
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.results.options import ResultOptions
-from blimp.queue.results.sql.backend import SqlResults
+from blimp.queue.results.backend import ResultOptions
+from blimp.queue.results.sql.database import SqlResults
 from tests.postgres import Postgres, find_postgres
 
 PROJECT = Path(__file__).parents[1]

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from blimp.queue.canvas.signature import Signature, chain, chord, group, signature
     from blimp.queue.context import TaskContext
     from blimp.queue.protocol.record import State
-    from blimp.queue.results.group import GroupResult
-    from blimp.queue.results.handle import AsyncResult
+    from blimp.queue.results.handle import AsyncResult, GroupResult
     from blimp.queue.task import Task
     from blimp.queue.worker.worker import Worker
 
@@ -38,7 +37,7 @@ _HOMES = {
     "Task": "blimp.queue.task",
     "TaskContext": "blimp.queue.context",
     "AsyncResult": "blimp.queue.results.handle",
-    "GroupResult": "blimp.queue.results.group",
+    "GroupResult": "blimp.queue.results.handle",
     "Signature": "blimp.queue.canvas.signature",
     "signature": "blimp.queue.canvas.signature",
     "chain": "blimp.queue.canvas.signature",

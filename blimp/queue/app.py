@@ -27,8 +27,8 @@ from blimp.queue.redis.failover import Brokers, Strategy
 from blimp.queue.redis.outage import OnConnectionError, Outage
 from blimp.queue.redis.server import RedisServer
 from blimp.queue.redis.urls import SCHEMES
-from blimp.queue.results.open import open_database
-from blimp.queue.results.options import ResultKeywords, database_url, result_options
+from blimp.queue.results.backend import ResultKeywords, result_options
+from blimp.queue.results.open import database_url, open_database
 from blimp.queue.results.redis_backend import RedisResults
 from blimp.queue.retry import CONNECTING, ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.queue.task import Task
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from blimp.queue.canvas.chords import Chords
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.app_pools import Pools
-    from blimp.queue.results.base import ResultBackend
+    from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
     from blimp.queue.worker.middleware import Middleware  # a protocol
 
@@ -124,19 +124,20 @@ class TaskApp(Hooks, Closing):
         elif kept is not None:
             self._store = RedisServer(kept, timeout_s=timeout_s)
         self.results: ResultBackend | None = None
+        result_limit_bytes = self.result_options.result_limit_bytes or limit_bytes
         if kept is not None:
             self.results = RedisResults(
                 server=RedisServer(kept, timeout_s=timeout_s),
                 clock=self.clock,
                 keep_s=self.result_options.keep_s,
-                limit_bytes=limit_bytes,
+                limit_bytes=result_limit_bytes,
             )
         if database is not None:
             self.results = open_database(
                 database,
                 clock=self.clock,
                 options=self.result_options,
-                limit_bytes=limit_bytes,
+                limit_bytes=result_limit_bytes,
                 timeout_s=timeout_s,
                 notify_server=self._store,
             )

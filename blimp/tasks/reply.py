@@ -12,7 +12,7 @@ from blimp.closing import Closing
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.protocol.record import Record
-    from blimp.queue.results.base import ResultWatch
+    from blimp.queue.results.backend import ResultWatch
 
 Stage = Literal["queued", "received", "executing", "done"]
 OnProgress = Callable[[str, float | None], None]

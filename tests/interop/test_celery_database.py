@@ -9,8 +9,8 @@ import pytest
 from blimp.clock import SystemClock
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.results.options import ResultOptions
-from blimp.queue.results.sql.backend import SqlResults
+from blimp.queue.results.backend import ResultOptions
+from blimp.queue.results.sql.database import SqlResults
 from tests.interop.guest import PROGRAMS, Guest, find_guest
 from tests.queue.results.conftest import database, names, postgres, postgres_url
 

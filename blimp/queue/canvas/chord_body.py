@@ -20,7 +20,7 @@ from blimp.queue.protocol.record import Record, State
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.brokers.base import ChordPart, Completion
-    from blimp.queue.results.base import ResultBackend
+    from blimp.queue.results.backend import ResultBackend
 
 FAILED = ("FAILURE", "REVOKED")
 MOST_WORDS = 1000  # of what another's end says, in letters

@@ -14,8 +14,7 @@ from blimp.queue.options import check_limits, check_priority
 from blimp.queue.protocol.embed import Signature, check_signature, listed
 from blimp.queue.protocol.message import write_message
 from blimp.queue.publish.sending import SendOptions, origin_of
-from blimp.queue.results.group import GroupResult
-from blimp.queue.results.handle import AsyncResult
+from blimp.queue.results.handle import AsyncResult, GroupResult
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
 
 if TYPE_CHECKING:

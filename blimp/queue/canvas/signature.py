@@ -27,8 +27,7 @@ from blimp.queue.protocol.embed import (
 from blimp.queue.protocol.embed import Signature as Plain
 
 if TYPE_CHECKING:
-    from blimp.queue.results.group import GroupResult
-    from blimp.queue.results.handle import AsyncResult
+    from blimp.queue.results.handle import AsyncResult, GroupResult
 
 
 class SendingApp(Protocol):

@@ -1,14 +1,16 @@
-"""The sender's end of a task that was sent."""
+"""The sender's handles on tasks that were sent: AsyncResult for one, GroupResult for several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import (
     Expired,
     Interrupted,
     Refused,
+    ResultError,
     Revoked,
     Superseded,
     TaskError,
@@ -17,8 +19,7 @@ from blimp.errors import (
 from blimp.queue.protocol.record import Record, State
 
 if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp
-    from blimp.queue.results.base import ResultBackend
+    from blimp.queue.results.backend import ResultApp, ResultBackend
 
 OnProgress = Callable[[dict[str, Any]], None]
 
@@ -26,74 +27,71 @@ OnProgress = Callable[[dict[str, Any]], None]
 class AsyncResult:
     """One task that was sent, by its id: `AsyncResult(id, app=app)`.
 
-    Every question is one to the keeper of results. Raises TaskError where the app keeps none,
-    LinkError where its keeper does not answer.
+    Every property and method asks the result backend. Raises TaskError if the app has none,
+    LinkError if it does not answer.
 
     parent: of a link of a chain, the one before; of a chord's body, its header.
     """
 
-    def __init__(self, id: str, *, app: TaskApp, parent: AsyncResult | None = None) -> None:
+    def __init__(self, id: str, *, app: ResultApp, parent: AsyncResult | None = None) -> None:
         self.id = id
         self.app = app
         self.parent = parent
 
     @property
     def record(self) -> Record:
-        """What is known of it now; a PENDING record where nothing is."""
-        return self._store().get(self.id)
+        """The record that is stored now; a PENDING one if there is none."""
+        return self._backend().get(self.id)
 
     @property
     def state(self) -> State:
-        """Ours, which is finer than Celery's; PENDING where nothing is known."""
+        """Finer than Celery's states; PENDING if nothing is known."""
         return self.record.state
 
     @property
     def status(self) -> State:
-        """`state`, as Celery also calls it."""
+        """The same as `state`: Celery has both names."""
         return self.state
 
     @property
     def result(self) -> Any:
-        """What it returned, the exception that it ended with, or None before its end."""
+        """What the task returned, the exception that it ended with, or None before its end."""
         record = self.record
-        if not record.final:
-            return None
-        return record.result if record.state is State.SUCCESS else error_of(record)
+        return value_of(record) if record.final else None
 
     @property
     def progress(self) -> dict[str, Any] | None:
-        """What the task last told of itself, None where it is not in PROGRESS."""
+        """What the task last reported, None if its state is not PROGRESS."""
         record = self.record
         return record.result if record.state is State.PROGRESS else None
 
     @property
     def children(self) -> list[AsyncResult]:
-        """What its end has begun: callbacks, and the next link of its chain."""
-        from blimp.queue.results.group import from_tuple
-
+        """What its end has started: callbacks, and the next link of its chain."""
         return [from_tuple(one, app=self.app) for one in self.record.children]
 
     def ready(self) -> bool:
-        """Say whether it has ended, however."""
+        """Return whether it has ended, in whatever way."""
         return self.record.final
 
     def successful(self) -> bool:
-        """Say whether it has ended in a success."""
+        """Return whether it has ended in a success."""
         return self.state is State.SUCCESS
 
     def failed(self) -> bool:
-        """Say whether it has ended, and not in a success."""
-        record = self.record
-        return record.final and record.state is not State.SUCCESS
+        """Return whether it has ended, and not in a success."""
+        return _is_failed(self.record)
 
-    def wait(self, timeout: float, *, on_progress: OnProgress | None = None) -> Record:
+    def wait(
+        self, timeout: float | None = None, *, on_progress: OnProgress | None = None
+    ) -> Record:
         """Return the final record. Raises TimeoutError after `timeout` seconds, LinkError.
 
-        on_progress: called with what the task tells of itself, as it comes.
+        timeout: None waits until there is one. on_progress: called with each report of the task.
         """
         clock = self.app.clock
-        deadline_s = clock.now_s() + timeout
-        with self._store().watch(self.id) as watch:
+        deadline_s = _deadline_s(self.app, timeout)
+        with self._backend().watch(self.id) as watch:
             while True:
                 record = watch.next(timeout_s=max(0.0, deadline_s - clock.now_s()))
                 if record is not None and record.final:
@@ -104,27 +102,37 @@ class AsyncResult:
                     state = record.state if record else self.state
                     raise TimeoutError(f"task {self.id} is {state} after {timeout:g} s")
 
-    def get(self, timeout: float, *, on_progress: OnProgress | None = None) -> Any:
-        """Return what the task returned, once it has.
+    def get(
+        self,
+        timeout: float | None = None,
+        propagate: bool = True,
+        interval: float = 0.5,  # noqa: ARG002
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
+        """Return what the task returned, once it has ended.
 
-        Raises what became of it otherwise: Refused, Expired, Revoked, Superseded, Interrupted
-        or TaskFailed;
-        TimeoutError after `timeout` seconds, and LinkError where the broker is lost.
+        timeout: in seconds; None, as with Celery, waits as long as the task takes.
+        propagate: raise what it ended with otherwise (Refused, Expired, Revoked, Superseded,
+            Interrupted or TaskFailed); False returns that exception instead.
+        interval: for programs written for Celery; nothing is polled that could use it.
+        on_progress: called with each report of the task.
+        Raises TimeoutError, and LinkError if the connection is lost.
         """
-        record = self.wait(timeout, on_progress=on_progress)
-        if record.state is State.SUCCESS:
-            return record.result
-        raise error_of(record)
+        value = value_of(record := self.wait(timeout, on_progress=on_progress))
+        if propagate and record.state is not State.SUCCESS:
+            raise value
+        return value
 
-    def revoke(self, *, terminate: bool = False) -> None:
-        """Call the task back; see `TaskApp.revoke`. A link that was not sent yet counts, too."""
-        self.app.revoke(self.id, terminate=terminate)
+    def revoke(self, *, terminate: bool = False) -> Any:
+        """Revoke the task, sent or not; see `TaskApp.revoke`."""
+        return self.app.revoke(self.id, terminate=terminate)
 
     def forget(self) -> None:
-        """Have its record deleted, and those of what came before it."""
+        """Delete its record, and those of the links of its chain before it."""
         if self.parent is not None:
             self.parent.forget()
-        self._store().forget(self.id)
+        self._backend().forget(self.id)
 
     def as_tuple(self) -> list[Any]:
         """Return it as Celery writes a result into another's record."""
@@ -139,15 +147,197 @@ class AsyncResult:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.id}>"
 
-    def _store(self) -> ResultBackend:
+    def _backend(self) -> ResultBackend:
         return backend_of(self.app)
 
 
-def backend_of(app: TaskApp) -> ResultBackend:
-    """Return what keeps the results of `app`. Raises TaskError where nothing does."""
+class GroupResult(AsyncResult):
+    """Several tasks that were sent together. `id` is the group's; it has no record of its own."""
+
+    def __init__(
+        self,
+        id: str,
+        results: Sequence[AsyncResult] = (),
+        *,
+        app: ResultApp,
+        parent: AsyncResult | None = None,
+    ) -> None:
+        super().__init__(id, app=app, parent=parent)
+        self.results = list(results)
+
+    @property
+    def children(self) -> list[AsyncResult]:
+        """The tasks and groups in it, in the order in which they were given."""
+        return self.results
+
+    @property
+    def completed_count(self) -> int:
+        """How many have ended in a success."""
+        return sum(record.state is State.SUCCESS for record in self._records())
+
+    @property
+    def state(self) -> State:
+        """SUCCESS if all have it, the first other final state there is, or PENDING."""
+        records = self._records()
+        failed = [one.state for one in records if _is_failed(one)]
+        if failed:
+            return failed[0]
+        done = all(record.state is State.SUCCESS for record in records)
+        return State.SUCCESS if done else State.PENDING
+
+    def ready(self) -> bool:
+        """Return whether all have ended, in whatever way."""
+        return all(record.final for record in self._records())
+
+    def successful(self) -> bool:
+        """Return whether all have ended in a success."""
+        return all(record.state is State.SUCCESS for record in self._records())
+
+    def failed(self) -> bool:
+        """Return whether one has ended, and not in a success."""
+        return any(map(_is_failed, self._records()))
+
+    def get(
+        self,
+        timeout: float | None = None,
+        propagate: bool = True,
+        interval: float = 0.5,  # noqa: ARG002
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Any]:
+        """Return what each returned, in order, once all have ended: by one subscription for all.
+
+        timeout, interval: see AsyncResult.get. on_progress: called at the end of each, with
+        {"id", "done", "of"}. propagate: raise the first failure as soon as it is known; False
+        returns the exceptions instead. Raises TimeoutError, LinkError.
+        """
+        found: dict[str, Record] = {}
+        ids = self.ids()
+        for record in self._ended(ids, timeout):
+            if propagate and record.state is not State.SUCCESS:
+                raise error_of(record)
+            found[record.id] = record
+            if on_progress is not None:
+                on_progress({"id": record.id, "done": len(found), "of": len(ids)})
+        return self._values(found)
+
+    join = get
+
+    def wait(
+        self,
+        timeout: float | None = None,  # noqa: ARG002
+        *,
+        on_progress: OnProgress | None = None,  # noqa: ARG002
+    ) -> Record:
+        """Raises TaskError: a group has no record. Use `get`."""
+        raise TaskError(f"group {self.id} has no record of its own: use get()")
+
+    def ids(self) -> list[str]:
+        """Return the ids of all tasks in it, those of groups within it included."""
+        return list(
+            dict.fromkeys(
+                id
+                for one in self.results
+                for id in (one.ids() if isinstance(one, GroupResult) else [one.id])
+            )
+        )
+
+    def revoke(self, *, terminate: bool = False) -> Any:
+        """Revoke all; see `TaskApp.revoke`."""
+        return [one.revoke(terminate=terminate) for one in self.results]
+
+    def forget(self) -> None:
+        """Delete the records of all, and what `save` stored."""
+        for one in self.results:
+            one.forget()
+        self._backend().forget_group(self.id)
+
+    def save(self) -> None:
+        """Store what it consists of, for `restore` and for Celery's GroupResult.restore."""
+        self._backend().save_group(self.id, {"result": self.as_tuple()})
+
+    @classmethod
+    def restore(cls, id: str, *, app: ResultApp) -> GroupResult | None:
+        """Return the group that was saved, None if there is none. Raises ResultError."""
+        document = backend_of(app).group(id)
+        if document is None:
+            return None
+        found = from_tuple(document.get("result"), app=app)
+        if not isinstance(found, GroupResult):
+            raise ResultError(f"group {id}: what is stored is not a group")
+        return found
+
+    def as_tuple(self) -> list[Any]:
+        parent = self.parent and self.parent.as_tuple()
+        return [[self.id, parent], [one.as_tuple() for one in self.results]]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __iter__(self) -> Iterator[AsyncResult]:
+        return iter(self.results)
+
+    def __getitem__(self, number: int) -> AsyncResult:
+        return self.results[number]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _ended(self, ids: list[str], timeout: float | None) -> Iterator[Record]:
+        """Yield the final record of each, in the order in which they end. Raises TimeoutError."""
+        clock = self.app.clock
+        deadline_s = _deadline_s(self.app, timeout)
+        with self._backend().watch(*ids) as watch:
+            left = set(ids)
+            while left:
+                record = watch.next(timeout_s=max(0.0, deadline_s - clock.now_s()))
+                if record is not None and record.final and record.id in left:
+                    left.discard(record.id)
+                    yield record
+                elif record is None and clock.now_s() >= deadline_s:
+                    raise TimeoutError(
+                        f"group {self.id}: {len(left)} of {len(ids)} have not ended "
+                        f"after {timeout:g} s"
+                    )
+
+    def _values(self, found: dict[str, Record]) -> list[Any]:
+        return [
+            one._values(found) if isinstance(one, GroupResult) else value_of(found[one.id])
+            for one in self.results
+        ]
+
+    def _records(self) -> list[Record]:
+        backend = self._backend()
+        return [backend.get(id) for id in self.ids()]
+
+
+def from_tuple(written: Any, *, app: ResultApp) -> AsyncResult:
+    """Return the handle that `as_tuple`, or Celery, wrote. Raises ResultError."""
+    try:
+        own, children = written
+        id, parent = own if isinstance(own, list | tuple) else (own, None)
+        if not isinstance(id, str):
+            raise TypeError(f"its id is {type(id).__name__}")
+        before = from_tuple(parent, app=app) if parent else None
+        if children is None:
+            return AsyncResult(id, app=app, parent=before)
+        return GroupResult(
+            id, [from_tuple(one, app=app) for one in children], app=app, parent=before
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ResultError(f"{written!r:.200} is no result: {error}") from None
+
+
+def backend_of(app: ResultApp) -> ResultBackend:
+    """Return the result backend of `app`. Raises TaskError if it has none."""
     if app.results is None:
         raise TaskError(f"app {app.name!r} keeps no results: give it a result_backend")
     return app.results
+
+
+def value_of(record: Record) -> Any:
+    """Return the result of a final record, or the exception that it stands for."""
+    return record.result if record.state is State.SUCCESS else error_of(record)
 
 
 def error_of(record: Record) -> TaskError:
@@ -163,3 +353,11 @@ def error_of(record: Record) -> TaskError:
         return kinds[record.state](record.reason)
     kind = record.fault.exc_type if record.fault else record.state.value
     return TaskFailed(record.reason, kind=kind, trace=record.traceback)
+
+
+def _is_failed(record: Record) -> bool:
+    return record.final and record.state is not State.SUCCESS
+
+
+def _deadline_s(app: ResultApp, timeout: float | None) -> float:
+    return math.inf if timeout is None else app.clock.now_s() + timeout

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.errors import ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, State, decode, encode
-from blimp.queue.redis.keys import group_key, result_key
+from blimp.queue.redis.keys import FAILED_RESULTS, group_key, result_key
 from blimp.queue.redis.scripts import Script
 from blimp.queue.redis.urls import is_refusal
-from blimp.queue.results.options import KEEP_S
+from blimp.queue.results.backend import KEEP_S
+from blimp.queue.results.waiting import Watch, type_checked
 
 if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.clock import Clock
     from blimp.queue.redis.server import RedisServer
-    from blimp.queue.results.watch import Watch
-
-T = TypeVar("T")
 
 _STORE = Script((Path(__file__).parent / "store.lua").read_text())
 
@@ -47,12 +46,17 @@ class RedisResults:
         self.keep_s = keep_s
         self._limit_bytes = limit_bytes
 
-    def store(self, record: Record, *, at: str | None = None) -> bool:
-        """Write and publish `record`; False when a final one stands already.
+    # --- writing ---------------------------------------------------------------------------
 
-        at: the URL of one of several brokers, where it is not to be the one in use; one that
-        is none of them is no matter.
-        Raises ResultError where JSON cannot hold it, before anything is written.
+    def encode(self, record: Record) -> bytes:
+        """Return `record` as it is stored. Raises ResultError if JSON cannot hold it."""
+        return encode(record, limit_bytes=self._limit_bytes)
+
+    def store(self, record: Record, *, at: str | None = None) -> bool:
+        """Write and publish `record`; False if a final one is there already.
+
+        at: the URL of one of several brokers, if it is not the one in use; any other is ignored.
+        Raises ResultError if JSON cannot hold it, before anything is written.
         """
         data = self.encode(record)
         if at is None or at not in self.server.brokers.urls:
@@ -61,11 +65,12 @@ class RedisResults:
             return self._write(self.server.client_of(at), record.id, data)
 
     def write(self, id: str, data: bytes) -> bool:
-        """Write and publish what `encode` returned; False when a final record stands already."""
+        """Write and publish what `encode` returned; False if a final record is there already."""
         return self.server.ask(lambda client: self._write(client, id, data))
 
     def _write(self, client: Redis, id: str, data: bytes) -> bool:
-        return bool(named(partial(_STORE.run, client, [result_key(id)], [data, self.keep_s])))
+        run = partial(_STORE.run, client, [result_key(id)], [data, self.keep_s])
+        return bool(type_checked(run))
 
     def write_many(self, records: Sequence[tuple[str, bytes]]) -> list[bool | ResultError]:
         return self.server.ask(lambda client: self._write_many(client, records))
@@ -73,7 +78,7 @@ class RedisResults:
     def _write_many(
         self, client: Redis, records: Sequence[tuple[str, bytes]]
     ) -> list[bool | ResultError]:
-        """Write all in one round trip. An error that ends by itself is raised."""
+        """Write all in one round trip. An error that passes by itself is raised."""
         from redis.exceptions import NoScriptError
 
         answers = self._send(client, records)
@@ -91,29 +96,63 @@ class RedisResults:
         ]
 
     def _send(self, client: Redis, records: Sequence[tuple[str, bytes]]) -> list[Any]:
-        # redis-py's own Script asks first whether the server knows it.
+        # redis-py's own Script first asks whether the server knows it.
         with client.pipeline(transaction=False) as pipe:
             for id, data in records:
                 pipe.evalsha(_STORE.digest, 1, result_key(id), data, self.keep_s)
             answers: list[Any] = pipe.execute(raise_on_error=False)
         return answers
 
-    def encode(self, record: Record) -> bytes:
-        """Return `record` as it is stored. Raises ResultError where JSON cannot hold it."""
-        return encode(record, limit_bytes=self._limit_bytes)
+    # --- reading ---------------------------------------------------------------------------
 
     def get(self, id: str) -> Record:
-        """Return what is known of task `id`; a PENDING record where nothing is."""
+        """Return the record of task `id`; a PENDING one if there is none."""
         data = self.read(id)
         return Record(id=id, state=State.PENDING) if data is None else decode(data)
 
     def read(self, id: str) -> bytes | None:
-        """Return the record of task `id` as it is stored, None where nothing is."""
-        data: Any = self.server.ask(lambda client: named(lambda: client.get(result_key(id))))
+        """Return the record of task `id` as it is stored, None if there is none."""
+        key = result_key(id)
+        data: Any = self.server.ask(lambda client: type_checked(lambda: client.get(key)))
         return data.encode() if isinstance(data, str) else data
 
+    def failures(self, *, limit: int) -> list[Record]:
+        """Return the records of tasks that failed for good, the newest first.
+
+        The index holds the last 10,000 (see store.lua). Those whose record has expired, or cannot
+        be read, are left out.
+        """
+
+        def ask(client: Any) -> list[Record]:
+            found: list[Record] = []
+            start = 0
+            while len(found) < limit:
+                ids = client.zrevrange(FAILED_RESULTS, start, start + limit - 1)
+                if not ids:
+                    break
+                start += len(ids)
+                keys = [result_key(id.decode(errors="replace")) for id in ids]
+                for data in filter(None, client.mget(keys)):
+                    with contextlib.suppress(ResultError):
+                        found.append(decode(data))
+            return found[:limit]
+
+        return self.server.ask(lambda client: type_checked(partial(ask, client)))
+
     def forget(self, id: str) -> None:
-        self.server.ask(lambda client: client.delete(result_key(id)))
+        def delete(client: Any) -> None:
+            with client.pipeline(transaction=False) as pipe:
+                pipe.delete(result_key(id))
+                pipe.zrem(FAILED_RESULTS, id)
+                pipe.execute()
+
+        self.server.ask(delete)
+
+    def watch(self, *ids: str) -> Watch:
+        """Return a subscription to the tasks `ids`, in force on return."""
+        return Watch(server=self.server, ids=ids, clock=self._clock)
+
+    # --- groups ----------------------------------------------------------------------------
 
     def save_group(self, id: str, document: dict[str, Any]) -> None:
         key, data = group_key(id), to_json(document)
@@ -122,7 +161,7 @@ class RedisResults:
     def group(self, id: str) -> dict[str, Any] | None:
         """Raises ResultError for what is no JSON object."""
         key = group_key(id)
-        data: Any = self.server.ask(lambda client: named(lambda: client.get(key)))
+        data: Any = self.server.ask(lambda client: type_checked(lambda: client.get(key)))
         try:
             return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
@@ -131,33 +170,14 @@ class RedisResults:
     def forget_group(self, id: str) -> None:
         self.server.ask(lambda client: client.delete(group_key(id)))
 
+    # --- life ------------------------------------------------------------------------------
+
     def prepare(self) -> None:
-        """A server needs nothing."""
+        """Nothing to do: a server has no tables."""
 
     def cleanup(self) -> int:
-        """The server forgets by itself."""
+        """Nothing to do: the keys expire."""
         return 0
-
-    def watch(self, id: str) -> Watch:
-        """Return a subscription to task `id`, in force when this returns."""
-        return self.watch_many([id])
-
-    def watch_many(self, ids: Sequence[str]) -> Watch:
-        from blimp.queue.results.watch import Watch
-
-        return Watch(server=self.server, ids=ids, clock=self._clock)
 
     def close(self) -> None:
         self.server.close()
-
-
-def named(function: Callable[[], T]) -> T:
-    """Call `function`. Raises ResultError for a key of a wrong type: it stays one."""
-    import redis
-
-    try:
-        return function()
-    except redis.ResponseError as error:
-        if str(error).startswith("WRONGTYPE"):
-            raise ResultError(f"what is kept there is something else: {error}") from None
-        raise

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from blimp.clock import SystemClock
-from blimp.queue.results.options import ResultKeywords, result_options
-from blimp.queue.results.sql.backend import SqlResults
+from blimp.queue.results.backend import ResultKeywords, result_options
+from blimp.queue.results.sql.database import SqlResults
 from tests.directory import socket_directory
 from tests.postgres import Postgres, find_postgres
 

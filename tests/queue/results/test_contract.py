@@ -1,4 +1,4 @@
-"""What every keeper of results does: Redis, SQLite and PostgreSQL."""
+"""What every result backend does: Redis, SQLite and PostgreSQL."""
 
 import threading
 from collections.abc import Iterator
@@ -12,27 +12,27 @@ from blimp.queue import TaskApp
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.record import FINAL, Record, State
 from blimp.queue.redis.server import RedisServer
-from blimp.queue.results.base import ResultBackend
+from blimp.queue.results.backend import ResultBackend
 from blimp.queue.results.handle import AsyncResult
 from blimp.queue.results.redis_backend import RedisResults
 from tests.broker import EmbeddedBroker
 
 DEADLINE_S = 15.0
-BACKENDS = ["redis", "sqlite", "sqlite, told", "postgresql", "postgresql, told"]
+BACKENDS = ["redis", "sqlite", "sqlite, published", "postgresql", "postgresql, published"]
 
 
 @pytest.fixture(params=BACKENDS)
 def results(
     request: pytest.FixtureRequest, broker_server: EmbeddedBroker, server: redis.Redis
 ) -> Iterator[ResultBackend]:
-    backend, _, told = request.param.partition(", ")
-    link = RedisResults(server=RedisServer(broker_server.url), clock=SystemClock())
+    backend, _, published = request.param.partition(", ")
+    link = RedisServer(broker_server.url)
     if backend == "redis":
-        yield link
+        yield RedisResults(server=link, clock=SystemClock())
     else:
         request.getfixturevalue("names")  # of this test alone
         open_results = request.getfixturevalue("open_results")
-        yield open_results(notify_server=link if told else None)
+        yield open_results(notify_server=link if published else None)
     link.close()
 
 
@@ -175,6 +175,27 @@ def test_who_waits_gets_it_when_it_comes_and_hears_no_more_of_it(results: Result
     store.join()
     with pytest.raises(TimeoutError, match="task b is PENDING"):
         AsyncResult("b", app=app).get(timeout=0.0)
+
+
+def test_failures_are_listed_the_newest_first_and_can_be_forgotten(results: ResultBackend) -> None:
+    fault = Fault(exc_type="ValueError", exc_message=["why"])
+    for number, state in enumerate(sorted(State)):
+        results.store(
+            Record(
+                id=str(state),
+                state=state,
+                fault=fault if state in FINAL - {State.SUCCESS} else None,
+                name="weather",
+                date_done=f"2026-11-20T13:02:{number:02}+00:00",
+            )
+        )
+    listed = {State.FAILURE, State.REFUSED, State.INTERRUPTED}  # what Celery calls a failure
+    found = results.failures(limit=10)
+    assert {one.state for one in found} == listed
+    assert {(one.id, one.reason) for one in found} == {(str(one), "why") for one in listed}
+    assert len(results.failures(limit=2)) == 2
+    results.forget(State.FAILURE)
+    assert {one.state for one in results.failures(limit=10)} == listed - {State.FAILURE}
 
 
 def test_a_group_is_kept_replaced_and_forgotten(results: ResultBackend) -> None:

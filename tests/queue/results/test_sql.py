@@ -18,9 +18,8 @@ from blimp.queue import TaskApp
 from blimp.queue.cli.main import main
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.results.options import ResultOptions, result_options
-from blimp.queue.results.sql.backend import SqlResults
-from blimp.queue.results.sql.cleanup import Cleaning
+from blimp.queue.results.backend import ResultOptions, result_options
+from blimp.queue.results.sql.database import Cleanup, SqlResults
 from blimp.queue.results.sql.sessions import Sessions
 from tests.postgres import Postgres
 from tests.queue.conftest import Silence
@@ -234,9 +233,9 @@ def test_sqlite_has_what_is_committed_on_the_disk(open_results: OpenResults) -> 
 FORKING = """
 import os, sys
 from blimp.clock import SystemClock
-from blimp.queue.results.options import ResultOptions
+from blimp.queue.results.backend import ResultOptions
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.results.sql.backend import SqlResults
+from blimp.queue.results.sql.database import SqlResults
 
 url, task, group = sys.argv[1:]
 options = ResultOptions(database_table_names={"task": task, "group": group})
@@ -295,7 +294,7 @@ def fill(results: SqlResults, clock: ManualClock, *, ids: range, state: State) -
 def test_old_results_are_deleted_a_few_at_a_time_and_new_ones_stay(
     open_results: OpenResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blimp.queue.results.sql.backend.CLEANED_AT_ONCE", 10)
+    monkeypatch.setattr("blimp.queue.results.sql.database.DELETED_AT_ONCE", 10)
     clock = ManualClock()
     results = open_results(clock=clock, result_expires_s=60)
     fill(results, clock, ids=range(25), state=State.SUCCESS)
@@ -318,7 +317,7 @@ def test_old_results_are_deleted_a_few_at_a_time_and_new_ones_stay(
 def test_several_clean_up_at_once_and_each_row_is_deleted_once(
     open_results: OpenResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blimp.queue.results.sql.backend.CLEANED_AT_ONCE", 7)
+    monkeypatch.setattr("blimp.queue.results.sql.database.DELETED_AT_ONCE", 7)
     clock = ManualClock()
     results = open_results(clock=clock, result_expires_s=60)
     fill(results, clock, ids=range(100), state=State.SUCCESS)
@@ -338,7 +337,7 @@ def test_a_worker_cleans_up_every_now_and_then(open_results: OpenResults) -> Non
     clock, log = ManualClock(), Silence()
     results = open_results(clock=clock, result_expires_s=60)
     fill(results, clock, ids=range(3), state=State.SUCCESS)
-    cleaning = Cleaning(results=results, clock=clock, log=log)
+    cleaning = Cleanup(results=results, clock=clock, log=log)
     cleaning(True)
     assert not cleaning.is_busy
     clock.advance(100.0)
@@ -354,7 +353,7 @@ def test_what_goes_wrong_while_cleaning_up_is_logged_and_tried_again(
     open_results: OpenResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, log = ManualClock(), Silence()
-    cleaning = Cleaning(results=open_results(result_expires_s=60), clock=clock, log=log)
+    cleaning = Cleanup(results=open_results(result_expires_s=60), clock=clock, log=log)
 
     def fail(error: Exception) -> Callable[[], int]:
         def cleanup() -> int:

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from blimp.clock import SystemClock
 from blimp.errors import ConfigError, LinkError, TableMismatch
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.results.options import ResultOptions, result_options
-from blimp.queue.results.sql.backend import SqlResults
+from blimp.queue.results.backend import ResultOptions, result_options
+from blimp.queue.results.sql.database import SqlResults
 from blimp.queue.results.sql.tables import Tables
 from tests.postgres import Postgres
 from tests.queue.results.conftest import OpenResults
@@ -210,9 +210,9 @@ def test_a_user_who_may_not_make_tables_can_use_those_there_are(
 STARTERS = """
 import os, sys
 from blimp.clock import SystemClock
-from blimp.queue.results.options import ResultOptions
+from blimp.queue.results.backend import ResultOptions
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.results.sql.backend import SqlResults
+from blimp.queue.results.sql.database import SqlResults
 
 url, task, group = sys.argv[1:]
 options = ResultOptions(database_table_names={"task": task, "group": group})

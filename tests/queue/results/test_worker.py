@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from blimp.errors import TableMismatch
 from blimp.queue import GroupResult, State, TaskApp, Worker, chain, chord, group
 from blimp.queue.results.open import prepare_results
-from blimp.queue.results.sql.backend import SqlResults
-from blimp.queue.results.sql.cleanup import Cleaning
+from blimp.queue.results.sql.database import Cleanup, SqlResults
 from tests.postgres import Postgres
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
 from tests.queue.look import Look
@@ -50,7 +49,6 @@ def in_queue(look: Look, app: str = "tests", worker: str = "worker") -> int:
     return look.waiting(app) + look.in_hand(app=app, worker=worker)
 
 
-@pytest.mark.parametrize("transport", ["streams", "redis"], indirect=True)
 def test_what_became_of_tasks_is_told(app: TaskApp, look: Look) -> None:
     @app.task(name="add")
     def add(a: int, b: int) -> int:
@@ -85,7 +83,7 @@ def test_groups_chains_and_chords_find_their_results(app: TaskApp) -> None:
         assert chord(header, total.s()).apply_async().get(DEADLINE_S) == 15
 
 
-@pytest.mark.parametrize("keeper", ["redis", "sqlite"])
+@pytest.mark.parametrize("backend", ["redis", "sqlite"])
 def test_extended_results_tell_how_the_task_was_called(
     url: str, tmp_path: Path, backend: str
 ) -> None:
@@ -108,7 +106,7 @@ def test_extended_results_tell_how_the_task_was_called(
 
 
 def test_who_waits_is_told_and_need_not_look(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blimp.queue.results.sql.backend.LOOK_S", 10.0 * DEADLINE_S)
+    monkeypatch.setattr("blimp.queue.results.sql.database.LOOK_S", 10.0 * DEADLINE_S)
     go = threading.Event()
     app.task(name="wait")(lambda: go.wait(DEADLINE_S))
     with working(app):
@@ -150,7 +148,7 @@ def test_what_a_worker_does_at_its_start_for_results(
 
     file = tmp_path / "r.db"
     (cleaning,), _ = start(f"db+sqlite:///{file}")
-    assert isinstance(cleaning, Cleaning)
+    assert isinstance(cleaning, Cleanup)
     assert file.exists()
     assert start(f"db+sqlite:///{file}", result_expires_s=0)[0] == ()
     start(f"db+sqlite:///{tmp_path}/later.db", database_create_tables_at_setup=False)

@@ -1,7 +1,7 @@
 """A record as a row of Celery's table, and back.
 
-The row holds what Celery 5.7 writes with `result_serializer="json"`. Where our state is finer
-than Celery's, it stands in the result, beside the exception that Celery makes of it.
+The row holds what Celery 5.7 writes with `result_serializer="json"`. A state that is finer than
+Celery's is in the result, beside the exception that Celery makes of it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ import msgspec
 
 from blimp.errors import ResultError
 from blimp.queue.protocol.message import to_json
-from blimp.queue.results.sql.tables import MAX_LENGTH
+from blimp.queue.results.sql.tables import FINAL_STATUS, MAX_LENGTH
 
 MAX_RETRIES = 2**31 - 1
-FINAL_STATUS = ("SUCCESS", "FAILURE", "REVOKED")
 EXTENDED = ("name", "worker", "retries", "queue")
 PICKLE = b"\x80"
 _NULL = msgspec.Raw(b"null")
 
 
 class Document(msgspec.Struct):
-    """What `record.encode` writes, as far as there are columns for it."""
+    """The parts of what `record.encode` writes for which there are columns."""
 
     status: str
     task_id: str
@@ -47,7 +46,7 @@ _decoder = msgspec.json.Decoder(Document)
 def row_of(data: bytes, *, extended: bool, now: datetime) -> dict[str, Any]:
     """Return the columns for a record as `encode` writes it. Raises ResultError.
 
-    now: its date where it has none: what never comes to its end is to be cleaned up as well.
+    now: its date if it has none, so that a task that never ends is cleaned up, too.
     """
     try:
         document = _decoder.decode(data)
@@ -75,7 +74,7 @@ def row_of(data: bytes, *, extended: bool, now: datetime) -> dict[str, Any]:
 
 
 def document_of(row: Mapping[str, Any]) -> bytes:
-    """Return what `row_of` was made of. Raises ResultError saying which column is spoilt."""
+    """Return the record of a row. Raises ResultError naming a column that cannot be read."""
     status = row["status"]
     document = {
         "status": status,
@@ -102,7 +101,7 @@ def document_of(row: Mapping[str, Any]) -> bytes:
 
 
 def check_id(id: str) -> str:
-    """Return `id`. Raises ResultError where no row can be found by it."""
+    """Return `id`. Raises ResultError if it cannot be that of a row."""
     if not 0 < len(id) <= MAX_LENGTH:
         raise ResultError(f"id {id:.40}… of {len(id)} letters: a table takes 1 to {MAX_LENGTH}")
     if "\0" in id:
@@ -111,7 +110,7 @@ def check_id(id: str) -> str:
 
 
 def naive_utc(date: str) -> datetime:
-    """Return an ISO 8601 date as a column without a time zone holds it; Celery's are UTC."""
+    """Return an ISO 8601 date for a column without a time zone, which is UTC as Celery's."""
     found = datetime.fromisoformat(date)
     return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
 
@@ -121,7 +120,7 @@ def utc_now(wall_s: float) -> datetime:
 
 
 def from_json(data: object, *, what: str) -> Any:
-    """Return what a column holds. Raises ResultError."""
+    """Return the value in a column of JSON. Raises ResultError."""
     if data is None:
         return None
     if not isinstance(data, bytes):
@@ -142,7 +141,7 @@ def _result(document: Document) -> bytes:
     if document.blimp_state is None:
         return result
     fault = msgspec.json.decode(result)
-    if not isinstance(fault, dict):  # Celery raises what this says, and fails without it
+    if not isinstance(fault, dict):  # Celery raises what this names, and fails without it
         fault = {"exc_type": document.blimp_state, "exc_message": [], "exc_module": "blimp.errors"}
     return to_json(fault | {"blimp_state": document.blimp_state})
 
@@ -153,5 +152,5 @@ def _bytes(value: msgspec.Raw, *, empty: bytes = b"null") -> bytes | None:
 
 
 def _text(text: str | None, *, limit: int | None = None) -> str | None:
-    """Return `text` as PostgreSQL takes it; what is for people alone may be cut."""
+    """Return `text` without zero bytes, which PostgreSQL refuses, cut at `limit` letters."""
     return None if text is None else text.replace("\0", "\ufffd")[:limit]

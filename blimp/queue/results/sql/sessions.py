@@ -1,37 +1,54 @@
-"""Transactions with the database: each ends, whatever happens in it."""
+"""Transactions with the database: an engine, and connections that always end.
+
+Translates the errors of SQLAlchemy and of the drivers, without secrets.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import random
+import re
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import NullPool
 
+from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised, ResultError
 from blimp.queue.redis.fork import begin_anew_after_fork
-from blimp.queue.redis.urls import hide_password
-from blimp.queue.results.sql.engine import PASSING, make_engine, parse, translated
+from blimp.queue.redis.urls import MAX_REASON_LENGTH, hide_password, tcp_keepalive
+from blimp.queue.results.open import DATABASE, DIALECTS
 from blimp.queue.results.sql.tables import Tables
 from blimp.queue.retry import Backoff
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.results.options import ResultOptions
+    from blimp.queue.results.backend import ResultOptions
 
+DEFAULTS = {"pool_pre_ping": True, "pool_recycle": 3600, "hide_parameters": True}
+LEAST_TIMEOUT_S = 5.0  # for a database that is busy with other writers, not unreachable
 PREPARE_TRIES = 10
-# PostgreSQL's: a table, a type or a row of its catalogue is there already; changed meanwhile;
-# two wait for each other.
+_LIBPQ = ("psycopg", "psycopg2")
+# PostgreSQL's states: a table, a type or a row of its catalogue is there already; changed
+# meanwhile; two transactions wait for each other.
 _RACES = ("42P07", "42710", "23505", "XX000", "40P01", "40001")
+_REFUSED = "28"  # the class of PostgreSQL's states for a wrong user or password
+# While it connects, the driver gives a text alone.
+_REFUSAL = re.compile(r'authentication failed|role "[^"]*" does not exist|no pg_hba.conf entry')
+# Any other error is a mistake in this package, and is raised as it is.
+PASSING = (exc.DBAPIError, exc.TimeoutError, exc.DisconnectionError)
+_ROWS = (exc.DataError, exc.IntegrityError)  # about what is written, not about the database
 _BACKOFF = Backoff(first_s=0.01, cap_s=1.0, full_jitter=True)
 
 
 class Sessions:
-    """Gives connections of one engine, which connects on first use and is never used in a fork.
+    """Opens connections of one engine, which connects on first use and is never used in a fork.
 
-    The tables are made, or checked, with the first connection, and again after an error.
+    The tables are created or checked with the first connection, and again after an error.
     Raises ConfigError for a URL or engine options that cannot be used.
     """
 
@@ -43,10 +60,10 @@ class Sessions:
         self._clock = clock
         self._timeout_s = timeout_s
         self._chance = random.Random()
-        # It connects when it is used; what is wrong with the options is told now.
+        # Made now, so that wrong options are an error at once.
         self._engine: sa.Engine | None = self._make()
         self._inherited: list[sa.Engine] = []
-        self._begin_anew()
+        self._reset()
         begin_anew_after_fork(self)
 
     @property
@@ -54,19 +71,19 @@ class Sessions:
         """ "sqlite" or "postgresql"."""
         return self.url.get_backend_name()
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._making = threading.Lock()
         self._preparing = threading.Lock()
-        # SQLite has one writer: who waits here waits without asking it again and again.
+        # SQLite has one writer: a thread that waits here need not ask it again and again.
         self._writing = threading.Lock()
         self._is_prepared = False
 
     def after_fork(self) -> None:
-        """Leave the parent's connections alone: to close one is to say something on it."""
+        """Do not touch the parent's connections: closing one sends something on it."""
         if self._engine is not None:
             self._inherited.append(self._engine)
             self._engine = None
-        self._begin_anew()
+        self._reset()
 
     @property
     def engine(self) -> sa.Engine:
@@ -82,16 +99,16 @@ class Sessions:
     def session(self, *, writes: bool = False) -> Iterator[sa.Connection]:
         """Yield a connection in a transaction, committed at the end, rolled back on an error.
 
-        Raises LinkError, or ResultError where what was written cannot be.
+        Raises LinkError, or ResultError if the row cannot be written.
         """
         self.prepare()
         with self._translating(), self._turn(writes), self.engine.begin() as connection:
             yield connection
 
     def prepare(self) -> None:
-        """Make or check the tables, once. Raises LinkError, TableMismatch.
+        """Create or check the tables, once. Raises LinkError, TableMismatch.
 
-        Others may make them at the same moment: then it is looked at again.
+        Another process may create them at the same moment: then they are checked again.
         """
         if self._is_prepared:
             return
@@ -105,7 +122,7 @@ class Sessions:
                     self._is_prepared = True
                 except PASSING as error:
                     if attempt == PREPARE_TRIES - 1 or not _is_race(error):
-                        raise self._told(error) from None
+                        raise self._translated(error) from None
                     wait_s = _BACKOFF.delay_s(attempt, chance=self._chance)
                     self._clock.sleep_until(self._clock.now_s() + wait_s)
 
@@ -117,13 +134,13 @@ class Sessions:
         try:
             yield
         except PASSING as error:
-            raise self._told(error) from None
+            raise self._translated(error) from None
 
-    def _told(self, error: exc.SQLAlchemyError) -> Exception:
-        told = translated(error, where=self.where)
-        if not isinstance(error, exc.DataError | exc.IntegrityError):
-            self._is_prepared = False  # the next one may find another database
-        return told
+    def _translated(self, error: exc.SQLAlchemyError) -> Exception:
+        found = translated(error, where=self.where)
+        if not isinstance(error, _ROWS):
+            self._is_prepared = False  # the next connection may find another database
+        return found
 
     def close(self) -> None:
         with self._making:
@@ -133,8 +150,104 @@ class Sessions:
             engine.dispose()
 
 
+def parse(url: str) -> URL:
+    """Return an SQLAlchemy URL whose driver is installed. Raises ConfigError."""
+    shown = f"result_backend {hide_password(DATABASE + url)!r}"
+    try:
+        parsed = make_url(url)
+        dialect = parsed.get_dialect()
+        if parsed.get_backend_name() in DIALECTS:
+            dialect.import_dbapi()
+    except (ImportError, exc.NoSuchModuleError) as error:
+        raise ConfigError(f"{shown}: {error}; pip install 'blimp[sql]'") from None
+    except exc.ArgumentError:  # the password in it cannot be found, so the URL is not shown
+        raise ConfigError("result_backend: its URL cannot be read as a database's") from None
+    if parsed.get_backend_name() not in DIALECTS:
+        raise ConfigError(f"{shown}: must be one of {', '.join(DIALECTS)}")
+    if dialect.is_async:
+        raise ConfigError(f"{shown}: an asynchronous driver; take sqlite or postgresql+psycopg")
+    if parsed.get_backend_name() == "sqlite" and (parsed.database or ":memory:") == ":memory:":
+        raise ConfigError(f"{shown}: must name a file: no other process sees a database in memory")
+    return parsed
+
+
+def make_engine(url: URL, *, options: ResultOptions, timeout_s: float) -> sa.Engine:
+    """Return an engine that has no connection yet. Raises ConfigError for wrong options."""
+    given = dict(options.database_engine_options)
+    settings: dict[str, Any] = {**DEFAULTS, **given}
+    settings["connect_args"] = {
+        **_timeouts(url, timeout_s=timeout_s),
+        **(given.get("connect_args") or {}),
+    }
+    if options.database_short_lived_sessions:
+        # As with Celery, options of a connection pool are ignored then.
+        settings = {
+            name: value
+            for name, value in settings.items()
+            if not name.startswith("pool") and name not in ("max_overflow", "echo_pool")
+        } | {"poolclass": NullPool}
+    try:
+        engine = sa.create_engine(url, **settings)
+    except (TypeError, exc.ArgumentError) as error:
+        raise ConfigError(f"database_engine_options: {error}") from None
+    if url.get_backend_name() == "sqlite":
+        sa.event.listen(engine, "connect", _tune_sqlite)
+    if options.database_engine_callback is not None:
+        options.database_engine_callback(engine)
+    return engine
+
+
+def _timeouts(url: URL, *, timeout_s: float) -> Mapping[str, Any]:
+    """Return options of the driver, so that no call waits for ever on a dead connection."""
+    if url.get_backend_name() == "sqlite":
+        return {"timeout": max(LEAST_TIMEOUT_S, timeout_s)}
+    if url.get_driver_name() not in _LIBPQ:
+        return {}
+    keepalive = tcp_keepalive().values()
+    names = ("keepalives_idle", "keepalives_interval", "keepalives_count")
+    settings = {
+        "connect_timeout": max(2, math.ceil(timeout_s)),  # libpq takes no less
+        "tcp_user_timeout": int(1000 * max(LEAST_TIMEOUT_S, timeout_s)),
+        **dict(zip(names, keepalive, strict=False)),
+    }
+    return {name: value for name, value in settings.items() if name not in url.query}
+
+
+def _tune_sqlite(connection: Any, _: object) -> None:
+    """Allow readers beside a writer, and write commits to the disk.
+
+    Without the latter a power cut loses the newest results, whose messages are gone already.
+    """
+    cursor = connection.cursor()
+    try:
+        if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute("PRAGMA synchronous = FULL")
+    finally:
+        cursor.close()
+
+
+def translated(error: exc.SQLAlchemyError, *, where: str) -> BlimpError:
+    """Return a LinkError if a later attempt may succeed, a ResultError for a wrong row.
+
+    A fault of the whole database (full, read-only, without its tables) can be repaired, so what
+    waits for it is kept.
+    """
+    cause = getattr(error, "orig", None) or error
+    # The driver's text; SQLAlchemy's own holds statements and parameters.
+    text = str(cause) if cause is not error else str(error.args[0] if error.args else error)
+    reason = " ".join(text.split())[:MAX_REASON_LENGTH]
+    if isinstance(error, _ROWS):
+        return ResultError(f"{where}: {reason}")
+    state = getattr(cause, "sqlstate", None) or ""
+    if state.startswith(_REFUSED) or _REFUSAL.search(reason):
+        return NotAuthorised(f"{where} refuses: {reason}")
+    lost = isinstance(error, exc.DBAPIError) and error.connection_invalidated
+    return LinkError(f"{'lost ' if lost else ''}{where}: {reason}")
+
+
 def _is_race(error: exc.SQLAlchemyError) -> bool:
-    """Say whether another has made the same table, or is making it, just now."""
+    """Return whether another process creates the same table now, or just has."""
     cause = getattr(error, "orig", None)
     text = str(cause)
     return (

@@ -10,7 +10,7 @@ from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
 from blimp.queue.redis.keys import began_key
-from blimp.queue.results.redis_backend import named
+from blimp.queue.results.waiting import type_checked
 from blimp.queue.worker.outcome import worker_lost
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Once:
 
     def _began(self, job: Job) -> bool:
         key = _key(job.message)
-        mark: Any = self._app.broker_link.ask(lambda client: named(lambda: client.get(key)))
+        mark: Any = self._app.broker_link.ask(lambda client: type_checked(lambda: client.get(key)))
         return mark is not None and mark != job.mark
 
 
@@ -91,7 +91,7 @@ def mark_begun(app: TaskApp, job: Job) -> bool:
     def mark(client: Redis) -> bool:
         if client.set(key, job.mark, nx=True, ex=KEEP_MARKER_S):
             return True
-        return bool(named(lambda: client.get(key)) == job.mark)
+        return bool(type_checked(lambda: client.get(key)) == job.mark)
 
     return app.broker_link.ask(mark)
 

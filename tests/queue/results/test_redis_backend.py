@@ -21,10 +21,11 @@ from blimp.errors import (
 from blimp.queue import TaskApp
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.record import FINAL, Record, State, decode, encode
+from blimp.queue.redis.keys import FAILED_RESULTS
 from blimp.queue.redis.server import RedisServer
 from blimp.queue.results.handle import error_of
 from blimp.queue.results.redis_backend import RedisResults
-from tests.queue.conftest import DEADLINE_S, wait_until
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 LIMIT = 1_000_000
 
@@ -158,7 +159,7 @@ def test_a_watch_sees_what_was_stored_before_and_what_comes(results: RedisResult
 def test_a_watch_looks_itself_where_the_publication_was_lost(
     results: RedisResults, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blimp.queue.results.watch.LOOK_AGAIN_S", 0.1)
+    monkeypatch.setattr("blimp.queue.results.waiting.LOOK_AGAIN_S", 0.1)
     with results.watch("a") as watch:
         assert watch.next(timeout_s=0.0) is None
         data = encode(Record(id="a", state=State.SUCCESS), limit_bytes=LIMIT)
@@ -292,3 +293,40 @@ def test_closed_while_somebody_waits_he_is_told(results: RedisResults) -> None:
     with watch:
         wait_until(close, "it waits on")
     assert [type(error) for error in ended] == [LinkError]
+
+
+def test_the_index_of_failures_is_bounded_and_leaves_out_what_has_expired(
+    results: RedisResults, server: redis.Redis
+) -> None:
+    server.zadd(FAILED_RESULTS, {f"old{number}": 0.0 for number in range(10_000)})
+    results.store(Record(id="a", state=State.FAILURE))
+    assert server.zcard(FAILED_RESULTS) == 1  # the others are older than results are kept
+    now_s = float(server.time()[0])
+    server.zadd(FAILED_RESULTS, {f"recent{number}": now_s for number in range(10_000)})
+    results.store(Record(id="b", state=State.FAILURE))
+    assert server.zcard(FAILED_RESULTS) == 10_000
+    assert {one.id for one in results.failures(limit=5)} <= {"a", "b"}
+    results.store(Record(id="x" * 256, state=State.FAILURE))
+    assert server.zscore(FAILED_RESULTS, "x" * 256) is None
+
+
+def test_a_failure_is_listed_once_and_a_success_is_not(
+    results: RedisResults, server: redis.Redis
+) -> None:
+    for id in ("a", "a", "b"):
+        results.store(Record(id=id, state=State.FAILURE))
+    results.store(Record(id="c", state=State.SUCCESS, result={"status": "FAILURE"}))
+    assert sorted(one.id for one in results.failures(limit=10)) == ["a", "b"]
+
+
+def test_a_failure_is_listed_that_a_worker_completed(
+    app: TaskApp, results: RedisResults, server: redis.Redis
+) -> None:
+    @app.task(name="fail")
+    def fail() -> None:
+        raise ValueError("the valve is shut")
+
+    with working(app):
+        handle = fail.delay()
+        assert handle.wait(DEADLINE_S).state is State.FAILURE
+        assert [(one.id, one.name) for one in results.failures(limit=10)] == [(handle.id, "fail")]

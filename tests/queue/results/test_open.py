@@ -1,0 +1,50 @@
+"""Which backend a `result_backend` names, and what is said about one that is none."""
+
+from typing import Any
+
+import pytest
+
+from blimp.errors import ConfigError
+from blimp.queue import TaskApp
+from blimp.queue.results.open import database_url
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("sqlite:///weather.db", "db+sqlite:///weather.db"),
+        ("sqlite://", "db+sqlite://"),
+        ("postgresql://h/weather", "db+postgresql://h/weather"),
+        ("postgres://h/weather", "db+postgresql://h/weather"),
+        ("postgresql+psycopg://me:secret@h/w", "db+postgresql+psycopg://me:***@h/w"),
+    ],
+)
+def test_a_databases_url_without_its_prefix_is_told_with_it(url: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match="result_backend") as told:
+        TaskApp("weather", broker="redis://h", result_backend=url)
+    assert repr(meant) in str(told.value)
+    assert "broker" not in str(told.value)
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("url", ["mysql://h/w", "weather.db", "amqp://h", "redis://h:port", ""])
+def test_what_names_no_backend_is_told_without_a_word_about_a_broker(url: str) -> None:
+    with pytest.raises(ConfigError, match="result_backend") as told:
+        TaskApp("weather", broker="redis://h", result_backend=url)
+    assert "broker" not in str(told.value)
+
+
+def test_redis_urls_and_databases_are_told_apart() -> None:
+    assert database_url(None) is None
+    assert database_url("redis://a;redis://b") is None
+    assert database_url(["redis://a", "unix:///b"]) is None
+    assert database_url("db+sqlite:///x;y.db") == "sqlite:///x;y.db"
+    assert database_url(["db+sqlite:///x"]) == "sqlite:///x"
+    with pytest.raises(ConfigError, match="one database"):
+        database_url(["db+sqlite:///x", "redis://h"])
+
+
+@pytest.mark.parametrize("limit", [0, -1, 999, "big", 1.5, True])
+def test_a_result_limit_that_is_none_is_refused(limit: Any) -> None:
+    with pytest.raises(ConfigError, match="result_limit_bytes"):
+        TaskApp("weather", broker="memory://", result_limit_bytes=limit)
