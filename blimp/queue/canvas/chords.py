@@ -1,9 +1,9 @@
-"""Counting the parts of chords on a Redis server, in the keys that Celery uses.
+"""Chords: their parts are counted on a Redis server, in Celery's keys, and their body starts.
 
-Where results are kept on a Redis server it is that one, since Celery's clients write a chord's
-size there; otherwise the broker, where that is one. It is the broker itself in the usual case.
-
-A canvas in the one step that ends a delivery on streams.
+The server is that of the results if it is a Redis server, because Celery's clients write the
+size of a chord there; otherwise it is the broker. Usually both are one. Then a part is counted
+in the step that completes its delivery, and `join` adds the body to that step if the part was
+the last. Otherwise `count_parts` counts in a step of its own, before the acknowledgement.
 """
 
 from __future__ import annotations
@@ -15,16 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import ResultError
+from blimp.errors import MessageError, ResultError
+from blimp.queue.canvas.follow import MOST_WORDS, After, Failing, encode_all, within
+from blimp.queue.canvas.plan import Ids, Planner
+from blimp.queue.canvas.sending import CanvasApp, settings_of
+from blimp.queue.protocol.embed import options_of
+from blimp.queue.protocol.fault import Fault
+from blimp.queue.protocol.record import State
 from blimp.queue.redis.keys import chord_keys, chord_size_key, group_key
 from blimp.queue.redis.urls import is_refusal
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import ChordPart
+    from blimp.queue.brokers.base import ChordPart, Completion
     from blimp.queue.redis.server import RedisServer
 
-DONE_S = 3600  # that a body has begun is remembered, for a part that is told again
-NO_REDIS = "chords need a Redis server to count on: as the broker, or for the results"
+DONE_S = 3600  # how long it is known that a body has started, for a part that comes again
+FAILED = ("FAILURE", "REVOKED")
+
+UntilDone = Callable[..., bool]
 
 # Calls of the functions in chords.lua, each a script of its own.
 BEGIN = "for n, key in ipairs(KEYS) do begin_chord(key, ARGV[n + 1], ARGV[1]) end"
@@ -32,29 +40,8 @@ COUNT = "return count_part(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(A
 JOIN = "join_parts(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1])"
 
 
-def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
-    """Return id, state and value of each part, in order. Raises ResultError, redis-py's errors."""
-    found = []
-    for raw in _asked(lambda: client.zrange(chord_keys(group_id)[0], 0, -1)):
-        try:
-            _, id, state, value = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
-            raise ResultError(f"a part of chord {group_id} cannot be read: {error}") from None
-        found.append((str(id), str(state), value))
-    return found
-
-
-def read_shape(client: Any, group_id: str) -> Any:
-    """Return Celery's `as_tuple` of a header that has groups in it, None for any other."""
-    try:
-        raw = _asked(lambda: client.get(group_key(group_id)))
-        return None if raw is None else msgspec.json.decode(raw)["result"]
-    except (ResultError, msgspec.DecodeError, KeyError, TypeError, RecursionError):
-        return None
-
-
 class Chords:
-    """The steps of a chord where they are steps of their own. Raises LinkError."""
+    """Counts chords in steps of their own. Raises LinkError, ResultError."""
 
     def __init__(self, *, link: RedisServer, keep_s: int) -> None:
         self.link = link
@@ -82,7 +69,7 @@ class Chords:
 
 
 def _asked(function: Callable[[], Any]) -> Any:
-    """Call `function`. Raises ResultError where a key is not what it should be."""
+    """Call `function`. Raises ResultError if a key holds something else."""
     from redis import ResponseError
 
     try:
@@ -97,3 +84,166 @@ def _asked(function: Callable[[], Any]) -> Any:
 def functions() -> str:
     """Return the Lua functions that count chords."""
     return (files(__package__) / "chords.lua").read_text()
+
+
+# --- the body --------------------------------------------------------------------------------
+
+
+def join(
+    app: CanvasApp, completion: Completion, parts: Sequence[ChordPart], client: Any
+) -> Completion:
+    """Return `completion` with the bodies of the chords that `parts` complete.
+
+    client: of the server that counts them. Raises its errors, and LinkError.
+    """
+    update = completion.chords
+    assert update is not None
+    found = After()
+    for part in parts:
+        _start_body(app, completion, part, client, found)
+    return msgspec.structs.replace(
+        completion,
+        next=(*completion.next, *found.messages),
+        chords=msgspec.structs.replace(
+            update,
+            parts=(*(one for one in update.parts if one not in parts), *found.parts),
+            joined=(*update.joined, *parts),
+            records=(*update.records, *encode_all(app, found)),
+            sizes=(*update.sizes, *found.sizes),
+        ),
+    )
+
+
+def _start_body(
+    app: CanvasApp, completion: Completion, part: ChordPart, client: Any, found: After
+) -> None:
+    """Add the body of one chord to `found`; if a part failed, the failure of the body."""
+    settings = within(settings_of(app), completion.message)
+    root_id = options_of(part.body).get("root_id")
+    if root_id:
+        settings = msgspec.structs.replace(settings, root_id=root_id)
+    planner = Planner(settings=settings, ids=Ids(f"{part.group_id}/body"))
+    try:
+        planner.plan(part.body, (_values(part.group_id, client),))
+        settings.check(planner.messages, planner.sizes)
+    except (MessageError, ResultError) as error:
+        words = str(error)[:MOST_WORDS]  # each chord quotes the one within it
+        fault = Fault(exc_type="ChordError", exc_message=[words], exc_module="celery.exceptions")
+        failing = Failing(found, state=State.FAILURE, fault=fault, settings=settings)
+        failing.signature(part.body, calls=True)
+        return
+    found.messages += planner.messages
+    found.sizes += planner.sizes
+
+
+def _values(group_id: str, client: Any) -> list[Any]:
+    """Return the results of all parts in order. Raises ResultError as Celery words it."""
+    entries = read_entries(client, group_id)
+    for id, state, value in entries:
+        if state in FAILED:
+            raise ResultError(f"Dependency {id} raised {_repr(value)}")
+    shape = _read_shape(client, group_id)
+    if shape is not None:
+        try:
+            values = {id: value for id, _, value in entries}
+            shaped = [_shaped(one, values) for one in shape[1]]
+        except (KeyError, TypeError, ValueError, IndexError, RecursionError):
+            pass  # the shape of something else
+        else:
+            if not values:
+                return shaped
+    return [value for _, _, value in entries]
+
+
+def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
+    """Return id, state and value of each part, in order. Raises ResultError, redis-py's errors."""
+    found = []
+    for raw in _asked(lambda: client.zrange(chord_keys(group_id)[0], 0, -1)):
+        try:
+            _, id, state, value = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+            raise ResultError(f"a part of chord {group_id} cannot be read: {error}") from None
+        found.append((str(id), str(state), value))
+    return found
+
+
+def _read_shape(client: Any, group_id: str) -> Any:
+    """Return the shape that Celery stores of a header with groups in it, None without one."""
+    try:
+        raw = _asked(lambda: client.get(group_key(group_id)))
+        return None if raw is None else msgspec.json.decode(raw)["result"]
+    except (ResultError, msgspec.DecodeError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _shaped(written: Any, values: dict[str, Any]) -> Any:
+    """Return the values in the shape `written`; each is removed from `values`."""
+    (id, _), children = written
+    return values.pop(id) if children is None else [_shaped(one, values) for one in children]
+
+
+def _repr(fault: Any) -> str:
+    """Return an exception as Python's `repr` writes it."""
+    if not isinstance(fault, dict):
+        return repr(fault)
+    message = fault.get("exc_message")
+    words = message if isinstance(message, list | tuple) else [message]
+    return f"{fault.get('exc_type')}({', '.join(map(repr, words))})"
+
+
+# --- if counting is a step of its own --------------------------------------------------------
+
+
+def count_parts(app: CanvasApp, completion: Completion, until_done: UntilDone) -> Completion | None:
+    """Do the steps of chords that come before the completion.
+
+    until_done: repeats a call until its server answers; False if the worker is ended first.
+    Returns the completion to go on with, None if the worker is ended first.
+    """
+    update = completion.chords
+    if update is None or completion.requeue:
+        return completion
+    if not app.completes_at_once and not _write(app, update.records, until_done):
+        return None
+    chords = app.chords
+    if app.chords_end_at_once or chords is None:
+        return completion
+    while update.parts or update.sizes:
+        if update.sizes and not until_done(chords.begin, update.sizes):
+            return None
+        counted: list[Completion] = []
+        if not until_done(_count_into, app, chords, completion, counted):
+            return None
+        completion = counted[0]
+        assert completion.chords is not None
+        update = completion.chords
+        if not _write(app, update.records, until_done):
+            return None
+    return completion
+
+
+def _count_into(
+    app: CanvasApp, chords: Chords, completion: Completion, counted: list[Completion]
+) -> None:
+    """Append `completion` with its parts counted, and the bodies of the chords they complete."""
+    update = completion.chords
+    assert update is not None
+    complete = tuple(part for part in update.parts if chords.count(part))
+    update = msgspec.structs.replace(update, parts=complete, sizes=(), records=())
+    completion = msgspec.structs.replace(completion, chords=update)
+    if complete:
+        completion = chords.link.ask(lambda client: join(app, completion, complete, client))
+    counted.append(completion)
+
+
+def note_joined(app: CanvasApp, completion: Completion, until_done: UntilDone) -> None:
+    """Mark the bodies as started, if that was not done with the completion."""
+    if completion.chords is None or app.chords_end_at_once or app.chords is None:
+        return
+    for part in completion.chords.joined:
+        until_done(app.chords.joined, part)
+
+
+def _write(app: CanvasApp, records: Any, until_done: UntilDone) -> bool:
+    results = app.results
+    return results is None or not records or until_done(results.write_many, records)

@@ -1,23 +1,26 @@
-"""What follows the end of a task: messages, its part in a chord, and what can no longer run.
+"""What follows the end of a task: messages, its part in a chord, results of what cannot run.
 
-A success starts its callbacks and the next link of its chain. Any other end starts its
-errbacks, and ends the links that were to come: they get the same record, so that no caller
-waits for them for ever. Exactly one of the two kinds follows an end.
+A success starts its callbacks and the next link of its chain. Any other end starts its errbacks,
+and ends the later links: they get the same record, so that no caller waits for ever. Exactly one
+of the two follows.
 
-Nothing is written here. The ids come from the task's own: sent twice, when result and
-acknowledgement are two steps, they are the same tasks.
+Nothing is written here: `follow` returns it, and the broker writes it with the task's result.
+The new ids are made from the task's own, so that what is sent twice, if result and
+acknowledgement are two steps, is the same tasks.
 """
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import MessageError
-from blimp.queue.brokers.base import ChordPart
+from blimp.errors import MessageError, ResultError
+from blimp.queue.brokers.base import ChordPart, ChordUpdate
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.canvas.rewriting import Then, single
+from blimp.queue.canvas.sending import CanvasApp, settings_of
 from blimp.queue.protocol.embed import (
     CHAIN,
     CHORD,
@@ -32,23 +35,25 @@ from blimp.queue.protocol.embed import (
 )
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.protocol.record import FINAL, Record, State
+from blimp.queue.protocol.outcome import Outcome, failure
+from blimp.queue.protocol.record import FINAL, Record, State, decode
 from blimp.queue.protocol.trace_context import PARENT, STATE
 
 if TYPE_CHECKING:
-    pass
+    from blimp.queue.brokers.base import Completion
+    from blimp.queue.results.backend import ResultBackend
 
-
+MOST_WORDS = 1000  # letters of a reason that is quoted, or was too long
 MOST_REPLACED = 100  # times that one task may be replaced
 _INHERITED = ("blimp_vehicle", "blimp_source", "blimp_authority", PARENT, STATE)
 
 
 class After(msgspec.Struct, kw_only=True):
-    """What is to be written with an end, or not at all.
+    """What is written together with the end of a task, or not at all.
 
-    sizes: the chords that begin, and of how many parts. children: where the results of what
-    begins will be. records: of what can run no more. complaints: of errbacks that are wrong:
-    those do not begin.
+    sizes: the chords that start and their numbers of parts. children: the places of the new
+    results. records: of tasks that can no longer run. complaints: the reasons why an errback
+    does not start.
     """
 
     messages: list[TaskMessage] = msgspec.field(default_factory=list)
@@ -59,6 +64,110 @@ class After(msgspec.Struct, kw_only=True):
     complaints: list[str] = msgspec.field(default_factory=list)
 
 
+# --- for a worker ----------------------------------------------------------------------------
+
+
+def follow(
+    app: CanvasApp, message: TaskMessage, outcome: Outcome, *, previous: Record | None
+) -> tuple[After, Outcome]:
+    """Return what follows `message`, and its outcome: a failure if it cannot be followed.
+
+    previous: the record that stood before. If result and acknowledgement are two steps, the
+    worker that wrote it may have been killed before it sent what follows: so that is sent
+    again, with the same ids. In one step, only the body of a chord may be missing.
+    """
+    ended: Record | Outcome = outcome
+    if outcome.replacement is not None:
+        try:
+            return replaced(message, outcome.replacement, settings_of(app)), outcome
+        except MessageError as error:
+            ended = outcome = failure(error)
+    if outcome.settled:
+        if previous is None or (app.completes_at_once and message.chord is None):
+            return After(), outcome
+        ended = previous
+    try:
+        return _after(app, message, ended), outcome
+    except MessageError as error:
+        if outcome.settled:
+            raise
+        outcome = failure(error)
+        return _after(app, message, outcome), outcome
+
+
+def _after(app: CanvasApp, message: TaskMessage, ended: Record | Outcome) -> After:
+    settings = settings_of(app)
+    found = after(
+        message, state=ended.state, result=ended.result, fault=ended.fault, settings=settings
+    )
+    if app.chords is None:
+        found.parts.clear()  # no server counts them
+    settings.check(found.messages, found.sizes)
+    return found
+
+
+def update_of(app: CanvasApp, found: After, outcome: Outcome) -> ChordUpdate | None:
+    """Return what the completion writes beside the messages of `found`; None for nothing."""
+    if not (found.parts or found.sizes or found.records):
+        return None
+    return ChordUpdate(
+        parts=tuple(found.parts),
+        sizes=tuple(found.sizes),
+        records=tuple(encode_all(app, found)),
+        settled=outcome.settled and app.completes_at_once,
+    )
+
+
+def restated(app: CanvasApp, completion: Completion) -> tuple[Completion, Record | None]:
+    """Return the completion after its result was refused, and the record that stands instead.
+
+    Another worker had the message too, and its result came first: then what follows is that
+    one's. None if the record is this worker's own, or is gone. Raises LinkError, ResultError,
+    MessageError.
+    """
+    assert app.results is not None
+    stands, own = app.results.get(completion.message.id), decode(completion.record)
+    if not stands.final or _is_same(stands, own):
+        return completion, None
+    outcome = Outcome(state=stands.state, settled=True)
+    found, outcome = follow(app, completion.message, outcome, previous=stands)
+    update = update_of(app, found, outcome)
+    return (
+        msgspec.structs.replace(completion, next=tuple(found.messages), chords=update),
+        stands,
+    )
+
+
+def _is_same(one: Record, other: Record) -> bool:
+    return (one.state, one.result, one.fault) == (other.state, other.result, other.fault)
+
+
+def encode_all(app: CanvasApp, found: After) -> list[tuple[str, bytes]]:
+    """Return the records of `found` as they are stored; none without a result backend."""
+    if app.results is None:
+        return []
+    now = datetime.fromtimestamp(app.clock.wall_s(), UTC).isoformat()
+    return [
+        (one.id, _encode(app.results, msgspec.structs.replace(one, date_done=now)))
+        for one in found.records
+    ]
+
+
+def _encode(results: ResultBackend, record: Record) -> bytes:
+    """Return `record`, its reason cut if it is too long: a caller waits for it."""
+    try:
+        return results.encode(record)
+    except ResultError:
+        if record.fault is None:
+            raise
+        words = [record.fault.text[:MOST_WORDS]]
+        fault = msgspec.structs.replace(record.fault, exc_message=words)
+        return results.encode(msgspec.structs.replace(record, fault=fault))
+
+
+# --- what follows ----------------------------------------------------------------------------
+
+
 def after(
     message: TaskMessage,
     *,
@@ -67,10 +176,10 @@ def after(
     fault: Fault | None = None,
     settings: Settings,
 ) -> After:
-    """Return what follows `message` after it ended in `state`; nothing before it has.
+    """Return what follows `message`, which ended in `state`; nothing if that is not final.
 
-    Raises MessageError for what cannot be done after a success, LinkError where the time had to
-    be asked.
+    Raises MessageError for what cannot be sent after a success, LinkError if the broker's time
+    is needed and it does not answer.
     """
     found = After()
     if state not in FINAL or not message.is_followed:
@@ -129,7 +238,7 @@ def replaced(message: TaskMessage, signature: Signature, settings: Settings) -> 
 
 
 def within(settings: Settings, parent: TaskMessage) -> Settings:
-    """Return the settings of what `parent` begins."""
+    """Return the settings of the messages that follow `parent`."""
     return msgspec.structs.replace(
         settings,
         root_id=parent.root_id or parent.id,
@@ -141,9 +250,9 @@ def within(settings: Settings, parent: TaskMessage) -> Settings:
 
 
 def _inherited(headers: dict[str, Any]) -> dict[str, Any]:
-    """Return the parent's headers that say for whom, from whom and of which trace.
+    """Return the headers that messages inherit: vehicle, source, authority and trace.
 
-    Not how old or how often.
+    Age and delivery count are their own.
     """
     return {name: headers[name] for name in _INHERITED if name in headers}
 
@@ -159,7 +268,7 @@ def _succeed(found: After, message: TaskMessage, result: Any, settings: Settings
 
 
 class Failing:
-    """Adds to `found` what becomes of signatures that can run no more."""
+    """Adds to `found` the ends of signatures that can no longer run."""
 
     def __init__(
         self, found: After, *, state: State, fault: Fault | None, settings: Settings
@@ -170,16 +279,16 @@ class Failing:
         self._settings = settings
 
     def message(self, message: TaskMessage) -> None:
-        """A task that ran, and did not succeed."""
+        """Add what follows a task that ran and did not succeed."""
         self._call(message.errbacks, message.id)
         for one in reversed(message.chain):
             self.signature(one, calls=False)
 
     def signature(self, signature: Signature, *, calls: bool) -> None:
-        """One that does not run, and all that would have followed it.
+        """Add the end of a signature that does not run, and of all that would follow it.
 
-        calls: its errbacks are called, as though it had run. Those of a chain's later links
-        are not, nor does Celery: the one that failed has called its own.
+        calls: its errbacks start too. Those of a chain's later links do not, as in Celery: the
+        link that failed has started its own.
         """
         kind, options = kind_of(signature), options_of(signature)
         if kind == CHAIN:
@@ -197,13 +306,13 @@ class Failing:
         id = _last_id(signature)
         if calls and id:
             self._call(listed(options.get("link_error")), id)
-        if kind != GROUP:  # of one that Celery froze, each task is a part by itself
+        if kind != GROUP:  # of a group that Celery froze, each task is a part
             self._part(options, id)
         for one in reversed(listed(options.get(CHAIN))):
             self.signature(one, calls=False)
 
     def _unsent(self, signature: Signature) -> None:
-        """One of a header: it is a part of nothing yet."""
+        """Add the ends of a signature in a header: it is not a part of the chord yet."""
         if kind_of(signature) is None:
             self._record(options_of(signature).get("task_id"), signature)
         elif kind_of(signature) == CHORD:
@@ -240,7 +349,7 @@ class Failing:
             try:
                 planner.plan(one, (id,))
                 self._settings.check(planner.messages, planner.sizes)
-            except MessageError as error:  # the end is to be told all the same
+            except MessageError as error:  # the task ends all the same
                 self._found.complaints.append(f"errback {number} of {id}: {error}")
                 continue
             self._found.messages += planner.messages
@@ -248,7 +357,7 @@ class Failing:
 
 
 def _last_id(signature: Signature) -> str | None:
-    """Return the id of the result of `signature`, where it has one."""
+    """Return the id of the result of `signature`, None if it has none yet."""
     kind = kind_of(signature)
     if kind == CHORD:
         return _last_id(body_of(signature))

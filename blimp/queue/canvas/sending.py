@@ -5,25 +5,57 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blimp.errors import ConfigError, MessageError
-from blimp.queue.canvas.chords import NO_REDIS
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.options import check_limits, check_priority
-from blimp.queue.protocol.embed import Signature, check_signature, listed
+from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
 from blimp.queue.protocol.message import write_message
 from blimp.queue.publish.sending import SendOptions, origin_of
 from blimp.queue.results.handle import AsyncResult, GroupResult
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
 
 if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp
+    from collections.abc import Callable, Mapping
+    from random import Random
+
+    from blimp.clock import Clock
+    from blimp.queue.canvas.chords import Chords
+    from blimp.queue.canvas.plan import KnownTask
     from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.publish.publisher import Publisher
+    from blimp.queue.redis.clock import BrokerClock
+    from blimp.queue.results.backend import ResultBackend
+
+
+class CanvasApp(Protocol):
+    """What canvases need of a TaskApp; see there."""
+
+    name: str
+    queue: str
+    clock: Clock
+    chance: Random
+    limit_bytes: int
+    retry_policy: RetryPolicy
+    publisher: Publisher
+    broker_clock: BrokerClock
+    results: ResultBackend | None
+    tracer: Any
+    on_sent: Callable[..., None] | None
+
+    @property
+    def tasks(self) -> Mapping[str, KnownTask]: ...
+    @property
+    def chords(self) -> Chords | None: ...
+    @property
+    def completes_at_once(self) -> bool: ...
+    @property
+    def chords_end_at_once(self) -> bool: ...
 
 
 def send(
-    app: TaskApp,
+    app: CanvasApp,
     signature: Signature,
     args: Sequence[Any] = (),
     kwargs: dict[str, Any] | None = None,
@@ -68,7 +100,7 @@ def send(
 
 
 def _publish(
-    app: TaskApp, messages: Sequence[TaskMessage], *, name: str, policy: RetryPolicy
+    app: CanvasApp, messages: Sequence[TaskMessage], *, name: str, policy: RetryPolicy
 ) -> None:
     tracer = app.tracer
     if tracer is None:
@@ -81,14 +113,14 @@ def _publish(
                 _publish_one(app, traced, policy)
 
 
-def _publish_one(app: TaskApp, message: TaskMessage, policy: RetryPolicy) -> None:
+def _publish_one(app: CanvasApp, message: TaskMessage, policy: RetryPolicy) -> None:
     at_s = app.clock.wall_s()
     app.publisher.publish(message, policy=policy)
     if app.on_sent is not None:
         app.on_sent(message, at_s=at_s)
 
 
-def settings_of(app: TaskApp) -> Settings:
+def settings_of(app: CanvasApp) -> Settings:
     """Return the settings of messages that a worker of `app` sends."""
     return Settings(
         queue=app.queue,
@@ -99,7 +131,7 @@ def settings_of(app: TaskApp) -> Settings:
 
 
 def check_all(
-    app: TaskApp, messages: Sequence[TaskMessage], sizes: Sequence[tuple[str, int]]
+    app: CanvasApp, messages: Sequence[TaskMessage], sizes: Sequence[tuple[str, int]]
 ) -> None:
     """Raise MessageError for messages that `app` cannot send, or chords it cannot count."""
     if sizes and app.chords is None:
@@ -107,7 +139,7 @@ def check_all(
     check_lengths(app, messages)
 
 
-def check_lengths(app: TaskApp, messages: Sequence[TaskMessage]) -> None:
+def check_lengths(app: CanvasApp, messages: Sequence[TaskMessage]) -> None:
     """Raise MessageError for a message that is too long, or that JSON cannot hold."""
     for message in messages:
         write_message(message, signer=None, limit_bytes=app.limit_bytes)
@@ -123,7 +155,7 @@ def _merged(signature: Signature, options: dict[str, Any]) -> dict[str, Any]:
     return own | given
 
 
-def result_of(app: TaskApp, node: Node) -> AsyncResult:
+def result_of(app: Any, node: Node) -> AsyncResult:
     """Return the handle of `node`, with those of its children and parents."""
     parent = None if node.parent is None else result_of(app, node.parent)
     if node.children is None:

@@ -23,6 +23,7 @@ CHAIN, GROUP, CHORD = "chain", "group", "chord"
 GATHER = "celery.accumulate"  # with `index=0` it returns its first argument
 MAP, STARMAP = "celery.map", "celery.starmap"
 TASK = None
+NO_REDIS = "chords need a Redis server to count on: as the broker, or for the results"
 KINDS = (TASK, CHAIN, GROUP, CHORD)
 NAMES = ("task_id", "queue", "group_id", "root_id", "parent_id")  # the options that are names
 _TYPES: dict[str, tuple[type, ...]] = {"args": (list, tuple), "kwargs": (dict,), "options": (dict,)}

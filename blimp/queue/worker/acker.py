@@ -14,11 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, ResultError
+from blimp.queue.protocol.outcome import Outcome
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.brokers.base import Completion, Consumer
     from blimp.queue.extensions import Observers
+    from blimp.queue.protocol.record import Record
     from blimp.queue.redis.outage import Outage
     from blimp.queue.worker.job import Job
 
@@ -221,19 +223,24 @@ class Acker:
         """Return `ending` with what follows the result that stands; None where abandoned."""
         if not (ending.next or ending.chords):
             return ending
-        from blimp.queue.canvas.finish import restated
+        from blimp.queue.canvas.follow import restated
 
-        found: list[Completion] = []
+        found: list[tuple[Completion, Record | None]] = []
         self.until_done(
             lambda: found.append(restated(self._app, ending)), outage=self._results_outage
         )
-        return found[0] if found else None
+        for completion, stands in found:
+            if stands is not None:
+                ending.job.previous = stands
+                ending.job.outcome = Outcome(state=stands.state, settled=True)
+            return completion
+        return None
 
     def _counted(self, batch: Sequence[Completion]) -> list[Completion]:
         """Count the parts of chords where that is a step of its own."""
         if all(one.chords is None for one in batch):
             return list(batch)
-        from blimp.queue.canvas.finish import count_parts
+        from blimp.queue.canvas.chords import count_parts
 
         counted = [
             ending if ending.chords is None else count_parts(self._app, ending, self.until_done)
@@ -242,7 +249,7 @@ class Acker:
         return [one for one in counted if one is not None]
 
     def _note_joined(self, ending: Completion) -> None:
-        from blimp.queue.canvas.finish import note_joined
+        from blimp.queue.canvas.chords import note_joined
 
         note_joined(self._app, ending, self.until_done)
 

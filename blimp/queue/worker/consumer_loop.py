@@ -180,7 +180,7 @@ class ConsumerLoop:
     def _join_chords(
         self, completion: Completion, parts: Sequence[ChordPart], client: Any
     ) -> Completion:
-        from blimp.queue.canvas.chord_body import join  # a worker without chords goes without it
+        from blimp.queue.canvas.chords import join  # a worker without chords goes without it
 
         joined: Completion = join(self._app, completion, parts, client)
         return joined

@@ -9,6 +9,7 @@ import msgspec
 
 from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
 from blimp.queue.options import TaskOptions
+from blimp.queue.protocol.embed import NO_REDIS
 from blimp.queue.protocol.fault import fault_of
 from blimp.queue.protocol.outcome import failure
 from blimp.queue.protocol.read import parse_message, readable_id
@@ -37,8 +38,6 @@ class Decoder:
         try:
             parsed = self._parse(message, queue)
             if parsed.chord is not None and self._app.chords is None:
-                from blimp.queue.canvas.chords import NO_REDIS
-
                 raise MessageError(NO_REDIS)
             task = self._app.task_for(parsed)
             task.check_arguments(parsed.args, parsed.kwargs)

@@ -204,9 +204,9 @@ class Runner:
         job.outcome = outcome
         canvas = None
         if found is not None:
-            from blimp.queue.canvas.finish import canvas_of
+            from blimp.queue.canvas.follow import update_of
 
-            canvas = canvas_of(self._app, found, outcome)
+            canvas = update_of(self._app, found, outcome)
         return Completion(
             delivery=job.delivery,
             message=job.message,
@@ -234,9 +234,9 @@ class Runner:
         """Return what follows the task's end; of most tasks, nothing."""
         if not job.message.is_followed and outcome.replacement is None:
             return None, outcome
-        from blimp.queue.canvas.finish import follow
+        from blimp.queue.canvas.follow import follow
 
-        found, outcome = follow(self._app, job, outcome)
+        found, outcome = follow(self._app, job.message, outcome, previous=job.previous)
         for complaint in found.complaints:
             self._log.error("errback", task=job.task.name, id=job.message.id, reason=complaint)
         return found, outcome
