@@ -1,15 +1,27 @@
 """Workers killed with SIGKILL under load: `python -m benchmarks.kill --kills N --tasks N`.
 
-A real server, four workers, tasks of every kind, and a motor outside of all of them. Which
-worker dies, after how many task bodies, and whether it comes back under its name or another
-worker takes over, is drawn from the seed. One JSON object at the end.
+A real server, four workers, tasks of every kind, and a motor and an actuator outside of all of
+them. Which worker dies, after how many task bodies, and whether it comes back under its name or
+another worker takes over, is drawn from the seed; so is where the kill is aimed:
 
-recovery_s: from the kill to the first body of a task that the killed one had in hand, the
-same name restarted at once. recovery_other_s: the same where no worker of that name comes
-back. recovery_each_task_s: until each task in hand ran, both kinds of kill; one that is killed
-again before that counts from each. lost, ran_twice, effects_twice: see tests/faults/tally.py.
+- random: at any moment.
+- before_effect, after_effect, before_ack: in the body of a task that moves the motor. The motor
+  itself kills the worker: when it hears that the body begins, when it has moved and not answered
+  yet, when it hears that the body ends.
+- ship: the motor dies, after it has moved and before it answers; another one, without its memory
+  and with another boot, takes its place. The worker lives on.
 
-Exit status: 1 where a task was lost, an effect was there twice or something was left.
+--aim chooses some of these. One JSON object at the end, the progress before it on stderr.
+
+recovery_s: from the kill to the first body of a task that was in flight in the killed worker,
+the same name restarted at once. recovery_other_s: the same if no worker of that name comes
+back. recovery_each_task_s: until each task in flight ran, both kinds of kill; one that is killed
+again before that counts from each. lost, ran_twice, effects_twice: see tests/faults/tally.py;
+effects are counted by the actuator. inside_a_body: of the kills of each aim, those at which the
+victim had begun a body and not ended it.
+
+Exit status: 1 if a task was lost, an effect was there twice, something was left, or an aim
+never hit.
 """
 
 from __future__ import annotations
@@ -21,23 +33,37 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tests.faults.ground import Ground, WorkerUnderFire, proving_ground, until
 from tests.faults.load import Sender, draw_orders
-from tests.faults.motor import Heard, What
+from tests.faults.motor import EFFECTS, Aim, Heard, MotorLink, What
 from tests.faults.server_side import Finals, ServerSide
 from tests.faults.tally import Tally, count
 from tests.faults.tasks import APP, make_app
 
 WORKERS = 4
+MORE = 1  # tasks that are let through each 2 ms, until one is hit
+AIM_S = 10.0  # for a body to come by; a kill that finds none falls at random
 OPTIONS = "--sync-workers 16 --loop-concurrency 16 --prefetch 16"  # what is taken runs at once
 AHEAD = 3  # tasks are sent this many kills ahead
+AIMS = ("random", "before_effect", "after_effect", "before_ack", "ship")
+MOVING = ("turn", "step")
 SAME_NAME = 0.8  # share of the kills after which the same name comes back
 QUIET_S = 20.0  # without a body or a result for so long, what is missing is lost
+
+
+WORDS = {
+    "before_effect": (What.BEGAN,),
+    "after_effect": EFFECTS,
+    "before_ack": (What.ENDED,),
+    "ship": (What.TURN,),
+}
+NOWHERE = Aim(at=(), tasks=())
 
 
 class Kill(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,14 +73,21 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     victim: str
     at_s: float
     same_name: bool
-    in_hand: frozenset[str]
+    in_flight: frozenset[str]
+    aim: str
+    inside_a_body: bool
 
 
 class Campaign:
     """Kills by task count: the n-th when n shares of the tasks have begun."""
 
-    def __init__(self, ground: Ground, *, kills: int, tasks: int, seed: int) -> None:
+    def __init__(
+        self, ground: Ground, *, kills: int, tasks: int, seed: int, aims: Sequence[str] = AIMS
+    ) -> None:
         self._ground = ground
+        self._aims = aims
+        self._motor = MotorLink(str(ground.socket))
+        self._missed: Counter[str] = Counter()
         self._chance = random.Random(seed)
         self._planned = kills
         self._tasks = tasks
@@ -91,12 +124,25 @@ class Campaign:
         place = self._chance.randrange(WORKERS)
         same_name = self._chance.random() < SAME_NAME
         fuse_s = self._chance.uniform(0.0, 0.05)
+        aim = self._chance.choice(self._aims)
         victim = self._workers[place]
         self._until_all_ready()
         journal = self._ground.journal
-        until(lambda: bool(journal.read()) and journal.bodies >= bodies, f"not {bodies} bodies")
+        until(lambda: journal.read_bodies() >= bodies, f"not {bodies} bodies")
         time.sleep(fuse_s)
-        at_s = victim.kill()
+        hit = None if aim == "random" else self._aim(aim)
+        if hit is None:
+            pid, at_s = victim.pid, victim.kill()
+        elif aim == "ship":
+            self._kills.append(self._ship_killed(hit))
+            return
+        else:  # whichever worker came by
+            pid, at_s = hit.pid, hit.at_s
+            place, victim = next(
+                (place, worker) for place, worker in self._workers.items() if worker.pid == pid
+            )
+            victim.reap()
+        journal.read()
         if same_name:
             victim.start()
         else:
@@ -104,18 +150,50 @@ class Campaign:
             name = f"w{place}-{number}"
             self._workers[place] = self._ground.worker(name, options=OPTIONS)
             self._workers[place].start()
-        in_hand = frozenset(self._side.held_by(f"{APP}.{victim.name}"))
         self._kills.append(
             Kill(
                 number=len(self._kills),
                 victim=victim.name,
                 at_s=at_s,
                 same_name=same_name,
-                in_hand=in_hand,
+                in_flight=frozenset(self._side.held_by(f"{APP}.{victim.name}")),
+                aim=aim,
+                inside_a_body=bool(open_bodies(journal.heard, pid)),
             )
         )
         if len(self._kills) % 50 == 0:
             print(f"{len(self._kills)} kills", file=sys.stderr, flush=True)
+
+    def _aim(self, aim: str) -> Heard | None:
+        """Have the motor kill at that point of the next body; return the word at which it did."""
+        journal = self._ground.journal
+        seen = len(journal.heard)
+        self._motor.aim(Aim(at=WORDS[aim], tasks=MOVING, itself=aim == "ship"))
+
+        def hit() -> Heard | None:
+            self._sender.allow_more(MORE)  # what was let through may all have run by now
+            journal.read()
+            return next((one for one in journal.heard[seen:] if one.killed), None)
+
+        try:
+            return until(hit, f"no {aim} came by", within_s=AIM_S)
+        except TimeoutError:
+            self._motor.aim(NOWHERE)
+            self._missed[aim] += 1
+            return hit()  # in the meantime
+
+    def _ship_killed(self, hit: Heard) -> Kill:
+        until(lambda: not self._ground.motor_is_running(), "the motor outlived itself")
+        self._ground.restart_motor()
+        return Kill(
+            number=len(self._kills),
+            victim="ship",
+            at_s=hit.at_s,
+            same_name=True,
+            in_flight=frozenset(),
+            aim="ship",
+            inside_a_body=True,
+        )
 
     def _until_all_ready(self) -> None:
         until(lambda: all(one.is_ready() for one in self._workers.values()), "not all ready")
@@ -142,6 +220,7 @@ class Campaign:
             heard=heard,
             records=self._side.records(order.id for order in self._sender.sent),
             finals=self._finals.count,
+            moved=self._ground.effects(),
         )
         again = recoveries(self._kills, heard)
         each = [s for _, seconds in again for s in seconds]
@@ -151,7 +230,19 @@ class Campaign:
             "sent": tally.sent,
             "lost": len(tally.lost),
             "ran_twice": tally.ran_twice,
+            "effects": tally.effects,
             "effects_twice": tally.effects_twice,
+            "effects_unseen": tally.effects_unseen,
+            "kills_by_aim": {
+                aim: {
+                    "kills": sum(kill.aim == aim for kill in self._kills),
+                    "inside_a_body": sum(
+                        kill.aim == aim and kill.inside_a_body for kill in self._kills
+                    ),
+                    "missed": self._missed[aim],
+                }
+                for aim in self._aims
+            },
             "recovery_s": spread([min(s) for kill, s in again if kill.same_name]),
             "recovery_other_s": spread([min(s) for kill, s in again if not kill.same_name]),
             "recovery_each_task_s": spread(each),
@@ -161,12 +252,13 @@ class Campaign:
             "strange_keys": strange[:20],
             "lost_ids": tally.lost[:20],
             "asked_twice": tally.asked_twice,
-            "kills_with_work_in_hand": sum(bool(kill.in_hand) for kill in self._kills),
-            "in_hand_at_kill": round(
-                sum(len(kill.in_hand) for kill in self._kills) / max(1, len(self._kills)), 1
+            "kills_with_work_in_flight": sum(bool(kill.in_flight) for kill in self._kills),
+            "in_flight_at_kill": round(
+                sum(len(kill.in_flight) for kill in self._kills) / max(1, len(self._kills)), 1
             ),
             "states": tally.states,
             "took_s": round(took_s, 1),
+            "moved_twice": moved_twice(self._ground),
             "workers": WORKERS,
             "server": self._server(),
             "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python "
@@ -177,6 +269,37 @@ class Campaign:
         info = self._side.client.info("server")
         name = info.get("server_name", "redis")
         return f"{name} {info.get(f'{name}_version', info.get('redis_version'))}"
+
+
+def open_bodies(heard: Sequence[Heard], pid: int) -> set[tuple[str, int]]:
+    """Return the tries whose body process `pid` had begun and not ended, by what was heard.
+
+    The word at which it was killed ends nothing: it got no answer.
+    """
+    began, ended = set(), set()
+    for one in heard:
+        if one.pid == pid and one.what is What.BEGAN:
+            began.add((one.id, one.retries))
+        elif one.pid == pid and one.what is What.ENDED and not one.killed:
+            ended.add((one.id, one.retries))
+    return began - ended
+
+
+def moved_twice(ground: Ground) -> dict[str, Any]:
+    """Return the story of each effect that is there twice."""
+    ids = [id for id, times in ground.effects().items() if times > 1][:10]
+    return {
+        id: [msgspec.to_builtins(one) for one in ground.journal.heard if one.id == id] for id in ids
+    }
+
+
+def is_bad(report: Mapping[str, Any]) -> bool:
+    """Say whether anything that must hold did not."""
+    wrong = ("lost", "effects_twice", "effects_unseen", "left_in_broker")
+    aims = report["kills_by_aim"].values()
+    return any(report[name] for name in wrong) or any(
+        one["kills"] and one["missed"] >= one["kills"] for one in aims
+    )
 
 
 def recoveries(kills: Sequence[Kill], heard: Sequence[Heard]) -> list[tuple[Kill, list[float]]]:
@@ -192,7 +315,7 @@ def recoveries(kills: Sequence[Kill], heard: Sequence[Heard]) -> list[tuple[Kill
     for kill in kills:
         after = [
             min(later)
-            for id in kill.in_hand
+            for id in kill.in_flight
             if (later := [s - kill.at_s for s in bodies.get(id, ()) if s > kill.at_s])
         ]
         if after:
@@ -205,20 +328,20 @@ def slowest(
 ) -> list[dict[str, Any]]:
     """Return the five kills of one sort that took longest.
 
-    killed_again: the later kills whose victims had some of the same tasks in hand.
+    killed_again: the later kills whose victims had some of the same tasks in flight.
     """
     alike = [(min(seconds), kill) for kill, seconds in again if kill.same_name is same_name]
     return [
         {
             "kill": kill.number,
             "victim": kill.victim,
-            "in_hand": sorted(kill.in_hand)[:3],
-            "of": len(kill.in_hand),
+            "in_flight": sorted(kill.in_flight)[:3],
+            "of": len(kill.in_flight),
             "after_s": round(after_s, 3),
             "killed_again": [
                 one.number
                 for one in kills
-                if one.number > kill.number and one.in_hand & kill.in_hand
+                if one.number > kill.number and one.in_flight & kill.in_flight
             ],
         }
         for after_s, kill in sorted(alike, key=lambda one: -one[0])[:5]
@@ -237,10 +360,10 @@ def spread(seconds: Sequence[float]) -> dict[str, float | int | None]:
     return {"p50": at(0.5), "p99": at(0.99), "max": round(ordered[-1], 3), "n": len(ordered)}
 
 
-def campaign(*, kills: int, tasks: int, seed: int) -> dict[str, Any]:
+def campaign(*, kills: int, tasks: int, seed: int, aims: Sequence[str] = AIMS) -> dict[str, Any]:
     """Run one campaign on a server of its own; return the report."""
     with proving_ground() as ground:
-        campaign = Campaign(ground, kills=kills, tasks=tasks, seed=seed)
+        campaign = Campaign(ground, kills=kills, tasks=tasks, seed=seed, aims=aims)
         try:
             return campaign.run() | {"seed": seed}
         finally:
@@ -255,12 +378,18 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, help="default 50")
     parser.add_argument("--tasks", type=int, help="default: 60 for each kill")
     parser.add_argument("--seed", type=int, default=1, help="default 1")
+    parser.add_argument("--aim", choices=AIMS, action="append", help="may be repeated; all")
     parser.add_argument("--json", action="store_true", help="on one line")
     options = parser.parse_args()
-    tasks = options.tasks or 60 * options.kills
-    report = campaign(kills=options.kills, tasks=tasks, seed=options.seed)
+    report = campaign(
+        kills=options.kills,
+        tasks=options.tasks or 60 * options.kills,
+        seed=options.seed,
+        aims=options.aim or AIMS,
+    )
+    report = {"command": " ".join(["python -m benchmarks.kill", *sys.argv[1:]])} | report
     print(json.dumps(report, indent=None if options.json else 2))
-    return int(bool(report["lost"] or report["effects_twice"] or report["left_in_broker"]))
+    return int(is_bad(report))
 
 
 if __name__ == "__main__":

@@ -115,10 +115,14 @@ def complaints(
     heard: Sequence[Heard],
     records: Mapping[str, Record],
     finals: Mapping[str, int],
+    is_late: bool = False,
 ) -> list[str]:
     """Return what must not be: a confirmed call that has not run exactly once, and any call,
-    confirmed or not, that moved the motor twice or has two results."""
-    names = confirmed_calls(log)
+    confirmed or not, that moved the motor twice or has two results.
+
+    is_late: the server was restarted meanwhile, and a revocation may come after what it revokes.
+    """
+    names = confirmed_calls(log) - ({"revoked"} if is_late else set())
     moved = Counter(one.id for one in heard if one.applied)
     found = []
     for task in sorted({task for call in CALLS for task in call.tasks}):

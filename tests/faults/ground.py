@@ -9,12 +9,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from blimp.processes import Child
 from tests.broker import EmbeddedBroker
+from tests.faults.actuator import effects
 from tests.faults.motor import Journal
 
 PATIENCE_S = 20.0
@@ -95,10 +97,15 @@ class WorkerUnderFire:
         assert self._child is not None
         at_s = time.monotonic()
         self._child.send(signal.SIGKILL)
-        until(lambda: self._child is None or not self._child.running(), "it outlived SIGKILL")
+        self.reap()
+        return at_s
+
+    def reap(self) -> None:
+        """Wait until it is gone, killed by another."""
+        assert self._child is not None
+        until(lambda: self._child is None or not self._child.running(), "nothing killed it")
         self._child.close()
         self._child = None
-        return at_s
 
     def send(self, number: signal.Signals) -> None:
         assert self._child is not None
@@ -132,18 +139,9 @@ class Ground:
         self.url = broker.url
         self.socket = directory / "motor"
         self._journal = directory / "journal"
-        self._motor = Child(
-            name="motor",
-            arguments=[
-                *(sys.executable, "-m", "tests.faults.motor"),
-                *(str(self.socket), str(self._journal)),
-            ],
-            death_signal=signal.SIGKILL,
-            stdout=subprocess.PIPE,
-        )
-        assert self._motor.stdout is not None
-        if self._motor.stdout.readline() != b"ready\n":
-            raise RuntimeError("the motor does not start")
+        self._effects = directory / "effects"
+        self._actuator = self._start("actuator", directory / "actuator", self._effects)
+        self._motor = self._start_motor()
         self.journal = Journal(self._journal)
         self._workers: list[WorkerUnderFire] = []
 
@@ -152,6 +150,33 @@ class Ground:
         worker = WorkerUnderFire(name=name, ground=self, options=options)
         self._workers.append(worker)
         return worker
+
+    def effects(self) -> Counter[str]:
+        """Return how often each command moved something, counted outside of the motor."""
+        return effects(self._effects)
+
+    def motor_is_running(self) -> bool:
+        return self._motor.running()
+
+    def restart_motor(self) -> None:
+        """Start another motor, with another boot and no memory, for one that was killed."""
+        self._motor.end(within_s=PATIENCE_S)
+        self._motor = self._start_motor()
+
+    def _start_motor(self) -> Child:
+        return self._start("motor", self.socket, self._journal, self.directory / "actuator")
+
+    def _start(self, module: str, *arguments: Path) -> Child:
+        child = Child(
+            name=module,
+            arguments=[sys.executable, "-m", f"tests.faults.{module}", *map(str, arguments)],
+            death_signal=signal.SIGKILL,
+            stdout=subprocess.PIPE,
+        )
+        assert child.stdout is not None
+        if child.stdout.readline() != b"ready\n":
+            raise RuntimeError(f"the {module} does not start")
+        return child
 
     def environment(self) -> dict[str, str]:
         return {
@@ -164,8 +189,9 @@ class Ground:
         for worker in self._workers:
             worker.close()
         self.journal.close()
-        self._motor.send(signal.SIGKILL)
-        self._motor.end(within_s=PATIENCE_S)
+        for child in (self._motor, self._actuator):
+            child.send(signal.SIGKILL)
+            child.end(within_s=PATIENCE_S)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""What is sent under fire: a mix of kinds drawn by a seed, and held to the pace of the kills."""
+"""What a campaign sends: a mix of kinds drawn by a seed, and held to the pace of the kills."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MIX: tuple[Row, ...] = (
     (10, "silent", None, None),
     (15, "nap", (0.05, 0.5), None),
     (15, "breathe", (0.05, 0.5), None),
-    (2, "nap", (2.1, 2.5), None),  # longer than the lease: renewed, or run by two
+    (2, "nap", (2.1, 2.5), None),  # longer than the lease: renewed, or run twice
     (8, "stumble", None, None),
     (10, "turn", None, (0.05, 1.0)),  # an ETA
     (8, "turn", None, None),
@@ -40,7 +40,7 @@ MIX: tuple[Row, ...] = (
 )
 
 
-# The same kinds, hardly any of which sleeps: for the number, not for what is in hand.
+# The same kinds, hardly any of which sleeps: for the number, not for what is in flight.
 QUICK_MIX: tuple[Row, ...] = (
     (50, "noop", None, None),
     (15, "silent", None, None),
@@ -91,6 +91,11 @@ class Sender:
         with self._changed:
             self._allowed = max(self._allowed, count)
             self._changed.notify()
+
+    def allow_more(self, count: int) -> None:
+        """Let it send so many more, if it has sent what it may."""
+        if len(self.sent) >= self._allowed:
+            self.allow(self._allowed + count)
 
     def join(self) -> None:
         """Wait for the last one. Raises what kept it from being sent."""

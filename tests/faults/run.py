@@ -355,6 +355,7 @@ class ClientRun(Run):
             heard=self._heard(),
             records=self._records(),
             finals=self._finals,
+            is_late=self._server_dies,
         )
         if self._point is None and len(client.confirmed_calls(confirmed)) != len(client.CALLS):
             found.append("without a fault, a call was not confirmed")

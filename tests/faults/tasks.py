@@ -37,21 +37,23 @@ class Stumbled(Exception):
     """What is tried again."""
 
 
-def tell(what: What, context: TaskContext) -> bool:
+def tell(what: What, context: TaskContext, *, boot: str = "") -> str | None:
     return motor.tell(
         what,
         id=context.id,
         retries=context.message.retries,
         fence=context.fence,
         pid=os.getpid(),
+        boot=boot,
     )
 
 
 @contextlib.contextmanager
-def body(context: TaskContext) -> Iterator[None]:
-    tell(What.BEGAN, context)
+def body(context: TaskContext) -> Iterator[str]:
+    """Say that the body begins and ends; yield the boot of the motor that heard it begin."""
+    boot = tell(What.BEGAN, context)
     try:
-        yield
+        yield boot or ""
     finally:
         tell(What.ENDED, context)
 
@@ -97,9 +99,9 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
 
     @app.task(name="turn", bind=True)
     def turn(context: TaskContext) -> bool:
-        """An effect that may be asked for twice: the motor knows its id and its fence."""
-        with body(context):
-            return tell(What.TURN, context)
+        """An effect that may be asked for twice: the motor knows id, fence and boot."""
+        with body(context) as boot:
+            return tell(What.TURN, context, boot=boot) is not None
 
     @app.task(name="hold", bind=True)
     def hold(context: TaskContext, go: str) -> bool:
@@ -107,7 +109,7 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
         with body(context):
             while not Path(f"{go}.{context.fence}").exists():
                 time.sleep(POLL_S)
-            return tell(What.TURN, context)
+            return tell(What.TURN, context) is not None
 
     @app.task(name="step", bind=True, idempotent=False)
     def step(context: TaskContext) -> None:
@@ -140,8 +142,8 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
     @app.task(name="steer", bind=True, coalesce=True)
     def steer(context: TaskContext) -> bool:
         """Only the newest that waits."""
-        with body(context):
-            return tell(What.TURN, context)
+        with body(context) as boot:
+            return tell(What.TURN, context, boot=boot) is not None
 
     @app.task(
         name="parent",
@@ -151,7 +153,7 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
         **SOON,
     )
     def parent(context: TaskContext, child_id: str) -> None:
-        """Sends another; where the broker is away that is its own to try again."""
+        """Sends another; if the broker is unreachable it is tried again as a whole."""
         with body(context):
             app.send_task("turn", task_id=child_id)
 
