@@ -141,6 +141,10 @@ class CommandRun:
         Reject if the worker stops, and the next worker follows the command on; Revoked if the
         task was revoked. In the last two cases the ship goes on with the command.
         """
+        if self._boot_id and not self._stored_boot_id():
+            # Before the ship can act: if this worker dies, the next one must not take the boot
+            # that it hears then for the one that has acted.
+            self._context.progress(0.0, boot_id=self._boot_id)
         outcome = self._ask(self._patience_s(), doing="does not answer")
         while outcome.state is OutcomeState.IN_PROGRESS:
             self._report_progress(outcome.fraction)
@@ -263,15 +267,21 @@ class CommandRun:
         That of an earlier delivery, else the one the sender names, else the one that is heard
         now: a restarted flight process must not accept the repeated command as a new one.
         """
-        previous = self._context.previous
-        if previous is not None and isinstance(previous.result, dict):
-            return str(previous.result.get("boot_id", ""))
+        if stored := self._stored_boot_id():
+            return stored
         meant_for = str(self._context.message.headers.get("blimp_boot_id", ""))
         if meant_for:
             return meant_for
         snapshot, age_s = self._mailbox.snapshot(), self._mailbox.snapshot_age_s()
         is_heard = snapshot is not None and age_s is not None and age_s < HEARD_S
         return snapshot.boot_id if snapshot is not None and is_heard else ""
+
+    def _stored_boot_id(self) -> str:
+        """Return the boot id that an earlier delivery stored before it sent the command."""
+        previous = self._context.previous
+        if previous is None or not isinstance(previous.result, dict):
+            return ""
+        return str(previous.result.get("boot_id", ""))
 
     def _check_boot(self, outcome: Outcome) -> None:
         """Raise Interrupted if another flight process answers than accepted the command."""

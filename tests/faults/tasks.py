@@ -51,9 +51,9 @@ def tell(what: What, context: TaskContext, *, boot: str = "") -> str | None:
 @contextlib.contextmanager
 def body(context: TaskContext) -> Iterator[str]:
     """Say that the body begins and ends; yield the boot of the motor that heard it begin."""
-    boot = tell(What.BEGAN, context)
+    heard = tell(What.BEGAN, context)
     try:
-        yield boot or ""
+        yield heard or ""
     finally:
         tell(What.ENDED, context)
 
@@ -99,8 +99,17 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
 
     @app.task(name="turn", bind=True)
     def turn(context: TaskContext) -> bool:
-        """An effect that may be asked for twice: the motor knows id, fence and boot."""
-        with body(context) as boot:
+        """An effect that may be asked for twice: the motor knows id, fence and boot.
+
+        The boot is stored before the effect, as a command's is (blimp/tasks/command.py): if this
+        is the second delivery the motor may be another one.
+        """
+        with body(context) as heard:
+            stored = context.previous.result if context.previous is not None else None
+            boot = stored.get("boot_id", "") if isinstance(stored, dict) else ""
+            if not boot:
+                boot = heard
+                context.progress(0.0, boot_id=boot)
             return tell(What.TURN, context, boot=boot) is not None
 
     @app.task(name="hold", bind=True)

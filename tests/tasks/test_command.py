@@ -12,6 +12,7 @@ from blimp.link.mailbox import MAX_COMMAND_BYTES, MailboxClient
 from blimp.queue import TaskApp
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.command import printable_source
+from blimp.types import Command, Outcome
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.golden import envelope
 from tests.queue.look import Look
@@ -296,6 +297,26 @@ def test_a_command_is_meant_for_the_flight_process_that_is_heard(
         ground.send("takeoff", {"altitude_m": 2.0}, ttl_s=5.0).wait(DEADLINE_S).state == "SUCCESS"
     )
     assert ship.named("takeoff")[0].boot_id == "boot-1"
+
+
+def test_the_boot_a_command_is_meant_for_is_stored_before_the_ship_has_the_command(
+    ship: FlightSide, app: TaskApp, ground: VehicleClient, mailbox: MailboxClient
+) -> None:
+    """Worker killed after the ship acted, ship restarted before the command comes again: the
+    next worker must name the boot that acted, not the one that it hears."""
+    publish(ship, mailbox)
+    stored: list[Any] = []
+
+    def answer(command: Command) -> Outcome:
+        assert app.results is not None
+        stored.append(app.results.get(command.id))
+        return outcome(command)
+
+    ship.answer = answer
+    ground.send("takeoff", {"altitude_m": 2.0}, ttl_s=5.0).wait(DEADLINE_S)
+    assert [record and record.result for record in stored] == [
+        {"fraction": 0.0, "boot_id": "boot-1"}
+    ]
 
 
 def test_a_stopping_worker_leaves_its_command_to_the_next(
