@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.queue.server import Server
 from blimp.queue import TaskApp, chord, group, signature
-from blimp.queue.redis.urls import open_redis
+from blimp.queue.redis.client import open_redis
 
 DEADLINE_S = 300.0
 PARTS_OF_EACH = 4

@@ -36,7 +36,7 @@ from typing import Any
 from benchmarks.releases_check import Checker, Claims
 from benchmarks.releases_links import run_links, run_tasks
 from blimp.errors import LeaseError, NoneFree
-from blimp.queue.redis.urls import open_redis
+from blimp.queue.redis.client import open_redis
 from blimp.queue.resources import ResourcePool, Ticket
 from tests.broker import EmbeddedBroker
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blimp.closing import Closing
 from blimp.errors import BlimpError, NoneFree, NotAuthorised
-from blimp.queue.redis.server import RedisServer
+from blimp.queue.redis.client import RedisServer
 from blimp.queue.resources import Grant, Holding, Ticket
 from blimp.tasks.authority import CONTROL_TTL_S, held_by, holder_of, pilots, readable
 from ground_station.kept import Kept, KeptControl

@@ -10,7 +10,7 @@ import msgspec
 
 from blimp.closing import Closing
 from blimp.errors import LinkError, NoneFree, NotAuthorised
-from blimp.queue.redis.server import RedisServer
+from blimp.queue.redis.client import RedisServer
 from blimp.queue.resources.grant import Grant
 from blimp.tasks.authority import holder_of, pilot_of
 from blimp.tasks.fleet import FLIGHT_TTL_S, ships

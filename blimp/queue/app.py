@@ -22,15 +22,22 @@ from blimp.queue.protocol.signing import Key, Signer
 from blimp.queue.publish.publisher import Publisher
 from blimp.queue.publish.revocations import BROADCAST, Revocations
 from blimp.queue.publish.sending import Outgoing, SendOptions
+from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
 from blimp.queue.redis.failover import Brokers, Strategy
-from blimp.queue.redis.outage import OnConnectionError, Outage
-from blimp.queue.redis.server import RedisServer
 from blimp.queue.redis.urls import SCHEMES
 from blimp.queue.results.backend import ResultKeywords, result_options
 from blimp.queue.results.open import database_url, open_database
 from blimp.queue.results.redis_backend import RedisResults
-from blimp.queue.retry import CONNECTING, ONCE, PUBLISHING, RetryPolicy, policy_of
+from blimp.queue.retry import (
+    CONNECTING,
+    ONCE,
+    PUBLISHING,
+    OnConnectionError,
+    Outage,
+    RetryPolicy,
+    policy_of,
+)
 from blimp.queue.task import Task
 
 if TYPE_CHECKING:

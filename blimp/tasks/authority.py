@@ -21,7 +21,7 @@ from blimp.errors import NotInControl
 if TYPE_CHECKING:
     from redis import Redis
 
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
     from blimp.queue.resources import ResourcePool
 
 HEADER = "blimp_authority"

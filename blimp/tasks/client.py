@@ -177,9 +177,9 @@ class VehicleClient(Closing):
     def _link(self) -> RedisResults:
         from blimp.queue.protocol.signing import Signer
         from blimp.queue.publish.publisher import Publisher
+        from blimp.queue.redis.client import RedisServer
         from blimp.queue.redis.clock import BrokerClock
         from blimp.queue.redis.failover import Brokers
-        from blimp.queue.redis.server import RedisServer
         from blimp.queue.redis.urls import SCHEMES
         from blimp.queue.results.redis_backend import RedisResults
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.clock import Clock
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
     from blimp.queue.resources import ResourcePool
 
 FLEET = "blimp.ships"

@@ -7,19 +7,18 @@ the fault, if one is set, before it passes anything on.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import selectors
 import socket
 import threading
 from collections import Counter, deque
-from importlib.resources import files
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from blimp.queue.redis import scripts
+from blimp.queue.brokers.streams.store import SCRIPTS
+from blimp.queue.results.redis_backend import STORE
 from tests.faults import resp
 
 
@@ -196,6 +195,4 @@ class Proxy:
 
 def _script_names() -> dict[str, str]:
     """Return the name of each script by its hash."""
-    texts = {name: scripts.source(name) for name in scripts.NAMES}
-    texts["store"] = (files("blimp.queue.results") / "store.lua").read_text()
-    return {hashlib.sha1(text.encode()).hexdigest(): name for name, text in texts.items()}
+    return {script.digest: name for name, script in {**SCRIPTS, "store": STORE}.items()}

@@ -11,8 +11,8 @@ from typing import Any
 import redis
 
 from blimp.queue.protocol.record import Record, decode
+from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.keys import GROUP, RESULT_PREFIX, Keys, result_key
-from blimp.queue.redis.urls import open_redis
 
 # Documented to stay (docs/faults.md): results and markers until they lapse, what an exchange
 # and a queue are made of, a name's lease and what a sender sent last until they lapse.

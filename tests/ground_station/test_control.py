@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blimp.queue.redis.server import RedisServer
+from blimp.queue.redis.client import RedisServer
 from blimp.tasks.authority import pilots
 from blimp.tasks.client import VehicleClient
 from blimp.types import Command, Outcome

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blimp.clock import ManualClock
-from blimp.queue.redis.server import RedisServer
+from blimp.queue.redis.client import RedisServer
 from blimp.queue.resources import ResourcePool
 from blimp.sim import Lockstep
 from blimp.tasks.authority import holder_of, pilots

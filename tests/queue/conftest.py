@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from blimp.queue import TaskApp, Worker
-from blimp.queue.redis.urls import open_redis
+from blimp.queue.redis.client import open_redis
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.queue.look import Look
@@ -40,7 +40,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def look(server: redis.Redis, transport: str) -> Look:
-    return Look(server=server, transport=transport)
+    return Look(server=server)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Looking into the queues from outside, whichever transport made them."""
+"""Looking into the queues from outside."""
 
 import base64
 import json
@@ -6,52 +6,36 @@ from typing import Any
 
 import redis
 
+from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.redis.keys import GROUP, NOBODY, Keys
-from blimp.queue.redis.scripts import Scripts
 
 
 class Look:
     """What stands on the server, and a way to put there what no client of ours would."""
 
-    def __init__(self, *, server: redis.Redis, transport: str) -> None:
+    def __init__(self, *, server: redis.Redis) -> None:
         self.server: Any = server
-        self.transport = transport
         self._keys = Keys()
-        self._scripts = Scripts(server)
 
-    @property
-    def is_stock(self) -> bool:
-        return self.transport == "redis"
-
-    def in_hand(self, *, app: str = "tests", worker: str = "worker", queue: str = "") -> int:
+    def in_hand(self, *, app: str = "tests", queue: str = "") -> int:
         """Return how many messages are delivered and not acknowledged."""
-        if self.is_stock:
-            return int(self.server.hlen(f"blimp.unacked.{app}.{worker}"))
         return self._counts(queue or app)[1]
 
     def waiting(self, queue: str = "tests") -> int:
         """Return how many messages wait in `queue`, the scheduled included."""
-        if self.is_stock:
-            return sum(
-                int(self.server.llen(queue + (f"\x06\x16{step}" if step else "")))
-                for step in (0, 3, 6, 9)
-            )
         ready, _, scheduled, _, _ = self._counts(queue)
         return ready + scheduled
 
     def dead(self, queue: str = "tests") -> int:
-        return 0 if self.is_stock else self._counts(queue)[3]
+        return self._counts(queue)[3]
 
     def dead_reasons(self, queue: str = "tests") -> list[str]:
-        """Return why each dead letter is one. On streams only."""
+        """Return why each dead letter is one."""
         found = self.server.xrange(self._keys.queue(queue).dead)
         return [fields[b"reason"].decode() for _, fields in found]
 
     def push(self, queue: str, envelope: bytes) -> None:
         """Put kombu's envelope into `queue` as a stranger would."""
-        if self.is_stock:
-            self.server.lpush(queue, envelope)
-            return
         message = json.loads(envelope)
         body = base64.b64decode(message.pop("body"))
         message["properties"].pop("body_encoding")
@@ -87,7 +71,7 @@ class Look:
 
     def _counts(self, queue: str) -> list[int]:
         keys = self._keys.queue(queue)
-        counts: list[int] = self._scripts.run(
-            "counts", [*keys.lanes, keys.later, keys.dead], [GROUP, NOBODY]
+        counts: list[int] = SCRIPTS["counts"].run(
+            self.server, [*keys.lanes, keys.later, keys.dead], [GROUP, NOBODY]
         )
         return counts

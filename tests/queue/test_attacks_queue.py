@@ -11,7 +11,7 @@ import redis
 from blimp.errors import LinkError, NotAuthorised, TaskFailed
 from blimp.queue import TaskApp
 from blimp.queue.extensions import Broadcast
-from blimp.queue.redis.urls import open_redis
+from blimp.queue.redis.client import open_redis
 from blimp.tasks.client import VehicleClient
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
@@ -66,7 +66,7 @@ def test_whoever_sent_it_hears_what_is_wrong(
         assert caught.value.kind == "MessageError"
         assert add.delay(1, 2).get(DEADLINE_S) == 3
         assert worker.counts["reconnects"] == 0
-    assert Look(server=server, transport="redis").left_behind() == []
+    assert Look(server=server).left_behind() == []
 
 
 def broadcast(**changes: Any) -> bytes:

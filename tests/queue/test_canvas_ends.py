@@ -228,8 +228,6 @@ def test_tasks_acknowledged_early_go_on_with_their_canvas(sums: Sums) -> None:
 def test_a_body_that_cannot_be_enqueued_begins_once_its_queue_is_put_right(
     sums: Sums, server: redis.Redis, look: Look
 ) -> None:
-    if look.is_stock:
-        pytest.skip("it has no dead letters")
     app = sums.app
     spoilt = Keys().queue("other").lanes[2]
     server.set(spoilt, "forged")

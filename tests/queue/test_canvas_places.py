@@ -13,7 +13,7 @@ from blimp.queue import GroupResult, State, TaskApp, TaskContext, chord
 from blimp.queue.canvas.chords import read_entries
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
-from blimp.queue.redis.urls import open_redis
+from blimp.queue.redis.client import open_redis
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.queue.conftest import DEADLINE_S, wait_until, working

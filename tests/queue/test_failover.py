@@ -17,8 +17,8 @@ from blimp.queue import TaskApp, Worker
 from blimp.queue.brokers.base import ConsumerOptions
 from blimp.queue.brokers.streams.consumer import StreamsConsumer, StreamsDelivery
 from blimp.queue.cli.main import main
+from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.failover import Brokers, split_urls
-from blimp.queue.redis.server import RedisServer
 from blimp.tasks.client import VehicleClient
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory

@@ -75,7 +75,7 @@ def test_a_task_that_runs_through_an_outage_is_settled_once(
         own_broker.start()
         wait_until(lambda: worker.counts["done"] == 1, "not settled")
         assert app.result("the-id").get(DEADLINE_S) == "ended"
-        assert Look(server=client, transport=transport).in_hand() == 0
+        assert Look(server=client).in_hand() == 0
     assert long.runs == [1]
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from blimp.clock import ManualClock
 from blimp.errors import LinkError
-from blimp.queue.redis.outage import Outage
-from blimp.queue.retry import CONNECTING, RetryPolicy
+from blimp.queue.retry import CONNECTING, Outage, RetryPolicy
 from tests.queue.conftest import Silence
 
 

@@ -129,7 +129,7 @@ def test_sigquit_is_cold_at_once(
     hold(labour, worker, "hold")
     worker.process.send_signal(signal.SIGQUIT)
     assert worker.end() == 0
-    assert look.in_hand(app="labour", worker="w") == 0
+    assert look.in_hand(app="labour") == 0
     assert look.waiting("labour") == 1
 
 

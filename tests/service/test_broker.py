@@ -67,7 +67,7 @@ def test_answers_as_soon_as_started_and_not_after_stop(directory: Path) -> None:
 
 
 def test_keeps_its_data_over_a_restart(directory: Path) -> None:
-    from blimp.queue.redis.urls import open_redis
+    from blimp.queue.redis.client import open_redis
 
     broker = EmbeddedBroker(directory=directory)
     with broker, open_redis(broker.url, timeout_s=5.0) as client:

@@ -10,7 +10,7 @@ from blimp.clock import SystemClock
 from blimp.errors import LinkError, NotInControl, Refused
 from blimp.link.mailbox import MailboxClient
 from blimp.queue import TaskApp, chain, signature
-from blimp.queue.redis.server import RedisServer
+from blimp.queue.redis.client import RedisServer
 from blimp.queue.resources import ResourcePool
 from blimp.tasks.app import TASKS, build_ship_app
 from blimp.tasks.authority import HEADER, Authority, holder_of, pilot_of, pilots

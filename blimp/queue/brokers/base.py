@@ -307,6 +307,10 @@ class Sender(Protocol):
         """Return what tells a repeated publish from another; None if the broker cannot."""
         ...
 
+    def release(self, stamp: Any) -> None:
+        """The publish with this stamp has ended, and is not repeated any more."""
+        ...
+
     def send(self, message: TaskMessage, headers: dict[str, Any], body: bytes, stamp: Any) -> None:
         """Publish `body` to `message.queue`. The same stamp again publishes nothing more."""
         ...

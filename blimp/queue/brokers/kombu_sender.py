@@ -54,6 +54,9 @@ class KombuSender:
     def stamp(self) -> Any:
         return None
 
+    def release(self, stamp: Any) -> None:
+        """There is none."""
+
     def send(
         self,
         message: TaskMessage,

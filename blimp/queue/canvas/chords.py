@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,11 +22,12 @@ from blimp.queue.protocol.embed import options_of
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.record import State
 from blimp.queue.redis.keys import chord_keys, chord_size_key, group_key
+from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.redis.urls import is_refusal
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import ChordPart, Completion
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
 
 DONE_S = 3600  # how long it is known that a body has started, for a part that comes again
 FAILED = ("FAILURE", "REVOKED")
@@ -62,10 +62,7 @@ class Chords:
         self._run(JOIN, chord_keys(part.group_id), [DONE_S])
 
     def _run(self, call: str, keys: Sequence[str], words: list[Any]) -> Any:
-        text = functions() + call
-        return self.link.ask(
-            lambda client: _asked(lambda: client.eval(text, len(keys), *keys, *words))
-        )
+        return self.link.ask(lambda client: _asked(lambda: _script(call).run(client, keys, words)))
 
 
 def _asked(function: Callable[[], Any]) -> Any:
@@ -81,9 +78,9 @@ def _asked(function: Callable[[], Any]) -> Any:
 
 
 @cache
-def functions() -> str:
-    """Return the Lua functions that count chords."""
-    return (files(__package__) / "chords.lua").read_text()
+def _script(call: str) -> Script:
+    """Return the script that makes `call` of the functions in chords.lua."""
+    return Script(read_functions("chords.lua") + call)
 
 
 # --- the body --------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from blimp.queue.control.pidbox import EXCHANGE, command_queue
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.redis.outage import Outage
+    from blimp.queue.retry import Outage
 
 CLOSE_S = 2.0
 

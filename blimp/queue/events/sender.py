@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.events.buffer import Event, EventBuffer
     from blimp.queue.protocol.lamport_clock import LamportClock
-    from blimp.queue.redis.outage import Outage
+    from blimp.queue.retry import Outage
 
 EXCHANGE = "celeryev"
 MOST_BYTES = 64_000  # of one message

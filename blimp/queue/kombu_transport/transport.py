@@ -19,12 +19,23 @@ from blimp.queue.kombu_transport.failover_patch import keep_transport
 from blimp.queue.kombu_transport.inbox import logger
 from blimp.queue.kombu_transport.pump import Pump
 from blimp.queue.kombu_transport.routes import Routes
-from blimp.queue.redis.client import client_url
-from blimp.queue.redis.fork import begin_anew_after_fork
+from blimp.queue.redis.client import reset_after_fork
 from blimp.queue.redis.urls import hide_password
 
 DEFAULT_ETA_LEAD_S = 60.0
 FULL_WAIT_S = 5.0  # prefetch is full and nobody broadcasts: a settlement wakes it before
+
+
+def client_url(connection: Any) -> str:
+    """Return the URL of a kombu.Connection, put together where it was given in parts."""
+    hostname = str(connection.hostname or "localhost")
+    if "://" in hostname:
+        return hostname
+    secret = f":{connection.password}@" if connection.password else ""
+    database = str(connection.virtual_host or "0").strip("/") or "0"
+    scheme = "rediss" if connection.ssl else "redis"
+    host = f"{hostname}:{connection.port or 6379}"
+    return f"{scheme}://{connection.userid or ''}{secret}{host}/{database}"
 
 
 class Transport(virtual.Transport):
@@ -86,7 +97,7 @@ class Transport(virtual.Transport):
         self._pump: Pump | None = None
         self._event_loop: EventLoop | None = None
         self._interrupted = False
-        begin_anew_after_fork(self)
+        reset_after_fork(self)
 
     def driver_version(self) -> str:
         return str(redis.__version__)

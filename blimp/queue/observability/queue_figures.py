@@ -91,9 +91,9 @@ class Queues:
 
     def _streams(self, queues: tuple[str, ...], now_s: float) -> Figures:
         from blimp.queue.brokers.streams.broker import streams_options
+        from blimp.queue.brokers.streams.store import SCRIPTS
         from blimp.queue.redis.client import Link
         from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys
-        from blimp.queue.redis.scripts import Scripts
         from blimp.queue.redis.urls import redis_url
 
         url = self._app.broker
@@ -107,7 +107,7 @@ class Queues:
             for name in queues
             for key in (*keys.queue(name).lanes, keys.queue(name).later, keys.queue(name).dead)
         ]
-        answer = Scripts(self._link.client).run("lanes", names, [GROUP, NOBODY, LANES])
+        answer = SCRIPTS["lanes"].run(self._link.client, names, [GROUP, NOBODY, LANES])
         (seconds, microseconds), *found = answer
         lanes: list[Lane] = []
         scheduled: dict[str, int] = {}

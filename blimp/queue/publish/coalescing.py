@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import LinkError, MessageError
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.redis.keys import newest_key, number_key
+from blimp.queue.redis.scripts import Script
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
     from blimp.queue.task import Task
 
 KEEP_S = 7 * 86_400  # what waits for longer runs, though a newer one came
 
 # Returns a number above all before: microseconds on the server's clock, where that is one.
 # KEYS[1] the last number. ARGV[1] seconds to keep it.
-_NUMBER = """
+_NUMBER = Script("""
 local time = redis.call('TIME')
 local number = time[1] * 1000000 + time[2]
 local last = tonumber(redis.call('GET', KEYS[1]) or '0')
@@ -36,17 +37,17 @@ end
 local text = string.format('%.0f', number)
 redis.call('SET', KEYS[1], text, 'EX', ARGV[1])
 return text
-"""
+""")
 
 # KEYS[1] the newest of a key, "number id". ARGV: number, id, seconds to keep it.
-_REMEMBER = """
+_REMEMBER = Script("""
 local known = redis.call('GET', KEYS[1])
 if known and tonumber(string.match(known, '^%d+')) >= tonumber(ARGV[1]) then
   return 0
 end
 redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2], 'EX', ARGV[3])
 return 1
-"""
+""")
 
 
 def coalescing_key(task: Task, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
@@ -81,13 +82,13 @@ class Coalescing:
                 f"coalescing key {key!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters"
             )
         place = number_key(queue)
-        return int(self._link.ask(lambda client: client.eval(_NUMBER, 1, place, str(KEEP_S))))
+        return int(self._link.ask(lambda client: _NUMBER.run(client, [place], [KEEP_S])))
 
     def remember(self, message: TaskMessage) -> None:
         """Have older messages superseded by `message`, which is published."""
-        arguments = (str(message.coalesce_number), message.id, str(KEEP_S))
+        arguments = (message.coalesce_number, message.id, KEEP_S)
         with contextlib.suppress(LinkError):  # older ones run as well
-            self._link.ask(lambda client: client.eval(_REMEMBER, 1, _place(message), *arguments))
+            self._link.ask(lambda client: _REMEMBER.run(client, [_place(message)], arguments))
 
     def newer(self, message: TaskMessage) -> str | None:
         """Return the id of the message that supersedes `message`, None where it is the newest."""

@@ -66,7 +66,8 @@ class Publisher:
         Raises MessageError if JSON cannot hold it, or it is longer than the limit.
         """
         headers, body = write_message(message, signer=self.signer, limit_bytes=self._limit_bytes)
-        stamp = self._sender().stamp()
+        sender = self._sender()
+        stamp = sender.stamp()
 
         def send() -> None:
             try:
@@ -75,7 +76,10 @@ class Publisher:
                 headers[AGAIN] = True  # perhaps only the answer was lost
                 raise
 
-        self._retry(send, policy)
+        try:
+            self._retry(send, policy)
+        finally:
+            sender.release(stamp)
 
     def broadcast(self, exchange: str, document: dict[str, Any]) -> None:
         """Send `document` to all that listen on the fanout `exchange` at this moment."""

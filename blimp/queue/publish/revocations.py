@@ -16,7 +16,7 @@ from blimp.queue.redis.keys import revoked_key
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.signing import Signer
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
 
 KEEP_S = 86_400
 MOST = 50_000  # known at once; the oldest are forgotten

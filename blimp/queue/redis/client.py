@@ -1,61 +1,146 @@
-"""The way to the server: from a kombu connection's URL to redis-py clients."""
+"""Clients of Redis servers: the one factory, and the client of the broker in use."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from blimp.errors import ConfigError, LinkError
+from blimp.queue.redis.failover import Brokers
+from blimp.queue.redis.urls import (
+    SCHEMES,
+    SENTINEL_PORT,
+    hide_password,
+    link_errors,
+    redis_url,
+    tcp_keepalive,
+)
 
-from blimp.errors import ConfigError
-from blimp.queue.redis.urls import hide_password, open_sentinel, redis_url, tcp_keepalive
+if TYPE_CHECKING:
+    from redis import Redis
+
+T = TypeVar("T")
 
 MINIMUM_REDIS, MINIMUM_VALKEY = (7, 0), (8, 0)
 DEFAULT_TIMEOUT_S = 2.0
-SCHEMES = ("redis", "rediss", "redis+socket", "socket", "unix", "valkey", "valkeys", "sentinel")
 
 
-def client_url(connection: Any) -> str:
-    """Return the URL of a kombu.Connection, put together where it was given in parts."""
-    hostname = str(connection.hostname or "localhost")
-    if "://" in hostname:
-        return hostname
-    secret = f":{connection.password}@" if connection.password else ""
-    database = str(connection.virtual_host or "0").strip("/") or "0"
-    scheme = "rediss" if connection.ssl else "redis"
-    host = f"{hostname}:{connection.port or 6379}"
-    return f"{scheme}://{connection.userid or ''}{secret}{host}/{database}"
+def open_redis(
+    url: str,
+    *,
+    timeout_s: float,
+    connect_timeout_s: float | None = None,
+    client_name: str | None = None,
+    ssl: bool | dict[str, Any] | None = None,
+    master: str | None = None,
+    sentinel_options: dict[str, Any] | None = None,
+) -> Redis:
+    """Return a thread-safe client of the server at `url`; it connects on its first command.
+
+    A pooled connection that has died since its last use is replaced once without delay; an
+    unreachable server raises redis.ConnectionError or TimeoutError within `timeout_s`.
+
+    ssl: True, or redis-py's options with it. A `rediss` URL needs none: it may have them in
+        its query, `?ssl_ca_certs=…`. Certificates are checked.
+    master, sentinel_options: the master's name if the URL's query has none, and redis-py's
+        options for the sentinels.
+    Raises ConfigError for a URL that it cannot use.
+    """
+    import redis  # 40 ms, which a command-line help need not pay
+
+    scheme, _, rest = url.partition("://")
+    if scheme not in (*SCHEMES, "socket"):  # kombu calls a Unix socket `socket://`, too
+        raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {SCHEMES}")
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": connect_timeout_s or timeout_s,
+        # Scripts that do not recognise their own repetition avoid it; see Script.run_once.
+        "retry": redis.retry.Retry(
+            redis.backoff.NoBackoff(), 1, supported_errors=(redis.ConnectionError,)
+        ),
+        "protocol": 2,
+        "client_name": client_name,
+    }
+    plain = redis_url(f"redis+socket://{rest}" if scheme == "socket" else url)
+    if not plain.startswith("unix://"):
+        options |= {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
+    if plain.startswith("sentinel://"):
+        if ssl:
+            options |= {"ssl": True, **(ssl if isinstance(ssl, dict) else {})}
+        return _open_sentinel(plain, options, master=master, sentinel_options=sentinel_options)
+    if ssl and not plain.startswith("unix://"):
+        plain = plain.replace("redis://", "rediss://", 1)
+        options |= ssl if isinstance(ssl, dict) else {}
+    client: Redis = redis.Redis.from_url(plain, **options)
+    return client
+
+
+def _open_sentinel(
+    url: str,
+    options: dict[str, Any],
+    *,
+    master: str | None,
+    sentinel_options: dict[str, Any] | None,
+) -> Redis:
+    """Return a client of the server that the sentinels at `url` call the master.
+
+    `sentinel://[user:password@]host[:port][,host[:port]…]/[database]?master_name=M`.
+    """
+    import redis
+
+    parts = urlsplit(url)
+    master = master or dict(parse_qsl(parts.query)).get("master_name")
+    if not master:
+        raise ConfigError(
+            f"broker URL {hide_password(url)!r}: a sentinel needs `master_name`, in the "
+            "URL's query or the transport options"
+        )
+    secret, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = secret.partition(":")
+    nodes = []
+    for host in hosts.split(","):
+        name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
+        nodes.append((name or "localhost", int(port or SENTINEL_PORT)))
+    # The default of the sentinels' own clients tries ten times, ever more slowly.
+    own = ("socket_timeout", "socket_connect_timeout", "retry")
+    timeouts = {name: options[name] for name in own}
+    sentinel = redis.sentinel.Sentinel(
+        nodes,
+        sentinel_kwargs=timeouts | (sentinel_options or {}),
+        **options,
+        username=unquote(user) or None,
+        password=unquote(password) or None,
+        db=int(parts.path.strip("/") or 0),
+    )
+    client: Redis = sentinel.master_for(master, redis.Redis)
+    return client
 
 
 class Link:
-    """Clients of one server. Thread-safe; connects on first use; close is idempotent.
+    """A client of one server, and connections of its pool. Thread-safe; close is idempotent.
 
     options: kombu transport options; `socket_timeout`, `socket_connect_timeout`,
-    `master_name` and `sentinel_kwargs` (of redis-py, for the sentinels) are read here.
-    ssl: as kombu.Connection has it: True, or redis-py's options with it. A `rediss` URL needs
-        none: it may have them in its query, `?ssl_ca_certs=…`. Certificates are checked.
-    Raises ConfigError for a URL that it cannot use.
+    `client_name`, `master_name` and `sentinel_kwargs` are read here. ssl: see `open_redis`.
     """
 
     def __init__(self, *, url: str, options: dict[str, Any], ssl: Any = None) -> None:
         self.url = url
         self.timeout_s = float(options.get("socket_timeout") or DEFAULT_TIMEOUT_S)
-        self._options: dict[str, Any] = {
-            "socket_timeout": self.timeout_s,
-            "socket_connect_timeout": float(
-                options.get("socket_connect_timeout") or self.timeout_s
-            ),
-            # A pooled connection that died while it lay idle is replaced once. The scripts that
-            # do not tell their own repetition are run past it; see Scripts.run_once.
-            "retry": Retry(NoBackoff(), 1, supported_errors=(redis.ConnectionError,)),
-            "protocol": 2,
-            "client_name": options.get("client_name"),
-        }
-        self._ssl: dict[str, Any] | None = dict(ssl) if isinstance(ssl, dict) else None
-        if ssl and self._ssl is None:
-            self._ssl = {}
-        self.client: redis.Redis = self._open(options)
+        self.client: Redis = open_redis(
+            url,
+            timeout_s=self.timeout_s,
+            connect_timeout_s=float(options.get("socket_connect_timeout") or self.timeout_s),
+            client_name=options.get("client_name"),
+            ssl=ssl,
+            master=options.get("master_name"),
+            sentinel_options=options.get("sentinel_kwargs"),
+        )
 
     def connection(self) -> Any:
         """Return a connection of the caller's own, for commands that block."""
@@ -66,9 +151,17 @@ class Link:
         connection.disconnect()
         self.client.connection_pool.release(connection)
 
+    def after_fork(self) -> None:
+        """Let go of the parent's connections: closed here, they stay open there."""
+        self.client.connection_pool.reset()
+
+    def close(self) -> None:
+        self.client.close()
+        self.client.connection_pool.disconnect()
+
     def check_version(self) -> None:
-        """Raise ConfigError where the server is too old for what the scripts use."""
-        found = self.client.info("server")
+        """Raise ConfigError if the server is too old for what the scripts use."""
+        found: Any = self.client.info("server")
         server = str(found.get("server_name", "redis"))
         name, least = ("Valkey", MINIMUM_VALKEY) if server == "valkey" else ("Redis", MINIMUM_REDIS)
         text = str(found.get(f"{server}_version", found.get("redis_version", "0")))
@@ -80,44 +173,86 @@ class Link:
                 f"or Redis >= {MINIMUM_REDIS[0]}.{MINIMUM_REDIS[1]}"
             )
 
-    def after_fork(self) -> None:
-        """Let go of the parent's connections: closed here, they stay open there."""
-        self.client.connection_pool.reset()
+
+class RedisServer:
+    """Clients of one server, or of several of which one is in use. Thread-safe.
+
+    url: of the server, or the brokers: it is then the server in use.
+    Connects on first use. Every call raises LinkError if no server answers within `timeout_s`.
+    Close is idempotent.
+    """
+
+    def __init__(self, url: str | Brokers, *, timeout_s: float = 2.0) -> None:
+        self.brokers = url if isinstance(url, Brokers) else Brokers(url)
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._clients: dict[str, Redis] = {}
+
+    @property
+    def client(self) -> Redis:
+        """A client of the server in use now."""
+        return self.client_of(self.brokers.current)
+
+    def client_of(self, url: str) -> Redis:
+        with self._lock:
+            client = self._clients.get(url)
+            if client is None:
+                client = self._clients[url] = open_redis(url, timeout_s=self._timeout_s)
+            return client
+
+    def ask(self, function: Callable[[Redis], T]) -> T:
+        """Call `function` with a client; of several brokers, until one answers.
+
+        It may be called more than once. Raises LinkError if none answers.
+        """
+        for left in reversed(range(len(self.brokers))):
+            url = self.brokers.current
+            try:
+                with self.link(url):
+                    return function(self.client_of(url))
+            except LinkError:
+                if not left or url == self.brokers.current:
+                    raise
+        raise AssertionError("unreachable")
+
+    @contextlib.contextmanager
+    def link(self, url: str | None = None) -> Iterator[None]:
+        """Turn redis-py's errors into LinkError; have another broker in use if this is lost.
+
+        url: of the broker that is asked, by default the one in use.
+        """
+        with link_errors(url or self.brokers.current, self.brokers.failed):
+            yield
 
     def close(self) -> None:
-        self.client.close()
-        self.client.connection_pool.disconnect()
-
-    def _open(self, options: dict[str, Any]) -> redis.Redis:
-        scheme, _, rest = self.url.partition("://")
-        if scheme not in SCHEMES:
-            raise ConfigError(
-                f"broker URL {hide_password(self.url)!r}: its scheme is none of {SCHEMES}"
-            )
-        if scheme == "sentinel":
-            return self._open_sentinel(options)
-        if scheme == "socket":
-            scheme = "redis+socket"
-        url = redis_url(f"{scheme}://{rest}")
-        given = dict(self._options)
-        if not url.startswith("unix://"):
-            given |= _keepalive()
-            if self._ssl is not None:
-                url = url.replace("redis://", "rediss://", 1)
-                given |= self._ssl
-        client: redis.Redis = redis.Redis.from_url(url, **given)
-        return client
-
-    def _open_sentinel(self, options: dict[str, Any]) -> redis.Redis:
-        """Open `sentinel://[user:password@]host[:port][,host[:port]…]/[database]?master_name=M`."""
-        secure = {} if self._ssl is None else {"ssl": True, **self._ssl}
-        return open_sentinel(
-            self.url,
-            options=self._options | _keepalive() | secure,
-            master=options.get("master_name"),
-            sentinel_options=options.get("sentinel_kwargs"),
-        )
+        with self._lock:
+            while self._clients:
+                self._clients.popitem()[1].close()
 
 
-def _keepalive() -> dict[str, Any]:
-    return {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
+class Inherited(Protocol):
+    def after_fork(self) -> None:
+        """Start again in a child, without a word to the server. No other thread runs yet."""
+        ...
+
+
+_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
+
+
+def reset_after_fork(one: Inherited) -> None:
+    """Have `after_fork` of `one` called in every child forked while it lives.
+
+    A forked child has its parent's sockets, locks and messages, and must use none of them.
+    """
+    _watch_forks()
+    _inherited.add(one)
+
+
+@cache
+def _watch_forks() -> None:
+    os.register_at_fork(after_in_child=_reset_inherited)
+
+
+def _reset_inherited() -> None:
+    for one in list(_inherited):
+        one.after_fork()

@@ -11,7 +11,7 @@ from blimp.errors import LinkError
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
 
 
 RECENT_S = 1.0

@@ -9,7 +9,7 @@ import msgspec
 
 RESULT_PREFIX = "celery-task-meta-"
 GROUP_PREFIX = "celery-taskset-meta-"
-FAILED_RESULTS = "blimp:results:failed"  # sorted set of task ids; written by results/store.lua
+FAILED_RESULTS = "blimp:results:failed"  # sorted set of task ids; written by redis/results.lua
 LANES = 4  # emergency, high, normal, low
 GROUP = "workers"
 NOBODY = "-"  # the consumer whose pending messages may be taken by whoever comes

@@ -1,87 +1,37 @@
-"""The Lua scripts, loaded once per server client."""
+"""Lua scripts: how they are read, and the one way to run them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from functools import cache
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from redis.exceptions import NoScriptError, ResponseError
 
-NAMES = (
-    "ack", "begin", "bind", "broadcast", "bury", "complete", "counts", "delete", "lanes", "leave",
-    "publish", "purge", "put", "release", "renew", "requeue_dead", "take", "tell",
-)  # fmt: skip
-# What is put before a script; its functions are local to it.
-_SHARED = {
-    "ack": ("held",),
-    "begin": ("forget",),
-    "bury": ("held",),
-    "complete": ("held", "enqueue"),
-    "leave": ("forget",),
-    "publish": ("enqueue",),
-    "release": ("held",),
-    "renew": ("held",),
-    "take": ("held",),
-}
-
-
-@cache
-def source(name: str) -> str:
-    """Return the text of one script, what it shares with others put before it."""
-    queue = Path(__file__).parents[1]
-    folder = queue / "brokers" / "streams" / "lua"
-    shared = "".join((folder / f"{one}.lua").read_text() for one in _SHARED.get(name, ()))
-    if name == "complete":
-        # The whole of store.lua as a function: a final result is final, whoever writes.
-        store = (queue / "results" / "store.lua").read_text()
-        shared += f"local function store_result(KEYS, ARGV)\n{store}\nend\n"
-        shared += (queue / "canvas" / "chords.lua").read_text()
-    return shared + (folder / f"{name}.lua").read_text()
-
-
-@cache
-def digest(name: str) -> str:
-    """Return the hash that the server knows a script by."""
-    return hashlib.sha1(source(name).encode(), usedforsecurity=False).hexdigest()
+_SECTION = re.compile(r"^--- (\w+)\n(#!lua[^\n]*\n)?", re.MULTILINE)
 
 
 class Script:
-    """One Lua script. The server knows it by its hash, and gets its text if it does not."""
+    """One script. The server knows it by its hash, and gets its text if it does not."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
-    def run(self, client: Any, keys: list[str], args: list[Any]) -> Any:
+    def run(self, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run it. It may run twice if an answer is lost: redis-py repeats it once."""
         # redis-py's own Script does the same in twice the time.
-        execute = client.execute_command
-        try:
-            return execute("EVALSHA", self.digest, len(keys), *keys, *args)
-        except NoScriptError:
-            return execute("EVAL", self.text, len(keys), *keys, *args)
+        return self._execute(client.execute_command, keys, args)
 
+    def run_once(self, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run a script that answers differently when repeated.
 
-class Scripts:
-    """Runs a script by its hash, and by its text where the server does not know it yet."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def run(self, name: str, keys: list[str], args: list[Any]) -> Any:
-        # redis-py's own Script does the same in twice the time, which is most of a publish.
-        execute = self._client.execute_command
-        return self._execute(execute, name, keys, args)
-
-    def run_once(self, name: str, keys: list[str], args: list[Any]) -> Any:
-        """Run a script that says something else when repeated.
-
-        An answer that is lost with its connection is an error: redis-py would ask again, and
-        nobody would know of it.
+        An answer that is lost with its connection is an error: redis-py would repeat the
+        script, and the caller would not know.
         """
-        pool = self._client.connection_pool
+        pool = client.connection_pool
         connection = pool.get_connection()
 
         def execute(*command: Any) -> Any:
@@ -89,7 +39,7 @@ class Scripts:
             return connection.read_response()
 
         try:
-            return self._execute(execute, name, keys, args)
+            return self._execute(execute, keys, args)
         except ResponseError:
             raise
         except BaseException:
@@ -98,9 +48,29 @@ class Scripts:
         finally:
             pool.release(connection)
 
-    @staticmethod
-    def _execute(execute: Callable[..., Any], name: str, keys: list[str], args: list[Any]) -> Any:
+    def _execute(
+        self, execute: Callable[..., Any], keys: Sequence[str], args: Sequence[Any]
+    ) -> Any:
         try:
-            return execute("EVALSHA", digest(name), len(keys), *keys, *args)
+            return execute("EVALSHA", self.digest, len(keys), *keys, *args)
         except NoScriptError:
-            return execute("EVAL", source(name), len(keys), *keys, *args)
+            return execute("EVAL", self.text, len(keys), *keys, *args)
+
+
+def read_functions(name: str) -> str:
+    """Return the Lua functions in the file `name` of this folder: several rooms use them."""
+    return (Path(__file__).parent / name).read_text()
+
+
+def read_scripts(path: Path, *, functions: str = "") -> dict[str, Script]:
+    """Return the scripts in the file at `path`, by name.
+
+    `--- NAME` on a line begins a script. What stands before the first one, and `functions`,
+    is put before each. A `#!lua` line below the name comes first of all.
+    """
+    own, *parts = _SECTION.split(path.read_text())
+    prelude = functions + own
+    return {
+        name: Script((flags or "") + prelude + text)
+        for name, flags, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+    }

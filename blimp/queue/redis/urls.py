@@ -12,13 +12,9 @@ import contextlib
 import re
 import socket
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 SCHEMES = ("redis", "rediss", "redis+socket", "unix", "valkey", "valkeys", "sentinel")
 SENTINEL_PORT = 26379
@@ -46,18 +42,8 @@ def check_address(url: str, *, schemes: Collection[str] | None = None) -> str:
     return url
 
 
-def kombu_url(url: str) -> str:
-    """Return `url` as kombu reads it."""
-    url = _without_valkey(url)
-    if not url.startswith("unix://"):
-        return url
-    parts = urlsplit(url)
-    database = dict(parse_qsl(parts.query)).get("db", "0")
-    return f"redis+socket://{parts.path}?virtual_host={database}"
-
-
 def redis_url(url: str) -> str:
-    """Return `url` as redis-py reads it; a sentinel's is left to `open_sentinel`."""
+    """Return `url` as redis-py reads it; a sentinel's stays as it is."""
     url = _without_valkey(url)
     if not url.startswith("redis+socket://"):
         return url
@@ -154,87 +140,3 @@ def tcp_keepalive() -> dict[int, int]:
     """Return socket options under which a peer that vanished is noticed in about 10 s."""
     names = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
     return {getattr(socket, name): value for name, value in names.items() if hasattr(socket, name)}
-
-
-def open_redis(url: str, *, timeout_s: float, client_name: str | None = None) -> Redis:
-    """Return a thread-safe client of the server at `url`; it connects on its first command.
-
-    A pooled connection that has died since its last use is replaced once without delay;
-    a server that is away raises redis.exceptions.ConnectionError or TimeoutError within
-    `timeout_s`.
-    """
-    import redis
-
-    options: dict[str, Any] = {
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": timeout_s,
-        "retry": redis.retry.Retry(
-            redis.backoff.NoBackoff(), 1, supported_errors=(redis.ConnectionError,)
-        ),
-        "client_name": client_name,
-    }
-    plain = redis_url(url)
-    if not plain.startswith("unix://"):
-        options |= {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
-    if plain.startswith("sentinel://"):
-        return open_sentinel(plain, options=options)
-    client: Redis = redis.Redis.from_url(plain, **options)
-    return client
-
-
-def open_sentinel(
-    url: str,
-    *,
-    options: dict[str, Any],
-    master: str | None = None,
-    sentinel_options: dict[str, Any] | None = None,
-) -> Redis:
-    """Return a client of whichever server the sentinels at `url` call the master.
-
-    options: of redis-py, for the master; its timeouts hold for the sentinels too.
-    Raises ConfigError where nothing names the master.
-    """
-    import redis
-
-    parts = urlsplit(url)
-    master = master or dict(parse_qsl(parts.query)).get("master_name")
-    if not master:
-        raise ConfigError(
-            f"broker URL {hide_password(url)!r}: a sentinel needs `master_name`, in the "
-            "URL's query or the transport options"
-        )
-    secret, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = secret.partition(":")
-    nodes = []
-    for host in hosts.split(","):
-        name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
-        nodes.append((name or "localhost", int(port or SENTINEL_PORT)))
-    # Its own default tries ten times, ever more slowly.
-    own = ("socket_timeout", "socket_connect_timeout", "retry")
-    timeouts = {name: options[name] for name in own}
-    sentinel = redis.sentinel.Sentinel(
-        nodes,
-        sentinel_kwargs=timeouts | (sentinel_options or {}),
-        **options,
-        username=unquote(user) or None,
-        password=unquote(password) or None,
-        db=int(parts.path.strip("/") or 0),
-    )
-    client: Redis = sentinel.master_for(master, redis.Redis)
-    return client
-
-
-def transport_options(*, timeout_s: float) -> dict[str, Any]:
-    """Return kombu transport options under which no call on a dead link hangs."""
-    return {
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": timeout_s,
-        "socket_keepalive": True,
-        "socket_keepalive_options": tcp_keepalive(),
-        "health_check_interval": 5,
-        "max_retries": 1,
-        "interval_start": 0,
-        "interval_step": 0.1,
-        "interval_max": 0.2,
-        "connect_retries_timeout": timeout_s,
-    }

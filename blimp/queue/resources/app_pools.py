@@ -12,7 +12,7 @@ from blimp.queue.resources.pool import RELEASE_TASK, ResourcePool, check_pool
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
 
 DEFAULT_TTL_S = 600.0
 

@@ -34,7 +34,7 @@ from blimp.queue.resources.pool_server import (
 if TYPE_CHECKING:
     from redis import Redis
 
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
 
 MAX_TTL_S = MAX_WAIT_S = 30 * 86_400.0
 MIN_TTL_S = 0.01

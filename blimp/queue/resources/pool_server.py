@@ -17,7 +17,7 @@ from blimp.queue.redis.urls import link_errors
 if TYPE_CHECKING:
     from redis import Redis
 
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
 
 WRONG_TYPE = "POOLTYPE"
 RETRY_S = 0.2  # between two attempts of a waiting holder whose subscription was refused

@@ -11,7 +11,7 @@ from blimp.queue.redis.urls import SCHEMES, check_address, hide_password
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
     from blimp.queue.results.backend import ResultApp, ResultBackend, ResultOptions
 
 DATABASE = "db+"  # before an SQLAlchemy URL

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +13,7 @@ from blimp.errors import ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, State, decode, encode
 from blimp.queue.redis.keys import FAILED_RESULTS, group_key, result_key
-from blimp.queue.redis.scripts import Script
+from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.redis.urls import is_refusal
 from blimp.queue.results.backend import KEEP_S
 from blimp.queue.results.waiting import Watch, type_checked
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.clock import Clock
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
 
-_STORE = Script((Path(__file__).parent / "store.lua").read_text())
+STORE = Script(read_functions("results.lua") + "return store_result(KEYS[1], ARGV[1], ARGV[2])")
 
 
 class RedisResults:
@@ -69,7 +68,7 @@ class RedisResults:
         return self.server.ask(lambda client: self._write(client, id, data))
 
     def _write(self, client: Redis, id: str, data: bytes) -> bool:
-        run = partial(_STORE.run, client, [result_key(id)], [data, self.keep_s])
+        run = partial(STORE.run, client, [result_key(id)], [data, self.keep_s])
         return bool(type_checked(run))
 
     def write_many(self, records: Sequence[tuple[str, bytes]]) -> list[bool | ResultError]:
@@ -83,7 +82,7 @@ class RedisResults:
 
         answers = self._send(client, records)
         if any(isinstance(answer, NoScriptError) for answer in answers):
-            client.script_load(_STORE.text)
+            client.script_load(STORE.text)
             answers = self._send(client, records)  # what was written already stays as it is
         for answer in answers:
             if isinstance(answer, Exception) and not is_refusal(answer):
@@ -99,7 +98,7 @@ class RedisResults:
         # redis-py's own Script first asks whether the server knows it.
         with client.pipeline(transaction=False) as pipe:
             for id, data in records:
-                pipe.evalsha(_STORE.digest, 1, result_key(id), data, self.keep_s)
+                pipe.evalsha(STORE.digest, 1, result_key(id), data, self.keep_s)
             answers: list[Any] = pipe.execute(raise_on_error=False)
         return answers
 
@@ -119,8 +118,8 @@ class RedisResults:
     def failures(self, *, limit: int) -> list[Record]:
         """Return the records of tasks that failed for good, the newest first.
 
-        The index holds the last 10,000 (see store.lua). Those whose record has expired, or cannot
-        be read, are left out.
+        The index holds the last 10,000 (see redis/results.lua). Those whose record has expired,
+        or cannot be read, are left out.
         """
 
         def ask(client: Any) -> list[Record]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.clock import Clock
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
 
 T = TypeVar("T")
 

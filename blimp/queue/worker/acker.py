@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blimp.queue.brokers.base import Completion, Consumer
     from blimp.queue.extensions import Observers
     from blimp.queue.protocol.record import Record
-    from blimp.queue.redis.outage import Outage
+    from blimp.queue.retry import Outage
     from blimp.queue.worker.job import Job
 
 MOST_AT_ONCE = 128

@@ -19,7 +19,7 @@ from blimp.queue.worker.job import Job
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.extensions import Observers
-    from blimp.queue.redis.outage import Outage
+    from blimp.queue.retry import Outage
     from blimp.queue.worker.in_flight import InFlight
 
 BATCH = 64

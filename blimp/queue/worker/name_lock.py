@@ -18,24 +18,27 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, TaskError
 from blimp.queue.redis.keys import worker_key
+from blimp.queue.redis.scripts import Script
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
 
 LEASE_MS = 5_000
 
 # KEYS[1] the lease. ARGV: ours, milliseconds, the dead holder's to be replaced ("" for none).
 # Returns 1 when it is ours, otherwise the holder's.
-_TAKE = """
+_TAKE = Script("""
 local held = redis.call('GET', KEYS[1])
 if not held or held == ARGV[1] or held == ARGV[3] then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   return 1
 end
 return held
-"""
-_LEAVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
+""")
+_LEAVE = Script(
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
+)
 
 
 class NameInUse(TaskError):
@@ -68,11 +71,11 @@ class NameLock:
 
     def leave(self) -> None:
         with self._link.link():
-            self._link.client.eval(_LEAVE, 1, self._key, self._own)
+            _LEAVE.run(self._link.client, [self._key], [self._own])
 
     def _take(self, *, replacing: str) -> str | None:
         with self._link.link():
-            answer = self._link.client.eval(_TAKE, 1, self._key, self._own, LEASE_MS, replacing)
+            answer = _TAKE.run(self._link.client, [self._key], [self._own, LEASE_MS, replacing])
         if answer == 1:
             return None
         if not isinstance(answer, bytes):

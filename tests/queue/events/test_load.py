@@ -17,8 +17,7 @@ from blimp.queue.events.buffer import Event, EventBuffer
 from blimp.queue.events.sender import EventSender, open_post, routing_key, write
 from blimp.queue.events.worker_events import WorkerEvents
 from blimp.queue.protocol.lamport_clock import LamportClock
-from blimp.queue.redis.outage import Outage
-from blimp.queue.retry import CONNECTING
+from blimp.queue.retry import CONNECTING, Outage
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
 from tests.queue.events.listener import Listener

@@ -76,7 +76,7 @@ def test_redis_py_does_not_load_the_extra_for_itself(first: str) -> None:
     program = f"""
 import sys
 import {first}
-from blimp.queue.redis.urls import open_redis
+from blimp.queue.redis.client import open_redis
 open_redis("redis://localhost:1", timeout_s=0.1)
 assert "redis" in sys.modules
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]

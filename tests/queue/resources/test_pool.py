@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError, LeaseError, LeaseLost, LinkError, NoneFree
+from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.keys import pool_channels
-from blimp.queue.redis.urls import open_redis
 from blimp.queue.resources import Grant, ReleaseOutcome, ResourcePool
 from blimp.queue.resources.grant import MAX_TOKEN, Ticket
 from blimp.queue.resources.pool_server import COUNTERS

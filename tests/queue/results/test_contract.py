@@ -11,7 +11,7 @@ from blimp.errors import ResultError
 from blimp.queue import TaskApp
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.record import FINAL, Record, State
-from blimp.queue.redis.server import RedisServer
+from blimp.queue.redis.client import RedisServer
 from blimp.queue.results.backend import ResultBackend
 from blimp.queue.results.handle import AsyncResult
 from blimp.queue.results.redis_backend import RedisResults

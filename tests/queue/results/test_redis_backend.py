@@ -21,8 +21,8 @@ from blimp.errors import (
 from blimp.queue import TaskApp
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.record import FINAL, Record, State, decode, encode
+from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.keys import FAILED_RESULTS
-from blimp.queue.redis.server import RedisServer
 from blimp.queue.results.handle import error_of
 from blimp.queue.results.redis_backend import RedisResults
 from tests.queue.conftest import DEADLINE_S, wait_until, working

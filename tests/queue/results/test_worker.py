@@ -46,7 +46,7 @@ def rows(app: TaskApp) -> dict[str, str]:
 
 def in_queue(look: Look, app: str = "tests", worker: str = "worker") -> int:
     """Return how many messages wait, or are delivered and not acknowledged."""
-    return look.waiting(app) + look.in_hand(app=app, worker=worker)
+    return look.waiting(app) + look.in_hand(app=app)
 
 
 def test_what_became_of_tasks_is_told(app: TaskApp, look: Look) -> None:
@@ -181,7 +181,7 @@ def test_killed_around_the_commit_of_a_result_it_is_one_all_the_same(
         handle = app.send_task("count", task_id="t")
         first.end()
         assert handle.state is (State.PENDING if when == "before" else State.SUCCESS)
-        assert look.in_hand(app="killed", worker="w") == 1
+        assert look.in_hand(app="killed") == 1
         second = start_worker(url, results=database, app="tests.queue.results.dying:app")
         assert handle.get(DEADLINE_S) == (2 if when == "before" else 1)
         wait_until(lambda: in_queue(look, "killed", "w") == 0, "it is not acknowledged")

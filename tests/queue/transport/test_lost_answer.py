@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from blimp.queue.brokers.streams.fetcher import Fetcher
+from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.kombu_transport import StreamsSession
-from blimp.queue.redis import scripts
 from tests.broker import EmbeddedBroker
 from tests.faults.proxy import Command, Proxy
 from tests.queue.conftest import DEADLINE_S
@@ -43,7 +43,7 @@ class CutAfter:
 def proxy(broker_server: EmbeddedBroker, streams: str, tmp_path: Path) -> Iterator[Proxy]:
     upstream = Path(streams_url(broker_server).partition("://")[2].partition("?")[0])
     with redis.Redis(unix_socket_path=str(upstream)) as client:
-        client.script_load(scripts.source("take"))  # or the reply that is cut is NOSCRIPT
+        client.script_load(SCRIPTS["take"].text)  # or the reply that is cut is NOSCRIPT
     with contextlib.closing(Proxy(path=tmp_path / "p", upstream=upstream)) as proxy:
         yield proxy
 

@@ -56,7 +56,7 @@ def test_entries_are_those_of_a_producer(
         delivery_mode=2,
     )
     sender = StreamsSender(streams, timeout_s=2.0)
-    sender.send(msgspec.structs.replace(message, priority=priority), headers, body, Stamp())
+    sender.send(msgspec.structs.replace(message, priority=priority), headers, body, sender.stamp())
     sender.close()
     first, second = all_put(session)
     assert first == second

@@ -117,7 +117,7 @@ def test_a_delivery_that_nobody_read_goes_back_unseen(
 ) -> None:
     assert fetcher.take(room=8, timeout_s=0.01) == [], "it asks"
     put(session, b"unread")
-    look = Look(server=session.link.client, transport="streams")
+    look = Look(server=session.link.client)
     assert look.in_hand(queue="q") == 1
     fetcher.close()
     ((claim, _),) = session.store.take([session.keys.queue("q")], room=1).deliveries

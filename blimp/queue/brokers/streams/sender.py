@@ -12,17 +12,17 @@ import redis
 
 from blimp.queue.brokers.streams.broker import streams_options
 from blimp.queue.brokers.streams.envelope import pack, pack_task
-from blimp.queue.brokers.streams.publish_once import DEFAULT_REMEMBER_S, REMEMBERED, Stamp, Stamps
+from blimp.queue.brokers.streams.publish_once import Stamp
 from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE
-from blimp.queue.redis.fork import begin_anew_after_fork
-from blimp.queue.redis.keys import Keys
-from blimp.queue.redis.scripts import digest
+from blimp.queue.redis.client import reset_after_fork
 from blimp.queue.redis.urls import is_lost, link_error, redis_url
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
 
+REMEMBER_MS = 600_000
 FANOUT_KEEP = 1000  # messages that a fanout exchange keeps for a listener that was cut off
 FANOUT_KEEP_MS = 3_600_000
 TOLD_KEEP_MS = 60_000  # what is only told: Celery's `event_queue_expires`
@@ -43,12 +43,12 @@ class StreamsSender:
             url=redis_url(url), options=streams_options(timeout_s=timeout_s)
         )
         self.after_fork()
-        begin_anew_after_fork(self)
+        reset_after_fork(self)
 
     def after_fork(self) -> None:
         self._checking = threading.Lock()
         self._is_checked = False
-        self._own = threading.local()
+        self._stamps: deque[Stamp] = deque()  # of publishes that have ended
         self._idle: deque[Any] = deque()  # connections that no thread uses now
 
     def connect(self) -> None:
@@ -64,11 +64,19 @@ class StreamsSender:
                 self._is_checked = True
 
     def stamp(self) -> Stamp:
-        """Return the next stamp of this thread: the server remembers each sender's latest."""
-        stamps: Stamps | None = getattr(self._own, "stamps", None)
-        if stamps is None:
-            stamps = self._own.stamps = Stamps(keys=Keys(), remember_s=DEFAULT_REMEMBER_S)
-        return stamps.next()
+        """Return what tells a repeated publish from another.
+
+        The server remembers only the latest number of each key, so no two publishes under way
+        share a key: not two threads, and not a signal handler with what it interrupts.
+        """
+        try:
+            last = self._stamps.pop()
+        except IndexError:
+            last = Stamp(self._session.keys.sender(uuid.uuid4().hex), 0, REMEMBER_MS)
+        return Stamp(last.key, last.number + 1, REMEMBER_MS)
+
+    def release(self, stamp: Stamp) -> None:
+        self._stamps.append(stamp)
 
     def send(
         self, message: TaskMessage, headers: dict[str, Any], body: bytes, stamp: Stamp
@@ -86,19 +94,20 @@ class StreamsSender:
     ) -> None:
         envelope = pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
         keys, store = self._session.keys.queue(message.queue), self._session.store
-        if envelope.due_ms or envelope.ttl_ms is not None:
-            store.publish([(keys, False)], envelope, stamp=stamp)
+        stream, head = keys.lanes[envelope.lane], envelope.head
+        if envelope.due_ms:
+            store.run(
+                "put_many",
+                [stamp.key, stream, keys.later, keys.bell],
+                [stamp.number, stamp.remember_ms, envelope.lane, envelope.due_ms, head, body],
+            )
             return
-        names = [stamp.key, keys.lanes[envelope.lane]]
-        words = [
-            stamp.number, stamp.remember_ms, stamp.number - REMEMBERED,
-            envelope.head, envelope.body,
-        ]  # fmt: skip
+        words = (stamp.key, stream, stamp.number, stamp.remember_ms, head, body)
         try:
-            self._call("EVALSHA", digest("put"), len(names), *names, *words)
+            self._call("EVALSHA", SCRIPTS["put"].digest, 2, *words)
         except (redis.ConnectionError, redis.exceptions.NoScriptError):
             # The idle connection had died, or the server is new: once more, with all care.
-            store.put_once(names, words)
+            store.run("put", list(words[:2]), list(words[2:]))
 
     def _call(self, *command: object) -> None:
         try:

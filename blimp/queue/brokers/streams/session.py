@@ -14,8 +14,7 @@ from typing import Any
 
 from blimp.queue.brokers.streams.store import Store
 from blimp.queue.brokers.streams.visibility import Leases
-from blimp.queue.redis.client import Link
-from blimp.queue.redis.fork import begin_anew_after_fork
+from blimp.queue.redis.client import Link, reset_after_fork
 from blimp.queue.redis.keys import Keys
 
 DEFAULT_LEASE_S = 2.0
@@ -58,7 +57,7 @@ class StreamsSession:
         self.leases = Leases(
             store=self.store, lease_s=self.lease_s, on_lost=lambda tag: self.on_lease_lost(tag)
         )
-        begin_anew_after_fork(self)
+        reset_after_fork(self)
 
     def after_fork(self) -> None:
         """A child is another consumer: what its parent holds is its parent's."""

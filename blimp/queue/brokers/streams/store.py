@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +11,7 @@ import redis
 
 from blimp.queue.brokers.streams.publish_once import NONE, Stamp
 from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys, QueueKeys
-from blimp.queue.redis.scripts import Scripts
+from blimp.queue.redis.scripts import Script, read_functions, read_scripts
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.streams.envelope import Envelope
@@ -21,7 +22,23 @@ UNKNOWN = 2  # how a renewal may be: the server was emptied
 FORGET_AFTER_MS = 3_600_000  # a consumer with nothing in hand that was not heard of
 PURGE_AT_ONCE = 1000
 
-Run = Callable[[str, list[str], list[Any]], Any]  # a script's name, its keys, its arguments
+Run = Callable[[Any, list[str], list[Any]], Any]  # a client, keys, arguments
+
+
+def _load() -> dict[str, Script]:
+    """Return the scripts of this folder by name: a mistake in a name is a KeyError."""
+    here = Path(__file__).parent
+    shared = (here / "shared.lua").read_text()
+    # A final result is final and a chord is counted once, whoever writes.
+    ends = read_functions("results.lua") + read_functions("chords.lua") + shared
+    scripts: dict[str, Script] = {}
+    for name in ("publish", "deliver", "complete", "queues"):
+        functions = ends if name == "complete" else shared
+        scripts |= read_scripts(here / f"{name}.lua", functions=functions)
+    return scripts
+
+
+SCRIPTS = _load()
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,16 +109,14 @@ class Store:
         self.keys = keys
         self.consumer = consumer
         self.link = link
-        self._scripts = Scripts(link.client)
         self._lease_ms = lease_ms
         self._max_deliveries = max_deliveries
         self._max_dead = max_dead
 
-    # --- into the queues ---------------------------------------------------------------------
+    def run(self, name: str, keys: list[str], args: list[Any]) -> Any:
+        return SCRIPTS[name].run(self.link.client, keys, args)
 
-    def put_once(self, names: list[str], words: list[Any]) -> None:
-        """Run `put.lua`, with its keys and arguments."""
-        self._scripts.run("put", names, words)
+    # --- into the queues ---------------------------------------------------------------------
 
     def publish(
         self,
@@ -126,7 +141,7 @@ class Store:
             "" if envelope.ttl_ms is None else envelope.ttl_ms, stamp.number, stamp.remember_ms,
             GROUP, self._lease_ms, *(int(mortal) for _, mortal in queues),
         ]  # fmt: skip
-        is_current, answer = self._scripts.run("publish", keys, args)
+        is_current, answer = self.run("publish", keys, args)
         if not is_current:
             raise StaleBindings(dict(zip(answer[::2], answer[1::2], strict=True)))
         return [queues[number][0] for number in answer]
@@ -135,11 +150,11 @@ class Store:
         self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int
     ) -> None:
         """Tell whoever listens on the fanout `exchange`; the newest `keep` stay for a while."""
-        self._scripts.run("broadcast", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
+        self.run("broadcast", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
 
     def tell(self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int) -> None:
         """Send what may be lost, such as events: a full server refuses it."""
-        self._scripts.run("tell", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
+        self.run("tell", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
 
     # --- out of the queues -------------------------------------------------------------------
 
@@ -165,8 +180,8 @@ class Store:
             for key in (*queue.lanes, queue.bell, queue.later, queue.dead, queue.ttl)
         ]
         args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._max_dead]
-        now_ms, due_ms, taken, expired = self._scripts.run_once(
-            "take", keys, [*args, LANES, early_ms]
+        now_ms, due_ms, taken, expired = SCRIPTS["take"].run_once(
+            self.link.client, keys, [*args, LANES, early_ms]
         )
         return Taken(
             deliveries=[
@@ -188,9 +203,7 @@ class Store:
         """
         keys = [key for queue in queues for key in (*queue.lanes, queue.bell)]
         args = [GROUP, self.consumer, NOBODY, LANES, FORGET_AFTER_MS]
-        return int(
-            self._scripts.run("begin", keys, [*args, *(f"{one.stream} {one.id}" for one in known)])
-        )
+        return int(self.run("begin", keys, [*args, *(f"{one.stream} {one.id}" for one in known)]))
 
     # --- the end of deliveries ---------------------------------------------------------------
 
@@ -199,7 +212,7 @@ class Store:
 
         Not repeated, or SETTLED would not say whether someone else had ended it.
         """
-        return self._each(self._scripts.run_once, "ack", claims)
+        return self._each(SCRIPTS["ack"].run_once, claims)
 
     def complete(self, keys: list[str], args: list[Any]) -> list[int | str | list[int]]:
         """Complete deliveries, each with its result and what follows it, or not at all.
@@ -208,12 +221,12 @@ class Store:
         server's error as text, or which of its parts complete a chord: then it is to be
         repeated with the bodies.
         """
-        answers = self._scripts.run("complete", keys, [GROUP, self.consumer, self._max_dead, *args])
+        answers = self.run("complete", keys, [GROUP, self.consumer, self._max_dead, *args])
         return [one.decode() if isinstance(one, bytes) else one for one in answers]
 
     def renew(self, claims: Sequence[Claim]) -> list[int]:
         """Renew leases; return DONE, SETTLED, LOST or UNKNOWN for each."""
-        return self._each(self._scripts.run, "renew", claims)
+        return self._each(SCRIPTS["renew"].run, claims)
 
     def release(self, claims: Sequence[Claim], *, seen: bool = True) -> list[int]:
         """Put deliveries back in their place; `seen`: they count."""
@@ -221,28 +234,26 @@ class Store:
         args: list[Any] = [GROUP, self.consumer, NOBODY]
         for one in claims:
             args += [one.id, one.fence, one.fence if seen else one.fence - 1]
-        answers: list[int] = self._scripts.run("release", keys, args)
+        answers: list[int] = self.run("release", keys, args)
         return answers
 
     def dead_letter(self, claim: Claim, reason: str) -> int:
         """Make a delivery a dead letter."""
         args = [GROUP, self.consumer, claim.id, claim.fence, self._max_dead, claim.lane, reason]
-        return int(self._scripts.run("bury", [claim.stream, claim.queue.dead], args))
+        return int(self.run("dead_letter", [claim.stream, claim.queue.dead], args))
 
-    def _each(self, run: Run, script: str, claims: Sequence[Claim]) -> list[int]:
+    def _each(self, run: Run, claims: Sequence[Claim]) -> list[int]:
         args: list[Any] = [GROUP, self.consumer]
         for one in claims:
             args += [one.id, one.fence]
-        answers: list[int] = run(script, [one.stream for one in claims], args)
+        answers: list[int] = run(self.link.client, [one.stream for one in claims], args)
         return answers
 
     # --- whole queues ------------------------------------------------------------------------
 
     def counts(self, queue: QueueKeys) -> Counts:
         keys = [*queue.lanes, queue.later, queue.dead]
-        ready, in_flight, scheduled, dead, age_ms = self._scripts.run(
-            "counts", keys, [GROUP, NOBODY]
-        )
+        ready, in_flight, scheduled, dead, age_ms = self.run("counts", keys, [GROUP, NOBODY])
         return Counts(
             ready=ready,
             in_flight=in_flight,
@@ -256,7 +267,7 @@ class Store:
         dropped = 0
         while True:
             args = [GROUP, NOBODY, PURGE_AT_ONCE]
-            now = int(self._scripts.run("purge", [*queue.lanes, queue.later], args))
+            now = int(self.run("purge", [*queue.lanes, queue.later], args))
             dropped += now
             if now < PURGE_AT_ONCE:
                 return dropped
@@ -270,20 +281,20 @@ class Store:
         where the letter is gone.
         """
         keys = [queue.dead, *queue.lanes, *forgetting]
-        return bool(self._scripts.run("requeue_dead", keys, [id, LANES, head]))
+        return bool(self.run("requeue_dead", keys, [id, LANES, head]))
 
     def delete(self, queue: QueueKeys) -> list[str]:
         """Delete a queue and its bindings; return the exchanges that had some."""
         keys = [queue.exchanges, *(key for key in queue.all() if key != queue.exchanges)]
-        changed = self._scripts.run("delete", keys, [queue.name, self.keys.exchange("")])
+        changed = self.run("delete", keys, [queue.name, self.keys.exchange("")])
         return [exchange.decode() for exchange in changed]
 
     def change_binding(self, exchange: str, verb: str, what: str, *, queue: str) -> bool:
         """Add or remove a binding, or set the type; say whether that changed anything."""
         keys = [self.keys.exchange(exchange), self.keys.queue(queue).exchanges]
-        return bool(self._scripts.run("bind", keys, [verb, what, exchange]))
+        return bool(self.run("bind", keys, [verb, what, exchange]))
 
     def leave(self, queues: Sequence[QueueKeys]) -> None:
         """Forget this consumer and those long silent, where they hold nothing."""
         streams = [stream for queue in queues for stream in (*queue.lanes, queue.bell)]
-        self._scripts.run("leave", streams, [GROUP, self.consumer, FORGET_AFTER_MS])
+        self.run("leave", streams, [GROUP, self.consumer, FORGET_AFTER_MS])

@@ -26,7 +26,7 @@ from blimp.queue.results.waiting import OneByOne, PollingWatch, Watch
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.redis.server import RedisServer
+    from blimp.queue.redis.client import RedisServer
     from blimp.queue.results.backend import ResultBackend, ResultOptions, ResultWatch
 
 DELETED_AT_ONCE = 1000  # rows: no lock is held for long

@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
 
 from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised, ResultError
-from blimp.queue.redis.fork import begin_anew_after_fork
+from blimp.queue.redis.client import reset_after_fork
 from blimp.queue.redis.urls import MAX_REASON_LENGTH, hide_password, tcp_keepalive
 from blimp.queue.results.open import DATABASE, DIALECTS
 from blimp.queue.results.sql.tables import Tables
@@ -64,7 +64,7 @@ class Sessions:
         self._engine: sa.Engine | None = self._make()
         self._inherited: list[sa.Engine] = []
         self._reset()
-        begin_anew_after_fork(self)
+        reset_after_fork(self)
 
     @property
     def dialect(self) -> str:

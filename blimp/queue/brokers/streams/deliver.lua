@@ -1,3 +1,26 @@
+-- Scripts that deliver messages and keep deliveries. "--- NAME" begins a script.
+
+-- Forgets consumers that hold nothing: the one named `leaving` ("" for none) and those silent for
+-- `silent_ms`.
+-- Removing a consumer drops what it has pending, so only those with nothing are removed.
+local function forget(streams, group, leaving, silent_ms)
+  for _, stream in ipairs(streams) do
+    local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
+    if not consumers.err then
+      for _, flat in ipairs(consumers) do
+        local one = {}
+        for n = 1, #flat, 2 do
+          one[flat[n]] = flat[n + 1]
+        end
+        if one.pending == 0 and (one.name == leaving or one.idle > tonumber(silent_ms)) then
+          redis.call('XGROUP', 'DELCONSUMER', stream, group, one.name)
+        end
+      end
+    end
+  end
+end
+
+--- take
 -- Delivers up to `room` messages and records them as held, in one step:
 -- 1. what is due moves from the schedule into its lane;
 -- 2. lane by lane, what was put back or whose holder is dead, then what is new;
@@ -48,7 +71,7 @@ local function expire(queue, lane, entry, deliveries)
   local age_ms = now_ms - tonumber(string.match(entry[1], '^%d+'))
   local stream, dead = KEYS[queue * stride + lane + 1], KEYS[queue * stride + lanes + 3]
   if own_ms and age_ms >= own_ms and redis.call('PTTL', stream) < 0 then
-    bury(stream, group, entry[1], dead, limit, lane, deliveries,
+    dead_letter(stream, group, entry[1], dead, limit, lane, deliveries,
       'expired: waited ' .. age_ms .. ' ms of ' .. own_ms)
   elseif own_ms and age_ms >= own_ms or limit_ms and age_ms >= limit_ms then
     redis.call('XACK', stream, group, entry[1]) -- its queue expires too: nobody looks there
@@ -96,7 +119,7 @@ for lane = 0, lanes - 1 do
     for _, old in ipairs(pending(stream, 'IDLE', lease_ms, '-', '+', SWEEP)) do
       if room > 0 and old[2] ~= consumer then
         if old[4] >= most then
-          bury(stream, group, old[1], dead, limit, lane, old[4],
+          dead_letter(stream, group, old[1], dead, limit, lane, old[4],
             'delivered ' .. old[4] .. ' times without being completed')
         elseif old[4] <= most / 2 or #taken == 0 then
           local entry = redis.call('XCLAIM', stream, group, consumer, 0, old[1])[1]
@@ -123,3 +146,102 @@ for lane = 0, lanes - 1 do
   end
 end
 return { now_ms, next_due_ms, taken, expired }
+
+--- begin
+-- Has one consumer begin on queues: the group is on every stream, beginning with the oldest
+-- message; whatever the consumer's name has pending and its living holder does not know of is
+-- put back (a killed namesake's messages, and those whose delivery was lost with a
+-- connection); consumers that were silent for long are forgotten.
+-- KEYS     for each queue: one stream per lane, bell
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  the name that stands for nobody
+-- ARGV[4]  number of lanes    ARGV[5]  silent for, ms
+--          then the entries that are known, each as stream, space, id
+-- Returns how many were put back.
+local FOREVER_MS = 1000000000
+local lanes, back = tonumber(ARGV[4]), 0
+local known = {}
+for n = 6, #ARGV do
+  known[ARGV[n]] = true
+end
+for n, stream in ipairs(KEYS) do
+  redis.pcall('XGROUP', 'CREATE', stream, ARGV[1], '0', 'MKSTREAM') -- BUSYGROUP where it is
+  local lane = (n - 1) % (lanes + 1)
+  if lane < lanes then
+    local pending = redis.pcall('XPENDING', stream, ARGV[1], '-', '+', 1000000, ARGV[2])
+    if pending.err then
+      pending = {}
+    end
+    for _, entry in ipairs(pending) do
+      if not known[stream .. ' ' .. entry[1]] then
+        redis.call('XCLAIM', stream, ARGV[1], ARGV[3], 0, entry[1], 'IDLE', FOREVER_MS, 'JUSTID')
+        ring(KEYS[n + lanes - lane])
+        back = back + 1
+      end
+    end
+  end
+end
+forget(KEYS, ARGV[1], '', ARGV[5])
+return back
+
+--- renew
+-- Renews leases: resets the idle time of what who asks still holds.
+-- KEYS[n]  the stream of the n-th delivery
+-- ARGV[1]  group    ARGV[2]  consumer    then for each delivery: entry id, fence
+-- Returns for each 1 renewed, 0 settled, -1 held by someone else, 2 unknown: the server was
+-- emptied, or came back without its last moments, and nobody has it.
+-- JUSTID leaves the delivery count, which is the fence, as it is.
+local function is_unknown(stream, id)
+  local about = redis.pcall('XINFO', 'STREAM', stream)
+  if about.err then
+    return true
+  end
+  for n = 1, #about, 2 do
+    if about[n] == 'last-generated-id' then
+      local last_ms, last = string.match(about[n + 1], '(%d+)-(%d+)')
+      local ms, number = string.match(id, '(%d+)-(%d+)')
+      last_ms, ms = tonumber(last_ms), tonumber(ms)
+      return ms > last_ms or ms == last_ms and tonumber(number) > tonumber(last)
+    end
+  end
+  return false
+end
+
+local answers = {}
+for n, stream in ipairs(KEYS) do
+  local id, fence = ARGV[2 * n + 1], ARGV[2 * n + 2]
+  answers[n] = held(stream, ARGV[1], ARGV[2], id, fence)
+  if answers[n] == 1 then
+    redis.call('XCLAIM', stream, ARGV[1], ARGV[2], 0, id, 'JUSTID')
+  elseif answers[n] == 0 and is_unknown(stream, id) then
+    answers[n] = 2
+  end
+end
+return answers
+
+--- release
+-- Puts deliveries back: they belong to nobody, keep their place in the lane, and wake a reader.
+-- KEYS     for each delivery: its stream, its queue's bell
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  the name that stands for nobody
+--          then for each delivery: entry id, fence, deliveries to count (the fence, or one
+--          less where nobody saw it)
+-- Returns for each 1 put back, 0 settled before, -1 held by someone else.
+local FOREVER_MS = 1000000000
+local answers = {}
+for n = 1, #KEYS / 2 do
+  local stream, bell = KEYS[2 * n - 1], KEYS[2 * n]
+  local id, fence, counted = ARGV[3 * n + 1], ARGV[3 * n + 2], ARGV[3 * n + 3]
+  answers[n] = held(stream, ARGV[1], ARGV[2], id, fence)
+  if answers[n] == 1 then
+    redis.call('XCLAIM', stream, ARGV[1], ARGV[3], 0, id,
+      'IDLE', FOREVER_MS, 'RETRYCOUNT', counted, 'JUSTID')
+    ring(bell)
+  end
+end
+return answers
+
+--- leave
+-- Forgets the consumer that leaves and those long silent, where they hold nothing.
+-- KEYS     streams
+-- ARGV[1]  group    ARGV[2]  consumer that leaves    ARGV[3]  silent for, ms
+forget(KEYS, ARGV[1], ARGV[2], ARGV[3])
+return 0

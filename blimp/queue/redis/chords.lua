@@ -1,5 +1,5 @@
--- Functions that count the parts of chords. chords.py and brokers/streams/lua/complete.lua add
--- the calls. The keys and their content are Celery's, so that Celery's workers and ours can end
+-- Functions that count the parts of chords. canvas/chords.py and brokers/streams/complete.lua
+-- add the calls. The keys and their content are Celery's, so that Celery's workers and ours can end
 -- parts of the same chord:
 --   j  sorted set: one entry per ended part, by its place     d  set of `<task id>:<place>`
 --   s  number of parts     t  a correction to that number (Celery writes it)

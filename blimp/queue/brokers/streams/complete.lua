@@ -1,3 +1,34 @@
+-- Scripts that end deliveries. "--- NAME" begins a script.
+
+--- ack
+-- Completes deliveries: each entry leaves its stream, if who asks still holds it.
+-- KEYS[n]  the stream of the n-th delivery
+-- ARGV[1]  group    ARGV[2]  consumer    then for each delivery: entry id, fence
+-- Returns for each 1 completed, 0 settled before, -1 held by someone else.
+local answers = {}
+for n, stream in ipairs(KEYS) do
+  local id, fence = ARGV[2 * n + 1], ARGV[2 * n + 2]
+  answers[n] = held(stream, ARGV[1], ARGV[2], id, fence)
+  if answers[n] == 1 then
+    redis.call('XACK', stream, ARGV[1], id)
+    redis.call('XDEL', stream, id)
+  end
+end
+return answers
+
+--- dead_letter
+-- Moves one delivery to the dead letters, if who asks still holds it.
+-- KEYS[1]  stream    KEYS[2]  dead letters
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  entry id    ARGV[4]  fence
+-- ARGV[5]  most dead letters to keep    ARGV[6]  lane    ARGV[7]  reason
+-- Returns 1 moved, 0 settled before, -1 held by someone else.
+local answer = held(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+if answer == 1 then
+  dead_letter(KEYS[1], ARGV[1], ARGV[3], KEYS[2], ARGV[5], ARGV[6], ARGV[4], ARGV[7])
+end
+return answer
+
+--- complete
 -- Ends deliveries, each in one step: who asks still holds it, then its result is written, then
 -- what follows it is enqueued, then its message is gone, or a dead letter.
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  most dead letters to keep
@@ -73,7 +104,7 @@ local function finish_canvas(one)
     end
   end
   for _, record in ipairs(one.records) do
-    store_result({ record[1] }, { record[2], record[3] })
+    store_result(record[1], record[2], record[3])
   end
   for _, chord in ipairs(one.chords) do
     begin_chord(unpack(chord))
@@ -92,7 +123,7 @@ local function finish(one)
   end
   local complete = one.parts and finish_canvas(one)
   if one.record ~= '' then
-    store_result({ one.result }, { one.record, one.keep_s })
+    store_result(one.result, one.record, one.keep_s)
   end
   if complete then
     return complete
@@ -104,7 +135,7 @@ local function finish(one)
     join_parts(unpack(body)) -- not before: where a queue refuses one, its chord begins again
   end
   if one.reason ~= '' then
-    bury(one.stream, ARGV[1], one.id, one.dead, ARGV[3], one.lane, one.fence, one.reason)
+    dead_letter(one.stream, ARGV[1], one.id, one.dead, ARGV[3], one.lane, one.fence, one.reason)
   elseif one.id ~= '' then
     redis.call('XACK', one.stream, ARGV[1], one.id)
     redis.call('XDEL', one.stream, one.id)

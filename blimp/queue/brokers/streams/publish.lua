@@ -1,0 +1,133 @@
+-- Scripts that put messages into queues and exchanges. "--- NAME" begins a script.
+
+--- put
+-- Puts one message into a priority stream, once: what most publishes need, at half the price of
+-- `publish`. A sender repeats only its latest publish, so its number is all that is remembered.
+-- KEYS[1]  the number of its sender's latest publish    KEYS[2]  priority stream
+-- ARGV[1]  number of this publish    ARGV[2]  ms to remember it    ARGV[3]  head    ARGV[4]  body
+-- Returns 1, or 0 for a repetition.
+if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'GET') == ARGV[1] then
+  return 0
+end
+local put = redis.pcall('XADD', KEYS[2], '*', 'h', ARGV[3], 'b', ARGV[4])
+if put.err then
+  redis.call('DEL', KEYS[1]) -- it may be sent again
+  return put
+end
+return 1
+
+--- put_many
+-- Puts several messages, all or none, and only once; see `put`.
+-- KEYS[1]  the number of its sender's latest publish
+-- KEYS     then for each message: priority stream, schedule, bell
+-- ARGV[1]  number of this publish    ARGV[2]  ms to remember it
+-- ARGV     then for each message: priority, server's ms when it is due (0 for now), head, body
+-- Returns 1, or 0 for a repetition.
+for n = 2, #KEYS do
+  local kind = redis.call('TYPE', KEYS[n]).ok
+  if kind ~= 'none' and kind ~= ((n - 2) % 3 == 1 and 'zset' or 'stream') then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[n] .. ' is a ' .. kind)
+  end
+end
+if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'GET') == ARGV[1] then
+  return 0
+end
+for n = 0, (#KEYS - 1) / 3 - 1 do
+  local stream, later, bell = unpack(KEYS, 3 * n + 2, 3 * n + 4)
+  local lane, due_ms, head, body = unpack(ARGV, 4 * n + 3, 4 * n + 6)
+  enqueue(stream, later, bell, lane, tonumber(due_ms), head, body)
+end
+return 1
+
+--- publish
+-- Puts one message into every queue it is routed to, now or when it is due, all or none, and
+-- only once: a repetition of the same publish puts nothing.
+-- KEYS[1]  the exchange's bindings    KEYS[2]  hash of what was published before, "" for none
+-- KEYS     then for each queue: stream of the lane, schedule, bell, sign of life, time to live
+-- ARGV[1]  version of the bindings that the sender routed by, "" for none
+-- ARGV[2]  server's ms when it is due, 0 for now    ARGV[3]  lane
+-- ARGV[4]  head    ARGV[5]  body    ARGV[6]  its time to live, ms, "" for ever
+-- ARGV[7]  number of this publish in the hash    ARGV[8]  ms to remember it, after the last
+-- ARGV[9]  group    ARGV[10] lease, ms
+--          then for each queue 1 where it needs a sign of life, or 0
+-- Returns {1, the numbers of the queues (from 0) that have died and got nothing}, or {0, the
+-- bindings} where those have changed since, and nothing was done.
+local REMEMBERED = 64 -- of each sender; who repeats one has not sent many others since
+local SWEEP = 100
+local before, number = KEYS[2], ARGV[7]
+if ARGV[1] ~= '' and (redis.call('HGET', KEYS[1], 'version') or '0') ~= ARGV[1] then
+  return { 0, redis.call('HGETALL', KEYS[1]) }
+end
+if before ~= '' and redis.call('HEXISTS', before, number) == 1 then
+  return { 1, {} }
+end
+
+-- Drops from a stream what waited for longer than its queue allows: its consumer may be gone, and
+-- it would grow for ever. What a consumer holds stays, and so does all that is younger.
+local function trim(lane, limit_ms)
+  local time = redis.call('TIME')
+  local oldest_ms = time[1] * 1000 + math.floor(time[2] / 1000) - limit_ms
+  if oldest_ms <= 0 then
+    return
+  end
+  local bound = string.format('%.0f', oldest_ms)
+  local held = redis.pcall('XPENDING', lane, ARGV[9], '-', '(' .. bound, SWEEP)
+  for n, entry in ipairs(held.err and {} or held) do
+    if entry[3] <= tonumber(ARGV[10]) then
+      bound = entry[1]
+      break
+    end
+    redis.call('XACK', lane, ARGV[9], entry[1]) -- its holder is dead, or it was put back
+    redis.call('XDEL', lane, entry[1])
+    bound = n == SWEEP and entry[1] or bound
+  end
+  redis.call('XTRIM', lane, 'MINID', '~', bound)
+end
+
+local gone = {}
+for n = 0, (#KEYS - 2) / 5 - 1 do
+  local lane, later, bell, alive, ttl = unpack(KEYS, 5 * n + 3, 5 * n + 7)
+  if ARGV[11 + n] == '1' and redis.call('EXISTS', alive) == 0 then
+    gone[#gone + 1] = n
+  else
+    local limit_ms = redis.call('GET', ttl) -- a key of a wrong type stops it before all else
+    enqueue(lane, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5], ARGV[6])
+    if limit_ms then
+      trim(lane, limit_ms)
+    end
+    if ARGV[11 + n] == '1' then
+      local left_ms = redis.call('PTTL', alive) -- what is new expires with its queue
+      for _, key in ipairs({ lane, later, bell }) do
+        redis.call('PEXPIRE', key, left_ms)
+      end
+    end
+  end
+end
+if before ~= '' then -- last: what could not be put may be sent again
+  redis.call('HSET', before, number, '')
+  redis.call('HDEL', before, number - REMEMBERED)
+  redis.call('PEXPIRE', before, ARGV[8])
+end
+return { 1, gone }
+
+--- broadcast
+#!lua flags=allow-oom
+-- Sends to the listeners of a fanout exchange; on a full server, too: a stop must get through.
+-- KEYS[1]  stream of the exchange
+-- ARGV[1]  messages to keep    ARGV[2]  ms to keep them after the last    ARGV[3]  head
+-- ARGV[4]  body
+redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'h', ARGV[3], 'b', ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1
+
+--- tell
+-- Sends to the listeners of a fanout exchange, and keeps little. A full server refuses it: events
+-- are no reason to take the memory that a stop needs.
+-- KEYS[1]  stream of the exchange
+-- ARGV[1]  messages to keep    ARGV[2]  ms to keep each    ARGV[3]  head    ARGV[4]  body
+local time = redis.call('TIME')
+redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'h', ARGV[3], 'b', ARGV[4])
+local oldest_ms = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[2]
+redis.call('XTRIM', KEYS[1], 'MINID', '~', string.format('%.0f', oldest_ms))
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1

@@ -1,0 +1,192 @@
+-- Scripts about whole queues and exchanges. "--- NAME" begins a script.
+
+--- counts
+-- Counts the messages of one queue.
+-- KEYS     one stream per lane, schedule, dead letters
+-- ARGV[1]  group    ARGV[2]  the name that stands for nobody
+-- Returns {ready, in flight, scheduled, dead, age of the oldest in ms or -1}.
+local lanes = #KEYS - 2
+local ready, in_flight, oldest_ms = 0, 0, -1
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+for lane = 1, lanes do
+  local length = redis.call('XLEN', KEYS[lane])
+  local taken = 0
+  local summary = redis.pcall('XPENDING', KEYS[lane], ARGV[1])
+  if not summary.err and summary[1] > 0 then
+    for _, one in ipairs(summary[4]) do
+      if one[1] ~= ARGV[2] then
+        taken = taken + tonumber(one[2])
+      end
+    end
+  end
+  ready = ready + math.max(0, length - taken)
+  in_flight = in_flight + taken
+  local first = redis.call('XRANGE', KEYS[lane], '-', '+', 'COUNT', 1)
+  if first[1] then
+    oldest_ms = math.max(oldest_ms, now_ms - tonumber(string.match(first[1][1], '^%d+')))
+  end
+end
+return { ready, in_flight, redis.call('ZCARD', KEYS[lanes + 1]),
+  redis.call('XLEN', KEYS[lanes + 2]), oldest_ms }
+
+--- lanes
+-- Counts what is in each lane of several queues.
+-- KEYS     of each queue: one stream per lane, schedule, dead letters
+-- ARGV[1]  group    ARGV[2]  the name that stands for nobody    ARGV[3]  lanes of a queue
+-- Returns {seconds, microseconds}, then of each queue a list: of each lane ready, in flight, age
+-- of the oldest that waits in ms or -1; then scheduled and dead. -1 stands for what cannot be read.
+local group, nobody, lanes = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function number(answer)
+  return type(answer) == 'number' and answer or -1
+end
+
+local function age_ms(entry)
+  return math.max(0, now_ms - tonumber(string.match(entry, '^%d+')))
+end
+
+local function lane(key)
+  local length = redis.pcall('XLEN', key)
+  if type(length) ~= 'number' then
+    return { -1, -1, -1 }
+  end
+  if length == 0 then
+    return { 0, 0, -1 }
+  end
+  local taken, last, oldest_ms = 0, '-', -1
+  local summary = redis.pcall('XPENDING', key, group)
+  if not summary.err then
+    for _, one in ipairs(summary[4] or {}) do
+      if one[1] ~= nobody then
+        taken = taken + tonumber(one[2])
+      end
+    end
+    local back = redis.call('XPENDING', key, group, '-', '+', 1, nobody)
+    if back[1] then
+      oldest_ms = age_ms(back[1][1])
+    end
+    for _, one in ipairs(redis.call('XINFO', 'GROUPS', key)) do
+      local fields = {}
+      for at = 1, #one, 2 do
+        fields[one[at]] = one[at + 1]
+      end
+      if fields['name'] == group then
+        last = '(' .. fields['last-delivered-id']
+      end
+    end
+  end
+  local next = redis.call('XRANGE', key, last, '+', 'COUNT', 1)
+  if next[1] then
+    oldest_ms = math.max(oldest_ms, age_ms(next[1][1]))
+  end
+  return { math.max(0, length - taken), taken, oldest_ms }
+end
+
+local found = { { tonumber(time[1]), tonumber(time[2]) } }
+for first = 1, #KEYS, lanes + 2 do
+  local queue = {}
+  for at = first, first + lanes - 1 do
+    for _, figure in ipairs(lane(KEYS[at])) do
+      queue[#queue + 1] = figure
+    end
+  end
+  queue[#queue + 1] = number(redis.pcall('ZCARD', KEYS[first + lanes]))
+  queue[#queue + 1] = number(redis.pcall('XLEN', KEYS[first + lanes + 1]))
+  found[#found + 1] = queue
+end
+return found
+
+--- purge
+-- Drops what waits in one queue, ready or scheduled; what is held stays.
+-- KEYS     one stream per lane, schedule
+-- ARGV[1]  group    ARGV[2]  the name that stands for nobody    ARGV[3]  most to drop at once
+-- Returns how many were dropped; call again while it is that most or more.
+local most, dropped = tonumber(ARGV[3]), 0
+for lane = 1, #KEYS - 1 do
+  local stream, after = KEYS[lane], '-'
+  local groups = redis.pcall('XINFO', 'GROUPS', stream)
+  if not groups.err and groups[1] then
+    for n = 1, #groups[1], 2 do
+      if groups[1][n] == 'last-delivered-id' then
+        after = '(' .. groups[1][n + 1]
+      end
+    end
+    for _, back in ipairs(redis.call('XPENDING', stream, ARGV[1], '-', '+', most, ARGV[2])) do
+      redis.call('XACK', stream, ARGV[1], back[1])
+      dropped = dropped + redis.call('XDEL', stream, back[1])
+    end
+  end
+  for _, entry in ipairs(redis.call('XRANGE', stream, after, '+', 'COUNT', most)) do
+    dropped = dropped + redis.call('XDEL', stream, entry[1])
+  end
+end
+local scheduled = KEYS[#KEYS]
+dropped = dropped + redis.call('ZCARD', scheduled)
+redis.call('DEL', scheduled)
+return dropped
+
+--- delete
+-- Deletes a queue and its bindings. Dead letters stay.
+-- KEYS[1]  the queue's list of exchanges    KEYS     then whatever else goes with it
+-- ARGV[1]  the queue    ARGV[2]  what the key of an exchange begins with
+-- Returns the exchanges whose bindings have changed.
+local changed = {}
+for _, exchange in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+  local key = ARGV[2] .. exchange
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    if string.sub(field, 1, 1) == 'b' and cjson.decode(string.sub(field, 2))[3] == ARGV[1] then
+      redis.call('HDEL', key, field)
+      redis.call('HINCRBY', key, 'version', 1)
+      changed[#changed + 1] = exchange
+    end
+  end
+end
+redis.call('DEL', unpack(KEYS))
+return changed
+
+--- bind
+#!lua flags=allow-oom
+-- Adds or removes one binding of an exchange, and counts the change.
+-- KEYS[1]  the exchange's bindings    KEYS[2]  the queue's list of exchanges
+-- ARGV[1]  add, remove or type    ARGV[2]  the binding, or the type    ARGV[3]  exchange
+-- Returns 1 where something changed.
+-- A full server takes it all the same: an emergency broadcast declares its exchange first.
+local changed
+if ARGV[1] == 'add' then
+  changed = redis.call('HSET', KEYS[1], 'b' .. ARGV[2], '')
+  redis.call('SADD', KEYS[2], ARGV[3])
+elseif ARGV[1] == 'remove' then
+  changed = redis.call('HDEL', KEYS[1], 'b' .. ARGV[2])
+else
+  changed = redis.call('HGET', KEYS[1], 'type') ~= ARGV[2] and 1 or 0
+  redis.call('HSET', KEYS[1], 'type', ARGV[2])
+end
+if changed == 1 then
+  redis.call('HINCRBY', KEYS[1], 'version', 1)
+end
+return changed
+
+--- requeue_dead
+-- Moves one dead letter back to the end of its lane, its deliveries and its end forgotten.
+-- KEYS[1]  dead letters    KEYS     one stream per lane, then the keys to forget
+-- ARGV[1]  id of the dead letter    ARGV[2]  number of lanes
+-- ARGV[3]  its head from now on, "" for the one it has
+-- Returns 1 moved, 0 not there: then nothing is forgotten.
+local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
+if not found then
+  return 0
+end
+local fields = {}
+for n = 1, #found[2], 2 do
+  fields[found[2][n]] = found[2][n + 1]
+end
+for n = 2 + tonumber(ARGV[2]), #KEYS do
+  redis.call('DEL', KEYS[n])
+end
+local head = ARGV[3] ~= '' and ARGV[3] or fields.h
+redis.call('XADD', KEYS[2 + tonumber(fields.lane)], '*', 'h', head, 'b', fields.b)
+redis.call('XDEL', KEYS[1], ARGV[1])
+return 1

@@ -1,0 +1,50 @@
+-- Functions that several scripts use: put before each script of this folder.
+
+-- Tells a waiting reader to look at more than its priority streams.
+local function ring(bell)
+  redis.call('XADD', bell, 'MAXLEN', '~', 64, '*', 'r', '')
+end
+
+-- Puts one message into its priority stream, or into the schedule if `due_ms`, on the server's
+-- clock, is still to come. ttl_ms: nil or "" if it may wait for ever.
+local function enqueue(lane_stream, later, bell, lane, due_ms, head, body, ttl_ms)
+  local message = { 'h', head, 'b', body }
+  if ttl_ms and ttl_ms ~= '' then
+    message[5], message[6] = 'x', ttl_ms
+  end
+  local time = redis.call('TIME')
+  if due_ms <= time[1] * 1000 + math.floor(time[2] / 1000) then
+    redis.call('XADD', lane_stream, '*', unpack(message))
+    return
+  end
+  local member = cmsgpack.pack({ tonumber(lane), message })
+  redis.call('ZADD', later, due_ms, member)
+  if redis.call('ZRANGE', later, 0, 0)[1] == member then
+    ring(bell) -- a reader sleeps too long now
+  end
+end
+
+-- Says who holds a delivery.
+-- Returns 1 if `consumer` holds entry `id` as its `fence`-th delivery, -1 if another delivery of
+-- it is in flight or waits, 0 if it was completed or never delivered.
+local function held(stream, group, consumer, id, fence)
+  local pending = redis.pcall('XPENDING', stream, group, id, id, 1)
+  if pending.err or not pending[1] then
+    return 0
+  end
+  if pending[1][2] == consumer and pending[1][4] == tonumber(fence) then
+    return 1
+  end
+  return -1
+end
+
+-- Moves entry `id` to the stream of dead letters, its reason with it.
+local function dead_letter(stream, group, id, dead, limit, lane, deliveries, reason)
+  local found = redis.call('XRANGE', stream, id, id)
+  if found[1] then
+    redis.call('XADD', dead, 'MAXLEN', '~', limit, '*', 'reason', reason, 'lane', lane,
+      'deliveries', deliveries, 'entry', id, unpack(found[1][2]))
+  end
+  redis.call('XACK', stream, group, id)
+  redis.call('XDEL', stream, id)
+end
