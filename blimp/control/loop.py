@@ -52,7 +52,7 @@ class Outputs(Protocol):
 
     @property
     def last(self) -> Mapping[str, float]:
-        """The last command to every actuator, by name: throttle or radians."""
+        """What every actuator was last told, by name: throttle or radians."""
         ...
 
     @property
@@ -228,7 +228,7 @@ class FlightLoop:
             mode=self._pilot.number.name,
             armed=supervisor.armed,
             killed=supervisor.killed,
-            failsafe=supervisor.decision.text,
+            failsafe=supervisor.verdict.text,
             battery_v=self._battery_v,
             actuators=self._outputs.last,
             servos=self._servos,

@@ -17,7 +17,8 @@ from blimp.queue.cli.words import A_TASK, APP_MEANING, example
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.kombu_transport import DeadLetter, DeadLetters, StreamsSession
+    from blimp.queue.brokers.streams.dead_letters import DeadLetter, DeadLetters
+    from blimp.queue.brokers.streams.session import StreamsSession
 
 LIST_LIMIT = 1000
 A_LETTER = "1795261901960-0"
@@ -91,7 +92,7 @@ def revoke_tasks(app: TaskApp, options: argparse.Namespace) -> int:
 
 def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
     """List, show, requeue or drop; status 1 where a letter is not there."""
-    from blimp.queue.kombu_transport import DeadLetters
+    from blimp.queue.brokers.streams.dead_letters import DeadLetters
 
     for id in options.id:
         if not re.fullmatch(r"\d+-\d+", id) and (id != "all" or options.verb == "show"):
@@ -151,7 +152,7 @@ def _print(letters: list[DeadLetter], options: argparse.Namespace) -> None:
 def _holder(app: TaskApp) -> Iterator[StreamsSession]:
     """A way to the server; its errors become LinkError. Raises ConfigError off streams."""
     from blimp.queue.brokers.streams.broker import streams_options
-    from blimp.queue.kombu_transport import StreamsSession
+    from blimp.queue.brokers.streams.session import StreamsSession
     from blimp.queue.redis.urls import redis_url
 
     if not app.capabilities.has_dead_letters:

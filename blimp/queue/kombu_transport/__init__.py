@@ -2,25 +2,13 @@
 
     kombu.Connection("redis://localhost/0", transport="blimp.queue.kombu_transport:Transport")
 
-A message is delivered and recorded as held in one step on the server. Its holder renews the
-lease from a thread of its own; when it dies, others take its messages after `lease_s`, and
-the same consumer name takes them at once. Each delivery has a fence; whoever lost the lease
-can no longer acknowledge. See docs/decisions/0010-streams-transport.md.
+The server delivers a message and records its consumer in one step. A thread of the consumer
+renews the lease. If the consumer dies, others take its messages after `lease_s`; a consumer of
+the same name takes them at once. Each delivery has a fence: after a lost lease, its
+acknowledgement is refused. Messages, streams and scripts are those of blimp/queue/brokers/streams.
+See docs/celery.md and docs/decisions/0010-streams-transport.md.
 """
 
-from blimp.queue.brokers.streams.dead_letters import DeadLetter, DeadLetters
-from blimp.queue.brokers.streams.session import StreamsSession
-from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, Claim, Counts
 from blimp.queue.kombu_transport.transport import Transport
 
-__all__ = [
-    "DONE",
-    "LOST",
-    "SETTLED",
-    "Claim",
-    "Counts",
-    "DeadLetter",
-    "DeadLetters",
-    "StreamsSession",
-    "Transport",
-]
+__all__ = ["Transport"]

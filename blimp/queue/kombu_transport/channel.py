@@ -1,4 +1,4 @@
-"""A kombu channel on streams."""
+"""A kombu channel on streams, with its prefetch and its acknowledgements."""
 
 from __future__ import annotations
 
@@ -10,27 +10,71 @@ from kombu.transport import virtual
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.publish_once import DEFAULT_REMEMBER_S, Stamps
 from blimp.queue.brokers.streams.store import StaleBindings
-from blimp.queue.kombu_transport.declarations import FANOUT, Declarations
-from blimp.queue.kombu_transport.qos import QoS
+from blimp.queue.kombu_transport.exchanges import FANOUT, Declarations
+from blimp.queue.kombu_transport.fanout import FANOUT_TAG
 
 DEFAULT_BATCH = 32
 
 
+class QoS(virtual.QoS):
+    """Counts the unacknowledged messages of one channel.
+
+    If the server refuses an acknowledgement because the lease was lost, nothing is raised, as
+    kombu's programs expect; `on_lease_lost` was called.
+    """
+
+    def ack(self, delivery_tag: str) -> None:
+        if not delivery_tag.startswith(FANOUT_TAG):
+            if self.channel.lazy_ack:
+                self.channel.connection.leases.ack_later(delivery_tag)
+            else:
+                self.channel.connection.leases.ack(delivery_tag)
+        self.forget(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        if delivery_tag.startswith(FANOUT_TAG):
+            if requeue:
+                self.channel.connection.deliver_again(self._delivered[delivery_tag])
+        elif requeue:
+            self.channel.connection.leases.release([delivery_tag])
+        else:
+            self.channel.connection.leases.dead_letter(delivery_tag, "rejected")
+        self.forget(delivery_tag)
+
+    def forget(self, delivery_tag: str) -> None:
+        """Count a delivery as ended. Any thread."""
+        was_full = not self.can_consume()
+        self._quick_ack(delivery_tag)
+        transport = self.channel.connection
+        if was_full and transport is not None:
+            transport.wake()
+
+    def restore_unacked(self) -> list[Any]:
+        """Put back what is unacknowledged. Raises errors, and so returns none."""
+        self._flush()
+        tags = [tag for tag in self._delivered if not tag.startswith(FANOUT_TAG)]
+        self._delivered.clear()
+        transport = self.channel.connection
+        if transport is not None:
+            transport.leases.release(tags)
+        return []
+
+
 class Channel(Declarations, virtual.Channel):
-    """Publishes, routes and settles; its transport reads.
+    """Publishes, routes and acknowledges; its transport reads.
 
     Options, from `transport_options`:
-    lazy_ack: acknowledge in batches, before the next read. A crash in between runs a task
-        again that had ended; leave it off for early acknowledgement.
+    lazy_ack: acknowledge in batches, before the next read. After a crash in between, a task
+        that had ended runs again; leave it off for early acknowledgement.
     batch: messages taken in one step, at most; a prefetch count lowers it.
     publish_once_s: how long the server remembers what was published last, so that a publish
-        repeated after a lost answer puts nothing more; 0 for not at all. See stamps.py for
-        the property `once`, by which a caller says what is a repetition.
+        repeated after a lost answer adds nothing; 0: not at all. By the property `once` a
+        caller says what is a repetition; see publish_once.py.
     """
 
     QoS = QoS
     supports_fanout = True
-    body_encoding = "utf-8"  # kombu's word for: leave it as it is
+    body_encoding = "utf-8"  # kombu's name for: leave it as it is
     from_transport_options = (
         *virtual.Channel.from_transport_options,
         "lazy_ack",
@@ -85,7 +129,7 @@ class Channel(Declarations, virtual.Channel):
             self.connection.broadcast(exchange, envelope.head, envelope.body)
             return
         while True:
-            table = self.connection.routes.table(exchange)
+            table = self.connection.exchanges.table(exchange)
             queues = [
                 (self._keys(queue), queue in table.mortal)
                 for queue in self._lookup(exchange, routing_key)
@@ -97,11 +141,11 @@ class Channel(Declarations, virtual.Channel):
                 )
                 break
             except StaleBindings as stale:
-                self.connection.routes.learn(exchange, stale.fields)
+                self.connection.exchanges.learn(exchange, stale.fields)
         names = {keys.name for keys in gone}
         for row in table.rows:
             if row[2] in names:
-                self.connection.routes.unbind(exchange, row)
+                self.connection.exchanges.unbind(exchange, row)
 
     # --- consuming ---------------------------------------------------------------------------
 
@@ -112,7 +156,7 @@ class Channel(Declarations, virtual.Channel):
         if no_ack:
             self._no_ack.add(queue)
         self.connection.begin(self, queue)
-        self._alive_s.pop(queue, None)  # it has streams now, to expire with it
+        self.keep_alive([queue], now=True)  # it has streams now, which expire with it
 
     def basic_cancel(self, consumer_tag: str) -> None:
         queue = self._tag_to_queue.get(consumer_tag)
@@ -136,7 +180,7 @@ class Channel(Declarations, virtual.Channel):
         return queue in self._no_ack
 
     def active_queues(self) -> list[str]:
-        """Return the queues it consumes, without those of fanout exchanges."""
+        """Return the queues that it consumes, without those of fanout exchanges."""
         return [one for one in self._active_queues if not self.connection.listens(one)]
 
     def room(self) -> int:
@@ -144,12 +188,12 @@ class Channel(Declarations, virtual.Channel):
         if not self.qos.can_consume():
             return 0
         if "can_consume" in vars(self.qos):
-            return 1  # Celery's worker_disable_prefetch asks for each
+            return 1  # Celery's worker_disable_prefetch decides for each message
         estimate = self.qos.can_consume_max_estimate()
         return self.batch if estimate is None else min(self.batch, estimate)
 
     def rotate(self) -> None:
-        """Have another queue be first next time."""
+        """Let another queue be first next time."""
         self._active_queues.append(self._active_queues.pop(0))
 
     def drain_events(self, timeout: float | None = None, callback: Any = None) -> None:
@@ -169,7 +213,7 @@ class Channel(Declarations, virtual.Channel):
         return message
 
     def after_fork(self) -> None:
-        """What the parent consumes is not this child's to cancel, restore or delete."""
+        """Forget what the parent consumes: a child must not cancel, restore or delete it."""
         self._consumers.clear()
         self._tag_to_queue.clear()
         self._active_queues.clear()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blimp.queue.kombu_transport import StreamsSession
+from blimp.queue.brokers.streams.session import StreamsSession
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from blimp.queue import TaskApp
 from blimp.queue.brokers.base import Capabilities
+from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.cli.main import main
-from blimp.queue.kombu_transport import StreamsSession
 from tests.queue.look import Look
 
 

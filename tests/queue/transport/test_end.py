@@ -11,19 +11,20 @@ import redis
 
 from blimp.errors import Reject, TaskFailed
 from blimp.queue import State, TaskApp, TaskContext
+from blimp.queue.brokers.streams.dead_letters import DeadLetters
 from blimp.queue.brokers.streams.envelope import Put, post
-from blimp.queue.brokers.streams.store import Claim
-from blimp.queue.kombu_transport import DONE, LOST, SETTLED, DeadLetters, StreamsSession
+from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, Claim
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
 from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.middleware import CallNext
 from tests.broker import EmbeddedBroker
+from tests.queue.behaviour.test_leases import steal
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.kombu_transport.conftest import put_raw
 from tests.queue.look import Look
-from tests.queue.transport.conftest import put_raw
 from tests.queue.transport.ends import complete
-from tests.queue.transport.test_worker import steal
 
 KEY = "celery-task-meta-x"
 

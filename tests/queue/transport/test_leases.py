@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from blimp.queue.brokers.streams.store import Claim
+from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, Claim
 from blimp.queue.brokers.streams.visibility import Leases
-from blimp.queue.kombu_transport import DONE, LOST, SETTLED, StreamsSession
 from tests.faults.proxy import Command, Proxy
 from tests.queue.conftest import DEADLINE_S, wait_until
-from tests.queue.transport.conftest import counts
+from tests.queue.kombu_transport.conftest import counts
 from tests.queue.transport.test_lost_answer import CutAfter, proxied, proxy, put
 
 __all__ = ["proxied", "proxy"]

@@ -11,12 +11,19 @@ import pytest
 import redis
 
 from blimp.queue.brokers.streams.fetcher import Fetcher
+from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import SCRIPTS
-from blimp.queue.kombu_transport import StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.faults.proxy import Command, Proxy
 from tests.queue.conftest import DEADLINE_S
-from tests.queue.transport.conftest import TRANSPORT, Basket, put_raw, queue, send, streams_url
+from tests.queue.kombu_transport.conftest import (
+    TRANSPORT,
+    Basket,
+    put_raw,
+    queue,
+    send,
+    streams_url,
+)
 
 LEASE_S = 0.4
 CONSUMER = {"consumer": "w", "lease_s": LEASE_S}

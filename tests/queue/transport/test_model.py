@@ -31,7 +31,7 @@ from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import DONE, Claim
 from blimp.queue.redis.keys import GROUP, LANES, NOBODY
 from tests.broker import EmbeddedBroker
-from tests.queue.transport.conftest import envelope, streams_url
+from tests.queue.kombu_transport.conftest import envelope, streams_url
 from tests.queue.transport.ends import complete
 from tests.queue.transport.queue_model import MOST, Message, QueueModel
 

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from blimp.queue.brokers.streams.publish_once import Stamps
-from blimp.queue.kombu_transport import StreamsSession
-from tests.queue.transport.conftest import Basket, Connect, counts, queue, send
+from blimp.queue.brokers.streams.session import StreamsSession
+from tests.queue.kombu_transport.conftest import Basket, Connect, counts, queue, send
 
 ANSWER_LOST = (redis.ConnectionError("answer lost"), redis.TimeoutError("answer late"))
 RETRY = {"max_retries": 2, "interval_start": 0.0, "interval_step": 0.0, "interval_max": 0.0}

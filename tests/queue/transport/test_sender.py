@@ -13,10 +13,10 @@ from blimp.errors import LinkError
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.publish_once import Stamp
 from blimp.queue.brokers.streams.sender import StreamsSender
-from blimp.queue.kombu_transport import StreamsSession
+from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.protocol.message import TaskMessage, write_message
 from blimp.queue.redis.keys import LANES
-from tests.queue.transport.conftest import Connect
+from tests.queue.kombu_transport.conftest import Connect
 
 MESSAGE = TaskMessage(id="a", task="t", queue="q")
 

@@ -8,10 +8,11 @@ import pytest
 
 from blimp.queue.brokers.streams.envelope import Put
 from blimp.queue.brokers.streams.fetcher import Delivered, Fetcher
-from blimp.queue.kombu_transport import DONE, StreamsSession
+from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DONE
 from tests.queue.conftest import DEADLINE_S
+from tests.queue.kombu_transport.conftest import put_raw
 from tests.queue.look import Look
-from tests.queue.transport.conftest import put_raw
 from tests.queue.transport.ends import complete
 
 

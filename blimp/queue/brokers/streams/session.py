@@ -31,7 +31,7 @@ class StreamsSession:
         wins, and the earlier is told that its leases are lost.
     lease_s: how long after its holder's last renewal a message may be taken by others.
     max_deliveries: after so many it is a dead letter. max_dead_letters: kept per queue.
-    key_prefix: of every key on the server.
+    key_prefix: of every key on the server. global_keyprefix: kombu's, stands before it.
     on_lease_lost: called with the delivery tag, from any thread.
     resume: the last entry seen of each fanout exchange; the transport goes on from there.
     on_undecodable: called with the head of an entry that cannot be read, its queue, and why.
@@ -41,7 +41,8 @@ class StreamsSession:
         self.consumer = str(options.get("consumer") or _unique_name())
         self.lease_s = float(options.get("lease_s", DEFAULT_LEASE_S))
         self.link = Link(url=url, options=options, ssl=ssl)
-        self.keys = Keys(prefix=str(options.get("key_prefix", "blimp")))
+        before, own = options.get("global_keyprefix") or "", options.get("key_prefix", "blimp")
+        self.keys = Keys(prefix=f"{before}{own}")
         self.store = Store(
             link=self.link,
             keys=self.keys,

@@ -1,33 +1,36 @@
-"""From the server to the callbacks: takes what there is room for, or asks to be told."""
+"""From the server to the callbacks of kombu's channels."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import redis
 
+from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.fetcher import Asked, claimed, idle_s, make_groups, take_good
 from blimp.queue.brokers.streams.reader import Question, Reader
-from blimp.queue.kombu_transport.inbox import Inbox
-from blimp.queue.kombu_transport.qos import FANOUT_TAG
+from blimp.queue.kombu_transport.connection import logger
+from blimp.queue.kombu_transport.fanout import FANOUT_TAG, Listeners, Payload
 from blimp.queue.redis.keys import QueueKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from blimp.queue.brokers.streams.session import StreamsSession
-    from blimp.queue.kombu_transport.fanout import Listeners
+    from blimp.queue.brokers.streams.store import Claim
 
 FANOUT_BLOCK_MS = 5_000
 
+Delivery = tuple["Claim", list[bytes]]  # and the fields of its entry
 
-class Pump:
-    """What drain_events and an event loop have in common. One thread's, but for `wake`.
 
-    channels: kombu's list of the connection's channels, as it stands at any time.
+class Dispatcher:
+    """Takes messages that there is room for, and gives each to its callback. One thread's.
+
+    channels: kombu's list of the connection's channels, which changes.
     callbacks: kombu's, by queue. consumers: the channel that consumes a queue, by queue.
-    counts: messages that ended here: `expired`, `undecodable`, `lost_unseen`.
+    ready: delivered by the server, and no callback has seen them yet.
+    counts: of messages that no callback sees: `expired`, `undecodable`, `lost_unseen`.
     """
 
     def __init__(
@@ -40,9 +43,9 @@ class Pump:
         counts: Counter[str],
     ) -> None:
         self.consumers: dict[str, Any] = {}
+        self.ready: deque[Payload] = deque()
         self.early_ms = 0  # how long before it is due a scheduled message may be taken
         self.reader = Reader(session.link)
-        self.inbox = Inbox(session=session, counts=counts)
         self._session = session
         self._leases, self._store = session.leases, session.store
         self._listeners = listeners
@@ -50,10 +53,6 @@ class Pump:
         self._counts = counts
         self._asked = Asked(lease_s=session.lease_s)
         self._block_ms = 0
-
-    def wake(self) -> None:
-        """Have whoever waits look again. Any thread."""
-        self.reader.wake()
 
     def forget(self, channel: Any) -> None:
         """`channel` has closed."""
@@ -63,16 +62,17 @@ class Pump:
     # --- to the callbacks --------------------------------------------------------------------
 
     def deliver(self) -> bool:
-        """Give one message to its callback; False where none is ready."""
-        while self.inbox.ready:
-            queue, payload = self.inbox.ready.popleft()
+        """Give one message to its callback; False if none is ready."""
+        while self.ready:
+            queue, payload = self.ready.popleft()
             tag = payload["properties"]["delivery_tag"]
             channel, callback = self.consumers.get(queue), self._callbacks.get(queue)
             if channel is None or callback is None:
                 self._leases.release([tag], seen=False)
                 continue
             if not tag.startswith(FANOUT_TAG):
-                if self.inbox.is_lost(tag):
+                if tag not in self._leases:
+                    self._counts["lost_unseen"] += 1
                     continue
                 if channel.is_no_ack(queue):
                     self._leases.ack_later(tag)
@@ -80,14 +80,22 @@ class Pump:
             return True
         return False
 
+    def put_back(self, queue: str | None = None) -> None:
+        """Put back what is ready, of one queue or of all, as if it had never been delivered."""
+        unseen = [one for one in self.ready if queue in (None, one[0])]
+        for one in unseen:
+            self.ready.remove(one)
+        tags = [payload["properties"]["delivery_tag"] for _, payload in unseen]
+        self._leases.release(tags, seen=False)
+
     # --- from the server ---------------------------------------------------------------------
 
     def fetch(self, *, may_wait: bool = True) -> None:
-        """Have ready what is there; where there is nothing, ask to be told."""
+        """Take what is there; if there is nothing, ask the server to answer when something is."""
         self._leases.flush()
         if not self.reader.messages.asked:
             hungry = self._take()
-            if self.inbox.ready:
+            if self.ready:
                 return
             if hungry and may_wait:
                 self._asked.now(block_s=self._block_ms / 1000.0)
@@ -98,9 +106,9 @@ class Pump:
             self.reader.ask_fanout(self._listeners.after(), block_ms=FANOUT_BLOCK_MS)
 
     def read(self, question: Question) -> None:
-        """Have ready what a question that was answered brought."""
+        """Take what the server answered to `question`."""
         if question is self.reader.fanout:
-            self.inbox.ready.extend(self._listeners.hear(question.answer()))
+            self.ready.extend(self._listeners.receive(question.answer()))
             return
         about: Any = question.about
         try:
@@ -108,22 +116,22 @@ class Pump:
         except redis.ResponseError as error:
             make_groups(self._store, (queue for queue, _ in about.values()), error)
             return
-        self._accept(entries, about)
+        self._accept(claimed(self._store, entries, about))
 
     def withdraw(self) -> None:
-        """End the question that is under way; what it brought is ready."""
+        """End the open question; what it brought is ready."""
         if self.reader.messages.asked:
             about: Any = self.reader.messages.about
-            self._accept(self.reader.messages.withdraw(), about)
+            self._accept(claimed(self._store, self.reader.messages.withdraw(), about))
 
     def get_one(self, queue: QueueKeys) -> dict[str, Any] | None:
-        """Take one message of `queue` without waiting; None where there is none."""
+        """Take one message of `queue` without waiting; None if there is none."""
         while True:
             taken = self._store.take([queue], room=1)
             self._counts["expired"] += taken.expired
             for claim, fields in taken.deliveries:
                 self._leases.hold([claim])
-                payload = self.inbox.open(claim, fields)
+                payload = self._open(claim, fields)
                 if payload is not None:
                     return payload
             if not taken.deliveries and not taken.expired:
@@ -144,13 +152,40 @@ class Pump:
             self._asked.now()
             taken = take_good(self._store, queues, room=room, early_ms=self.early_ms)
             self._counts["expired"] += taken.expired
-            self.inbox.accept(taken.deliveries, is_late=self._asked.is_late())
+            self._accept(taken.deliveries)
             wait_s = min(wait_s, idle_s(taken, lease_s=self._session.lease_s))
             hungry += queues
             channel.rotate()
         self._block_ms = round(wait_s * 1000.0)
         return hungry
 
-    def _accept(self, entries: list[Any], about: dict[str, tuple[QueueKeys, int]]) -> None:
-        found = claimed(self._store, entries, about)
-        self.inbox.accept(found, is_late=self._asked.is_late())
+    def _accept(self, deliveries: Sequence[Delivery]) -> None:
+        """Hold what was delivered, and have it ready if it can be read."""
+        if not deliveries:
+            return
+        claims = [claim for claim, _ in deliveries]
+        self._leases.hold(claims)
+        if self._asked.is_late():  # unread and unrenewed so long that some may be another's
+            self._leases.renew(claims)
+        for claim, fields in deliveries:
+            payload = self._open(claim, fields)
+            if payload is not None:
+                self.ready.append((claim.queue.name, payload))
+
+    def _open(self, claim: Claim, fields: list[bytes]) -> dict[str, Any] | None:
+        """Return kombu's payload; what cannot be read becomes a dead letter."""
+        try:
+            payload = wire.unpack(fields)
+        except ValueError as error:
+            self._counts["undecodable"] += 1
+            logger.error("%s: entry %s is undecodable: %s", claim.queue.name, claim.id, error)
+            self._leases.dead_letter(claim.tag, f"undecodable: {error}")
+            head = dict(zip(fields[::2], fields[1::2], strict=False)).get(wire.HEAD, b"")
+            self._session.on_undecodable(head, claim.queue.name, error)
+            return None
+        properties = payload["properties"]
+        properties["delivery_tag"] = claim.tag
+        properties["delivery_count"] = claim.fence
+        properties["issued_ms"] = claim.issued_ms
+        properties["delivery_info"] |= {"redelivered": claim.fence > 1, "queue": claim.queue.name}
+        return payload

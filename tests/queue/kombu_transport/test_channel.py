@@ -11,10 +11,20 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError
-from blimp.queue.kombu_transport import DONE, LOST, Counts, DeadLetters, StreamsSession
+from blimp.queue.brokers.streams.dead_letters import DeadLetters
+from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DONE, LOST, Counts
 from blimp.queue.redis.client import Link
 from tests.queue.conftest import wait_until
-from tests.queue.transport.conftest import Basket, Connect, counts, envelope, put_raw, queue, send
+from tests.queue.kombu_transport.conftest import (
+    Basket,
+    Connect,
+    counts,
+    envelope,
+    put_raw,
+    queue,
+    send,
+)
 from tests.queue.transport.ends import complete
 
 
@@ -99,7 +109,7 @@ def test_a_requeued_message_wakes_another_consumer(connect: Connect) -> None:
     waiter = threading.Thread(target=wait)
     waiter.start()
     transport = second.connection.transport
-    wait_until(lambda: transport._pump.reader.messages.asked, "not blocked")
+    wait_until(lambda: transport._dispatcher.reader.messages.asked, "not blocked")
     put_back_s = time.monotonic()
     message.requeue()
     waiter.join()
@@ -357,7 +367,7 @@ def test_a_queue_that_expired_gets_nothing_and_is_unbound(
     server.delete(*session.keys.queue("r").all())  # as the server does when it expires
     producer.publish(2, routing_key="r")
     assert counts(session, "r").ready == 0
-    assert connection.transport.routes._read("replies").rows == ()
+    assert connection.transport.exchanges._read("replies").rows == ()
 
 
 def test_getting_one_by_one(connect: Connect, session: StreamsSession) -> None:

@@ -3,9 +3,11 @@
 import subprocess
 import sys
 
-from blimp.queue.kombu_transport import StreamsSession
+from blimp.queue.brokers.streams.session import StreamsSession
 from tests.queue.conftest import DEADLINE_S
-from tests.queue.transport.conftest import Connect, counts, send
+from tests.queue.kombu_transport.conftest import Connect, counts, send
+
+PROGRAM = "tests.queue.kombu_transport.forking_process"
 
 
 def test_a_forked_child_touches_nothing_of_its_parents(
@@ -13,7 +15,14 @@ def test_a_forked_child_touches_nothing_of_its_parents(
 ) -> None:
     send(connect(), "first", "second", "third")
     found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.queue.transport.forking_process", streams],
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "tests.queue.kombu_transport.forking_process",
+            streams,
+        ],
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,

@@ -12,7 +12,7 @@ import pytest
 from blimp.queue.kombu_transport import Transport
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
-from tests.queue.transport.conftest import TRANSPORT, Basket, queue, streams_url
+from tests.queue.kombu_transport.conftest import TRANSPORT, Basket, queue, streams_url
 
 RETRY = {"max_retries": 4, "interval_start": 0.0, "interval_step": 0.01, "interval_max": 0.01}
 

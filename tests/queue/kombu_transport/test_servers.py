@@ -11,7 +11,7 @@ import pytest
 
 from blimp.queue.kombu_transport import Transport
 from tests.queue.conftest import DEADLINE_S
-from tests.queue.transport.conftest import TRANSPORT, Basket, queue, send
+from tests.queue.kombu_transport.conftest import TRANSPORT, Basket, queue, send
 from tests.redis_server import RedisServer, make_certificate, server_with_tls
 
 RETRY = {"max_retries": 100, "interval_start": 0.0, "interval_step": 0.05, "interval_max": 0.1}

@@ -1,29 +1,117 @@
-"""Exchanges, queues and bindings, as a kombu channel declares them."""
+"""Exchanges, queues and bindings: on the server, and as a kombu channel declares them."""
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from kombu.transport import virtual
 from kombu.transport.virtual.exchange import ExchangeType
 
 from blimp.queue.redis.keys import QueueKeys
 
+if TYPE_CHECKING:
+    from blimp.queue.brokers.streams.store import Store
+    from blimp.queue.redis.client import Link
+    from blimp.queue.redis.keys import Keys
+
 FANOUT = "fanout"
-SIGNS_PER_LIFE = 4  # of a queue that expires when it is not used
+SIGNS_PER_LIFE = 4  # how often the life of a queue that expires is renewed while it is used
+
+Row = tuple[str, str | None, str]  # routing key, pattern, queue: as kombu's exchange types want
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """One exchange: its type, its bindings, and the bound queues that may expire."""
+
+    version: str
+    type: str | None
+    rows: tuple[Row, ...]
+    mortal: frozenset[str]
+
+
+class Exchanges:
+    """The bindings of all exchanges, kept on the server. Raises redis-py's errors.
+
+    Each program routes by its own copy. A message is put only if the copy is current: the
+    server compares the version in the step that puts it, and refuses an old one.
+    """
+
+    def __init__(self, *, link: Link, keys: Keys, store: Store) -> None:
+        self._link = link
+        self._keys = keys
+        self._store = store
+        self._tables: dict[str, Table] = {}
+        self._declared: set[tuple[str, str]] = set()
+
+    def table(self, exchange: str) -> Table:
+        """Return the copy of `exchange`; read it if there is none."""
+        found = self._tables.get(exchange)
+        return self._read(exchange) if found is None else found
+
+    def forget(self, exchange: str) -> None:
+        """Read the copy of `exchange` again when it is next needed."""
+        self._tables.pop(exchange, None)
+
+    def declare(self, exchange: str, type: str) -> None:
+        if (exchange, type) not in self._declared:
+            self._change(exchange, "type", type)
+            self._declared.add((exchange, type))
+
+    def bind(self, exchange: str, row: Row, *, mortal: bool) -> None:
+        self._change(exchange, "add", _binding(row, mortal=mortal), queue=row[2])
+
+    def unbind(self, exchange: str, row: Row) -> None:
+        for mortal in (False, True):
+            self._change(exchange, "remove", _binding(row, mortal=mortal), queue=row[2])
+
+    def delete_queue(self, queue: str) -> None:
+        """Delete `queue` with all its bindings."""
+        for exchange in self._store.delete(self._keys.queue(queue)):
+            self.forget(exchange)
+
+    def delete(self, exchange: str) -> None:
+        self._link.client.delete(self._keys.exchange(exchange), self._keys.fanout(exchange))
+        self.forget(exchange)
+        self._declared = {one for one in self._declared if one[0] != exchange}
+
+    def _read(self, exchange: str) -> Table:
+        fields: Any = self._link.client.hgetall(self._keys.exchange(exchange))
+        return self.learn(exchange, fields)
+
+    def learn(self, exchange: str, fields: dict[bytes, bytes]) -> Table:
+        """Make a copy of `exchange` from its hash on the server."""
+        bindings = [json.loads(name[1:]) for name in fields if name[:1] == b"b"]
+        type = fields.get(b"type")
+        table = self._tables[exchange] = Table(
+            version=fields.get(b"version", b"0").decode(),
+            type=None if type is None else type.decode(),
+            rows=tuple((key, pattern, queue) for key, pattern, queue, _ in bindings),
+            mortal=frozenset(queue for _, _, queue, mortal in bindings if mortal),
+        )
+        return table
+
+    def _change(self, exchange: str, verb: str, what: str, *, queue: str = "") -> None:
+        if self._store.change_binding(exchange, verb, what, queue=queue):
+            self.forget(exchange)
+
+
+def _binding(row: Row, *, mortal: bool) -> str:
+    return json.dumps([*row, mortal], separators=(",", ":"))
 
 
 class Declarations(virtual.Channel):
-    """The half of a channel that makes, binds, counts and deletes. See Channel."""
+    """The half of a channel that declares, binds, counts and deletes. See Channel."""
 
     connection: Any
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:
         super().__init__(connection, **kwargs)
         self._expires_ms: dict[str, int] = {}
-        self._alive_s: dict[str, float] = {}  # when a sign of life was last given, by queue
+        self._alive_s: dict[str, float] = {}  # when its life was last renewed, by queue
         self._auto_delete: set[str] = set()
 
     # --- exchanges and bindings --------------------------------------------------------------
@@ -33,12 +121,14 @@ class Declarations(virtual.Channel):
     ) -> None:
         super().exchange_declare(exchange, type, *args, **kwargs)
         if not kwargs.get("passive"):
-            self.connection.routes.declare(exchange or f"amq.{type or 'direct'}", type or "direct")
+            self.connection.exchanges.declare(
+                exchange or f"amq.{type or 'direct'}", type or "direct"
+            )
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
         if if_unused and self.get_table(exchange):
             return
-        self.connection.routes.delete(exchange)
+        self.connection.exchanges.delete(exchange)
         self.state.exchanges.pop(exchange, None)
 
     def queue_bind(
@@ -54,7 +144,7 @@ class Declarations(virtual.Channel):
         if row is None:
             self.connection.listen(queue, exchange)
         else:
-            self.connection.routes.bind(exchange, row, mortal=queue in self._expires_ms)
+            self.connection.exchanges.bind(exchange, row, mortal=queue in self._expires_ms)
 
     def queue_unbind(
         self,
@@ -69,10 +159,10 @@ class Declarations(virtual.Channel):
         if row is None:
             self.connection.stop_listening(queue, exchange)
         else:
-            self.connection.routes.unbind(exchange, row)
+            self.connection.exchanges.unbind(exchange, row)
 
     def _row(self, queue: str, exchange: str, routing_key: str, arguments: Any) -> Any:
-        """Return a binding as its exchange's table has it; None where it is a fanout's."""
+        """Return a binding as its exchange's table has it; None for a fanout exchange."""
         kind = self.typeof(exchange)
         if kind.type == FANOUT:
             return None
@@ -81,21 +171,21 @@ class Declarations(virtual.Channel):
     def queue_delete(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
     ) -> None:
-        """Delete `queue`, its bindings and what waits or is held in it. Dead letters stay."""
+        """Delete `queue`, its bindings and its messages. Dead letters stay."""
         if if_empty and self._size(queue):
             return
         if if_unused and queue in self.connection._callbacks:
             return
         self.connection.stop_listening(queue)
-        self.connection.routes.delete_queue(queue)
+        self.connection.exchanges.delete_queue(queue)
         self._alive_s.pop(queue, None)
 
     def get_table(self, exchange: str) -> list[tuple[str, str | None, str]]:
-        return list(self.connection.routes.table(exchange).rows)
+        return list(self.connection.exchanges.table(exchange).rows)
 
     def typeof(self, exchange: str, default: str = "direct") -> ExchangeType:
         declared = self.state.exchanges.get(exchange)
-        kind = declared["type"] if declared else self.connection.routes.table(exchange).type
+        kind = declared["type"] if declared else self.connection.exchanges.table(exchange).type
         return self.exchange_types[kind or default]
 
     def list_bindings(self) -> list[tuple[str, str, str]]:
@@ -127,15 +217,18 @@ class Declarations(virtual.Channel):
 
         return to_rabbitmq_queue_arguments(arguments or {}, **kwargs)
 
-    def keep_alive(self, queues: list[str]) -> None:
-        """Show that the queues among `queues` that may expire are in use."""
+    def keep_alive(self, queues: list[str], *, now: bool = False) -> None:
+        """Renew the life of those of `queues` that expire if they are not used."""
         now_s = time.monotonic()
         mortal = [
             queue
             for queue in queues
             if queue in self._expires_ms
-            and now_s - self._alive_s.get(queue, -math.inf)
-            > self._expires_ms[queue] / 1000.0 / SIGNS_PER_LIFE
+            and (
+                now
+                or now_s - self._alive_s.get(queue, -math.inf)
+                > self._expires_ms[queue] / 1000.0 / SIGNS_PER_LIFE
+            )
         ]
         if mortal:
             pipe = self.connection.link.client.pipeline(transaction=False)

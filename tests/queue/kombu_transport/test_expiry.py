@@ -6,8 +6,10 @@ import kombu
 import pytest
 import redis
 
-from blimp.queue.kombu_transport import DONE, DeadLetters, StreamsSession
-from tests.queue.transport.conftest import Basket, Connect, counts, envelope, queue, send
+from blimp.queue.brokers.streams.dead_letters import DeadLetters
+from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DONE
+from tests.queue.kombu_transport.conftest import Basket, Connect, counts, envelope, queue, send
 
 OLD = "1-1"  # an entry of 1970
 

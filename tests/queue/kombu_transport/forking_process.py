@@ -10,7 +10,7 @@ import time
 
 import kombu
 
-from tests.queue.transport.conftest import TRANSPORT, Basket, queue
+from tests.queue.kombu_transport.conftest import TRANSPORT, Basket, queue
 
 LEASE_S = 0.4
 

@@ -13,10 +13,18 @@ import kombu
 import pytest
 import redis
 
-from blimp.queue.kombu_transport import DONE, LOST, StreamsSession
+from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DONE, LOST
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
-from tests.queue.transport.conftest import TRANSPORT, Basket, Connect, Process, queue, streams_url
+from tests.queue.kombu_transport.conftest import (
+    TRANSPORT,
+    Basket,
+    Connect,
+    Process,
+    queue,
+    streams_url,
+)
 
 Start = Callable[..., Process]
 MOST_AHEAD = 300  # messages that wait while workers are killed

@@ -11,10 +11,10 @@ import kombu
 import pytest
 from kombu.asynchronous import Hub
 
-from blimp.queue.kombu_transport import StreamsSession
+from blimp.queue.brokers.streams.session import StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
-from tests.queue.transport.conftest import (
+from tests.queue.kombu_transport.conftest import (
     TRANSPORT,
     Basket,
     Connect,

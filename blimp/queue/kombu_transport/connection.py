@@ -1,0 +1,190 @@
+"""The settings of a kombu.Connection, which it passes on with its secrets hidden.
+
+kombu leaves a URL that its transport parses in `hostname`, so that `info()` shows the whole URL
+with its password, and Celery's `inspect stats` prints it. Here the attributes of the connection
+become the public parts of the URL. The settings themselves travel in the hostname, which is a
+`Host`: kombu copies it into clones and pickles, and no text shows what is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import weakref
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+from kombu.log import get_logger
+
+from blimp.errors import ConfigError
+from blimp.queue.redis.urls import SCHEMES, hide_password, redis_url
+
+logger = get_logger("blimp.queue.kombu_transport")
+
+_SECRET = re.compile(r"password|secret|token", re.IGNORECASE)
+_HOSTNAME = re.compile(r"[\w.-]+")
+HIDDEN = "***"
+DEFAULT_PORT = 6379
+
+# Of kombu's Connection, which reads them itself.
+KOMBU_OPTIONS = frozenset(
+    {"max_retries", "interval_start", "interval_step", "interval_max"}
+    | {"connect_retries_timeout", "errback", "callback"}
+)
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a broker's URL that everybody may see."""
+
+    hostname: str
+    port: int | None
+    userid: str | None
+    virtual_host: str
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a connection was given: secrets included, so never shown."""
+
+    url: str
+    options: dict[str, Any]
+    ssl: Any
+    alternates: tuple[str, ...]
+
+
+class Host(str):
+    """A host name that carries the settings of its connection."""
+
+    given: Settings
+
+
+def take_settings(connection: Any, *, known_options: frozenset[str]) -> tuple[Settings, Place]:
+    """Return the settings of `connection`, and leave it with their public parts.
+
+    Logs a warning that names the transport options that are not in `known_options`. Raises
+    ConfigError for a URL that cannot be read.
+    """
+    hostname = connection.hostname
+    before = hostname.given if isinstance(hostname, Host) else None
+    options, ssl, alternates = connection.transport_options or {}, connection.ssl, connection.alt
+    if before is None:
+        url = client_url(connection)
+        _warn(options.keys() - known_options - KOMBU_OPTIONS)
+    else:  # a clone, or the same connection once more: what is unchanged has its secrets back
+        url = before.url
+        options = before.options if options == _masked(before.options) else options
+        ssl = before.ssl if ssl == _masked(before.ssl) else ssl
+        hidden = {hide_password(one): one for one in before.alternates}
+        alternates = [hidden.get(one, one) for one in alternates]
+    place = read_place(url)
+    settings = Settings(url=url, options=dict(options), ssl=ssl, alternates=tuple(alternates))
+    _show(connection, settings, place)
+    return settings, place
+
+
+def _show(connection: Any, settings: Settings, place: Place) -> None:
+    host = Host(place.hostname)
+    host.given = settings
+    connection.hostname, connection.port = host, place.port
+    connection.userid, connection.password = place.userid, None
+    connection.virtual_host = place.virtual_host
+    connection.transport_options = _masked(settings.options)
+    connection.ssl = _masked(settings.ssl)
+    connection.alt = [hide_password(url) for url in settings.alternates]
+
+
+def read_place(url: str) -> Place:
+    """Return the public parts of `url`. Raises ConfigError, without any secret in its text."""
+    shown = hide_password(url)
+    url = f"redis+{url}" if url.startswith("socket://") else url  # kombu's other name for unix
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in SCHEMES:
+        raise ConfigError(f"broker URL {shown!r}: its scheme is none of {SCHEMES}")
+    with contextlib.suppress(ValueError):  # whose text may hold a part of the password
+        parts = urlsplit(redis_url(url))
+        secret, at, hosts = parts.netloc.rpartition("@")
+        port = None  # a socket has none, and each address of a sentinel may have its own
+        if parts.scheme == "unix":
+            hosts = unquote(parts.path)
+        elif not at and "@" in url:
+            raise ConfigError(
+                f"broker URL {shown!r}: write the / ? # of its password as %2F %3F %23"
+            )
+        elif parts.scheme != "sentinel":
+            hosts, port = parts.hostname or "localhost", parts.port or DEFAULT_PORT
+        path = "" if parts.scheme == "unix" else parts.path.strip("/")
+        database = dict(parse_qsl(parts.query)).get("db") or path
+        return Place(
+            hostname=hosts,
+            port=port,
+            userid=unquote(secret.partition(":")[0]) or None,
+            virtual_host=str(int(database or 0)),
+        )
+    raise ConfigError(f"broker URL {shown!r}: its port or its database is no number")
+
+
+def client_url(connection: Any) -> str:
+    """Return the URL of a kombu.Connection, put together where it was given in parts."""
+    hostname = str(connection.hostname or "localhost")
+    if "://" in hostname:
+        return hostname
+    secret = f":{connection.password}@" if connection.password else ""
+    database = str(connection.virtual_host or "0").strip("/") or "0"
+    scheme = "rediss" if connection.ssl else "redis"
+    host = f"{hostname}:{connection.port or 6379}"
+    return f"{scheme}://{connection.userid or ''}{secret}{host}/{database}"
+
+
+def keep_transport(connection: Any) -> None:
+    """Have `connection` keep its transport, and its live settings if the next URL is wrong.
+
+    kombu takes the transport of every URL but the first from its scheme, and would continue with
+    its own Redis transport, whose guarantees are others. It makes a transport before it
+    connects, hence before it first looks for another URL.
+    """
+    known = weakref.ref(connection)  # a connection that nobody uses any more must go
+    transport = connection.transport_cls
+
+    def switch(url: str) -> None:
+        """Use `url` from now on. Raises ConfigError for a wrong one, and changes nothing then."""
+        connection = known()
+        if connection is None:
+            return
+        before = connection.hostname.given
+        url = next((one for one in before.alternates if hide_password(one) == url), url)
+        if _HOSTNAME.fullmatch(url):
+            url = f"redis://{url}"
+        place = read_place(url)
+        connection.close()
+        connection.declared_entities.clear()
+        connection._closed = False
+        connection._init_params(**(connection._initial_params | {"transport": transport}))
+        _show(connection, msgspec.structs.replace(before, url=redis_url(url)), place)
+
+    def maybe_switch_next() -> None:
+        """Use the next URL of the list that can be read; the live one if none can."""
+        connection = known()
+        if connection is None or not connection.cycle:
+            return
+        for _ in connection.alt:
+            try:
+                switch(next(connection.cycle))
+            except ConfigError as error:
+                logger.error("not used for failover: %s", error)
+            else:
+                return
+
+    connection.switch, connection.maybe_switch_next = switch, maybe_switch_next
+
+
+def _warn(unknown: Collection[str]) -> None:
+    if unknown:
+        logger.warning("transport options that mean nothing here are ignored: %s", sorted(unknown))
+
+
+def _masked(value: Any, name: str = "") -> Any:
+    """Return `value` with what stands under the name of a secret hidden."""
+    if isinstance(value, Mapping):
+        return {key: _masked(one, str(key)) for key, one in value.items()}
+    return HIDDEN if value is not None and _SECRET.search(name) else value
