@@ -99,12 +99,11 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     if words and words[0] == "worker":
         return parser  # its process would keep the memory that the others take
 
-    from blimp.queue.cli import queues, remote, results
-    from blimp.queue.observability import trace_view as show
+    from blimp.queue.cli import queues, remote, results, trace
 
     queues.add_commands(commands)
     remote.add_commands(commands)
-    show.add_command(commands)
+    trace.add_command(commands)
     results.add_commands(commands)
     return parser
 

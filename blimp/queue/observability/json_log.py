@@ -1,7 +1,4 @@
-"""Anything as what JSON can hold. Never raises: a log must not fail whoever writes it.
-
-A worker's log as lines of JSON, with what runs: by structlog, loaded only where asked for.
-"""
+"""A process's log as lines of JSON that name the task which runs: the standard library's only."""
 
 from __future__ import annotations
 
@@ -10,22 +7,99 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from blimp.errors import ConfigError
+from blimp.queue.log import Log, StderrHandler, line_of, make_logger
 from blimp.queue.protocol.trace_context import read_context
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.protocol.outcome import Outcome
-    from blimp.queue.worker.job import Job
-    from blimp.queue.worker.middleware import CallNext
 
 MAX_TEXT_LENGTH = 10_000
 MAX_ITEMS = 100
 MAX_DEPTH = 6
 MAX_BITS = 64
+FIRST = ("timestamp", "level", "event", "worker", "vehicle", "task", "id", "trace_id", "span_id")
+_task: ContextVar[dict[str, Any]] = ContextVar("blimp_log_task", default={})  # noqa: B039
+
+
+class JsonLogs:
+    """Makes the logs of one process, all to standard error.
+
+    vehicle: a field of every line, "" for none. worker: likewise; `make` learns it.
+    """
+
+    def __init__(self, *, level: str = "info", vehicle: str = "") -> None:
+        self.level = level
+        self.vehicle = vehicle
+        self.worker = ""
+        self._handler = StderrHandler()
+        self._handler.setFormatter(_JsonFormatter(self))
+        self._root_level = logging.WARNING
+
+    def make(self, *, level: str | None = None, **bound: Any) -> Log:
+        """Return a log, as `stderr_logger` does. Any thread may write to it."""
+        self.worker = str(bound.get("worker", self.worker))
+        return Log(make_logger(self._handler, level=level or self.level), bound=bound)
+
+    def install(self) -> None:
+        """Have every logger of `logging` write such lines too; see `uninstall`."""
+        root = logging.getLogger()
+        for handler in list(root.handlers):
+            if type(handler) is logging.StreamHandler and handler.stream is sys.stderr:
+                root.removeHandler(handler)  # its lines would not be JSON
+        root.addHandler(self._handler)
+        self._root_level = root.level
+        if root.level == logging.WARNING:  # the default: the program has set none
+            root.setLevel(self.level.upper())
+
+    def uninstall(self) -> None:
+        root = logging.getLogger()
+        if self._handler in root.handlers:
+            root.removeHandler(self._handler)
+            root.setLevel(self._root_level)
+
+    @contextlib.contextmanager
+    def bound(self, message: TaskMessage) -> Iterator[None]:
+        """Have every line that this context writes name the task of `message`."""
+        token = _task.set(_fields_of(message))
+        try:
+            yield
+        finally:
+            _task.reset(token)
+
+
+class _JsonFormatter(logging.Formatter):
+    def __init__(self, logs: JsonLogs) -> None:
+        super().__init__()
+        self._logs = logs
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"worker": self._logs.worker, "vehicle": self._logs.vehicle} | _task.get()
+        line = {name: value for name, value in line.items() if value != ""}
+        if not hasattr(record, "fields"):
+            line["logger"] = record.name
+        line |= line_of(self, record)
+        first = {name: line.pop(name) for name in FIRST if name in line}
+        return to_line(first | line)
+
+
+def _fields_of(message: TaskMessage) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "task": message.task,
+        "id": message.id,
+        "queue": message.queue,
+        "delivery": message.delivery,
+    }
+    trace = read_context(message.headers)
+    if trace is not None:
+        fields |= {"trace_id": trace.trace_id, "span_id": trace.span_id}
+    vehicle = message.headers.get("blimp_vehicle")
+    if isinstance(vehicle, str):
+        fields["vehicle"] = vehicle
+    return fields
 
 
 def to_line(fields: Mapping[str, Any]) -> str:
@@ -34,7 +108,7 @@ def to_line(fields: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return `value`, or as much of it as JSON can hold and a person will read."""
+    """Return `value`, or as much of it as JSON can hold and a person reads. Never raises."""
     try:
         return _plain(value, depth)
     except Exception as error:  # its own methods may raise, or another thread change it
@@ -61,142 +135,3 @@ def _plain(value: Any, depth: int) -> Any:
 
 def _name(value: Any) -> str:
     return value if type(value) is str else str(plain(value, MAX_DEPTH))
-
-
-try:
-    import structlog
-except ImportError as error:
-    raise ConfigError(
-        f"logs as JSON need structlog: pip install 'blimp[logs]' ({error})"
-    ) from error
-
-
-FIRST = ("timestamp", "level", "event", "worker", "vehicle", "task", "id", "trace_id", "span_id")
-
-
-class JsonLogs:
-    """Makes the logs of one process, all to standard error.
-
-    What is logged while a task runs names it: its own lines, those of `structlog`, and those of
-    the standard library's `logging`. vehicle: told in every line, "" for none.
-    """
-
-    def __init__(self, *, level: str = "info", vehicle: str = "") -> None:
-        self.level = level
-        self.vehicle = vehicle
-        self.worker = ""
-        self._kind = structlog.make_filtering_bound_logger(level)
-        self._handler: logging.Handler | None = None
-        self._root_level = logging.WARNING
-
-    def make(self, *, level: str | None = None, **bound: Any) -> Any:
-        """Return a log as `blimp.queue.log.Log` is one. Any thread may write to it."""
-        self.worker = str(bound.get("worker", self.worker))
-        kind = self._kind if level is None else structlog.make_filtering_bound_logger(level)
-        return structlog.wrap_logger(
-            _Stderr(),
-            processors=self._processors(),
-            wrapper_class=kind,
-            cache_logger_on_first_use=False,
-            **bound,
-        )
-
-    def install(self) -> None:
-        """Have `logging` and `structlog` write such lines too, where nobody set them up to."""
-        root = logging.getLogger()
-        for handler in list(root.handlers):
-            if type(handler) is logging.StreamHandler and handler.stream is sys.stderr:
-                root.removeHandler(handler)  # its lines would be none of JSON
-        self._handler = _Handler(self.make(level="debug"))
-        root.addHandler(self._handler)
-        self._root_level = root.level
-        if root.level == logging.WARNING:
-            root.setLevel(self.level.upper())
-        if not structlog.is_configured():
-            structlog.configure(
-                processors=self._processors(),
-                wrapper_class=self._kind,
-                logger_factory=lambda *_: _Stderr(),
-                cache_logger_on_first_use=False,
-            )
-
-    def uninstall(self) -> None:
-        if self._handler is not None:
-            logging.getLogger().removeHandler(self._handler)
-            logging.getLogger().setLevel(self._root_level)
-            structlog.reset_defaults()
-            self._handler = None
-
-    @contextlib.contextmanager
-    def bound(self, message: TaskMessage) -> Iterator[None]:
-        """Have every line that this context writes name the task of `message`."""
-        with structlog.contextvars.bound_contextvars(**self._about(message)):
-            yield
-
-    async def middleware(self, job: Job, call_next: CallNext) -> Outcome:
-        with self.bound(job.message):
-            return await call_next(job)
-
-    def _about(self, message: TaskMessage) -> dict[str, Any]:
-        about: dict[str, Any] = {
-            "task": message.task,
-            "id": message.id,
-            "queue": message.queue,
-            "delivery": message.delivery,
-        }
-        trace = read_context(message.headers)
-        if trace is not None:
-            about |= {"trace_id": trace.trace_id, "span_id": trace.span_id}
-        vehicle = message.headers.get("blimp_vehicle")
-        if isinstance(vehicle, str):
-            about["vehicle"] = vehicle
-        return about
-
-    def _processors(self) -> list[Any]:
-        return [
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            self._render,
-        ]
-
-    def _render(self, _: Any, __: str, event: MutableMapping[str, Any]) -> str:
-        defaults = {"worker": self.worker, "vehicle": self.vehicle}
-        event = {name: value for name, value in defaults.items() if value} | dict(event)
-        first = {name: event.pop(name) for name in FIRST if name in event}
-        return to_line(first | event)
-
-
-class _Stderr:
-    """Where the lines go. A reader that has gone fails nobody."""
-
-    def msg(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stderr.write(f"{line}\n")
-
-    log = debug = info = warning = error = exception = critical = msg
-
-
-class _Handler(logging.Handler):
-    """Takes what the standard library's loggers say. Never raises."""
-
-    def __init__(self, log: Any) -> None:
-        super().__init__()
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            text = record.getMessage()
-        except Exception:  # arguments that do not fit the text
-            text = str(record.msg)
-        more: Mapping[str, Any] = {"exc_info": record.exc_info} if record.exc_info else {}
-        with contextlib.suppress(Exception):
-            getattr(self._log, _level(record.levelno))(text, logger=record.name, **more)
-
-
-def _level(number: int) -> str:
-    for least, name in ((50, "critical"), (40, "error"), (30, "warning"), (20, "info")):
-        if number >= least:
-            return name
-    return "debug"

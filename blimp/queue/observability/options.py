@@ -1,14 +1,15 @@
-"""How a worker is watched, as its command line and environment say.
-
-What a command line says about watching a worker.
-"""
+"""How a process is watched, by its command line and environment; imports nothing else."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Literal
+import sys
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+if TYPE_CHECKING:
+    from blimp.queue.observability.tracing import Tracer
 
 LOOPBACK = "127.0.0.1"
 LOG_FORMATS = ("text", "json")
@@ -16,10 +17,10 @@ LogFormat = Literal["text", "json"]
 
 
 class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where spans go; by default nowhere, and nothing is loaded for them.
+    """Where spans go; by default nowhere, and nothing is imported for them.
 
     file: gets a line of JSON for each. exporters: as OTEL_TRACES_EXPORTER names them, and the
-    protocol of "otlp". is_named: the environment says what the service is called.
+    protocol of "otlp". is_named: the environment names the service.
     """
 
     file: str = ""
@@ -36,7 +37,7 @@ class Watching(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker is watched; by default not at all.
 
     metrics_port: where Prometheus metrics are served, None for nowhere, 0 for any that is free.
-    log_format: of what it writes on standard error. vehicle: told in every line, "" for none.
+    log_format: of its lines on standard error. vehicle: a field of every line, "" for none.
     """
 
     metrics_port: int | None = None
@@ -57,7 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--metrics-address",
         default=LOOPBACK,
         metavar="ADDRESS",
-        help=f"an address of this machine; default {LOOPBACK}, which only it can reach",
+        help=f"an address of this machine; default {LOOPBACK}, which no other machine can reach",
     )
     parser.add_argument(
         "--log-format", choices=LOG_FORMATS, default="text", help="default text: key=value"
@@ -76,3 +77,27 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not text.isascii() or not 0 <= int(text) <= 65_535:
         raise argparse.ArgumentTypeError(f"{text!r:.40}: must be a port, from 0 to 65535")
     return int(text)
+
+
+def open_tracer(settings: TraceSettings, *, service: str) -> Tracer | str:
+    """Return what makes spans, or why nothing does: "" if nothing was asked for.
+
+    Raises ConfigError for an unknown exporter, or a file that cannot be written.
+    """
+    if not (settings.is_wanted or _has_provider()):
+        return ""
+    try:
+        from blimp.queue.observability.tracing import Tracer
+    except ImportError as error:
+        return f"traces need OpenTelemetry: pip install 'blimp[trace]' ({error})"
+    return Tracer(settings, service=service)
+
+
+def _has_provider() -> bool:
+    """Return whether this program has set up OpenTelemetry itself."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return False
+    ours = sys.modules.get("blimp.queue.observability.tracing")
+    unset = (trace.ProxyTracerProvider, *(() if ours is None else (ours.OwnProvider,)))
+    return not isinstance(trace.get_tracer_provider(), unset)

@@ -1,16 +1,19 @@
-"""Spans: from whoever sends a task to what the ship does, one trace.
+"""Spans by OpenTelemetry: one trace from the program that sends a task to what the task does.
 
-OpenTelemetry is imported here and in `exporters.py` alone; a process that traces nothing loads
-neither. Names and attributes are those of its semantic conventions for messaging.
+Imported only by a process that traces. Names and attributes are those of OpenTelemetry's
+semantic conventions for messaging.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,23 +22,35 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
 from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from blimp.closing import Closing
-from blimp.queue.observability.exporters import FileSpanExporter, exporter_named
+from blimp.errors import ConfigError, LinkError
 from blimp.queue.protocol.trace_context import trace_headers
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import Span
 
+    from blimp.queue.app import TaskApp
     from blimp.queue.observability.options import TraceSettings
     from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.worker.job import Job
+    from blimp.queue.worker.middleware import CallNext
 
-CLOSE_S = 2.0  # for what is still to be sent: nobody waits longer for who collects spans
+CLOSE_S = 2.0  # for spans that still wait: no process waits longer for their collector
 SYSTEM = "blimp"
+EXPORTERS = "opentelemetry_traces_exporter"  # the group of entry points
+OTLP = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 
 _propagator = TraceContextTextMapPropagator()
 
@@ -48,7 +63,7 @@ class Tracer(Closing):
     """Makes the spans of this process. Thread-safe; close is idempotent.
 
     A program that has set up OpenTelemetry itself keeps its provider, and spans go there.
-    Raises ConfigError for an exporter that is not there, or a file that cannot be written.
+    Raises ConfigError for an unknown exporter, or a file that cannot be written.
     """
 
     def __init__(self, settings: TraceSettings, *, service: str) -> None:
@@ -58,7 +73,7 @@ class Tracer(Closing):
             is_unset = isinstance(provider, trace.ProxyTracerProvider)
             provider = self._own = _provider(settings, service)
             if is_unset:
-                trace.set_tracer_provider(provider)  # what tasks use may have spans of its own
+                trace.set_tracer_provider(provider)  # for libraries that tasks use
         self._provider: Any = provider
         self._tracer = provider.get_tracer("blimp.queue")
 
@@ -70,14 +85,14 @@ class Tracer(Closing):
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: Mapping[str, Any] | None = None,
     ) -> Iterator[Span]:
-        """Have the block be a span; what it raises is the span's error, and raised on."""
+        """Make a span of the block; what it raises is the span's error, and raised again."""
         begin = self._tracer.start_as_current_span
         with _harmless(lambda: begin(name, kind=kind, attributes=attributes)) as span:
             yield span
 
     @contextlib.contextmanager
     def sending(self, message: TaskMessage) -> Iterator[TaskMessage]:
-        """Yield `message` as it is to be sent: with this span for its parent."""
+        """Yield `message` as it shall be sent: with this span for its parent."""
         with self.span(
             f"send {message.queue}",
             kind=SpanKind.PRODUCER,
@@ -87,7 +102,7 @@ class Tracer(Closing):
 
     @contextlib.contextmanager
     def processing(self, message: TaskMessage, *, delivery: int) -> Iterator[Span]:
-        """Have the block be a task's run; `carrying` gives what it sends its context."""
+        """Make a span of a task's run; `carrying` puts it into messages."""
         about = _about(message, name="process", type="process")
         about["messaging.message.delivery_attempt"] = delivery
         begin = self._tracer.start_as_current_span
@@ -111,8 +126,8 @@ class Tracer(Closing):
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make a span of what is over, in `context` or else in the present one."""
-        began_ns = max(0, began_ns)  # what a message says of its age may be anything
+        """Make a span of something that has ended, in `context` or else in the present one."""
+        began_ns = max(0, began_ns)  # a message may claim any age
         with contextlib.suppress(Exception):
             span = self._tracer.start_span(
                 name, context=context, kind=kind, attributes=attributes, start_time=began_ns
@@ -121,7 +136,7 @@ class Tracer(Closing):
 
     @contextlib.contextmanager
     def within(self, message: TaskMessage) -> Iterator[None]:
-        """Have the block's spans be children of what `message` names."""
+        """Make the block's spans children of the span that `message` names."""
         token = contexts.attach(context_of(message))
         try:
             yield
@@ -129,7 +144,7 @@ class Tracer(Closing):
             contexts.detach(token)
 
     def flush(self) -> None:
-        """Send what waits to be sent: for a process that ends without an end of its own."""
+        """Send the spans that wait, in a process that is replaced without a close."""
         flush = getattr(self._provider, "force_flush", None)
         if flush is not None:
             _wait_for(flush)
@@ -148,10 +163,9 @@ def _wait_for(call: Callable[[], object]) -> None:
 
 @contextlib.contextmanager
 def _harmless(begin: Callable[[], AbstractContextManager[Span]]) -> Iterator[Span]:
-    """Have the block be a span, if it can: what a span processor raises is none of the block's.
+    """Make a span of the block; an error of a span processor does not reach the block.
 
-    A message that is sent must not be taken for one that is not, nor a task that ended for one
-    that failed.
+    Otherwise a message that was sent would look unsent, and a task that succeeded failed.
     """
     try:
         manager = begin()
@@ -170,7 +184,7 @@ def _harmless(begin: Callable[[], AbstractContextManager[Span]]) -> Iterator[Spa
 
 
 def context_of(message: TaskMessage) -> Context:
-    """Return the context that `message` names: an empty one where it names none."""
+    """Return the context that `message` names: an empty one if it names none."""
     return _propagator.extract(trace_headers(message.headers), contexts.Context())
 
 
@@ -182,7 +196,7 @@ def carrying(message: TaskMessage) -> TaskMessage:
 
 
 def fail(span: Span, kind: str, text: str) -> None:
-    """Have `span` say what went wrong. kind: an exception's name, or a state's."""
+    """Mark `span` as failed. kind: an exception's name, or a state's."""
     span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR, text))
 
@@ -205,14 +219,114 @@ def _about(message: TaskMessage, *, name: str, type: str) -> dict[str, Any]:
     }
 
 
+# --- the spans of a worker's jobs ---------------------------------------------------------------
+
+
+class TracedJobs:
+    """A middleware, outside of all others: spans of how long a message waited, and of its run.
+
+    What follows from a job, its next try and the tasks it sends, has that run for a parent.
+    """
+
+    def __init__(self, *, app: TaskApp, tracer: Tracer) -> None:
+        self._clock = app.broker_clock
+        self._tracer = tracer
+
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
+        await self._record_wait(job)
+        message = job.message
+        with self._tracer.processing(message, delivery=message.delivery) as span:
+            job.message = carrying(message)
+            outcome = await call_next(job)
+            _record_outcome(span, outcome)
+        return outcome
+
+    async def _record_wait(self, job: Job) -> None:
+        """Make a span of the time since it was due, by the broker's clock."""
+        message = job.message
+        if message.issued_ms is None:
+            return
+        assert job.in_thread is not None
+        try:
+            now_s: float = await job.in_thread(self._clock.recent_s)
+        except LinkError:
+            return
+        due_s = max(message.issued_ms / 1000.0, message.eta_s or 0.0)
+        now_ns = time.time_ns()
+        self._tracer.record(
+            f"wait {message.queue}",
+            began_ns=now_ns - int(max(0.0, now_s - due_s) * 1e9),
+            ended_ns=now_ns,
+            context=context_of(message),
+        )
+
+
+def _record_outcome(span: Span, outcome: Outcome) -> None:
+    if outcome.requeue:
+        span.set_attribute("blimp.state", "REQUEUED")
+        return
+    span.set_attribute("blimp.state", outcome.state.value)
+    if outcome.fault is not None and outcome.retry_in_s is None:
+        fail(span, outcome.fault.exc_type, outcome.fault.text)
+
+
+# --- where spans go ----------------------------------------------------------------------------
+
+
 def _provider(settings: TraceSettings, service: str) -> OwnProvider:
     named = {} if settings.is_named else {SERVICE_NAME: service}
     provider = OwnProvider(resource=Resource.create(named), shutdown_on_exit=False)
     if settings.file:
-        # At once: it is read while the process runs, and a kill loses nothing.
+        # Span by span: the file is read while the process runs, and a kill loses nothing.
         provider.add_span_processor(SimpleSpanProcessor(FileSpanExporter(Path(settings.file))))
     for name in settings.exporters:
         provider.add_span_processor(
             BatchSpanProcessor(exporter_named(name, protocol=settings.protocol))
         )
     return provider
+
+
+class FileSpanExporter(SpanExporter):
+    """Appends spans to a file, a line of JSON each. Several processes may share one.
+
+    A full disk loses spans, and nothing else. Raises ConfigError for a file it cannot open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigError(f"BLIMP_TRACE_FILE {str(path)!r}: {error}") from error
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        try:
+            for span in spans:  # one write each: other processes append between them
+                os.write(self._file, f"{span.to_json(indent=None)}\n".encode())
+        except (OSError, ValueError, TypeError, OverflowError):
+            return SpanExportResult.FAILURE
+        return SpanExportResult.SUCCESS
+
+    def shutdown(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._file)
+
+
+def exporter_named(name: str, *, protocol: str) -> SpanExporter:
+    """Return the exporter that OTEL_TRACES_EXPORTER names. Raises ConfigError."""
+    if name == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter(out=sys.stderr)  # standard output is for data
+    names: tuple[str, ...] = (name,)
+    if name == "otlp":
+        names = (OTLP.get(protocol, protocol),) if protocol else tuple(OTLP.values())
+    for wanted in names:
+        for found in entry_points(group=EXPORTERS, name=wanted):
+            try:
+                exporter: Any = found.load()()
+            except Exception as error:  # of whatever package it is
+                raise ConfigError(f"trace exporter {wanted!r}: {error}") from error
+            return exporter  # type: ignore[no-any-return]
+    raise ConfigError(
+        f"trace exporter {name!r} is not installed: try pip install opentelemetry-exporter-otlp"
+    )

@@ -3,8 +3,6 @@
 import logging
 import os
 
-import structlog
-
 from blimp.queue import TaskApp
 
 url = os.environ.get("KILLED_BROKER", "redis://localhost")
@@ -15,7 +13,6 @@ logger = logging.getLogger("logged")
 @app.task(name="in.thread")
 def in_thread() -> None:
     logger.info("standard %s", "words")
-    structlog.get_logger().warning("other words", value=float("nan"))
 
 
 @app.task(name="in.loop")

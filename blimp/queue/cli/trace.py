@@ -1,4 +1,4 @@
-"""A trace file for people: each trace as a tree, with when and how long."""
+"""`trace`: the spans of a BLIMP_TRACE_FILE as trees, with start and length."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def add_command(commands: Any) -> None:
         epilog="example: python -m blimp.queue trace /tmp/trace.jsonl",
     )
     trace.set_defaults(run=show, app=None)
-    trace.add_argument("file", type=Path, help="what BLIMP_TRACE_FILE named")
-    trace.add_argument("--id", default="", help="only traces whose id begins so")
+    trace.add_argument("file", type=Path, help="the file that BLIMP_TRACE_FILE names")
+    trace.add_argument("--id", default="", help="only traces whose id begins with this")
 
 
 def show(_: object, options: argparse.Namespace) -> int:
@@ -57,12 +57,12 @@ def show(_: object, options: argparse.Namespace) -> int:
         print(f"trace {trace_id.removeprefix('0x')}")
         print("\n".join(tree(lines)))
     if wrong:
-        print(f"{wrong} lines are no spans", file=sys.stderr)
+        print(f"{wrong} lines are not spans", file=sys.stderr)
     return 0
 
 
 def read_line(raw: str) -> Line | None:
-    """Return the span that a line of a file is, None where it is none."""
+    """Return the span on a line of a file, None for anything else."""
     try:
         span = json.loads(raw)
         attributes, resource = span["attributes"] or {}, span["resource"]["attributes"]
@@ -90,7 +90,7 @@ def tree(lines: list[Line]) -> list[str]:
     for line in sorted(lines, key=lambda line: line.began_s):
         children[line.parent_id if line.parent_id in known else None].append(line)
     began_s = min(line.began_s for line in lines)
-    told: list[str] = []
+    shown: list[str] = []
     open_ = [(line, 0) for line in reversed(children[None])]
     while open_:
         line, depth = open_.pop()
@@ -98,9 +98,9 @@ def tree(lines: list[Line]) -> list[str]:
         after_ms = (line.began_s - began_s) * 1000.0
         long_ms = (line.ended_s - line.began_s) * 1000.0
         tail = _printable(f"{line.service} {line.state}".rstrip())
-        told.append(f"{after_ms:10.1f} ms {long_ms:10.1f} ms  {name:<40} {tail}".rstrip())
+        shown.append(f"{after_ms:10.1f} ms {long_ms:10.1f} ms  {name:<40} {tail}".rstrip())
         open_ += [(child, depth + 1) for child in reversed(children.pop(line.span_id, []))]
-    return told
+    return shown
 
 
 def _printable(text: str) -> str:

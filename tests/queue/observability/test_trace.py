@@ -17,9 +17,8 @@ from blimp.config import trace_settings_from_environment
 from blimp.errors import ConfigError, TaskFailed
 from blimp.queue import TaskApp, TaskContext, chain, group
 from blimp.queue.cli.main import main
-from blimp.queue.observability.open_tracer import open_tracer
-from blimp.queue.observability.options import TraceSettings, Watching
-from blimp.queue.observability.trace_view import show
+from blimp.queue.cli.trace import show
+from blimp.queue.observability.options import TraceSettings, Watching, open_tracer
 from blimp.queue.observability.tracing import Tracer
 from blimp.queue.observability.watch import watched
 from blimp.queue.protocol.message import TaskMessage
@@ -168,7 +167,9 @@ def test_what_a_task_in_a_child_does_is_part_of_its_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BLIMP_TRACE_FILE", str(trace))
-    worker = start_worker(url, app="tests.queue.observe.logged:app", options="--process-workers 1")
+    worker = start_worker(
+        url, app="tests.queue.observability.logged:app", options="--process-workers 1"
+    )
     worker.wait_ready()
     with TaskApp("logged", broker=url, result_backend=url) as app:
         app.send_task("own.span").get(timeout=DEADLINE_S)
@@ -188,7 +189,7 @@ def test_a_process_that_begins_anew_and_a_child_that_ends_send_what_waits(
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")
     worker = start_worker(
-        url, app="tests.queue.observe.logged:app", options="--process-workers 1 --max-tasks 1"
+        url, app="tests.queue.observability.logged:app", options="--process-workers 1 --max-tasks 1"
     )
     worker.wait_ready()
     with TaskApp("logged", broker=url, result_backend=url) as app:
@@ -208,7 +209,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from blimp.queue.observability.options import TraceSettings
-from blimp.queue.observability.open_tracer import open_tracer
+from blimp.queue.observability.options import open_tracer
 spans = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(spans))
@@ -292,7 +293,7 @@ def test_a_file_is_shown_as_trees(trace: Path, capsys: pytest.CaptureFixture[str
     assert "ms  ground arm " in root
     assert "ms    evil ?[2J " in child
     assert root.endswith("pad")
-    assert err == "5 lines are no spans\n"
+    assert err == "5 lines are not spans\n"
     assert main(["trace", str(trace), "--id", "zz"]) == 0
     assert capsys.readouterr().out == ""
     with pytest.raises(ConfigError, match="trace '/nonexistent'"):
