@@ -107,12 +107,12 @@ def measure(python: Path, *, transport: str, count: int) -> dict[str, float]:
 
 def flood(url: str, transport: str) -> None:
     """Publish commands that nobody waits for, as fast as one process can, until terminated."""
-    from kombu import Producer
+    from kombu import Exchange, Producer
 
     from blimp.queue.brokers import broker_for
-    from blimp.queue.control.pidbox import command_exchange
+    from blimp.queue.control.command import EXCHANGE
 
-    exchange = command_exchange()
+    exchange = Exchange(EXCHANGE, type="fanout", durable=False)
     with broker_for(url, name=transport).open_connection(url, timeout_s=2.0) as connection:
         producer = Producer(connection.channel())
         while True:

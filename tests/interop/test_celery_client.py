@@ -54,7 +54,7 @@ def test_celery_events_shows_what_happens(app: TaskApp, guest: Guest) -> None:
 def test_celery_asks_the_worker_and_has_it_tell_of_its_tasks(app: TaskApp, guest: Guest) -> None:
     to = ("--destination", "pad@ship", "--timeout", "10", "--json")
     with working(app, name="pad@ship") as worker:
-        assert worker.extension(ControlExtension).listener.wait_listening(DEADLINE_S)
+        assert worker.extension(ControlExtension).broadcasts.wait_listening(DEADLINE_S)
         assert json.loads(guest.celery("inspect", "ping", *to)) == {"pad@ship": {"ok": "pong"}}
         guest.celery("control", *to, "enable_events")
         assert worker.extension(WorkerEvents).is_enabled

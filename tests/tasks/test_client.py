@@ -197,7 +197,7 @@ def test_an_emergency_stop_that_nobody_confirms_is_never_a_success(
     with working(vehicle):
         reply = client.estop(timeout_s=0.5)
     assert reply.state == "TIMEOUT"
-    assert "heard; it could not be done yet" in reply.reason
+    assert "received; it could not be done yet" in reply.reason
 
 
 def test_without_a_broker_every_call_says_so_in_time() -> None:

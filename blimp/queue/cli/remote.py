@@ -139,14 +139,14 @@ def _add_verb(choices: Any, verb: Verb, *, group: str) -> None:
 
 def ask_workers(app: TaskApp, options: argparse.Namespace) -> int:
     """Ask, and print what each worker answers; status 1 where one is missing or refuses."""
-    from blimp.queue.control.ask import ask
+    from blimp.queue.control.command import send_command
 
     verb: Verb = options.asked
     names = [argument.name for argument in verb.arguments] + [flag for flag, _ in verb.flags]
     given = {name: getattr(options, name) for name in names}
     destination = [name for name in options.destination.split(",") if name]
     with app:
-        replies = ask(
+        replies = send_command(
             app,
             verb.name,
             {name: value for name, value in given.items() if value not in (None, [])},

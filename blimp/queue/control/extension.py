@@ -1,69 +1,117 @@
-"""Remote control, broadcasts and revocation, as an extension of each worker."""
+"""Broadcasts, revocations and remote control, as an extension of each worker."""
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
-from blimp.queue.control.broadcast import BroadcastListener
-from blimp.queue.control.remote_control import RemoteControl, WorkerHandle
-from blimp.queue.control.revoke import Revoking
+from blimp.errors import LinkError
+from blimp.queue.control.broadcast import BroadcastReceiver
+from blimp.queue.control.remote_control import RemoteControl
 from blimp.queue.extensions import Extension
+from blimp.queue.worker.job import Stage
+from blimp.queue.worker.middleware.revoked import revoked
+from blimp.queue.worker.pools import Place, place_of
 
 if TYPE_CHECKING:
+    from blimp.queue.worker.job import Job
     from blimp.queue.worker.worker import Worker
 
 LISTENING_S = 0.5
+LOAD_BEATS = 5  # heartbeats between two looks at the server: a broadcast may have been missed
+TERMINATED = {
+    Place.LOOP: "cancelled",
+    Place.THREAD: "its thread is asked to stop",
+    Place.PROCESS: "its process is ended",
+}
 
 
 class ControlExtension(Extension):
-    """Listens for broadcasts, revocations and remote-control commands."""
+    """Receives broadcasts, revocations and remote-control commands, and acts on them."""
 
     def __init__(self, worker: Worker) -> None:
-        app = worker.app
         self._worker = worker
-        self.revoking = Revoking(
-            app=app, in_flight=worker.in_flight, runner=worker.runner, log=worker.log
-        )
-        self.remote = RemoteControl(
-            WorkerHandle(
-                app=app,
-                name=worker.name,
-                consumer_loop=worker.consumer_loop,
-                in_flight=worker.in_flight,
-                pools=worker.pools,
-                revoking=self.revoking,
-                stop=worker.stop,
-                extensions=worker.extensions,
-                clock=worker.logical_clock,
-                log=worker.log,
-                began_s=app.clock.now_s(),
-            )
-        )
-        self.listener = BroadcastListener(
-            app=app,
+        self.revocation = Revocation(worker)
+        self.remote = RemoteControl(worker, revoke=self.revocation.receive)
+        self.broadcasts = BroadcastReceiver(
+            app=worker.app,
             worker=worker.name,
-            on_revoke=self.revoking.hear,
-            on_command=self.remote.hear if self.remote.is_on else None,
+            on_revoke=self.revocation.receive,
+            on_command=self.remote.receive if self.remote.is_on else None,
             log=worker.log,
         )
 
     def starting(self) -> None:
         app = self._worker.app
         if app.broadcasts or app.capabilities.is_shared:
-            self.listener.start()
+            self.broadcasts.start()
 
     def consuming(self) -> None:
         app = self._worker.app
-        if app.broadcasts and not self.listener.wait_listening(app.timeout_s):
+        if app.broadcasts and not self.broadcasts.wait_listening(app.timeout_s):
             # Tasks are taken all the same: a ship that can be flown can also be landed.
             self._worker.log.error("emergency broadcasts not received yet")
         elif self.remote.is_on and not self._worker.ready.is_set():
-            self.listener.wait_listening(LISTENING_S)  # a worker that is ready answers
-        self.revoking.load()
+            self.broadcasts.wait_listening(LISTENING_S)  # a worker that is ready answers
+        self.revocation.load()
 
     def beat(self, alive: bool) -> None:
-        self.revoking.refresh(alive)
+        self.revocation.beat(alive)
 
     def stopping(self) -> None:
-        self.listener.close()
+        self.broadcasts.close()
         self.remote.close()
+
+
+class Revocation:
+    """Ends revoked tasks of one worker: what waits at once, what runs if asked. Any thread."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._app = worker.app
+        self._worker = worker
+        self._beats = 0
+
+    def receive(self, id: str, terminate: bool) -> str:
+        """Revoke `id` here and now; return what becomes of it, "" if it is not in this worker."""
+        self._app.revocations.add(id, terminate=terminate)
+        return self._apply({id: terminate}).get(id, "")
+
+    def load(self) -> None:
+        """Apply what was revoked earlier, or in an outage. Raises LinkError."""
+        self._apply(self._app.revocations.load(now_s=self._app.broker_clock.now_s()))
+
+    def beat(self, alive: bool) -> None:
+        self._beats += 1
+        if alive and self._beats % LOAD_BEATS == 0:
+            try:
+                self.load()
+            except LinkError:
+                return  # the next heartbeat reports it
+
+    def _apply(self, revocations: dict[str, bool]) -> dict[str, str]:
+        """Return what becomes of each task that is in flight here, by id."""
+        found: dict[str, str] = {}
+        waiting: list[Job] = []
+        for job in self._worker.jobs() if revocations else ():
+            id = job.message.id
+            terminate = revocations.get(id)
+            if terminate is None:
+                continue
+            if job.stage is Stage.WAITING and job.task.options.acks_late:
+                waiting.append(job)
+                found[id] = "revoked before it began"
+            elif job.stage is Stage.RUNNING:
+                found[id] = "it runs on"
+                if terminate:
+                    self._worker.log.warning("revoked while it runs", task=job.task.name, id=id)
+                    job.revoke()
+                    found[id] = TERMINATED[place_of(job.task)]
+        if waiting:  # not in this thread: the broker may be slow
+            threading.Thread(
+                target=self._refuse, args=(waiting,), name="revoke", daemon=True
+            ).start()
+        return found
+
+    def _refuse(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._worker.runner.refuse(job, revoked("before it began"))

@@ -8,8 +8,7 @@ import kombu
 import pytest
 
 from blimp.queue import TaskApp
-from blimp.queue.control.ask import ask
-from blimp.queue.control.pidbox import EXCHANGE
+from blimp.queue.control.command import EXCHANGE, send_command
 from blimp.queue.extensions import Broadcast
 from tests.queue.carriers.conftest import Depths
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
@@ -23,7 +22,7 @@ def test_asked_and_changed(app: TaskApp, name: str) -> None:
     more = f"{name}.more"
 
     def control(command: str, **arguments: object) -> object:
-        return ask(app, command, arguments, destination=["w"], timeout_s=DEADLINE_S)["w"]
+        return send_command(app, command, arguments, destination=["w"], timeout_s=DEADLINE_S)["w"]
 
     with working(app, name="w") as worker:
         assert control("ping") == {"ok": "pong"}
@@ -55,7 +54,7 @@ def test_a_queue_that_is_refused_does_not_keep_it_from_the_others(
     app.task(name="add")(lambda a: a + 1)
 
     def control(command: str, **arguments: object) -> Any:
-        return ask(app, command, arguments, destination=["w"], timeout_s=DEADLINE_S)["w"]
+        return send_command(app, command, arguments, destination=["w"], timeout_s=DEADLINE_S)["w"]
 
     with kombu.Connection(app.broker) as stranger, working(app, name="w") as worker:
         kombu.Queue("locked", exclusive=True)(stranger.channel()).queue_declare()
@@ -92,11 +91,11 @@ def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
             content_encoding="utf-8",
             headers={"compression": compression},
         )
-        assert ask(app, "ping", destination=["w"], timeout_s=DEADLINE_S)
+        assert send_command(app, "ping", destination=["w"], timeout_s=DEADLINE_S)
         wait_until(
             lambda: any("unreadable" in consumer[1] for consumer in log.lines), "it was not named"
         )
-        assert log.events("emergency lane lost") == []
+        assert log.events("emergency broadcasts lost") == []
         assert not heard.is_set()
         assert app.broadcast("stop").get(DEADLINE_S) == {}
 

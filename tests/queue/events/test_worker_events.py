@@ -122,7 +122,7 @@ def test_a_revoked_task_is_told_of(app: TaskApp, listener: Listener) -> None:
         await asyncio.sleep(3600)
 
     with working(app, events=True) as worker:
-        assert worker.extension(ControlExtension).listener.wait_listening(DEADLINE_S)
+        assert worker.extension(ControlExtension).broadcasts.wait_listening(DEADLINE_S)
         result = waits.delay()
         assert began.wait(DEADLINE_S)
         app.revoke(result.id, terminate=True)

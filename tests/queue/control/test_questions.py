@@ -3,12 +3,18 @@
 import json
 import os
 import threading
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from blimp.queue import TaskApp
+from blimp.queue.control.command import CommandContext
+from blimp.queue.control.inspect_commands import query_task, scheduled
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.worker.job import Job
 from tests.queue.conftest import DEADLINE_S, working
-from tests.queue.remote.conftest import Ask
+from tests.queue.control.conftest import Ask
 
 
 def test_ping_by_name_pattern_and_to_all(app: TaskApp, ask: Ask) -> None:
@@ -67,17 +73,20 @@ def test_what_runs_waits_and_is_scheduled(app: TaskApp, ask: Ask) -> None:
         second.get(DEADLINE_S)
 
 
-@pytest.mark.parametrize("transport", ["redis"], indirect=True)  # streams keep it on the server
-def test_what_waits_for_its_time(app: TaskApp, ask: Ask) -> None:
-    app.task(name="later")(lambda: None)
-    with working(app):
-        id = app.send_task("later", countdown=60.0).id
-        while not (found := ask("scheduled")):
-            pass
-        assert found[0]["request"]["id"] == id
-        assert found[0]["eta"].endswith("+00:00")
-        assert found[0]["priority"] == 6
-        assert ask("query_task", ids=[id])[id][0] == "scheduled"
+def test_what_waits_for_its_eta_in_the_worker(app: TaskApp) -> None:
+    """On streams the server keeps it: the worker's part is stood in for."""
+    task = app.task(name="later")(lambda: None)
+    message = TaskMessage(id="a-1", task="later", queue="tests", eta_s=60.0)
+    job = Job(message=message, task=task, delivery=cast("Any", None))
+    in_flight = SimpleNamespace(is_scheduled=lambda _: True)
+    worker: Any = SimpleNamespace(app=app, name="w", jobs=lambda: [job], in_flight=in_flight)
+    context = CommandContext(
+        worker=worker, revoke=lambda *_: "", connect=lambda: None, started_s=0.0
+    )
+    (found,) = scheduled(context)
+    assert found["request"]["id"] == "a-1"
+    assert found["eta"] == "1970-01-01T00:01:00+00:00"
+    assert query_task(context, ids=["a-1"])["a-1"][0] == "scheduled"
 
 
 def test_large_arguments_are_told_as_text(app: TaskApp, ask: Ask) -> None:
@@ -139,7 +148,7 @@ def test_stats_conf_report_and_clock(url: str, ask: Ask) -> None:
         ("query_task", {}, "missing a required argument: 'ids'"),
         ("query_task", {"ids": 3}, "ids 3: must be a text"),
         ("query_task", {"ids": ["a"] * 1001}, "the limit is 1000"),
-        ("active", {"handler": 1}, "multiple values"),
+        ("active", {"context": 1}, "multiple values"),
         ("registered", {"taskinfoitems": [1]}, "must be a list of names"),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_worker_that_starts_later_knows_it(
 def test_a_missed_broadcast_is_made_up_for(
     app: TaskApp, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blimp.queue.control.revoke.REFRESH_BEATS", 1)
+    monkeypatch.setattr("blimp.queue.control.extension.LOAD_BEATS", 1)
     with working(app):
         other = Revocations(link=app.broker_link, app="tests", signer=None)
         other.keep("x", terminate=False, now_s=app.broker_clock.now_s())
@@ -280,7 +280,7 @@ def test_many_that_wait_are_revoked_in_one_thread(
         monkeypatch.setattr(
             worker.runner, "refuse", lambda *what: go.wait(DEADLINE_S) and refuse(*what)
         )
-        worker.extension(ControlExtension).revoking._apply(
+        worker.extension(ControlExtension).revocation._apply(
             {handle.id: False for handle in handles[1:]}
         )
         assert [one.name for one in threading.enumerate()].count("revoke") == 1

@@ -15,8 +15,8 @@ from blimp.queue.worker.in_flight import MOST_SLOWED, InFlight
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.rates import LEAST_HELD, LONGEST_LATER_S, Rate
 from tests.queue.conftest import wait_until, working
+from tests.queue.control.conftest import Ask
 from tests.queue.look import Look
-from tests.queue.remote.conftest import Ask
 
 DEADLINE_S = 15.0
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from blimp.errors import LinkError
 from blimp.queue import TaskApp
-from blimp.queue.control import ask as asking
+from blimp.queue.control.command import send_command
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 
@@ -19,7 +19,7 @@ def test_after_an_outage_it_answers_and_consumes_what_it_was_told(
         app.task(name="add")(lambda a: a + 1)
 
         def control(command: str, **arguments: object) -> Any:
-            return asking.ask(app, command, arguments, destination=["worker"], timeout_s=1.0).get(
+            return send_command(app, command, arguments, destination=["worker"], timeout_s=1.0).get(
                 "worker"
             )
 

@@ -10,13 +10,13 @@ import pytest
 from blimp.config import remote_control_from_environment
 from blimp.errors import Revoked, SoftTimeLimitExceeded, TaskError
 from blimp.queue import State, TaskApp
-from blimp.queue.control import ask as asking
-from blimp.queue.control.pidbox import Command
+from blimp.queue.control import command
+from blimp.queue.control.command import Command, send_command
 from blimp.queue.events.worker_events import WorkerEvents
 from blimp.tasks.app import build_ship_app
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.control.conftest import Ask
 from tests.queue.look import Look
-from tests.queue.remote.conftest import Ask
 
 
 @pytest.fixture
@@ -64,10 +64,11 @@ def test_a_revoked_task_does_not_run_or_ends(app: TaskApp, ask: Ask, look: Look)
         )
         assert waiting.wait(DEADLINE_S).state is State.REVOKED
         reply = ask("revoke", task_id=[running.id], terminate=True, signal="SIGKILL")
-        assert reply == {"ok": f"terminate: {running.id}"}
+        assert reply == {"ok": f"terminate: {running.id}: its thread is asked to stop"}
         with pytest.raises(Revoked):
             running.get(DEADLINE_S)
-        assert ask("terminate", signal="TERM", task_id="x") == {"ok": "terminate: tasks unknown"}
+        unknown = ask("terminate", signal="TERM", task_id="x")
+        assert unknown == {"ok": "terminate: tasks unknown: x"}
         assert set(ask("revoked")) == {waiting.id, running.id, "x"}
         assert "keeps no stamps" in ask("revoke_by_stamped_headers", headers={"a": "b"})["error"]
     assert look.left_behind() == []
@@ -242,12 +243,12 @@ def test_only_who_signs_changes_something_where_there_is_a_key(url: str, ask: As
             assert "only signed" in ask("shutdown")["error"]
             assert (
                 "another key"
-                in asking.ask(stranger, "shutdown", timeout_s=5.0, destination=["worker"])[
+                in send_command(stranger, "shutdown", timeout_s=5.0, destination=["worker"])[
                     "worker"
                 ]["error"]
             )
-            assert asking.ask(neighbour, "shutdown", timeout_s=0.2) == {}
-            reply = asking.ask(app, "pool_grow", {"n": 2}, destination=["worker"])
+            assert send_command(neighbour, "shutdown", timeout_s=0.2) == {}
+            reply = send_command(app, "pool_grow", {"n": 2}, destination=["worker"])
             assert reply == {"worker": {"ok": "pool will grow"}}
             assert not worker._stops.stopping.is_set()
         assert len(log.events("remote command refused")) == 2
@@ -262,20 +263,20 @@ def test_a_signed_command_is_done_once_and_not_late(
         working(app),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(asking, "Command", lambda **fields: made(**fields | {"ticket": "t"}))
-            assert "ok" in asking.ask(app, "pool_grow", destination=["worker"])["worker"]
-            again = asking.ask(app, "pool_grow", destination=["worker"])
+            patch.setattr("kombu.pidbox.uuid", lambda: "t")
+            assert "ok" in send_command(app, "pool_grow", destination=["worker"])["worker"]
+            again = send_command(app, "pool_grow", destination=["worker"])
         assert "done already" in again["worker"]["error"]
         with monkeypatch.context() as patch:
             old_s = app.broker_clock.now_s() - 40.0
-            patch.setattr(asking, "Command", lambda **fields: made(**fields | {"sent_s": old_s}))
-            found = asking.ask(app, "pool_grow", destination=["worker"])
+            patch.setattr(command, "Command", lambda **fields: made(**fields | {"sent_s": old_s}))
+            found = send_command(app, "pool_grow", destination=["worker"])
         assert "40 s old, the limit is 30" in found["worker"]["error"]
         with monkeypatch.context() as patch:  # nor again by the process that takes its place
             old_s = app.broker_clock.now_s() - 20.0
-            patch.setattr(asking, "Command", lambda **fields: made(**fields | {"sent_s": old_s}))
-            found = asking.ask(app, "shutdown", destination=["worker"])
-        assert "before this worker began" in found["worker"]["error"]
+            patch.setattr(command, "Command", lambda **fields: made(**fields | {"sent_s": old_s}))
+            found = send_command(app, "shutdown", destination=["worker"])
+        assert "before this worker started" in found["worker"]["error"]
 
 
 @pytest.mark.parametrize(("mode", "answers"), [("inspect", True), ("off", False)])

@@ -10,12 +10,12 @@ from kombu import Exchange, Producer
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue import TaskApp
+from blimp.queue.control.command import Command, is_for, read_command
 from blimp.queue.control.extension import ControlExtension
-from blimp.queue.control.pidbox import Command, is_meant, read_command
 from blimp.queue.extensions import Broadcast
 from blimp.queue.options import remote_control_mode
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
-from tests.queue.remote.conftest import Ask
+from tests.queue.control.conftest import Ask
 
 JSON = "application/json"
 PIDBOX = Exchange("celery.pidbox", type="fanout", durable=False)
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_logged_and_the_next_is_answered(app: TaskApp, as
     assert len(log.events("remote command unreadable")) == len(UNREADABLE) + 1
     (unanswered,) = log.events("remote command unanswered")
     assert "must be reply.NAME.pidbox" in unanswered["reason"]
-    assert not log.events("emergency lane lost")
+    assert not log.events("emergency broadcasts lost")
 
 
 @pytest.mark.parametrize("compression", ["application/x-gzip", "none that there is"])
@@ -105,7 +105,7 @@ def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
         )
         assert ask("ping") == {"ok": "pong"}
         wait_until(lambda: any("unreadable" in line[1] for line in log.lines), "it was not named")
-        assert log.events("emergency lane lost") == []
+        assert log.events("emergency broadcasts lost") == []
         assert not heard.is_set()
         assert app.broadcast("stop").get(DEADLINE_S) == {}
 
@@ -130,9 +130,9 @@ def test_a_flood_is_dropped_and_the_emergency_lane_is_open(app: TaskApp, ask: As
             assert release.wait(DEADLINE_S)
             return {"ok": True}
 
-        from blimp.queue.control.questions import QUESTIONS
+        from blimp.queue.control.inspect_commands import INSPECT_COMMANDS
 
-        before, QUESTIONS["clock"] = QUESTIONS["clock"], slow
+        before, INSPECT_COMMANDS["clock"] = INSPECT_COMMANDS["clock"], slow
         try:
             sender.send(b'{"method": "clock"}')  # one that takes long, and many behind it
             assert desk_busy.wait(DEADLINE_S)
@@ -145,7 +145,7 @@ def test_a_flood_is_dropped_and_the_emergency_lane_is_open(app: TaskApp, ask: As
             )
             release.set()
         finally:
-            QUESTIONS["clock"] = before
+            INSPECT_COMMANDS["clock"] = before
         wait_until(lambda: ask("ping", all=True, timeout=0.5) != [], "it is deaf")
     assert len(log.events("remote control flooded")) >= 1
 
@@ -170,7 +170,7 @@ def test_a_pattern_cannot_hold_the_interpreter() -> None:
 
     def meant(pattern: str, matcher: str) -> bool:
         command = Command(method="ping", pattern=pattern, matcher=matcher)
-        return is_meant(command, worker=name, app="x")
+        return is_for(command, worker=name, app="x")
 
     assert not meant(".*.*.*b", "pcre")
     assert not meant("*a*a*b", "glob")

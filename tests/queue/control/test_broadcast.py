@@ -9,7 +9,7 @@ from kombu import Exchange
 
 from blimp.errors import ConfigError, Refused
 from blimp.queue import State, TaskApp
-from blimp.queue.control.broadcast import BroadcastListener
+from blimp.queue.control.broadcast import BroadcastReceiver
 from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.record import Record
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
@@ -76,7 +76,7 @@ def test_what_could_not_be_done_yet_is_done_when_it_is_repeated(app: TaskApp) ->
         assert handle.progress == {"fraction": 0.0, "reason": "OSError: the mailbox is away"}
         app.broadcast("stop", id="one")
         wait_until(
-            lambda: (handle.progress or {}).get("reason") == "heard; it could not be done yet",
+            lambda: (handle.progress or {}).get("reason") == "received; it could not be done yet",
             "not told that it could not be done",
         )
         app.broadcast("stop", id="one")
@@ -92,7 +92,7 @@ def test_a_result_that_cannot_be_told_does_not_deafen(app: TaskApp) -> None:
             assert app.broadcast("stop", id="one").get(DEADLINE_S) == {}
             app.result("one").forget()
         assert app.broadcast("go").get(DEADLINE_S) == {"gone": True}
-    assert "emergency lane lost" not in {event for _, event, _ in log.lines}
+    assert "emergency broadcasts lost" not in {event for _, event, _ in log.lines}
 
 
 def test_a_refusal_is_told(app: TaskApp) -> None:
@@ -166,7 +166,7 @@ def test_a_lost_lane_is_joined_again(app: TaskApp, server: redis.Redis) -> None:
             for one in server.client_list():
                 if one["cmd"] == "xread":
                     server.client_kill_filter(_id=one["id"])
-        wait_until(lambda: log.events("emergency lane lost"), "the loss was not noticed")
+        wait_until(lambda: log.events("emergency broadcasts lost"), "the loss was not noticed")
         deadline_s = time.monotonic() + DEADLINE_S
         handle = app.broadcast("stop", id="after")
         while not handle.ready():
@@ -180,20 +180,20 @@ def test_what_is_told_while_the_lane_is_lost_is_heard_after(
 ) -> None:
     """A listener that fails in the midst of a message must not miss the stop behind it."""
     app.on_broadcast("stop")(lambda broadcast: {})
-    confirm = BroadcastListener._confirm
+    confirm = BroadcastReceiver._confirm
 
-    def fail(self: BroadcastListener, record: Record, url: str) -> None:
+    def fail(self: BroadcastReceiver, record: Record, url: str) -> None:
         if record.id == "bad":
             app.broadcast("stop", id="behind")
             raise OSError("whatever it was")
         confirm(self, record, url)
 
-    monkeypatch.setattr(BroadcastListener, "_confirm", fail)
+    monkeypatch.setattr(BroadcastReceiver, "_confirm", fail)
     log = Silence()
     with working(app, log=log):
         app.broadcast("stop", id="bad")
         assert app.result("behind").get(DEADLINE_S) == {}
-    assert len(log.events("emergency lane lost")) == 1
+    assert len(log.events("emergency broadcasts lost")) == 1
 
 
 def test_two_handlers_of_one_name_are_refused(app: TaskApp) -> None:
