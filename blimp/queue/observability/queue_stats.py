@@ -102,9 +102,7 @@ class QueueReader:
             self._url = url
         keys = [Keys().queue(name) for name in queues]
         names = [key for one in keys for key in (*one.lanes, one.later, one.dead)]
-        _, *found = SCRIPTS["lanes"].run(
-            self._link.client, names, [GROUP, NOBODY, LANES]
-        )
+        _, *found = SCRIPTS["lanes"].run(self._link.client, names, [GROUP, NOBODY, LANES])
         streams: list[StreamStats] = []
         scheduled: dict[str, int] = {}
         dead: dict[str, int] = {}
