@@ -11,8 +11,9 @@
 
 Run a worker with `python -m blimp.queue worker -A module:app`.
 
-Tasks that belong together: `signature`, `chain`, `group`, `chord` (docs/canvas.md). Executors that
-only one may hold: `blimp.queue.resources`. A kombu transport: `blimp.queue.kombu_transport`.
+Tasks that belong together: `signature`, `chain`, `group`, `chord` (docs/canvas.md). Resources that
+only one program may hold: `ResourcePool` (docs/resources.md). A kombu transport:
+`blimp.queue.kombu_transport`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
     from blimp.queue.canvas.signature import Signature, chain, chord, group, signature
     from blimp.queue.context import TaskContext
     from blimp.queue.protocol.record import State
+    from blimp.queue.resources import ResourcePool
     from blimp.queue.results.handle import AsyncResult, GroupResult
     from blimp.queue.task import Task
     from blimp.queue.worker.worker import Worker
 
 __all__ = [
-    "AsyncResult", "GroupResult", "Signature", "State", "Task", "TaskApp", "TaskContext", "Worker",
-    "chain", "chord", "group", "signature",
+    "AsyncResult", "GroupResult", "ResourcePool", "Signature", "State", "Task", "TaskApp",
+    "TaskContext", "Worker", "chain", "chord", "group", "signature",
 ]  # fmt: skip
 
 _HOMES = {
@@ -44,6 +46,7 @@ _HOMES = {
     "group": "blimp.queue.canvas.signature",
     "chord": "blimp.queue.canvas.signature",
     "State": "blimp.queue.protocol.record",
+    "ResourcePool": "blimp.queue.resources",
 }
 
 

@@ -1,4 +1,4 @@
-"""The queue's command line."""
+"""A task queue on Redis that speaks Celery's protocol: its workers, queues and results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import BlimpError, ConfigError
-from blimp.queue.cli.words import APP_MEANING
+from blimp.queue.cli import add_app, example, positive, seconds
 from blimp.queue.log import LEVELS
 from blimp.queue.observability.options import add_options, read_options
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def load_app(path: str) -> TaskApp:
-    """Return the app at `module:attribute`. Raises ConfigError saying what is missing."""
+    """Return the app at `module:attribute`. Raises ConfigError naming what is missing."""
     from blimp.queue.app import TaskApp
 
     module_name, separator, attribute = path.partition(":")
@@ -88,7 +88,7 @@ def _worker(app: TaskApp, options: argparse.Namespace) -> int:
 
 
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the reader of a command line. words: those to be read."""
+    """Return a parser for the command line `words`."""
     parser = argparse.ArgumentParser(
         prog="python -m blimp.queue",
         description=__doc__,
@@ -97,7 +97,7 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     _add_worker(commands)
     if words and words[0] == "worker":
-        return parser  # its process would keep the memory that the others take
+        return parser  # without the other commands' modules: a worker would keep their memory
 
     from blimp.queue.cli import queues, remote, results, trace
 
@@ -112,61 +112,41 @@ def _add_worker(commands: Any) -> None:
     worker = commands.add_parser(
         "worker",
         help="run tasks until SIGTERM",
-        description="Run tasks until SIGTERM: what runs may end then; a second one, or SIGQUIT, "
-        "waits for nothing.",
-        epilog="example: python -m blimp.queue worker -A weather:app --name pad --queues a,b",
+        description="Run tasks until SIGTERM: running tasks may end within --grace. A second "
+        "SIGTERM, or SIGQUIT, does not wait.",
+        epilog=example("worker --name pad --queues a,b"),
     )
     worker.set_defaults(run=_worker)
-    worker.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
+    add_app(worker)
     worker.add_argument(
-        "--name", help="unique among live workers, so a second one here needs it; default APP@HOST"
+        "--name", help="unique among live workers: a second one here needs it; default APP@HOST"
     )
     worker.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
     for option, default, meaning in (
         ("--loop-workers", 1, "threads with an asyncio loop, for async def tasks"),
         ("--loop-concurrency", 16, "async def tasks that one loop runs at once"),
         ("--sync-workers", 8, "threads for plain tasks"),
-        ("--process-workers", None, "processes for cpu_bound tasks; default: cores but one"),
+        ("--process-workers", None, "processes for cpu_bound tasks; default: cores minus one"),
         (
             "--prefetch",
             None,
-            "messages in hand at once; default: what ends in 50 ms, 16 to 128, or "
-            "as many as run at once",
+            "messages in flight at once; default: as many as end in 50 ms, 16 to 128, and at "
+            "least as many as run at once",
         ),
-        ("--max-tasks", None, "a process begins anew after so many tasks; default: no limit"),
-        ("--max-memory-mb", None, "... or above so many MB resident; default: no limit"),
+        ("--max-tasks", None, "restart the process after so many tasks; default: no limit"),
+        ("--max-memory-mb", None, "restart it above so many MB resident; default: no limit"),
     ):
         shown = meaning if default is None else f"{meaning}; default {default}"
-        worker.add_argument(option, type=_positive, default=default, metavar="N", help=shown)
+        worker.add_argument(option, type=positive, default=default, metavar="N", help=shown)
     worker.add_argument(
         "--grace",
-        type=_seconds,
+        type=seconds,
         default=10.0,
         metavar="S",
-        help="how long SIGTERM waits for tasks, seconds; default 10",
+        help="how long SIGTERM waits for running tasks, in seconds; default 10",
     )
     worker.add_argument(
-        "-E", "--events", action="store_true", help="tell what becomes of tasks, as Celery does"
+        "-E", "--events", action="store_true", help="send events about tasks, as Celery does"
     )
     worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
     add_options(worker)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be seconds, from 0 to 1,000,000")
-    return value
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 1 or more")
-    return value

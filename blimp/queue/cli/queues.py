@@ -1,4 +1,4 @@
-"""Looking into the queues of an app: how much waits, what was given up, and what to do then."""
+"""`queues`, `dead` and `revoke`: what waits, what was given up, and what must not start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.queue.cli.words import A_TASK, APP_MEANING, example
+from blimp.queue.cli import A_TASK, add_app, add_json, example
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -25,52 +25,54 @@ A_LETTER = "1795261901960-0"
 
 
 def add_commands(commands: Any) -> None:
-    """Add `queues` and `dead` to an argparse parser's commands."""
+    """Add `queues`, `dead` and `revoke` to an argparse parser's commands."""
     queues = commands.add_parser(
         "queues",
-        help="how much waits, is in flight, scheduled, dead",
+        help="count the messages that are ready, in flight, scheduled and dead",
         epilog=example("queues"),
     )
     queues.set_defaults(run=show_queues)
+    _add_options(queues)
     dead = commands.add_parser(
         "dead",
-        help="messages that were given up",
+        help="list, requeue or drop dead letters: messages that were given up",
         epilog=example(f"dead requeue {A_LETTER}"),
     )
     dead.set_defaults(run=handle_dead, id=[])
     verbs = dead.add_subparsers(dest="verb", required=True)
-    looking = [queues]
     for verb, meaning in (
         ("list", f"the oldest {LIST_LIMIT} of each queue"),
-        ("show", "headers and body too"),
-        ("requeue", "have them run again"),
-        ("drop", "forget them"),
+        ("show", "with headers and body"),
+        ("requeue", "run them again"),
+        ("drop", "delete them"),
     ):
         typed = f"dead {verb}" if verb == "list" else f"dead {verb} {A_LETTER}"
         letters = verbs.add_parser(verb, help=meaning, epilog=example(typed))
-        looking.append(letters)
-        if verb != "list":  # "+" and not "*", which takes nothing where an option comes first
+        if verb != "list":  # "+" and not "*", which takes nothing if an option comes first
             also = "" if verb == "show" else f"; or all: the oldest {LIST_LIMIT} of each queue"
-            letters.add_argument("id", nargs="+", help=f"as `dead list` shows them{also}")
+            letters.add_argument("id", nargs="+", help=f"from `dead list`{also}")
+        _add_options(letters)
     revoke = commands.add_parser(
         "revoke",
-        help="call tasks back: they do not begin any more",
-        epilog=f"{example(f'revoke {A_TASK}')}; what has ended, or was never sent, is no error",
+        help="revoke tasks: they do not start any more",
+        epilog=f"{example(f'revoke {A_TASK}')}; a task that has ended stays as it ended",
     )
     revoke.set_defaults(run=revoke_tasks)
-    revoke.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
-    revoke.add_argument("id", nargs="+", help="of the tasks, sent or not")
-    revoke.add_argument("--terminate", action="store_true", help="end them where they run")
-    for command in looking:
-        command.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
-        command.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
-        command.add_argument("--json", action="store_true", help="a JSON document")
+    add_app(revoke)
+    revoke.add_argument("id", nargs="+", help="ids of tasks, sent or not")
+    revoke.add_argument("--terminate", action="store_true", help="end them, too, if they run")
+
+
+def _add_options(parser: Any) -> None:
+    add_app(parser)
+    parser.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
+    add_json(parser)
 
 
 def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
-    with _holder(app) as holder:
+    with _session(app) as session:
         found = {
-            name: msgspec.to_builtins(holder.store.counts(holder.keys.queue(name)))
+            name: msgspec.to_builtins(session.store.counts(session.keys.queue(name)))
             for name in _names(app, options)
         }
     if options.json:
@@ -91,39 +93,37 @@ def revoke_tasks(app: TaskApp, options: argparse.Namespace) -> int:
 
 
 def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
-    """List, show, requeue or drop; status 1 where a letter is not there."""
+    """List, show, requeue or drop; return 1 if a dead letter is not there."""
     from blimp.queue.brokers.streams.dead_letters import DeadLetters
 
     for id in options.id:
         if not re.fullmatch(r"\d+-\d+", id) and (id != "all" or options.verb == "show"):
             raise ConfigError(f"dead {options.verb} {id!r}: give the ids that `dead list` shows")
-    status, told = 0, []
-    with _holder(app) as holder:
+    found: list[DeadLetter] = []
+    with _session(app) as session:
         for name in _names(app, options):
-            letters = DeadLetters(store=holder.store, queue=name)
-            everything = letters.list(limit=LIST_LIMIT)
+            letters = DeadLetters(store=session.store, queue=name)
             wanted = options.id
             if options.verb == "list" or (wanted == ["all"] and options.verb != "show"):
-                wanted = [letter.id for letter in everything]
+                wanted = [letter.id for letter in letters.list(limit=LIST_LIMIT)]
             for id in wanted:
                 letter = letters.show(id)
                 if letter is None:
                     continue
-                told.append(letter)
+                found.append(letter)
                 if options.verb == "requeue":
                     _requeue(app, letters, letter)
                 elif options.verb == "drop":
                     letters.drop(id)
-    missing = set(options.id) - {letter.id for letter in told} - {"all"}
+    missing = set(options.id) - {letter.id for letter in found} - {"all"}
     for id in sorted(missing):
-        print(f"no dead letter {id}", file=sys.stderr)
-        status = 1
-    _print(told, options)
-    return status
+        print(f"error: no dead letter {id}", file=sys.stderr)
+    _print(found, options)
+    return 1 if missing else 0
 
 
 def _requeue(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
-    """Have it run again: what it ended with, and that it has begun, is forgotten."""
+    """Requeue a dead letter; delete its result and the mark that it has begun."""
     from blimp.queue.redis.keys import began_key, result_key
 
     headers = letter.headers or {}
@@ -149,8 +149,11 @@ def _print(letters: list[DeadLetter], options: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _holder(app: TaskApp) -> Iterator[StreamsSession]:
-    """A way to the server; its errors become LinkError. Raises ConfigError off streams."""
+def _session(app: TaskApp) -> Iterator[StreamsSession]:
+    """Open a session on the broker; redis-py's errors become LinkError.
+
+    Raises ConfigError for a broker without dead letters and counts.
+    """
     from blimp.queue.brokers.streams.broker import streams_options
     from blimp.queue.brokers.streams.session import StreamsSession
     from blimp.queue.redis.urls import redis_url
@@ -158,14 +161,14 @@ def _holder(app: TaskApp) -> Iterator[StreamsSession]:
     if not app.capabilities.has_dead_letters:
         raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs 'streams'")
     app.broker_link.ask(lambda client: client.ping())  # of several, one that answers
-    holder = StreamsSession(
+    session = StreamsSession(
         url=redis_url(app.broker), options=streams_options(timeout_s=app.timeout_s)
     )
     try:
         with app.broker_link.link():
-            yield holder
+            yield session
     finally:
-        holder.close()
+        session.close()
         app.close()
 
 

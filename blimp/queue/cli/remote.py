@@ -1,4 +1,4 @@
-"""`inspect` and `control`: what can be asked of workers, and changed in them, from afar."""
+"""`inspect` and `control`: questions to running workers, and changes of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blimp.queue.cli.words import A_TASK, APP_MEANING, example
+from blimp.queue.cli import A_TASK, add_app, add_json, example
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -17,7 +17,7 @@ LONGEST_S = 3600.0
 
 
 class Argument(NamedTuple):
-    """One of a command: its name on the wire, how it is read, and how many there are."""
+    """An argument of a command: its name in the message, how it is read, how many there are."""
 
     name: str
     type: Callable[[str], Any] = str
@@ -26,52 +26,52 @@ class Argument(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """A command. typed: its arguments as somebody types them, for an example."""
+    """A command. typed: its arguments in the example of its help."""
 
     name: str
     meaning: str
     arguments: tuple[Argument, ...] = ()
-    flags: tuple[tuple[str, str], ...] = ()  # on the wire, what for
+    flags: tuple[tuple[str, str], ...] = ()  # name in the message, help
     typed: str = ""
 
 
 INSPECT = (
-    Verb("ping", "who is there"),
-    Verb("stats", "counts, executors, broker, use of resources"),
-    Verb("active", "tasks that run"),
-    Verb("reserved", "tasks in hand that wait for an executor or a rate limit"),
-    Verb("scheduled", "tasks in hand that wait for their time"),
+    Verb("ping", "which workers answer"),
+    Verb("stats", "counts, pools, broker, use of memory and processor"),
+    Verb("active", "tasks that run now"),
+    Verb("reserved", "prefetched tasks that wait for a free slot or a rate limit"),
+    Verb("scheduled", "prefetched tasks that wait for their ETA"),
     Verb("revoked", "ids of revoked tasks"),
-    Verb("registered", "tasks it has", (Argument("taskinfoitems", str, "*"),)),
+    Verb("registered", "tasks that it knows", (Argument("taskinfoitems", str, "*"),)),
     Verb("active_queues", "queues it consumes"),
-    Verb("conf", "settings, without secrets", flags=(("with_defaults", "those not set, too"),)),
-    Verb("query_task", "what becomes of tasks in hand", (Argument("ids", str, "+"),), typed=A_TASK),
-    Verb("report", "what a report of a bug should say"),
+    Verb("conf", "settings, without secrets", flags=(("with_defaults", "defaults, too"),)),
+    Verb("query_task", "the state of tasks in flight", (Argument("ids", str, "+"),), typed=A_TASK),
+    Verb("report", "versions and settings for a bug report"),
     Verb("clock", "its logical clock"),
 )
 CONTROL = (
     Verb(
         "revoke",
-        "call tasks back",
+        "revoke tasks: they do not start any more",
         (Argument("task_id", str, "+"),),
-        (("terminate", "end them where they run"),),
+        (("terminate", "end them, too, if they run"),),
         A_TASK,
     ),
     Verb(
         "rate_limit",
-        "how often a task may begin: 10/s, 100/m, 1000/h; 0: as often as it can",
+        "how often a task may start: 10/s, 100/m, 1000/h; 0: no limit",
         (Argument("task_name"), Argument("rate_limit")),
         typed="weather.read 100/m",
     ),
     Verb(
         "time_limit",
-        "a task's limits, seconds",
+        "a task's soft and hard time limits, in seconds",
         (Argument("task_name"), Argument("soft", float), Argument("hard", float, "?")),
         typed="weather.read 5 10",
     ),
     Verb(
         "add_consumer",
-        "consume a queue as well",
+        "consume one more queue",
         (
             Argument("queue"),
             Argument("exchange", str, "?"),
@@ -80,27 +80,27 @@ CONTROL = (
         ),
         typed="storms",
     ),
-    Verb("cancel_consumer", "consume a queue no more", (Argument("queue"),), typed="storms"),
+    Verb("cancel_consumer", "stop consuming a queue", (Argument("queue"),), typed="storms"),
     Verb("pool_grow", "more threads for plain tasks", (Argument("n", int, "?", 1),), typed="2"),
-    Verb("pool_shrink", "fewer of them", (Argument("n", int, "?", 1),), typed="2"),
-    Verb("shutdown", "stop warm"),
-    Verb("enable_events", "tell what becomes of tasks"),
-    Verb("disable_events", "tell it no more"),
-    Verb("heartbeat", "tell now that it lives"),
+    Verb("pool_shrink", "fewer threads for plain tasks", (Argument("n", int, "?", 1),), typed="2"),
+    Verb("shutdown", "stop after the running tasks"),
+    Verb("enable_events", "start sending events"),
+    Verb("disable_events", "stop sending events"),
+    Verb("heartbeat", "send a heartbeat event now"),
 )
 
 
 def add_commands(commands: Any) -> None:
     """Add `inspect` and `control` to an argparse parser's commands."""
     for name, meaning, verbs, typed in (
-        ("inspect", "ask workers about themselves", INSPECT, "ping"),
-        ("control", "change what workers do", CONTROL, "rate_limit weather.read 100/m"),
+        ("inspect", "ask workers about their state", INSPECT, "ping"),
+        ("control", "change running workers", CONTROL, "rate_limit weather.read 100/m"),
     ):
         parser = commands.add_parser(
             name,
             help=meaning,
-            epilog=f"{example(f'{name} {typed}')}; status 1 where nobody answers, or one "
-            "does not do it",
+            epilog=f"{example(f'{name} {typed}')}; exit status 1 if no worker answers, or one "
+            "refuses",
         )
         parser.set_defaults(run=ask_workers)
         choices = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
@@ -121,7 +121,7 @@ def _add_verb(choices: Any, verb: Verb, *, group: str) -> None:
         )
     for flag, meaning in verb.flags:
         parser.add_argument(f"--{flag.replace('_', '-')}", action="store_true", help=meaning)
-    parser.add_argument("-A", "--app", required=True, metavar="MODULE:APP", help=APP_MEANING)
+    add_app(parser)
     parser.add_argument(
         "-d", "--destination", default="", metavar="A,B", help="names of workers; default: all"
     )
@@ -131,14 +131,14 @@ def _add_verb(choices: Any, verb: Verb, *, group: str) -> None:
         type=_seconds,
         default=1.0,
         metavar="S",
-        help="how long to wait for the next answer, seconds; default 1",
+        help="how long to wait for the next answer, in seconds; default 1",
     )
-    parser.add_argument("-j", "--json", action="store_true", help="a JSON document")
+    add_json(parser)
     parser.set_defaults(asked=verb)
 
 
 def ask_workers(app: TaskApp, options: argparse.Namespace) -> int:
-    """Ask, and print what each worker answers; status 1 where one is missing or refuses."""
+    """Ask, and print each worker's answer; return 1 if one is missing or refuses."""
     from blimp.queue.control.command import send_command
 
     verb: Verb = options.asked
@@ -165,7 +165,7 @@ def ask_workers(app: TaskApp, options: argparse.Namespace) -> int:
 
 
 def _say(name: str, reply: Any) -> None:
-    """Print one answer in Celery's manner."""
+    """Print one answer in the layout of Celery's."""
     if isinstance(reply, dict) and len(reply) == 1 and ({*reply} & {"ok", "error"}):
         ((word, body),) = reply.items()
     else:

@@ -54,7 +54,7 @@ def test_dead_letters_are_listed_shown_requeued_and_dropped(
     assert "[[0],{}," in run("dead", "show", first)[1]
     assert run("dead", "requeue", first)[0] == 0
     assert (look.waiting(), look.dead()) == (1, 2)
-    assert run("dead", "requeue", first) == (1, "", f"no dead letter {first}\n")
+    assert run("dead", "requeue", first) == (1, "", f"error: no dead letter {first}\n")
     assert run("dead", "drop", "all")[0] == 0
     assert look.dead() == 0
     for verb, wrong in (("show", "all"), ("show", "t0"), ("drop", "5"), ("requeue", "")):
