@@ -4,10 +4,10 @@ import json
 import sys
 from typing import Any
 
-from celery import chord, group
+from celery import chain, chord, group
 from celery.result import AsyncResult, GroupResult
 from ground import app
-from sums import add, fail, same, total
+from sums import add, become, fail, same, total
 
 app.set_current()
 DEADLINE_S = 20.0
@@ -31,6 +31,24 @@ CANVASES: dict[str, Any] = {
     ),
     "body is a chain": lambda: chord([same.s(1), same.s(2)], total.s() | add.s(1)),
     "body is a group": lambda: chord([same.s(1), same.s(2)], group(total.s(), same.s())),
+    "map": lambda: same.map([1, 2]),
+    "starmap": lambda: add.starmap([(1, 2), (3, 4)]),
+    "map in a chain": lambda: same.map([1, 2]) | total.s(),
+    "starmap in a chord": lambda: chord([add.starmap([(1, 2)]), same.s(9)], same.s()),
+    "chunks": lambda: add.chunks([(1, 2), (3, 4), (5, 6)], 2).group(),
+    "chunks in a chain": lambda: chain(add.chunks([(1, 2), (3, 4), (5, 6)], 2), same.s()),
+    "replaced": lambda: become.s(add.s(1, 2)),
+    "replaced by a chain": lambda: become.s(add.s(1, 2) | add.s(3)),
+    "replaced by a group": lambda: become.s(group(same.s(1), same.s(2))),
+    "replaced in a chain": lambda: same.s(0) | become.si(add.s(1, 2)) | add.s(4),
+    "replaced by a group in a chain": lambda: (
+        same.s(0) | become.si(group(same.s(1), same.s(2))) | total.s()
+    ),
+    "replaced in a chord": lambda: chord([become.s(add.s(1, 2)), same.s(9)], same.s()),
+    "replaced by a chord in a chord": lambda: chord(
+        [become.s(chord([same.s(1), same.s(2)], total.s())), same.s(9)], same.s()
+    ),
+    "replaced twice": lambda: become.s(become.s(add.s(1, 2))),
     "failed link": lambda: same.s(1) | fail.s() | add.s(1),
     "failed part": lambda: chord([same.s(1), fail.s()], total.s()),
     "failed chord in a header": lambda: chord(
@@ -51,7 +69,9 @@ def value_of(result: Any) -> Any:
 def main() -> None:
     wanted = sys.argv[1:] or list(CANVASES)
     sent = {name: CANVASES[name]().apply_async() for name in wanted}
+    cleaned = app.send_task("celery.backend_cleanup")
     found: dict[str, Any] = {name: value_of(result) for name, result in sent.items()}
+    found["cleanup"] = cleaned.get(timeout=DEADLINE_S)
     if "group" in sent:
         saved = sent["group"]
         saved.save()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from celery import signature
 from ground import app
 
 
@@ -18,6 +19,11 @@ def total(numbers: list[int]) -> int:
 @app.task(name="same")
 def same(value: Any) -> Any:
     return value
+
+
+@app.task(name="become", bind=True)
+def become(self: Any, plain: Any) -> None:
+    raise self.replace(signature(plain, app=app))
 
 
 @app.task(name="fail")
