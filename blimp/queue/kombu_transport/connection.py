@@ -52,6 +52,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ssl: Any
     alternates: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"Settings({hide_password(self.url)!r})"
+
 
 class Host(str):
     """A host name that carries the settings of its connection."""

@@ -1,0 +1,81 @@
+"""A program that reconnects takes what it had in flight at once, whatever the lease."""
+
+import contextlib
+import time
+from typing import Any
+
+import kombu
+import pytest
+
+from blimp.queue.kombu_transport.transport import LeftNames
+from tests.broker import EmbeddedBroker
+from tests.queue.conftest import DEADLINE_S
+from tests.queue.kombu_transport.conftest import TRANSPORT, Basket, queue, send, streams_url
+
+LONG_S = 60.0  # a lease that no test waits for
+
+
+def connected(broker: EmbeddedBroker, **options: Any) -> kombu.Connection:
+    return kombu.Connection(
+        streams_url(broker), transport=TRANSPORT, transport_options={"lease_s": LONG_S} | options
+    )
+
+
+@pytest.mark.parametrize("again", ["same connection", "new connection", "clone"])
+def test_after_a_restart_of_the_broker(own_broker: EmbeddedBroker, again: str) -> None:
+    """Celery's worker makes a new connection; kombu's ConsumerMixin uses its own again."""
+    with connected(own_broker) as connection:
+        basket = Basket(connection, queue("q"), queue("other"), prefetch=2)
+        send(connection, 1, 2, 3)
+        basket.take(2)
+        own_broker.stop()
+        with pytest.raises(connection.connection_errors):
+            connection.drain_events(timeout=DEADLINE_S)
+        spare = connection.clone()
+        connection.close()
+        own_broker.start()
+        new = connected(own_broker)
+        follower = {"same connection": connection, "new connection": new, "clone": spare}[again]
+        follower.connect()
+        with contextlib.closing(connected(own_broker)) as publisher:
+            send(publisher, 4)  # one that does not consume takes no name
+        began_s = time.monotonic()
+        messages = Basket(follower, queue("q")).take(4)
+        assert time.monotonic() - began_s < LONG_S / 4
+        assert [one.payload for one in messages] == [1, 2, 3, 4]
+        assert [one.delivery_info["redelivered"] for one in messages] == [True, True, False, False]
+        for message in messages:
+            message.ack()
+        follower.release()
+
+
+def test_a_late_acknowledgement_of_the_first_delivery_is_refused(
+    own_broker: EmbeddedBroker,
+) -> None:
+    with connected(own_broker) as connection:
+        basket = Basket(connection, queue("q"))
+        send(connection, 1)
+        (late,) = basket.take(1)
+        leases, store = connection.transport.leases, connection.transport.store
+        (claim,) = leases.claims()
+        own_broker.stop()
+        connection.close()
+        own_broker.start()
+        with connected(own_broker) as follower:
+            (again,) = Basket(follower, queue("q")).take(1)
+            assert again.properties["delivery_count"] == 2
+            assert follower.transport.store.consumer == store.consumer
+            assert store.ack([claim]) == [-1]
+            assert late.delivery_tag != again.delivery_tag
+            assert follower.transport.leases.ack(again.delivery_tag) == 1
+
+
+def test_a_name_is_given_once_and_for_its_queue() -> None:
+    names = LeftNames()
+    names.leave("here", ["a", "b"], "one")
+    assert names.take("there", "a") is names.take("here", "c") is None
+    assert names.take("here", "b") == "one"
+    assert names.take("here", "a") is None
+    names.leave("here", ["a"], "one")
+    names.after_fork()
+    assert names.take("here", "a") is None
