@@ -21,7 +21,7 @@ from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
 from blimp.queue.protocol.signing import Key, Signer
 from blimp.queue.publish.publisher import Publisher
 from blimp.queue.publish.revocations import BROADCAST, Revocations
-from blimp.queue.publish.sending import Outgoing, SendOptions
+from blimp.queue.publish.sending import SendOptions, send
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
 from blimp.queue.redis.failover import Brokers, Strategy
@@ -304,14 +304,13 @@ class TaskApp(Hooks, Closing):
         kwargs: dict[str, Any] | None = None,
         **options: Unpack[SendOptions],
     ) -> AsyncResult:
-        """Send a task by name, whether or not it is registered here; see SendOptions.
+        """Send a task by name; see SendOptions.
 
-        Raises LinkError where no broker answers, MessageError where JSON cannot hold the
-        arguments or the message is longer than the limit.
+        Missing options default to those of the task, if it is registered here.
+        Raises LinkError if no broker answers, MessageError if JSON cannot hold the arguments
+        or the message is longer than the limit.
         """
-        outgoing = Outgoing(name=name, args=args, kwargs=kwargs, options=options, app=self)
-        outgoing.send()
-        return self.result(outgoing.id)
+        return self.result(send(self, name, args, kwargs, options))
 
     def send_canvas(
         self,

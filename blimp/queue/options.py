@@ -9,7 +9,7 @@ from typing import TypedDict
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.queue.protocol.message import EMERGENCY, LOW, MAX_LIMIT_S, NORMAL
+from blimp.queue.protocol.message import NORMAL, check_limits, check_priority
 from blimp.queue.retry import Backoff
 
 RATE_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -124,24 +124,6 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
     per_second(keywords.get("rate_limit"))
     check_limits(soft_s=keywords.get("soft_time_limit"), hard_s=keywords.get("time_limit"))
     return TaskOptions(**plain, backoff=backoff)  # type: ignore[arg-type]
-
-
-def check_priority(priority: int) -> int:
-    """Return `priority`. Raises ConfigError naming the limits."""
-    if not EMERGENCY <= priority <= LOW:
-        raise ConfigError(f"priority {priority}: must be from {EMERGENCY} (first) to {LOW} (last)")
-    return priority
-
-
-def check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
-    """Raise ConfigError for time limits that cannot be, naming the limit."""
-    for name, limit_s in (("soft_time_limit", soft_s), ("time_limit", hard_s)):
-        if limit_s is not None and not limit_s > 0.0:
-            raise ConfigError(f"{name} {limit_s:g}: must be above 0 seconds")
-        if limit_s is not None and limit_s > MAX_LIMIT_S:
-            raise ConfigError(f"{name} {limit_s:g}: must be up to {MAX_LIMIT_S:.0f} seconds")
-    if soft_s is not None and hard_s is not None and soft_s >= hard_s:
-        raise ConfigError(f"soft_time_limit {soft_s:g}: must be below time_limit, {hard_s:g}")
 
 
 def per_second(limit: object) -> float | None:

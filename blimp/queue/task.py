@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.options import TaskOptions
-from blimp.queue.publish.coalescing import coalescing_key
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -118,17 +117,8 @@ class Task:
         kwargs: dict[str, Any] | None = None,
         **options: Unpack[SendOptions],
     ) -> AsyncResult:
-        """Send the task to a worker; see SendOptions. What is not said is as the task says."""
-        own = self.options
-        defaults = {
-            "ttl_s": own.ttl_s,
-            "priority": own.priority,
-            "queue": own.queue,
-            "ignore_result": own.ignore_result,
-            "coalesce": coalescing_key(self, args, kwargs or {}),
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        return self.app.send_task(self.name, args, kwargs, **cast("SendOptions", defaults | given))
+        """Send the task to a worker; see SendOptions. Missing options default to the task's."""
+        return self.app.send_task(self.name, args, kwargs, **options)
 
 
 def _positional_counts(signature: inspect.Signature | None) -> range:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
-from blimp.queue.options import check_limits, check_priority
 from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
-from blimp.queue.protocol.message import write_message
+from blimp.queue.protocol.message import check_limits, check_priority, write_message
 from blimp.queue.publish.sending import SendOptions, origin_of
 from blimp.queue.results.handle import AsyncResult, GroupResult
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of

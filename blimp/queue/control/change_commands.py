@@ -10,7 +10,8 @@ import msgspec
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.control.command import CommandContext, text
 from blimp.queue.control.inspect_commands import ids_of
-from blimp.queue.options import check_limits, per_second
+from blimp.queue.options import per_second
+from blimp.queue.protocol.message import check_limits
 
 if TYPE_CHECKING:
     from blimp.queue.task import Task

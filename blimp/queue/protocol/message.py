@@ -23,6 +23,8 @@ Source: docs.celeryq.dev, "Message Protocol", version 2; Celery 5.7 `app/amqp.py
 
 from __future__ import annotations
 
+import math
+import os
 import reprlib
 from datetime import UTC, datetime
 from functools import cache
@@ -30,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import MessageError
+from blimp.errors import ConfigError, MessageError
 from blimp.queue.protocol.kombu_body import encode_value
 from blimp.queue.protocol.trace_context import PARENT, trace_headers
 
@@ -104,14 +106,13 @@ def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, 
     is_large: its arguments are too long to be written out before they are cut.
     """
     text_of = _shortener().repr if is_large else repr
-    extra = {key: value for key, value in message.headers.items() if key.startswith("blimp_")}
-    headers: dict[str, Any] = extra | {
+    headers: dict[str, Any] = {
         "lang": "py",
         "task": message.task,
         "id": message.id,
         "shadow": None,
-        "eta": _to_iso(message.eta_s),
-        "expires": _to_iso(message.expires_s),
+        "eta": None if message.eta_s is None else _to_iso(message.eta_s),
+        "expires": None if message.expires_s is None else _to_iso(message.expires_s),
         "group": message.group_id,
         "group_index": message.group_index,
         "retries": message.retries,
@@ -133,8 +134,12 @@ def build_headers(message: TaskMessage, *, is_large: bool = False) -> dict[str, 
     if message.coalesce is not None:
         headers["blimp_coalesce"] = message.coalesce
         headers["blimp_number"] = message.coalesce_number
-    if PARENT in message.headers:
-        headers |= trace_headers(message.headers)
+    if message.headers:
+        for name, value in message.headers.items():
+            if name.startswith("blimp_"):
+                headers.setdefault(name, value)
+        if PARENT in message.headers:
+            headers |= trace_headers(message.headers)
     if message.delivery > 1:
         headers["blimp_delivery"] = message.delivery - 1
     return headers
@@ -157,11 +162,30 @@ def build_body(message: TaskMessage) -> bytes:
         "chord": message.chord,
     }
     try:
+        if _is_plain(message.args) and not (message.kwargs or message.is_followed):
+            return _encode([message.args, message.kwargs, embed])
         return to_json([message.args, message.kwargs, embed])
     except (TypeError, ValueError, RecursionError) as error:
         raise MessageError(f"arguments of {message.task!r}: JSON cannot hold them: {error}") from (
             error
         )
+
+
+_encode = msgspec.json.Encoder().encode
+_PLAIN = frozenset({str, bool, type(None)})
+
+
+def _is_plain(args: tuple[Any, ...]) -> bool:
+    """Say whether msgspec writes `args` as `to_json` does, at a fifth of the price."""
+    for one in args:
+        kind = type(one)
+        if not (
+            kind in _PLAIN
+            or (kind is int and -(2**53) < one < 2**53)
+            or (kind is float and math.isfinite(one))
+        ):
+            return False
+    return True
 
 
 def write_message(
@@ -204,8 +228,8 @@ def _encoder() -> json.JSONEncoder:
     )
 
 
-def _to_iso(moment_s: float | None) -> str | None:
-    return None if moment_s is None else datetime.fromtimestamp(moment_s, UTC).isoformat()
+def _to_iso(moment_s: float) -> str:
+    return datetime.fromtimestamp(moment_s, UTC).isoformat()
 
 
 def epoch_s(moment: datetime | str) -> float:
@@ -216,3 +240,28 @@ def epoch_s(moment: datetime | str) -> float:
     if not isinstance(moment, datetime):
         moment = datetime.fromisoformat(moment)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def new_id() -> str:
+    """Return a random id, a UUID of version 4: uuid.uuid4() takes 2 µs more."""
+    number = int.from_bytes(os.urandom(16), "big")
+    text = f"{number & ~0xF000C000000000000000 | 0x40008000000000000000:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def check_priority(priority: int) -> int:
+    """Return `priority`. Raises ConfigError naming the limits."""
+    if not EMERGENCY <= priority <= LOW:
+        raise ConfigError(f"priority {priority}: must be from {EMERGENCY} (first) to {LOW} (last)")
+    return priority
+
+
+def check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
+    """Raise ConfigError for time limits that cannot be, naming the limit."""
+    for name, limit_s in (("soft_time_limit", soft_s), ("time_limit", hard_s)):
+        if limit_s is not None and not limit_s > 0.0:
+            raise ConfigError(f"{name} {limit_s:g}: must be above 0 seconds")
+        if limit_s is not None and limit_s > MAX_LIMIT_S:
+            raise ConfigError(f"{name} {limit_s:g}: must be up to {MAX_LIMIT_S:.0f} seconds")
+    if soft_s is not None and hard_s is not None and soft_s >= hard_s:
+        raise ConfigError(f"soft_time_limit {soft_s:g}: must be below time_limit, {hard_s:g}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blimp.errors import LinkError, MessageError
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
@@ -21,7 +21,6 @@ from blimp.queue.redis.scripts import Script
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.redis.client import RedisServer
-    from blimp.queue.task import Task
 
 KEEP_S = 7 * 86_400  # what waits for longer runs, though a newer one came
 
@@ -50,7 +49,31 @@ return 1
 """)
 
 
-def coalescing_key(task: Task, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+class KnownOptions(Protocol):
+    """The options of a registered task that its messages inherit."""
+
+    @property
+    def queue(self) -> str | None: ...
+    @property
+    def ttl_s(self) -> float | None: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def ignore_result(self) -> bool: ...
+    @property
+    def coalesce(self) -> bool | str: ...
+
+
+class KnownTask(Protocol):
+    name: str
+
+    @property
+    def options(self) -> KnownOptions: ...
+
+    def named_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]: ...
+
+
+def coalescing_key(task: KnownTask, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
     """Return the key of a call, None where its task does not coalesce.
 
     Raises MessageError where the arguments do not fill in the template.

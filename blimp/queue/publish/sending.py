@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import os
 import socket
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.queue.options import check_limits, check_priority
-from blimp.queue.protocol.message import NORMAL, TaskMessage, epoch_s
-from blimp.queue.publish.coalescing import Coalescing
+from blimp.queue.protocol.embed import check_signature, listed
+from blimp.queue.protocol.message import (
+    NORMAL,
+    TaskMessage,
+    check_limits,
+    check_priority,
+    epoch_s,
+    new_id,
+)
+from blimp.queue.publish.coalescing import Coalescing, KnownTask, coalescing_key
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
 
 if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp
+    from random import Random
 
-
-T = TypeVar("T")
+    from blimp.clock import Clock
+    from blimp.queue.publish.publisher import Publisher
+    from blimp.queue.redis.client import RedisServer
+    from blimp.queue.redis.clock import BrokerClock
 
 
 class SendOptions(TypedDict, total=False):
@@ -54,104 +62,143 @@ class SendOptions(TypedDict, total=False):
     retry_policy: RetryPolicy | dict[str, Any] | None
 
 
-class Outgoing:
-    """One message on its way. Tried again, it is the same one, with the time of the first."""
+class SendingApp(Protocol):
+    """What sending needs of a TaskApp; see there."""
 
-    def __init__(
-        self,
-        *,
-        app: TaskApp,
-        name: str,
-        args: Sequence[Any],
-        kwargs: dict[str, Any] | None,
-        options: SendOptions,
-    ) -> None:
+    queue: str
+    clock: Clock
+    chance: Random
+    retry_policy: RetryPolicy
+    publisher: Publisher
+    broker_clock: BrokerClock
+    tracer: Any
+    on_sent: Callable[..., None] | None
+
+    @property
+    def tasks(self) -> Mapping[str, KnownTask]: ...
+    @property
+    def broker_link(self) -> RedisServer: ...
+
+
+def send(
+    app: SendingApp,
+    name: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None,
+    options: SendOptions,
+) -> str:
+    """Send one task; return its id. Raises LinkError, MessageError, ConfigError.
+
+    Missing options default to those of the task, if it is registered here.
+    """
+    policy = app.retry_policy
+    if options:
         unknown = sorted(options.keys() - SendOptions.__optional_keys__)
         if unknown:
             raise ConfigError(f"sending {name!r}: there is no option {', '.join(unknown)}")
-        self.id = options.get("task_id") or str(uuid.uuid4())
-        self._app = app
-        self._name = name
-        self._args = tuple(args)
-        self._kwargs = dict(kwargs or {})
-        self._options = options
-        self._priority = check_priority(options.get("priority", NORMAL))
         check_limits(soft_s=options.get("soft_time_limit"), hard_s=options.get("time_limit"))
-        self._policy = policy_of(options.get("retry_policy"), app.retry_policy)
-        if not options.get("retry", True):
-            self._policy = ONCE
+        policy = policy_of(options.get("retry_policy"), policy)
+        if options.get("retry") is False:
+            policy = ONCE
+    at_s = 0.0 if app.on_sent is None else app.clock.wall_s()
+    # A repeated attempt sends the same message, with the time of the first.
+    now_s = policy.call(app.broker_clock.recent_s, clock=app.clock, chance=app.chance)
+    message = _message(app, name, args, kwargs or {}, options, now_s=now_s)
+    if app.tracer is None:
+        message = _publish(app, message, policy)
+    else:
+        with app.tracer.sending(message) as traced:
+            message = _publish(app, traced, policy)
+    if app.on_sent is not None:
+        app.on_sent(message, at_s=at_s)
+    return message.id
 
-    def send(self) -> None:
-        """Raises LinkError, MessageError."""
-        at_s = self._app.clock.wall_s()
-        message = self._send()
-        if self._app.on_sent is not None:
-            self._app.on_sent(message, at_s=at_s)
 
-    def _send(self) -> TaskMessage:
-        now_s = self._call(self._app.broker_clock.recent_s)
-        message = self._message(now_s)
-        if self._app.tracer is None:
-            return self._publish(message)
-        with self._app.tracer.sending(message) as traced:
-            return self._publish(traced)
+def _message(
+    app: SendingApp,
+    name: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    options: SendOptions,
+    *,
+    now_s: float,
+) -> TaskMessage:
+    fields: dict[str, Any] = {}
+    task = app.tasks.get(name)
+    if task is None:
+        queue, priority, ignore_result = app.queue, NORMAL, False
+    else:
+        own = task.options
+        queue, priority, ignore_result = own.queue or app.queue, own.priority, own.ignore_result
+        if own.ttl_s is not None:
+            fields["ttl_s"] = own.ttl_s
+        if own.coalesce is not False and options.get("coalesce") is None:
+            fields["coalesce"] = coalescing_key(task, args, kwargs)
+    id = None
+    if options:
+        id = options.get("task_id")
+        queue = options.get("queue") or queue
+        given = options.get("priority")
+        priority = priority if given is None else check_priority(given)
+        ignored = options.get("ignore_result")
+        ignore_result = ignore_result if ignored is None else ignored
+        fields |= _fields(options, now_s)
+    return TaskMessage(
+        id=id or new_id(),
+        task=name,
+        args=tuple(args),
+        kwargs=kwargs,
+        queue=queue,
+        priority=priority,
+        issued_ms=int(now_s * 1000),
+        ignore_result=ignore_result,
+        origin=origin_of(os.getpid()),
+        **fields,
+    )
 
-    def _publish(self, message: TaskMessage) -> TaskMessage:
-        if message.coalesce is None:
-            self._app.publisher.publish(message, policy=self._policy)
-            return message
-        coalescing = Coalescing(link=self._app.broker_link)
-        number = self._call(partial(coalescing.number, message.queue, message.coalesce))
-        message = msgspec.structs.replace(message, coalesce_number=number)
-        self._app.publisher.publish(message, policy=self._policy)
-        coalescing.remember(message)
+
+def _fields(options: SendOptions, now_s: float) -> dict[str, Any]:
+    """Return those of a message's fields that `options` name."""
+    found: dict[str, Any] = {}
+    eta, countdown, expires = options.get("eta"), options.get("countdown"), options.get("expires")
+    if eta is not None:
+        found["eta_s"] = epoch_s(eta)
+    elif countdown is not None:
+        found["eta_s"] = now_s + countdown
+    if isinstance(expires, datetime):
+        found["expires_s"] = epoch_s(expires)
+    elif expires is not None:
+        found["expires_s"] = now_s + expires
+    hard_s, soft_s = options.get("time_limit"), options.get("soft_time_limit")
+    if hard_s is not None or soft_s is not None:
+        found["timelimit"] = (hard_s, soft_s)
+    for name in ("ttl_s", "coalesce", "headers"):
+        if options.get(name) is not None:
+            found[name] = options.get(name)
+    for option, field in (("link", "callbacks"), ("link_error", "errbacks")):
+        signatures = options.get(option)
+        if signatures:
+            found[field] = tuple(
+                check_signature(one, where=f"{option}[{number}]")
+                for number, one in enumerate(listed(signatures))
+            )
+    return found
+
+
+def _publish(app: SendingApp, message: TaskMessage, policy: RetryPolicy) -> TaskMessage:
+    if message.coalesce is None:
+        app.publisher.publish(message, policy=policy)
         return message
-
-    def _call(self, function: Callable[[], T]) -> T:
-        return self._policy.call(function, clock=self._app.clock, chance=self._app.chance)
-
-    def _message(self, now_s: float) -> TaskMessage:
-        options = self._options
-        countdown, eta = options.get("countdown"), options.get("eta")
-        if eta is not None:
-            eta_s: float | None = epoch_s(eta)
-        else:
-            eta_s = None if countdown is None else now_s + countdown
-        expires = options.get("expires")
-        if isinstance(expires, datetime):
-            expires_s: float | None = epoch_s(expires)
-        else:
-            expires_s = None if expires is None else now_s + expires
-        return TaskMessage(
-            id=self.id,
-            task=self._name,
-            args=self._args,
-            kwargs=self._kwargs,
-            queue=options.get("queue") or self._app.queue,
-            priority=self._priority,
-            eta_s=eta_s,
-            expires_s=expires_s,
-            issued_ms=int(now_s * 1000),
-            timelimit=(options.get("time_limit"), options.get("soft_time_limit")),
-            ttl_s=options.get("ttl_s"),
-            coalesce=options.get("coalesce"),
-            ignore_result=options.get("ignore_result", False),
-            callbacks=_signatures(options.get("link", ()), "link"),
-            errbacks=_signatures(options.get("link_error", ()), "link_error"),
-            origin=origin_of(os.getpid()),
-            headers=options.get("headers") or {},
-        )
-
-
-def _signatures(
-    given: dict[str, Any] | Sequence[dict[str, Any]], what: str
-) -> tuple[dict[str, Any], ...]:
-    if not given:
-        return ()
-    from blimp.queue.protocol.embed import check_signature, listed
-
-    found = listed(given)
-    return tuple(check_signature(one, where=f"{what}[{n}]") for n, one in enumerate(found))
+    coalescing = Coalescing(link=app.broker_link)
+    number = policy.call(
+        partial(coalescing.number, message.queue, message.coalesce),
+        clock=app.clock,
+        chance=app.chance,
+    )
+    message = msgspec.structs.replace(message, coalesce_number=number)
+    app.publisher.publish(message, policy=policy)
+    coalescing.remember(message)
+    return message
 
 
 @cache

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import redis
+from hiredis import pack_command
 
 from blimp.queue.brokers.streams.broker import streams_options
 from blimp.queue.brokers.streams.envelope import pack, pack_task
@@ -109,13 +110,14 @@ class StreamsSender:
             # The idle connection had died, or the server is new: once more, with all care.
             store.run("put", list(words[:2]), list(words[2:]))
 
-    def _call(self, *command: object) -> None:
+    def _call(self, *command: Any) -> None:
         try:
             connection = self._idle.pop()
         except IndexError:
             connection = self._session.link.connection()
         try:
-            connection.send_command(*command)
+            # hiredis packs it in a fifth of the time that redis-py's connection takes.
+            connection.send_packed_command([pack_command(command)], check_health=False)
             connection.read_response()
         except redis.ResponseError:
             self._idle.append(connection)
