@@ -140,7 +140,7 @@ class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ActuatorCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What the drivers are told, in the airframe's order.
+    """The commands to the drivers, in the airframe's order.
 
     motors: one throttle in [-1, 1] per thruster. servos: one angle in radians per servo.
     """
@@ -191,8 +191,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     waited_s: how long ago that was when it was received, which the receiver measures;
         infinite where it does not say, or names a time to come or before the receiver began.
     authority: under which it was let through, a number that grows whenever control of the
-        ship changes hands; an older one than seen before is refused. 0 where nobody asked.
-    trace: which trace it belongs to, a W3C traceparent; "" for none. Told, never acted on.
+        ship changes; an older one than seen before is refused. 0 if nobody asked.
+    trace: which trace it belongs to, a W3C traceparent; "" for none. Reported, never acted on.
     """
 
     id: str

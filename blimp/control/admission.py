@@ -21,7 +21,7 @@ def admit(command: Command, *, boot_id: str) -> None:
         raise Refusal(f"age_s is {command.age_s}, must be a finite number")
     if command.ttl_s is not None and not isfinite(command.waited_s):
         raise Refusal(
-            "sent_s is not told, a time to come or before this flight process began: "
+            "sent_s is missing, a time to come or before this flight process began: "
             "its age is not known"
         )
     age_s = command.age_s + command.waited_s

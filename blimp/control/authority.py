@@ -13,7 +13,7 @@ FREE_FOR_ALL = frozenset({"ping", "sensor", "estop"})
 
 
 class OlderAuthority(Refusal):
-    """Control has changed hands since this command was let through."""
+    """Control of the ship has changed since this command was admitted."""
 
 
 class AuthorityFence:
@@ -29,9 +29,9 @@ class AuthorityFence:
         if command.authority > MAX_AUTHORITY:
             raise OlderAuthority(f"authority {command.authority}, the limit is {MAX_AUTHORITY}")
         if command.authority < self.newest:
-            told = f"authority {command.authority}" if command.authority else "no authority"
+            given = f"authority {command.authority}" if command.authority else "no authority"
             raise OlderAuthority(
-                f"{told} is older than {self.newest}, the newest seen: control has changed hands "
+                f"{given} is older than {self.newest}, the newest seen: control has changed "
                 "since this command was sent"
             )
         self.newest = command.authority

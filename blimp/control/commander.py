@@ -102,16 +102,16 @@ class Commander:
         """Return what has become of commands under way: at 5 Hz, and once at their end."""
         if not self._running:
             return []
-        told = []
+        news = []
         for running in tuple(self._running):
             outcome = self._tell(running, now_s)
             if outcome is None:
                 continue
-            told.append(outcome)
+            news.append(outcome)
             self._memory.put(outcome, fence=running.command.fence)
             if outcome.state is not OutcomeState.IN_PROGRESS:
                 self._running.remove(running)
-        return told
+        return news
 
     def arming_reasons(self, *, now_s: float, state: VehicleState, flags: Flags) -> tuple[str, ...]:
         """Return every reason not to arm, each with its cure."""

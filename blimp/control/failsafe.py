@@ -1,7 +1,7 @@
 """What to do when something is lost: one table, worst first, no I/O.
 
 `update(now_s, state, flags)` returns the worst action whose condition has lasted. Nothing
-here moves the ship: the supervisor carries the verdict out. There is no action that stops
+here moves the ship: the supervisor carries the decision out. There is no action that stops
 the motors of a ship in the air, because a light one would fly away.
 """
 
@@ -49,7 +49,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     fence_margin: float = 1.1  # of the airframe's limits
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action: Action = Action.NONE
     text: str = ""  # "link lost: holding"
 
@@ -173,17 +173,17 @@ class Failsafe:
         self._rules = rules(airframe, times or Times())
         self._since_s: dict[str, float] = {}
 
-    def update(self, now_s: float, state: VehicleState, flags: Flags) -> Verdict:
+    def update(self, now_s: float, state: VehicleState, flags: Flags) -> Decision:
         """Return the worst action in force."""
-        verdict = Verdict()
+        decision = Decision()
         for rule in self._rules:
             if not rule.when(state, flags):
                 self._since_s.pop(rule.name, None)
                 continue
             since_s = self._since_s.setdefault(rule.name, now_s)
-            if now_s - since_s >= rule.after_s and verdict.action < rule.action:
-                verdict = Verdict(action=rule.action, text=rule.text)
-        return verdict
+            if now_s - since_s >= rule.after_s and decision.action < rule.action:
+                decision = Decision(action=rule.action, text=rule.text)
+        return decision
 
     def reset(self) -> None:
         self._since_s.clear()

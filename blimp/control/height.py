@@ -91,11 +91,11 @@ class HeightFilter:
         innovation = baro_height_m - self.height_m - self.offset_m
         hh, _, _, ho, _, _, _, _, _, oo = self._p
         variance = hh + 2.0 * ho + oo + _BARO_SIGMA_M**2
-        verdict = self._baro.judge(innovation, variance, now_s)
-        if verdict == _ACCEPT:
+        decision = self._baro.judge(innovation, variance, now_s)
+        if decision == _ACCEPT:
             self._correct(innovation, variance, _HEIGHT_AND_OFFSET)
             self._accepted_s = now_s
-        elif verdict == _REACCEPT:
+        elif decision == _REACCEPT:
             if self._ranger.alive(now_s):
                 self.offset_m += innovation  # the ranger vouches for the height
             else:
@@ -114,11 +114,11 @@ class HeightFilter:
             return
         innovation = height_m - self.height_m
         variance = self._p[0] + _RANGER_SIGMA_M**2
-        verdict = self._ranger.judge(innovation, variance, now_s)
-        if verdict == _ACCEPT:
+        decision = self._ranger.judge(innovation, variance, now_s)
+        if decision == _ACCEPT:
             self._correct(innovation, variance, _HEIGHT)
             self._accepted_s = now_s
-        elif verdict == _REACCEPT:
+        elif decision == _REACCEPT:
             self.offset_m -= innovation  # what the barometer said stays as it was
             self._jump(height_m)
 

@@ -52,7 +52,7 @@ class Outputs(Protocol):
 
     @property
     def last(self) -> Mapping[str, float]:
-        """What every actuator was last told, by name: throttle or radians."""
+        """The last command to every actuator, by name: throttle or radians."""
         ...
 
     @property
@@ -228,7 +228,7 @@ class FlightLoop:
             mode=self._pilot.number.name,
             armed=supervisor.armed,
             killed=supervisor.killed,
-            failsafe=supervisor.verdict.text,
+            failsafe=supervisor.decision.text,
             battery_v=self._battery_v,
             actuators=self._outputs.last,
             servos=self._servos,

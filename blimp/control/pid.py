@@ -9,7 +9,7 @@ class Pid:
     The integral is bounded by `integral_limit` and stops growing into a saturated output:
     `saturated` is +1 where the actuators cannot give more, -1 where they cannot give less
     (conditional integration: Astrom & Hagglund, "PID Controllers", section 3.5). The
-    derivative acts on a measured rate the caller hands in, never on a differenced error.
+    derivative acts on a measured rate the caller passes in, never on a differenced error.
     """
 
     def __init__(

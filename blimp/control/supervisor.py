@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from math import isfinite
 
-from blimp.control.failsafe import Action, Failsafe, Flags, Verdict
+from blimp.control.failsafe import Action, Decision, Failsafe, Flags
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.land import Land
@@ -25,7 +25,7 @@ _SATISFIES: dict[Action, tuple[type, ...]] = {
 
 
 class Supervisor:
-    """Owns the armed flag and the kill latch, and carries out the failsafe's verdicts.
+    """Owns the armed flag and the kill latch, and carries out the failsafe's decisions.
 
     Only `arm` clears `killed`; nothing else in this class or outside it does.
     """
@@ -47,7 +47,7 @@ class Supervisor:
         self.armed = False
         self.killed = False
         self.killed_s = float("-inf")
-        self.verdict = Verdict()
+        self.decision = Decision()
         self.messages: deque[str] = deque(maxlen=_MESSAGES)
 
     @property
@@ -65,7 +65,7 @@ class Supervisor:
 
     def disarm(self, state: VehicleState, *, reason: str) -> None:
         self.armed = False
-        self.verdict = Verdict()
+        self.decision = Decision()
         self._pilot.manual.clear()
         self._pilot.rest(state, reason=reason)
         self.say(f"disarmed: {reason}")
@@ -77,12 +77,12 @@ class Supervisor:
         self.killed = True
         self.killed_s = now_s
         self.armed = False
-        self.verdict = Verdict()
+        self.decision = Decision()
         self._pilot.manual.clear()
         self._pilot.rest(state, reason=reason)
 
     def say(self, message: str) -> None:
-        """Tell the ground, unless it was the last thing told."""
+        """Add a message for the ground, unless it repeats the last one."""
         message = message[:_MESSAGE_LETTERS]  # a snapshot is one datagram
         if not self.messages or self.messages[-1] != message:
             self.messages.append(message)
@@ -93,8 +93,8 @@ class Supervisor:
             return "killed: send arm first"
         if not self.armed:
             return "not armed: send arm first"
-        if self.verdict.action >= Action.RETURN:
-            return f"failsafe in force: {self.verdict.text}"
+        if self.decision.action >= Action.RETURN:
+            return f"failsafe in force: {self.decision.text}"
         return ""
 
     def decide(self, state: VehicleState, flags: Flags, *, now_s: float, dt_s: float) -> Setpoint:
@@ -103,11 +103,11 @@ class Supervisor:
             if self._bench and not self.killed and self._pilot.manual.active(now_s):
                 return self._pilot.manual.update(state, dt_s=dt_s)
             return IDLE
-        verdict = self._failsafe.update(now_s, state, flags)
-        if verdict.text != self.verdict.text:
-            self.say(verdict.text or f"over: {self.verdict.text}")
-        self.verdict = verdict
-        self._act(verdict, state)
+        decision = self._failsafe.update(now_s, state, flags)
+        if decision.text != self.decision.text:
+            self.say(decision.text or f"over: {self.decision.text}")
+        self.decision = decision
+        self._act(decision, state)
         setpoint = self._pilot.update(state, dt_s=dt_s)
         self._note_landing(state, dt_s)
         # Both may have disarmed; a resting pilot's setpoint is idle, so it needs no test.
@@ -123,14 +123,14 @@ class Supervisor:
             return "an actuator value is not finite"
         return ""
 
-    def _act(self, verdict: Verdict, state: VehicleState) -> None:
-        pilot, action = self._pilot, verdict.action
+    def _act(self, decision: Decision, state: VehicleState) -> None:
+        pilot, action = self._pilot, decision.action
         if pilot.resting and state.on_ground:
             if action >= Action.LAND:
-                self.disarm(state, reason=f"on the ground, {verdict.text}")
+                self.disarm(state, reason=f"on the ground, {decision.text}")
             return
         if pilot.mode is pilot.manual and action > Action.NONE and state.on_ground:
-            pilot.rest(state, reason=verdict.text)
+            pilot.rest(state, reason=decision.text)
             return
         if isinstance(pilot.flying, Descend) and action < Action.DESCEND:
             # A blip must not cost the rest of the way down its sight: land, in control.
@@ -144,7 +144,7 @@ class Supervisor:
             if not held and not pilot.paused:
                 pilot.pause(Hold(state))
         elif not isinstance(pilot.flying, _SATISFIES[action]):
-            pilot.enter(self._remedy(action, state), reason=verdict.text)
+            pilot.enter(self._remedy(action, state), reason=decision.text)
 
     def _remedy(self, action: Action, state: VehicleState) -> ReturnToPad | Land | Descend:
         ship = self._pilot.ship

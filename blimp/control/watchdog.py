@@ -11,7 +11,7 @@ STALL_S = 0.25  # 25 cycles at 100 Hz: long past any overrun, short against a dr
 
 
 class Watchdog(Closing):
-    """Calls `safe` once per stall; `pet` after a completed cycle starts it anew.
+    """Calls `safe` once per stall; `pet` after a completed cycle restarts it.
 
     The first pet arms it, so that a slow start-up is no stall. The thread looks ten times
     per `stall_s`; `check` holds the whole decision, so that tests need no thread.

@@ -51,7 +51,7 @@ class Drv8833(Output):
         ]
         self._nsleep: DigitalOutput | None = None
         self._inputs: dict[int, PwmOutput] = {}
-        self._steps_out = [0] * len(self.outputs)  # what each bridge was last told, in steps
+        self._steps_out = [0] * len(self.outputs)  # the last command to each bridge, in steps
 
     def safe(self) -> None:
         self.enabled = False

@@ -214,7 +214,7 @@ class LinuxI2C:
         except OSError as error:
             raise BusError(f"{self._name}: {error}") from error
         # The kernel's default is a second, which a stuck bus would take out of the flight
-        # loop at every transfer. An adapter that cannot be told keeps its own limit.
+        # loop at every transfer. An adapter that cannot be configured keeps its own limit.
         with contextlib.suppress(OSError):
             fcntl.ioctl(bus.fd or -1, _I2C_TIMEOUT, 1)
         return bus

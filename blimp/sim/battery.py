@@ -33,7 +33,7 @@ def open_circuit_cell_v(charge: float) -> float:
 
 
 class BatteryPack:
-    """Cells in series behind one resistance. It starts full unless told otherwise."""
+    """Cells in series behind one resistance. It starts full by default."""
 
     def __init__(self, *, battery: Battery, charge: float = 1.0) -> None:
         if not 0.0 <= charge <= 1.0:

@@ -21,7 +21,7 @@ class Pull(IntEnum):
 class Electrical(Protocol):
     """Every call returns at once. A world that cannot be reached raises OSError(EREMOTEIO).
 
-    computer: a place for the seam to keep the open files of whoever uses these wires.
+    computer: a place for the seam to keep the open files of a user of these wires.
     """
 
     computer: Any

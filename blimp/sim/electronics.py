@@ -146,7 +146,7 @@ class Electronics:
         return [by_name.get(name, 0.0) for name in self._thrusters]
 
     def servo_angles(self) -> Sequence[float | None]:
-        """Return where each servo is told to go; None where it gets no pulses."""
+        """Return the commanded angle of each servo; None if it gets no pulses."""
         by_name: dict[str, float | None] = {}
         for chip in self._servo_chips:
             by_name.update(chip.servo_angles())

@@ -25,7 +25,7 @@ class _Pin:
 class GpioBank:
     """All pins. Inputs at power-on, as on the Pi.
 
-    A device reads a pin with `duty` and is told of changes through `on_host_change`; it
+    A device reads a pin with `duty` and is notified of changes through `on_host_change`; it
     makes edges with `drive` now and with `plan_pulse` later.
     """
 

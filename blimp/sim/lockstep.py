@@ -50,7 +50,7 @@ class LocalInbox:
 
 
 class Lockstep(Closing):
-    """A simulated ship that flies exactly as far as it is told.
+    """A simulated ship that flies exactly as far as `step` says.
 
     airframe: a known name, the path of a .toml file, or one that was read. seed: of wind, noise
     and biases. wind_mps: mean wind; gusts belong to it. bench: allow motor and servo disarmed.

@@ -33,7 +33,7 @@ class RemoteWorld(Closing):
 
     Any call may raise OSError(EREMOTEIO) where no world answers within 0.2 s: a ship without
     power looks like this. The next call tries again; what this computer drives its pins with
-    is told to a world that has come back. Edges and serial bytes arrive in a thread of its
+    is sent to a world that has come back. Edges and serial bytes arrive in a thread of its
     own, which starts with the first watch.
 
     clock: what the drivers read; the machine's monotonic clock, which the world stamps its
@@ -275,7 +275,7 @@ class _Pushes:
 
     def _take(self, pushed: wire.Reply) -> None:
         if isinstance(pushed, wire.Pulse):
-            # Told ahead of time: waiting for its moments here is more exact than a socket.
+            # Sent ahead of time: waiting for its moments here is more exact than a socket.
             heapq.heappush(self._due, (pushed.rise_s, pushed.pin, True))
             heapq.heappush(self._due, (pushed.fall_s, pushed.pin, False))
         elif isinstance(pushed, wire.SerialBytes):

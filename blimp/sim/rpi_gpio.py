@@ -173,7 +173,7 @@ class RpiGpio:
             raise RuntimeError("You must setup() the GPIO channel first")
         detection = self._detections.get(pin)
         if detection is not None and detection.level is not None:
-            return int(detection.level)  # as of the edge that is being told
+            return int(detection.level)  # as of the edge that is being reported
         return int(self._electrical.pin_read(pin))
 
     def _write(self, pin: int, high: bool) -> None:

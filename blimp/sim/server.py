@@ -1,8 +1,8 @@
 """The world in real time behind a Unix socket: what `blimp sim` runs.
 
 One thread does it all: physics at a fixed rate, events at their exact times, and in between
-every client's request at once. Clients come and go; what the motors were last told, they
-keep doing.
+every client's request at once. Clients come and go; the motors keep their last
+command.
 """
 
 import contextlib

@@ -30,7 +30,7 @@ class _PhysicsTruth:
         self._state: VehicleState | None = None
 
     def refresh(self) -> None:
-        """Drop the state that was handed out: physics has moved."""
+        """Drop the cached state: physics has moved."""
         self._state = None
 
     @property
@@ -80,7 +80,7 @@ class World(Closing):
     """A ship switched on, on its pad, at time 0. Implements `Electrical`.
 
     seed: of wind, noise and biases; the same seed and the same calls give the same bytes.
-    clock: in lockstep, the clock that follows the world, so that whoever reads it in an
+    clock: in lockstep, the clock that follows the world, so that a reader in an
     edge callback reads the edge's exact time. A driver that sleeps on it moves it ahead;
     the world catches up at the next `advance`.
     start_utc_s: the date at time 0, for the GPS.
@@ -162,12 +162,12 @@ class World(Closing):
 
     def _servo_targets(self) -> Sequence[float]:
         """A servo without pulses is limp: it stays where it is."""
-        told = self.electronics.servo_angles()
-        if None not in told:
-            return told  # type: ignore[return-value]
+        commanded = self.electronics.servo_angles()
+        if None not in commanded:
+            return commanded  # type: ignore[return-value]
         return [
             now if target is None else target
-            for target, now in zip(told, self.physics.servo_angles_rad, strict=True)
+            for target, now in zip(commanded, self.physics.servo_angles_rad, strict=True)
         ]
 
     def _follow(self, t_s: float) -> None:
@@ -201,7 +201,7 @@ class World(Closing):
 
     @property
     def outputs(self) -> dict[str, float]:
-        """Throttle that reaches each motor, and the angle each servo is told, in radians."""
+        """Throttle that reaches each motor, and the commanded angle of each servo, in radians."""
         frame = self.airframe
         outputs = dict(zip(frame.thruster_names, self.electronics.throttles(), strict=True))
         outputs.update(zip(frame.servo_names, self._servo_targets(), strict=True))

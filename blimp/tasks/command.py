@@ -144,7 +144,7 @@ class CommandRun:
         if self._boot_id and not self._stored_boot_id():
             # Before the ship can act: if this worker dies, the next one must not take the boot
             # that it hears then for the one that has acted.
-            self._context.progress(0.0, boot_id=self._boot_id)
+            self._context.progress(0.0, boot_id=self._boot_id, sent=False)
         outcome = self._ask(self._patience_s(), doing="does not answer")
         while outcome.state is OutcomeState.IN_PROGRESS:
             self._report_progress(outcome.fraction)

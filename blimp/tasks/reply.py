@@ -124,6 +124,8 @@ class Pending(Closing):
     def _is_old(self, record: Record) -> bool:
         """Say whether `record` is older than the last one: a stored record overtakes events."""
         last = self._last
+        if self._has_received and _is_unsent(record):
+            return True
         if last is None or record.final or last.state != "PROGRESS":
             return False
         backwards = record.state == "STARTED" or _fraction(record) < _fraction(last)
@@ -135,7 +137,8 @@ class Pending(Closing):
         elapsed_ms = round((self._clock.now_s() - self._sent_s) * 1000.0, 3)
         details = _details(record)
         fraction, reason = details.get("fraction"), str(details.get("reason", ""))
-        executing = record.state == "PROGRESS" and isinstance(fraction, int | float)
+        is_sent = record.state == "PROGRESS" and not _is_unsent(record)
+        executing = is_sent and isinstance(fraction, int | float)
         accepted = executing and not reason
         if self._latency_ms is None and (accepted or record.final):
             self._latency_ms = elapsed_ms
@@ -149,6 +152,11 @@ class Pending(Closing):
             elapsed_ms=elapsed_ms,
             reason=reason or record.reason,
         )
+
+
+def _is_unsent(record: Record) -> bool:
+    """Say whether the worker has the command and the ship does not yet: see `CommandRun`."""
+    return _details(record).get("sent") is False
 
 
 def _fraction(record: Record) -> float:

@@ -23,7 +23,7 @@ def test_a_late_command_of_a_pilot_who_lost_control_moves_nothing() -> None:
     late = ship.send(Command(id="c", name="arm", authority=ALICE))
     assert late.state is REFUSED
     assert late.reason == (
-        "authority 10 is older than 12, the newest seen: control has changed hands since this "
+        "authority 10 is older than 12, the newest seen: control has changed since this "
         "command was sent"
     )
     assert late.result == {"authority": BOB}

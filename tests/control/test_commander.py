@@ -173,7 +173,7 @@ def test_an_older_fence_is_refused_and_the_outcome_kept() -> None:
         ),
         (
             Command(id="a", name="arm", age_s=0.5, ttl_s=5.0, waited_s=inf),
-            "sent_s is not told, a time to come or before this flight process began: "
+            "sent_s is missing, a time to come or before this flight process began: "
             "its age is not known",
         ),
         (Command(id="a", name="arm", age_s=1.0, ttl_s=nan), "stale: 1.0 s old, limit nan s"),

@@ -4,8 +4,8 @@ from typing import Any
 
 from blimp.queue import TaskApp, TaskContext, chord, group
 from tests.interop.guest import Guest, find_guest
+from tests.queue.canvas.sums import CANVASES, Sums
 from tests.queue.conftest import DEADLINE_S, working
-from tests.queue.test_canvas import CANVASES, Sums
 
 find_guest()
 

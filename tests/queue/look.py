@@ -59,6 +59,7 @@ class Look:
             b"blimp:ended:",
             b"blimp:sender:",
             b"blimp:revoked:",
+            b"blimp:results:failed",
             b"blimp:coalesce:",
         )
         keys = [key for key in self.server.keys("*") if not key.startswith(kept)]

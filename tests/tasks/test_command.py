@@ -315,7 +315,7 @@ def test_the_boot_a_command_is_meant_for_is_stored_before_the_ship_has_the_comma
     ship.answer = answer
     ground.send("takeoff", {"altitude_m": 2.0}, ttl_s=5.0).wait(DEADLINE_S)
     assert [record and record.result for record in stored] == [
-        {"fraction": 0.0, "boot_id": "boot-1"}
+        {"fraction": 0.0, "boot_id": "boot-1", "sent": False}
     ]
 
 

@@ -22,7 +22,7 @@ _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
 _STILL_MPS = 0.05
 _TOUCH_S = 0.7
 _BLIND_S = 4.0
-_PRESS_M = 0.3  # a light ship is told to be this far below the ground
+_PRESS_M = 0.3  # a light ship gets a setpoint this far below the ground
 
 
 class Land:
@@ -107,7 +107,7 @@ class Land:
         )
 
     def _feel(self, state: VehicleState, dt_s: float) -> None:
-        """Touchdown: low, told to sink, and not sinking; blind, the same for longer."""
+        """Touchdown: low, commanded to sink, and not sinking; blind, the same for longer."""
         still = abs(state.velocity_ned_mps[2]) < _STILL_MPS
         if not still:
             self._touch_s = 0.0

@@ -1,4 +1,4 @@
-"""MANUAL: motors and servos as told, each for its own time, then back to neutral."""
+"""MANUAL: motors and servos as ordered, each for its own time, then back to neutral."""
 
 from typing import Any
 

@@ -19,7 +19,7 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlightMode(Protocol):
-    """One way to fly. Made anew each time it is entered; it does no I/O, reads no clock.
+    """One way to fly. A new object each time it is entered; it does no I/O, reads no clock.
 
     number: its number in telemetry. done: it has reached what it was asked to.
     fraction: how far it is, 0 to 1. note: a sentence for the ground, or "".

@@ -1,4 +1,4 @@
-"""What all simulated chips have in common, and what each is handed when it is made."""
+"""What all simulated chips have in common, and what each gets when it is made."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ class Chip:
         return {}
 
     def servo_angles(self) -> dict[str, float | None]:
-        """Return the angle in radians each servo is told, by output; None without pulses."""
+        """Return the commanded angle of each servo in radians, by output; None without pulses."""
         return {}
 
 

@@ -9,9 +9,9 @@ import pytest
 from blimp.errors import MessageError, TaskFailed
 from blimp.queue import State, TaskApp, TaskContext, chain, chord, group, signature
 from blimp.queue.canvas.follow import MOST_REPLACED
+from tests.queue.canvas.sums import Sums
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.look import Look
-from tests.queue.test_canvas import Sums
 
 
 class Replacing(Sums):

@@ -1,13 +1,18 @@
-"""What waits for a canvas always hears of its end: whatever is wrong with what tells of it."""
+"""Counting parts and starting bodies, whatever stands in the keys."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 
-from blimp.errors import Refused, Reject, TaskFailed
-from blimp.queue import GroupResult, State, TaskApp, chain, chord, group, signature
+from blimp.errors import ConfigError, Reject, TaskFailed
+from blimp.queue import (
+    GroupResult,
+    State,
+    TaskApp,
+    chord,
+)
 from blimp.queue.brokers.base import ChordPart
 from blimp.queue.brokers.streams.dead_letters import DeadLetters
 from blimp.queue.brokers.streams.session import StreamsSession
@@ -15,9 +20,9 @@ from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.keys import Keys
 from blimp.queue.redis.urls import redis_url
-from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.canvas.sums import Sums, part
+from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.look import Look
-from tests.queue.test_canvas import Sums, part
 
 
 @pytest.fixture
@@ -25,80 +30,84 @@ def sums(app: TaskApp) -> Sums:
     return Sums(app)
 
 
-@pytest.fixture
-def small(url: str) -> Iterator[Sums]:
-    with TaskApp("tests", broker=url, result_backend=url, limit_bytes=4000) as app:
-        yield Sums(app)
+def test_a_chord_needs_a_redis_server() -> None:
+    with TaskApp("alone", broker="memory://", transport="memory") as app:
+        task = app.task(name="t")(lambda *args: 1)
+        with pytest.raises(ConfigError, match="chords need a Redis server"):
+            chord([task.s()], task.s())()
 
 
-def test_a_chord_ends_however_long_the_words_of_what_failed(small: Sums) -> None:
-    """Each chord tells of the one within, in quotes: the words would grow without end."""
-
-    @small.app.task(name="long")
-    def long() -> None:
-        raise Refused("both ' and \" " * 290)
-
-    canvas: Any = small.app.tasks["long"].s()
-    for _ in range(12):
-        canvas = chord([canvas, small.same.s(1)], small.total.s().on_error(small.bad.s()))
-    with working(small.app):
-        handle = canvas.apply_async()
-        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
-            handle.get(timeout=DEADLINE_S)
-        assert len(small.wait(12)) == 12
-
-
-def test_a_chain_ends_however_long_the_words_of_what_failed(small: Sums) -> None:
-    @small.app.task(name="l")
-    def long() -> None:
-        raise Refused("x" * 3600)
-
-    name = "x" * 250
-    with working(small.app):
-        handle = (small.app.tasks["l"].s() | signature(name)).apply_async()
-        assert handle.parent is not None
-        with pytest.raises(Refused):
-            handle.parent.get(timeout=DEADLINE_S)
-        with pytest.raises(Refused, match="xxx"):
-            handle.get(timeout=DEADLINE_S)
+@pytest.mark.parametrize("key", ["j", "d", "s", "c"])
+def test_a_key_of_a_wrong_type_costs_a_dead_letter_with_the_reason(
+    sums: Sums, server: redis.Redis, look: Look, key: str
+) -> None:
+    server.rpush(f"celery-taskset-meta-g.{key}", "forged")
+    if key != "s":
+        server.set("celery-taskset-meta-g.s", 1)
+    sums.app.publisher.publish(TaskMessage(**part("g", 0)))
+    sums.app.publisher.publish(TaskMessage(id="other", task="same", args=(1,), queue="tests"))
+    with working(sums.app) as worker:
+        assert sums.app.result("other").wait(DEADLINE_S).state is State.SUCCESS
+        wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
+    assert look.in_hand() == 0
+    (reason,) = look.dead_reasons()
+    assert "WRONGTYPE" in reason
 
 
-WRONG = {"task": "bad", "options": {"countdown": "soon"}}
+def test_a_size_that_is_no_number_is_named(sums: Sums, server: redis.Redis, look: Look) -> None:
+    server.set("celery-taskset-meta-g.s", "many")
+    sums.app.publisher.publish(TaskMessage(**part("g", 0)))
+    with working(sums.app) as worker:
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+    (reason,) = look.dead_reasons()
+    assert "celery-taskset-meta-g.s is no number" in reason
 
 
-def test_an_errback_that_cannot_be_begun_keeps_no_end_back(sums: Sums, look: Look) -> None:
-    other = {"task": "bad", "args": ["other"]}
-    log = Silence()
-    with working(sums.app, log=log):
-        alone = sums.app.send_task("fail", link_error=[WRONG, other])
-        with pytest.raises(TaskFailed, match="no"):
-            alone.get(timeout=DEADLINE_S)
-        assert sums.wait() == [(alone.id, "other")]
-        wait_until(lambda: look.waiting() + look.in_hand() == 0, "it is not acknowledged")
-    assert look.dead() == 0
-    (told,) = log.events("errback")
-    assert "'countdown' is 'soon'" in told["reason"]
+def test_a_size_that_lies_has_the_body_run_once_at_most(
+    sums: Sums, server: redis.Redis, look: Look
+) -> None:
+    server.set("celery-taskset-meta-few.s", 2)
+    server.set("celery-taskset-meta-many.s", 9)
+    for index in range(4):
+        for gid in ("few", "many"):
+            message = part(gid, index, id=f"{gid}{index}")
+            message["chord"] = message["chord"] | {"options": {"task_id": f"body-{gid}"}}
+            sums.app.publisher.publish(TaskMessage(**message))
+    with working(sums.app) as worker:
+        assert sums.app.result("body-few").get(timeout=DEADLINE_S) == 2
+        wait_until(lambda: worker.counts["done"] == 9, "not all are done")
+    assert sums.app.result("body-many").state is State.PENDING
+    assert 0 < server.ttl("celery-taskset-meta-many.j") <= 86_400
+    assert look.waiting() == 0
 
 
-@pytest.mark.parametrize("where", ["part", "body"])
-def test_a_chord_ends_where_an_errback_cannot_be_begun(sums: Sums, where: str) -> None:
-    fails, body = sums.fail.s(), sums.total.s()
-    (fails if where == "part" else body).link_error(WRONG)
-    with working(sums.app):
-        handle = chord([fails, sums.same.s(1)], body)()
-        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
-            handle.get(timeout=DEADLINE_S)
+def test_a_part_that_comes_twice_counts_once(sums: Sums, server: redis.Redis) -> None:
+    server.set("celery-taskset-meta-g.s", 2)
+    for id in ("a", "a", "a", "b"):
+        sums.app.publisher.publish(TaskMessage(**part("g", "ab".index(id), id=id)))
+    with working(sums.app) as worker:
+        assert sums.app.result("body").get(timeout=DEADLINE_S) == 2
+        wait_until(lambda: worker.counts["done"] == 5, "not all are done")
+    left = {key.decode() for key in server.scan_iter("celery-taskset-meta-*")}
+    assert left == {"celery-taskset-meta-g.c"}
 
 
-def test_a_part_ends_whose_words_json_cannot_hold(sums: Sums) -> None:
-    @sums.app.task(name="odd", ignore_result=True)
-    def odd() -> None:
-        raise ValueError("\udc80")
+@pytest.mark.parametrize("entry", ["nonsense", "[1]", '[1, "x", "FAILURE", 7]'])
+def test_a_forged_part_fails_its_chord(sums: Sums, server: redis.Redis, entry: str) -> None:
+    server.zadd("celery-taskset-meta-g.j", {entry: 0})
+    server.set("celery-taskset-meta-g.s", 2)
+    sums.app.publisher.publish(TaskMessage(**part("g", 1)))
+    with working(sums.app), pytest.raises(TaskFailed, match="ChordError"):
+        sums.app.result("body").get(timeout=DEADLINE_S)
 
-    with working(sums.app):
-        handle = chord([odd.s(), sums.same.s(1)], sums.total.s())()
-        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
-            handle.get(timeout=DEADLINE_S)
+
+def test_a_body_whose_results_are_too_long_fails_with_the_limit(url: str) -> None:
+    with TaskApp("tests", broker=url, result_backend=url, limit_bytes=2000) as app:
+        sums = Sums(app)
+        with working(app):
+            handle = chord([sums.same.s("x" * 500) for _ in range(5)], sums.same.s())()
+            with pytest.raises(TaskFailed, match=r"ChordError: 'same' is \d+ bytes .* is 2000"):
+                handle.get(timeout=DEADLINE_S)
 
 
 def test_a_chord_may_take_longer_than_results_are_kept(url: str, server: redis.Redis) -> None:
@@ -144,18 +153,6 @@ def test_a_part_of_another_that_is_nested_too_deep_fails_its_chord(
     sums.app.publisher.publish(TaskMessage(**part("g", 1)))
     with working(sums.app), pytest.raises(TaskFailed, match="ChordError"):
         sums.app.result("body").get(timeout=DEADLINE_S)
-
-
-def test_a_canvas_has_the_arguments_it_was_cloned_with(sums: Sums) -> None:
-    made = {
-        "chain": chain(sums.add.s(1), sums.add.s(1)),
-        "group": group(sums.add.s(1), sums.add.s(2)),
-        "chord": chord([sums.add.s(1), sums.add.s(2)], sums.total.s()),
-    }
-    with working(sums.app):
-        sent = {name: one.clone((5,)).apply_async() for name, one in made.items()}
-        found = {name: one.get(timeout=DEADLINE_S) for name, one in sent.items()}
-    assert found == {"chain": 7, "group": [6, 7], "chord": 13}
 
 
 def test_killed_between_the_record_of_the_last_part_and_the_body(sums: Sums, look: Look) -> None:
@@ -215,15 +212,6 @@ def test_a_part_that_does_not_succeed_ends_its_chord(sums: Sums, end: str) -> No
             handle.get(timeout=DEADLINE_S)
         sums.wait(2)
     assert sorted(sums.heard) == sorted([(handle.parent[0].id, "part"), (handle.id, "body")])
-
-
-def test_tasks_acknowledged_early_go_on_with_their_canvas(sums: Sums) -> None:
-    app = sums.app
-    early = app.task(name="early", acks_late=False, ignore_result=True)(lambda value: value)
-    with working(app) as worker:
-        handle = chord([early.s(1) | early.s() | early.s(), early.s(2)], sums.total.s())()
-        assert handle.get(timeout=DEADLINE_S) == 3
-        wait_until(lambda: worker.counts["done"] == 5, "not all are done")
 
 
 def test_a_body_that_cannot_be_enqueued_begins_once_its_queue_is_put_right(

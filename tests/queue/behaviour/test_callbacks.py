@@ -1,4 +1,4 @@
-"""What a task calls when it has ended: with its end, or not at all; one of two kinds."""
+"""What a task calls when it has ended: with its end or not at all, one of two kinds."""
 
 import threading
 from collections.abc import Callable
@@ -9,8 +9,6 @@ import pytest
 
 from blimp.errors import MessageError
 from blimp.queue import TaskApp, TaskContext
-from blimp.queue.canvas.follow import after
-from blimp.queue.canvas.plan import Settings
 from blimp.queue.protocol.embed import MOST_CALLBACKS
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record, State
@@ -119,27 +117,6 @@ def test_whoever_finds_the_result_sends_what_its_writer_did_not(
     with working(app):
         assert heard.wait(2) == [("good", (3,)), ("good", (7, 2))]
     assert ran == []
-
-
-HOME = Settings(queue="home", now_s=lambda: 1.0)
-
-
-def test_a_callback_goes_where_it_says_and_knows_its_parent() -> None:
-    parent = TaskMessage(
-        id="p", task="one", queue="q", root_id="r", priority=3,
-        headers={"blimp_vehicle": "v", "blimp_ttl_s": 1.0},
-        callbacks=({"task": "a", "options": {"queue": "other", "task_id": "mine"}},
-                   {"task": "b", "kwargs": {"n": 1}}),
-    )  # fmt: skip
-    first, second = after(parent, state=State.SUCCESS, result=5, settings=HOME).messages
-    assert (first.id, first.queue, first.args) == ("mine", "other", (5,))
-    assert (second.queue, second.kwargs, second.priority) == ("home", {"n": 1}, 3)
-    assert (second.parent_id, second.root_id) == ("p", "r")
-    assert second.headers == {"blimp_vehicle": "v"}
-    (_, again) = after(parent, state=State.SUCCESS, result=5, settings=HOME).messages
-    assert again.id == second.id != "p"
-    assert after(parent, state=State.RETRY, settings=HOME).messages == []
-    assert after(parent, state=State.FAILURE, settings=HOME).messages == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Canvases where broker and results are two places: the steps of an end one by one."""
+"""Canvases if broker and results are two places: the steps of an end one by one."""
 
 import contextlib
 import threading
@@ -16,10 +16,10 @@ from blimp.queue.protocol.record import Record
 from blimp.queue.redis.client import open_redis
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.queue.canvas.sums import CANVASES, Sums, part
 from tests.queue.conftest import DEADLINE_S, wait_until, working
-from tests.queue.test_canvas import CANVASES, Sums, part
 
-PLACES = ("streams, sqlite", "streams, redis", "redis, redis", "memory, redis", "streams, none")
+PLACES = ("streams, sqlite", "streams, redis", "memory, redis", "streams, none")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from typing import Any
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import wait_until, working
 
-TEXT = (Path(__file__).parents[2] / "docs" / "canvas.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "canvas.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
 
 

@@ -1,0 +1,125 @@
+"""Every caller learns the end of its canvas, whatever is wrong with what follows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from blimp.errors import Refused, TaskFailed
+from blimp.queue import State, TaskApp, chord, signature
+from blimp.queue.canvas.follow import after
+from blimp.queue.canvas.plan import Settings
+from blimp.queue.protocol.message import TaskMessage
+from tests.queue.canvas.sums import Sums
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.look import Look
+
+HOME = Settings(queue="home", now_s=lambda: 1.0)
+
+
+def test_a_callback_goes_where_it_says_and_knows_its_parent() -> None:
+    parent = TaskMessage(
+        id="p", task="one", queue="q", root_id="r", priority=3,
+        headers={"blimp_vehicle": "v", "blimp_ttl_s": 1.0},
+        callbacks=({"task": "a", "options": {"queue": "other", "task_id": "mine"}},
+                   {"task": "b", "kwargs": {"n": 1}}),
+    )  # fmt: skip
+    first, second = after(parent, state=State.SUCCESS, result=5, settings=HOME).messages
+    assert (first.id, first.queue, first.args) == ("mine", "other", (5,))
+    assert (second.queue, second.kwargs, second.priority) == ("home", {"n": 1}, 3)
+    assert (second.parent_id, second.root_id) == ("p", "r")
+    assert second.headers == {"blimp_vehicle": "v"}
+    (_, again) = after(parent, state=State.SUCCESS, result=5, settings=HOME).messages
+    assert again.id == second.id != "p"
+    assert after(parent, state=State.RETRY, settings=HOME).messages == []
+    assert after(parent, state=State.FAILURE, settings=HOME).messages == []
+
+
+@pytest.fixture
+def sums(app: TaskApp) -> Sums:
+    return Sums(app)
+
+
+@pytest.fixture
+def small(url: str) -> Iterator[Sums]:
+    with TaskApp("tests", broker=url, result_backend=url, limit_bytes=4000) as app:
+        yield Sums(app)
+
+
+WRONG = {"task": "bad", "options": {"countdown": "soon"}}
+
+
+def test_a_chord_ends_however_long_the_words_of_what_failed(small: Sums) -> None:
+    """Each chord tells of the one within, in quotes: the words would grow without end."""
+
+    @small.app.task(name="long")
+    def long() -> None:
+        raise Refused("both ' and \" " * 290)
+
+    canvas: Any = small.app.tasks["long"].s()
+    for _ in range(12):
+        canvas = chord([canvas, small.same.s(1)], small.total.s().on_error(small.bad.s()))
+    with working(small.app):
+        handle = canvas.apply_async()
+        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
+            handle.get(timeout=DEADLINE_S)
+        assert len(small.wait(12)) == 12
+
+
+def test_a_chain_ends_however_long_the_words_of_what_failed(small: Sums) -> None:
+    @small.app.task(name="l")
+    def long() -> None:
+        raise Refused("x" * 3600)
+
+    name = "x" * 250
+    with working(small.app):
+        handle = (small.app.tasks["l"].s() | signature(name)).apply_async()
+        assert handle.parent is not None
+        with pytest.raises(Refused):
+            handle.parent.get(timeout=DEADLINE_S)
+        with pytest.raises(Refused, match="xxx"):
+            handle.get(timeout=DEADLINE_S)
+
+
+def test_an_errback_that_cannot_be_begun_keeps_no_end_back(sums: Sums, look: Look) -> None:
+    other = {"task": "bad", "args": ["other"]}
+    log = Silence()
+    with working(sums.app, log=log):
+        alone = sums.app.send_task("fail", link_error=[WRONG, other])
+        with pytest.raises(TaskFailed, match="no"):
+            alone.get(timeout=DEADLINE_S)
+        assert sums.wait() == [(alone.id, "other")]
+        wait_until(lambda: look.waiting() + look.in_hand() == 0, "it is not acknowledged")
+    assert look.dead() == 0
+    (told,) = log.events("errback")
+    assert "'countdown' is 'soon'" in told["reason"]
+
+
+@pytest.mark.parametrize("where", ["part", "body"])
+def test_a_chord_ends_where_an_errback_cannot_be_begun(sums: Sums, where: str) -> None:
+    fails, body = sums.fail.s(), sums.total.s()
+    (fails if where == "part" else body).link_error(WRONG)
+    with working(sums.app):
+        handle = chord([fails, sums.same.s(1)], body)()
+        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
+            handle.get(timeout=DEADLINE_S)
+
+
+def test_a_part_ends_whose_words_json_cannot_hold(sums: Sums) -> None:
+    @sums.app.task(name="odd", ignore_result=True)
+    def odd() -> None:
+        raise ValueError("\udc80")
+
+    with working(sums.app):
+        handle = chord([odd.s(), sums.same.s(1)], sums.total.s())()
+        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
+            handle.get(timeout=DEADLINE_S)
+
+
+def test_tasks_acknowledged_early_go_on_with_their_canvas(sums: Sums) -> None:
+    app = sums.app
+    early = app.task(name="early", acks_late=False, ignore_result=True)(lambda value: value)
+    with working(app) as worker:
+        handle = chord([early.s(1) | early.s() | early.s(), early.s(2)], sums.total.s())()
+        assert handle.get(timeout=DEADLINE_S) == 3
+        wait_until(lambda: worker.counts["done"] == 5, "not all are done")

@@ -1,0 +1,54 @@
+"""A canvas that cannot be sent is refused whole, with the reason."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from blimp.errors import MessageError
+from blimp.queue import (
+    TaskApp,
+    chain,
+    chord,
+    group,
+    signature,
+)
+from blimp.queue.protocol.embed import MOST_DEEP
+from tests.queue.look import Look
+
+
+def deep(levels: int) -> Any:
+    found: Any = signature("t")
+    for _ in range(levels):
+        found = signature("t").on_error(found)
+    return found
+
+
+def cyclic() -> Any:
+    found = signature("t")
+    found.link(found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: chord([signature("t")]), "a chord needs a body"),
+        (lambda: chain(), "a chain needs a link"),
+        (lambda: deep(MOST_DEEP + 1), f"nested deeper than {MOST_DEEP}"),
+        (cyclic, f"nested deeper than {MOST_DEEP}"),
+        (lambda: group(signature("t") for _ in range(20_001)), "more than 20000 signatures"),
+        (lambda: signature("t", coalesce="x") | signature("u"), "has 'coalesce'"),
+        (lambda: signature("t", queue=3), "queue must be 1 to 255 letters"),
+        (lambda: signature("t", countdown="soon"), "'countdown' is 'soon', must be seconds"),
+        (lambda: signature("t", eta="soon"), "must be an ISO 8601 time"),
+        (lambda: chain(signature("t"), group([signature("u")] * 2), link=[signature("w")]),
+         "a group has no link"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_before_anything_is_sent(
+    app: TaskApp, look: Look, make: Callable[[], Any], complaint: str
+) -> None:
+    with pytest.raises(MessageError, match=complaint):
+        app.send_canvas(make())
+    assert look.waiting() == 0
