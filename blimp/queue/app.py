@@ -169,7 +169,7 @@ class TaskApp(Hooks, Closing):
         self.events = events
         self.on_sent: Callable[..., None] | None = None  # (message, at_s=): a task was sent
         if send_sent_event:
-            self.on_sent = load(SENT_EVENTS)(self).tell
+            self.on_sent = load(SENT_EVENTS)(self).send
         self._pools: Pools | None = None  # most apps have none
         self._chords: Chords | None = None
 

@@ -1,1 +1,1 @@
-"""Celery's events: what a worker and its tasks do, told to whoever listens."""
+"""Celery's events: what a worker and its tasks do, for monitors such as Flower."""

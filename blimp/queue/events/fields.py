@@ -1,4 +1,4 @@
-"""What an event says, in Celery's words.
+"""The fields of an event, as Celery names them.
 
 Source: Celery 5.7, `events/dispatcher.py`, `worker/request.py`, `worker/heartbeat.py`.
 """
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Received(msgspec.Struct, frozen=True):
-    """What is told of a task before it runs. These are structures where speed counts."""
+    """A task that has arrived. The frequent events are structs: they encode faster."""
 
     type: str
     timestamp: float
@@ -59,24 +59,24 @@ class Succeeded(msgspec.Struct, frozen=True):
     runtime: float | None
 
 
-def to_bytes(told: Fields | msgspec.Struct, *, about: bytes) -> bytes:
-    """Return `told` as JSON, whatever a stranger's texts hold.
+def to_bytes(event: Fields | msgspec.Struct, *, program: bytes) -> bytes:
+    """Return `event` as JSON, for any text a task may hold.
 
-    about: an object that says the same of each event, as JSON.
+    program: the fields that every event of a program has, as a JSON object.
     """
     try:
-        return _encode(told)[:-1] + b"," + about[1:]
+        return _encode(event)[:-1] + b"," + program[1:]
     except UnicodeEncodeError:  # half a surrogate pair
-        fields = told if isinstance(told, dict) else msgspec.structs.asdict(told)
-        return to_bytes({key: _mended(value) for key, value in fields.items()}, about=about)
+        fields = event if isinstance(event, dict) else msgspec.structs.asdict(event)
+        return to_bytes({key: _valid(value) for key, value in fields.items()}, program=program)
 
 
-def about_program(*, hostname: str, pid: int) -> bytes:
-    """Return what each event says of the program that sends it, as JSON."""
+def program(*, hostname: str, pid: int) -> bytes:
+    """Return the fields that every event of a program has, as JSON."""
     return _encode({"hostname": hostname, "utcoffset": utc_offset_h(), "pid": pid})
 
 
-def _mended(value: Any) -> Any:
+def _valid(value: Any) -> Any:
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
@@ -86,7 +86,7 @@ def utc_offset_h() -> float:
 
 
 def received(message: TaskMessage, *, at_s: float, kind: str = "task-received") -> Received:
-    """Return what is told of a task that came. at_s: the time of day."""
+    """Return the event of a task that has arrived. at_s: the time of day."""
     headers = message.headers
     args, kwargs = headers.get("argsrepr"), headers.get("kwargsrepr")
     if not (isinstance(args, str) and isinstance(kwargs, str)):
@@ -109,7 +109,7 @@ def received(message: TaskMessage, *, at_s: float, kind: str = "task-received") 
 
 
 def sent(message: TaskMessage, *, at_s: float) -> Fields:
-    """Return what its sender tells of a task."""
+    """Return the event of a task that was sent."""
     return msgspec.structs.asdict(received(message, at_s=at_s, kind="task-sent")) | {
         "queue": message.queue,
         "exchange": "",
@@ -118,10 +118,10 @@ def sent(message: TaskMessage, *, at_s: float) -> Fields:
 
 
 def ended(job: Job, outcome: Outcome, *, at_s: float) -> Fields | Succeeded | None:
-    """Return what is told of a job's end; None where nothing is known of it, or it has none.
+    """Return the event of a job's end; None if it has not ended, or its end is not known.
 
-    What another delivery has ended is told once more: its worker may have been killed before
-    it did.
+    An end that another delivery has written gets its event once more: that worker may have been
+    killed before it sent one.
     """
     state, result, fault, trace = outcome.state, outcome.result, outcome.fault, outcome.traceback
     if outcome.again_in_s is not None or outcome.replacement is not None:
@@ -135,16 +135,16 @@ def ended(job: Job, outcome: Outcome, *, at_s: float) -> Fields | Succeeded | No
     is_over = not outcome.requeue and outcome.retry_in_s is None
     if state is State.SUCCESS and is_over:
         return Succeeded("task-succeeded", at_s, job.message.id, short(result), _runtime_s(job))
-    told: Fields = {"timestamp": at_s, "uuid": job.message.id}
+    event: Fields = {"timestamp": at_s, "uuid": job.message.id}
     if outcome.requeue:
-        return told | {"type": "task-rejected", "requeue": True}
+        return event | {"type": "task-rejected", "requeue": True}
     if outcome.dead and fault is not None and fault.exc_type == "Reject":
-        return told | {"type": "task-rejected", "requeue": False}
+        return event | {"type": "task-rejected", "requeue": False}
     if state in _REVOKED:
         expired = state is State.EXPIRED
         why = {"terminated": job.is_called, "signum": None, "expired": expired}
-        return told | {"type": "task-revoked", **why}
-    return told | {
+        return event | {"type": "task-revoked", **why}
+    return event | {
         "type": "task-failed" if outcome.retry_in_s is None else "task-retried",
         "exception": _exception(fault),
         "traceback": trace and trace[-MAX_TRACEBACK_LENGTH:],
@@ -152,7 +152,7 @@ def ended(job: Job, outcome: Outcome, *, at_s: float) -> Fields | Succeeded | No
 
 
 def short(value: Any) -> str:
-    """Return `value` as people read it, cut where it is long."""
+    """Return `value` as text for people, cut if it is long."""
     try:
         text = repr(value)
     except Exception as error:  # a result may be of a class whose own methods raise
@@ -172,5 +172,5 @@ def _cut(text: str) -> str:
 
 def _runtime_s(job: Job) -> float | None:
     if job.started_s is None or job.ended_s is None:
-        return None  # its function was called elsewhere, or before events were told
+        return None  # its function was called elsewhere, or before events were enabled
     return job.ended_s - job.started_s

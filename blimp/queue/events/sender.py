@@ -1,100 +1,183 @@
-"""Getting one message of events to Celery's exchange for them, `celeryev`.
+"""Events on their way to Celery's exchange for them, `celeryev`.
 
-Celery declares it as fanout on Redis and as topic elsewhere, and so must who sends to it. On
-streams it is one stream that all listeners read, so a listener that is gone leaves nothing that
-grows; one that lags is given what is not older than KEEP_MS nor one of more than KEEP messages.
-
-One thread that sends what is in the buffer, in order, many events in one message.
+Threads put events into a buffer; one thread sends them in order, many in one message. Celery
+declares the exchange as fanout on Redis and as topic elsewhere. On streams it is one stream that
+all receivers read: a receiver that is gone leaves nothing that grows, and one that lags gets what
+is at most a minute old.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kombu import Exchange
+from kombu.clocks import LamportClock
 
 from blimp.errors import LinkError
+from blimp.queue.events import fields
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.events.buffer import Event, EventBuffer
-    from blimp.queue.protocol.lamport_clock import LamportClock
+    from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.retry import Outage
 
 EXCHANGE = "celeryev"
-MOST_BYTES = 64_000  # of one message
+BATCHED = "task"  # the group of which many events go as one message
+HOLD_BYTES = 2_000_000  # of waiting events: the worker takes no more tasks then
+LIMIT_BYTES = 8_000_000  # room for the events of tasks that are in flight by then
+MAX_MESSAGE_BYTES = 64_000
+GATHER_S = 0.02  # after the first event: what comes meanwhile goes in the same message
+TRIES = 3  # of a message that a reachable broker refuses
 
 
-class Post(Protocol):
+class Event(NamedTuple):
+    """type: such as "task-received". data: a JSON object without its `clock`."""
+
+    type: str
+    data: bytes
+
+    @property
+    def group(self) -> str:
+        """The first word of its type and of its routing key: "task" or "worker"."""
+        return self.type.partition("-")[0]
+
+
+class EventBuffer:
+    """Keeps events in order, up to `limit_bytes`; further ones are dropped, and counted."""
+
+    def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._events: deque[Event] = deque()
+        self._waits = False
+        self._closed = False
+        self.size_bytes = 0
+        self.dropped = 0
+
+    def put(self, event: Event) -> bool:
+        """Keep `event`; False if it is dropped. Any thread; waits for nothing."""
+        size = len(event[1])
+        with self._lock:  # not the condition, which costs more: this is part of every task
+            if self._closed or self.size_bytes + size > self._limit_bytes:
+                self.dropped += 1
+                return False
+            self._events.append(event)
+            self.size_bytes += size
+            if self._waits:
+                self._changed.notify()
+            return True
+
+    def wait(self) -> bool:
+        """Wait for an event; False if it is closed and empty."""
+        with self._changed:
+            self._waits = True
+            self._changed.wait_for(lambda: self._events or self._closed)
+            self._waits = False  # until the next wait, `put` need not notify
+            return bool(self._events)
+
+    def is_batch(self) -> bool:
+        """Return whether the first event may go with others. The taking thread's."""
+        return bool(self._events) and self._events[0].group == BATCHED
+
+    def take(self, *, most_bytes: int) -> list[Event]:
+        """Return the oldest events that may go as one message, at least one if there is any.
+
+        They are of one group; one about the worker goes alone, as Celery sends it.
+        """
+        batch: list[Event] = []
+        size = 0
+        with self._changed:
+            while self._events:
+                event = self._events[0]
+                size += len(event.data)
+                if batch and (size > most_bytes or event.group != batch[0].group):
+                    break
+                batch.append(self._events.popleft())
+                self.size_bytes -= len(event.data)
+                if event.group != BATCHED:
+                    break
+        return batch
+
+    def drop(self, count: int = 0) -> int:
+        """Count `count` taken events as dropped, and all that wait; return how many."""
+        with self._changed:
+            count += len(self._events)
+            self._events.clear()
+            self.size_bytes = 0
+            self.dropped += count
+            return count
+
+    def close(self) -> None:
+        """Keep no more. Kept events can still be taken."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Destination(Protocol):
     def send(self, body: bytes, *, routing_key: str) -> None:
-        """Send one message, once. Raises LinkError where the broker does not take it."""
+        """Send one message, once. Raises LinkError if the broker does not take it."""
         ...
 
 
-def open_post(app: TaskApp, *, hostname: str) -> Post:
-    """Return the way to listeners that the app's transport has. Connects on first use."""
-    return KombuPost(app, {"hostname": hostname})
+class EventExchange:
+    """`celeryev` at the app's broker. Connects on first use."""
 
-
-class KombuPost:
-    def __init__(self, app: TaskApp, headers: dict[str, Any]) -> None:
+    def __init__(self, app: TaskApp, *, hostname: str) -> None:
         self._app = app
-        self._headers = headers
-        self._exchange: Any = None
+        self._headers = {"hostname": hostname}
+        # Celery chooses the type like this.
+        self._exchange = Exchange(EXCHANGE, type="fanout" if app.capabilities.on_redis else "topic")
 
     def send(self, body: bytes, *, routing_key: str) -> None:
-        from kombu import Exchange
-
-        if self._exchange is None:
-            # The exchange's type is what Celery would choose.
-            kind = "fanout" if self._app.capabilities.on_redis else "topic"
-            self._exchange = Exchange(EXCHANGE, type=kind)
         self._app.publisher.tell(
             body, exchange=self._exchange, routing_key=routing_key, headers=self._headers
         )
 
 
-GATHER_S = 0.02  # from the first event: what comes meanwhile goes in the same message
-TRIES = 3  # of a message that is refused by a broker that is there
-
-
 class EventSender:
-    """Sends until closed. A broker that is away is waited for.
+    """Sends until closed, on a thread of its own. It waits for an unreachable broker.
 
-    on_sent: called after each message. is_flowing: False while the broker takes none.
-    Sent again after a lost answer, a message may come twice; it is never passed by a later one.
+    on_sent: called after each try. is_flowing: False while the broker takes no message.
+    Sent again after a lost answer, a message may arrive twice; a later one never overtakes it.
     """
 
     def __init__(
         self,
         *,
         buffer: EventBuffer,
-        post: Post,
+        destination: Destination,
         clock: LamportClock,
         outage: Outage,
         on_sent: Callable[[], None],
         log: Any,
     ) -> None:
         self._buffer = buffer
-        self._post = post
+        self._destination = destination
         self._clock = clock
         self._outage = outage
         self._on_sent = on_sent
         self._log = log
-        self._is_taken = True
+        self._is_flowing = True
         self._closing = threading.Event()
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="events", daemon=True)
 
     @property
     def is_flowing(self) -> bool:
-        return self._is_taken and self._thread.is_alive()
+        return self._is_flowing and self._thread.is_alive()
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self, *, within_s: float) -> None:
-        """Send what is there, for so long; what is left then counts as dropped."""
+        """Send what waits, for so long; what is left then counts as dropped."""
         self._buffer.close()
         self._closing.set()
         self._thread.join(timeout=within_s)
@@ -105,22 +188,21 @@ class EventSender:
         while self._buffer.wait():
             if self._buffer.is_batch():
                 self._closing.wait(GATHER_S)
-            while batch := self._buffer.take(most_bytes=MOST_BYTES):
+            while batch := self._buffer.take(most_bytes=MAX_MESSAGE_BYTES):
                 if not self._send(batch):
                     self._buffer.drop(len(batch))
 
     def _send(self, batch: Sequence[Event]) -> bool:
-        """Send one message; False where it is given up."""
-        first = self._clock.forward(len(batch)) - len(batch) + 1
-        body = write(batch, first=first)
+        """Send one message; False if it is dropped."""
+        body = write(batch, clock=self._clock)
         key = routing_key(batch)
         refused = 0
         while True:
             try:
-                self._post.send(body, routing_key=key)
+                self._destination.send(body, routing_key=key)
             except LinkError as error:
                 wait_s = self._failed(error)
-            except Exception as error:  # no error of the link: it may be the message's own
+            except Exception as error:  # not of the connection: it may be the message's fault
                 refused += 1
                 wait_s = self._failed(error)
                 if refused == TRIES:
@@ -128,26 +210,57 @@ class EventSender:
                     return False
             else:
                 self._outage.over()
-                self._is_taken = True
+                self._is_flowing = True
                 self._on_sent()
                 return True
             if self._given_up.wait(wait_s):
                 return False
 
     def _failed(self, error: Exception) -> float:
-        self._is_taken = False
-        self._on_sent()  # whoever is held back need not wait for this
+        self._is_flowing = False
+        self._on_sent()  # tasks are not held back by a broker that takes no events
         return self._outage.failed(error, waiting_bytes=self._buffer.size_bytes)
 
 
-def write(batch: Sequence[Event], *, first: int) -> bytes:
+def write(batch: Sequence[Event], *, clock: LamportClock) -> bytes:
     """Return one message: an event as an object, several as a list, as Celery's buffer has it.
 
-    first: the logical clock of the first event.
+    clock: the sender's logical one; each event moves it on.
     """
-    objects = [b'{"clock":%d,' % (first + n) + event.data[1:] for n, event in enumerate(batch)]
+    objects = [b'{"clock":%d,' % clock.forward() + event.data[1:] for event in batch]
     return objects[0] if len(objects) == 1 else b"[" + b",".join(objects) + b"]"
 
 
 def routing_key(batch: Sequence[Event]) -> str:
     return batch[0].type.replace("-", ".") if len(batch) == 1 else f"{batch[0].group}.multi"
+
+
+class SentEvents:
+    """`task-sent`: sent at once, in the thread that sent the task. Thread-safe.
+
+    unsent: how many were not, since the broker was lost just then; their tasks were sent.
+    """
+
+    def __init__(self, app: TaskApp) -> None:
+        self._app = app
+        self._clock = LamportClock()
+        self._lock = threading.Lock()
+        self._exchanges: dict[int, EventExchange] = {}  # by process: a fork has its own name
+        self.unsent = 0
+
+    def send(self, message: TaskMessage, *, at_s: float) -> None:
+        """Announce that `message` was sent, at a time of day. Never raises LinkError."""
+        process = os.getpid()
+        hostname = f"gen{process}@{socket.gethostname()}"  # as Celery names a nameless sender
+        with self._lock:
+            exchange = self._exchanges.get(process)
+            if exchange is None:
+                exchange = self._exchanges[process] = EventExchange(self._app, hostname=hostname)
+        program = fields.program(hostname=hostname, pid=process)
+        data = fields.to_bytes(fields.sent(message, at_s=at_s), program=program)
+        batch = [Event("task-sent", data)]
+        try:
+            exchange.send(write(batch, clock=self._clock), routing_key=routing_key(batch))
+        except LinkError:
+            with self._lock:
+                self.unsent += 1

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kombu.clocks import LamportClock
+
 from blimp.queue.extensions import Extension, Observers, extensions_of, observes
-from blimp.queue.protocol.lamport_clock import LamportClock
 from blimp.queue.results.open import prepare_results
 from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot

@@ -10,13 +10,12 @@ from blimp.errors import Refused, Reject
 from blimp.queue import TaskApp
 from blimp.queue.brokers.base import Delivery
 from blimp.queue.events import fields
-from blimp.queue.protocol.lamport_clock import LamportClock
 from blimp.queue.protocol.message import MAX_REPR_LENGTH, TaskMessage
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.worker.job import Job
 
-ABOUT = fields.about_program(hostname="pad", pid=7)
+PROGRAM = fields.program(hostname="pad", pid=7)
 app = TaskApp("fields", broker="memory://")
 
 
@@ -33,7 +32,7 @@ def make_job(**message: Any) -> Job:
 
 
 def read(told: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(fields.to_bytes(told, about=ABOUT))
+    found: dict[str, Any] = json.loads(fields.to_bytes(told, program=PROGRAM))
     return found
 
 
@@ -116,10 +115,3 @@ def test_a_runtime_is_from_call_to_return() -> None:
     job.started_s, job.ended_s = 10.0, 12.5
     told = read(fields.ended(job, Outcome(state=State.SUCCESS), at_s=0.0))
     assert told["runtime"] == 2.5
-
-
-def test_a_logical_clock_goes_past_what_was_heard() -> None:
-    clock = LamportClock()
-    assert [clock.forward(), clock.forward(3)] == [1, 4]
-    assert [clock.adjust(10), clock.adjust(2)] == [11, 12]
-    assert clock.value == 12
