@@ -101,7 +101,7 @@ class Observers:
         self._extensions: tuple[Extension, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self._extensions)
+        return self._extensions != ()
 
     def add(self, extension: Extension) -> None:
         """Call its job hooks from now on, for jobs under way too; those it does not have, never."""

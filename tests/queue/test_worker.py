@@ -91,12 +91,12 @@ def test_a_refusal_is_a_state_of_its_own(app: TaskApp) -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "complaint"),
     [
-        ((), {}, "missing a required argument: 'a'"),
-        ((1, 2, 3), {}, "too many positional arguments"),
+        ((), {}, "missing 1 required positional argument: 'a'"),
+        ((1, 2, 3), {}, "takes from 1 to 2 positional arguments but 3 were given"),
         ((1,), {"c": 1}, "got an unexpected keyword argument 'c'"),
     ],
 )
-def test_wrong_arguments_are_named(
+def test_wrong_arguments_are_a_type_error_of_the_task_as_in_celery(
     app: TaskApp, args: tuple[int, ...], kwargs: dict[str, int], complaint: str
 ) -> None:
     @app.task(name="add")
@@ -105,8 +105,31 @@ def test_wrong_arguments_are_named(
 
     with working(app), pytest.raises(TaskFailed) as caught:
         add.apply_async(args, kwargs).get(DEADLINE_S)
-    assert "arguments of 'add'" in str(caught.value)
+    assert caught.value.kind == "TypeError"
     assert complaint in str(caught.value)
+
+
+def test_wrong_arguments_leave_no_dead_letter(app: TaskApp, look: Look) -> None:
+    app.task(name="add")(lambda a: a)
+    with working(app), pytest.raises(TaskFailed):
+        app.send_task("add", (1, 2, 3)).get(DEADLINE_S)
+    assert look.left_behind() == []
+
+
+def test_a_task_that_fails_for_good_is_logged_at_error_with_its_traceback(app: TaskApp) -> None:
+    @app.task(name="fails", autoretry_for=(OSError,), max_retries=1, retry_backoff=False)
+    def fails() -> None:
+        raise OSError("still shut")
+
+    log = Silence()
+    with working(app, log=log), pytest.raises(TaskFailed):
+        fails.delay().get(DEADLINE_S)
+    told = [(level, fields) for level, event, fields in log.lines if event == "task"]
+    assert [(level, fields["state"]) for level, fields in told] == [
+        ("info", "RETRY"),
+        ("error", "FAILURE"),
+    ]
+    assert 'raise OSError("still shut")' in told[1][1]["traceback"]
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
@@ -240,32 +263,6 @@ def test_a_task_may_ask_for_its_own_retry(app: TaskApp) -> None:
         with pytest.raises(TaskFailed, match="ValueError: still shut"):
             asks_with.delay().get(DEADLINE_S)
         assert raises.delay().get(DEADLINE_S) == 1
-
-
-@pytest.mark.parametrize("transport", ["redis"], indirect=True)
-def test_the_next_try_is_queued_before_the_last_is_acknowledged(
-    app: TaskApp, server: redis.Redis
-) -> None:
-    """Seen from the server: at no command boundary is the task in neither place."""
-
-    @app.task(name="again", bind=True, max_retries=1)
-    def again(context: TaskContext) -> int:
-        if context.message.retries == 0:
-            context.retry(countdown=0)
-        return 1
-
-    pushed, acknowledged = [], []
-    with server.monitor() as monitor, working(app):
-        again.apply_async(task_id="the-id").get(DEADLINE_S)
-        for number, heard in enumerate(monitor.listen()):
-            if heard["command"].startswith("LPUSH tests"):
-                pushed.append(number)
-            if heard["command"].startswith("HDEL blimp.unacked"):
-                acknowledged.append(number)
-            if len(acknowledged) == 2:
-                break
-    assert len(pushed) == 2
-    assert pushed[1] < acknowledged[0]
 
 
 def test_reject_drops_or_puts_back(app: TaskApp, look: Look) -> None:
@@ -463,52 +460,6 @@ def test_prefetch_holds_back_and_recovers(app: TaskApp, look: Look) -> None:
 
 
 # --- bad messages -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("transport", ["redis"], indirect=True)
-@pytest.mark.parametrize(
-    ("raw", "reason"),
-    [
-        (b"", "message is not JSON"),
-        (b"not json", "message is not JSON"),
-        (b"\xff\xfe\x00", "message is not JSON"),
-        (b"[" * 200_000, "message is not JSON"),
-        (b"[]", "message is list, must be an object"),
-        (b"null", "message is NoneType, must be an object"),
-        (b"{}", "'headers' is missing or not an object"),
-        (b'{"headers": [], "properties": {}}', "'headers' is missing or not an object"),
-        (b'{"headers": {}, "properties": 3}', "'properties' is missing or not an object"),
-        (b'{"headers": {}, "properties": {}}', "'body' is missing or not a string"),
-        (
-            b'{"headers": {}, "properties": {"body_encoding": "base64"}, "body": "#"}',
-            "content type None",
-        ),
-        (
-            b'{"headers": {}, "properties": {"body_encoding": "rot13"}, "body": "x"}',
-            "body encoding 'rot13': only 'base64' is accepted",
-        ),
-        (b"x" * 10_000_000, "message of 10000000 bytes: the limit is 1000000 for its body"),
-        (CELERY_MESSAGE, "no task 'weather.read' in app 'tests'; it has: add"),
-    ],
-)
-def test_a_bad_message_is_dropped_named_and_counted_and_the_worker_goes_on(
-    app: TaskApp, look: Look, raw: bytes, reason: str
-) -> None:
-    @app.task(name="add")
-    def add(a: int, b: int) -> int:
-        return a + b
-
-    log = Silence()
-    look.push("tests", raw)
-    with working(app, log=log) as worker:
-        assert add.delay(1, 2).get(DEADLINE_S) == 3
-        assert worker.counts["unreadable"] + worker.counts["unknown_task"] == 1
-        assert worker.counts["reconnects"] == 0
-    complaints = [fields for level, _, fields in log.lines if level == "error"]
-    assert len(complaints) == 1
-    assert reason in complaints[0]["reason"]
-    assert complaints[0]["queue"] == "tests"
-    assert look.left_behind() == []
 
 
 @pytest.mark.parametrize(
@@ -792,20 +743,6 @@ def test_a_link_watcher_that_fails_does_not_stop_the_pulse(app: TaskApp) -> None
     with working(app, log=log):
         wait_until(lambda: len(heard) >= 2, "the pulse stopped")
     assert log.events("link watcher")
-
-
-@pytest.mark.parametrize("transport", ["redis"], indirect=True)
-def test_a_spoilt_record_of_an_unacknowledged_message_is_dropped(
-    app: TaskApp, server: redis.Redis, look: Look
-) -> None:
-    app.task(name="add")(lambda: 1)
-    for tag, stored in (("a", "not json"), ("b", "[]"), ("c", '[{"headers": 3}, "", ""]')):
-        server.hset("blimp.unacked.tests.worker", tag, stored)
-    with working(app) as worker:
-        assert app.send_task("add").get(DEADLINE_S) == 1
-        assert worker.counts["unreadable"] == 3
-        assert worker.counts["reconnects"] == 0
-    assert look.left_behind() == []
 
 
 def test_async_tasks_are_cut_off_and_given_back_too(app: TaskApp, look: Look) -> None:

@@ -21,7 +21,7 @@ def test_positional_arguments_are_refused(
     ship: FlightSide, app: TaskApp, ground: VehicleClient
 ) -> None:
     record = app.send_task("blimp.goto", (1.0,), ttl_s=5.0).wait(DEADLINE_S)
-    assert "arguments of 'blimp.goto': too many positional arguments" in record.reason
+    assert "positional argument" in record.reason
 
 
 def test_the_ship_hears_that_the_link_stands(ship: FlightSide, ground: VehicleClient) -> None:

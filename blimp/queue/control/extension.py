@@ -10,7 +10,7 @@ from blimp.queue.control.broadcast import BroadcastReceiver
 from blimp.queue.control.remote_control import RemoteControl
 from blimp.queue.extensions import Extension
 from blimp.queue.worker.job import Stage
-from blimp.queue.worker.middleware.revoked import revoked
+from blimp.queue.worker.middleware.skip import revoked
 from blimp.queue.worker.pools import Place, place_of
 
 if TYPE_CHECKING:

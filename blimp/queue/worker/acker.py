@@ -1,7 +1,7 @@
-"""Completion jobs with the broker: many at a time, by one thread, so that no executor waits for it.
+"""Completing jobs with the broker: many at a time, by one thread, so that no pool waits for it.
 
-Endings that come while one writing is under way go together in the next. Nothing is waited for
-in order to gather more: where the broker is quicker than the tasks, each is written at once.
+Completions that arrive during one write go together in the next. The thread never waits in order
+to gather more: if the broker is faster than the tasks, each is written at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.worker.middleware.once import is_marked, let_marks_expire
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -30,15 +31,15 @@ LOOK_S = 1.0  # between looks whether there is still something to wait for
 
 
 class Acker:
-    """Writes endings, each until the broker took it or the worker is abandoned.
+    """Writes completions, each until the broker has it or the worker is abandoned.
 
-    Where the line can, all of an ending is one step. Otherwise the result is stored and what
-    follows is queued before the message is acknowledged: a worker killed in between leaves a
-    message that comes again, finds its result, and is only acknowledged.
+    If the broker can, a completion is one step. Otherwise the result is stored and what follows
+    is published before the message is acknowledged: a worker killed in between leaves a message
+    that is delivered again, finds its result, and is only acknowledged.
 
     on_ran: called with each job that waits for a commit, in any thread.
-    on_done: called with the jobs that have left the worker's hands, in the settler's thread.
-    Close is idempotent; what waits then is written once more, or comes again.
+    on_done: called with the jobs that are no longer in flight, in the acker's thread.
+    Close is idempotent; what waits then is tried once more, or is delivered again.
     """
 
     def __init__(
@@ -58,39 +59,39 @@ class Acker:
         self._on_done = on_done
         self._observers = observers
         self._log = log
-        self._outage = app.outage("broker away", log=log)
-        self._results_outage = app.outage("results away", log=log)
+        self._outage = app.outage("broker unreachable", log=log)
+        self._results_outage = app.outage("results unreachable", log=log)
         self._on_ran = on_ran
         self._commits = app.results is not None and app.results.commits
-        # Elsewhere a result goes first, to a server of its own.
+        # A result on another server is stored before.
         self._atomic = app.capabilities.atomic_completion
         self._is_one_step = self._atomic and (app.results is None or app.completes_at_once)
         # An event is set once what came before it is written.
-        self._endings: queue.SimpleQueue[Completion | threading.Event] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Completion | threading.Event] = queue.SimpleQueue()
         self._ended = threading.Event()
         self._closed = False
-        self._thread = threading.Thread(target=self._serve, name="settler", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="acker", daemon=True)
         self._thread.start()
 
-    def settle(self, ending: Completion) -> None:
-        """Have `ending` written, and its job let go then. Any thread; does not wait."""
+    def put(self, completion: Completion) -> None:
+        """Have `completion` written, and its job released. Any thread; does not wait."""
         if self._commits:
-            self._on_ran(ending.job)
-        self._endings.put(ending)
+            self._on_ran(completion.job)
+        self._queue.put(completion)
 
     def wait_written(self) -> None:
-        """Wait until what was handed over before is written, or the worker ends."""
+        """Wait until all that was put before is written, or the worker ends."""
         written = threading.Event()
-        self._endings.put(written)
+        self._queue.put(written)
         while not written.wait(LOOK_S) and not (self._abandoned.is_set() or self._closed):
             pass
 
     def until_done(
         self, function: Callable[..., Any], *args: Any, outage: Outage | None = None
     ) -> bool:
-        """Call until the broker takes it; False where the worker was abandoned before.
+        """Call until the broker answers; return False if the worker was abandoned before.
 
-        outage: of what is asked, where that is not the broker.
+        outage: of the server that is asked, if that is not the broker.
         """
         outage = outage or self._outage
         while True:
@@ -103,14 +104,14 @@ class Acker:
                     return False
 
     def wait_out(self, error: LinkError) -> bool:
-        """Wait before the broker is asked again; True where the worker is abandoned."""
+        """Wait before the broker is asked again; return True if the worker is abandoned."""
         return self._abandoned.wait(self._outage.failed(error))
 
     def close(self) -> None:
-        """End the thread, once what waits is written or the worker is abandoned."""
+        """End the thread once all that waits is written, or the worker is abandoned."""
         if not self._closed:
             self._closed = True
-            self._endings.put(self._ended)
+            self._queue.put(self._ended)
             self._thread.join(timeout=2.0 * self._app.timeout_s)
 
     def _serve(self) -> None:
@@ -122,11 +123,11 @@ class Acker:
                 event.set()
 
     def _gather(self) -> tuple[list[Completion], threading.Event | None]:
-        """Wait for what is to be written together; return it, and an event that came after it."""
+        """Wait for what is written together; return it, and an event that came after it."""
         batch: list[Completion] = []
         size = 0
-        while not batch or (self._has_room(len(batch), size) and not self._endings.empty()):
-            item = self._endings.get()
+        while not batch or (self._has_room(len(batch), size) and not self._queue.empty()):
+            item = self._queue.get()
             if isinstance(item, threading.Event):
                 return batch, item
             batch.append(item)
@@ -135,146 +136,156 @@ class Acker:
 
     def _finish(self, batch: Sequence[Completion]) -> None:
         written = self._write(batch)
+        marked = [
+            one.message for one in written if is_marked(one.job.task.options) and not one.requeue
+        ]
+        if marked:
+            with contextlib.suppress(LinkError):  # they stay: some bytes, and no wrong answer
+                let_marks_expire(self._app, marked)
         if self._observers:
-            self._tell(written)
+            self._notify(written)
         try:
-            self._on_done(*(ending.job for ending in batch))
-        except Exception:  # nothing ends this thread: all that ends goes through it
-            self._log.exception("settle", jobs=len(batch))
+            self._on_done(*(completion.job for completion in batch))
+        except Exception:  # this thread must go on: every completion goes through it
+            self._log.exception("completion", jobs=len(batch))
 
-    def _tell(self, written: Sequence[Completion]) -> None:
-        for ending in written:
-            job = ending.job
+    def _notify(self, written: Sequence[Completion]) -> None:
+        for completion in written:
+            job = completion.job
             if job.outcome is not None and not job.is_lost:
                 self._observers.finished(job, job.outcome)
 
     def _has_room(self, count: int, size_bytes: int) -> bool:
-        """Say whether one more may go with these: the server does nothing else meanwhile."""
+        """Return whether one more may go with these: the server does nothing else meanwhile."""
         gathers = self._atomic or self._commits
         return gathers and count < MOST_AT_ONCE and size_bytes < MOST_BYTES
 
     def _write(self, batch: Sequence[Completion]) -> list[Completion]:
-        """Write `batch`; one that cannot be is a dead letter, and spoils no other.
+        """Write `batch`; one that cannot be written is a dead letter, the others are written.
 
-        Returns what is written: not what the worker was abandoned before.
+        Returns those that were written before the worker was abandoned.
         """
         try:
-            # No step without the one before it: no message goes whose result is not written.
+            # Never acknowledge before the result is stored.
             written = [
-                ending
-                for ending in self._counted(self._stored(batch))
-                if (self._is_one_step and not ending.requeue)
-                or all(self.until_done(step) for step in self._steps(ending))
+                completion
+                for completion in self._counted(self._stored(batch))
+                if (self._is_one_step and not completion.requeue)
+                or all(self.until_done(step) for step in self._steps(completion))
             ]
             if self._atomic:
                 ends = [one for one in written if not one.requeue]
-                if not self.until_done(self._end, ends):
+                if not self.until_done(self._complete, ends):
                     return [one for one in written if one.requeue]
-            for ending in written:
-                if ending.chords is not None:
-                    self._note_joined(ending)
+            for completion in written:
+                if completion.chords is not None:
+                    self._note_joined(completion)
             return written
         except Exception as error:
             if len(batch) > 1:
-                return [one for ending in batch for one in self._write([ending])]
-            self._log.exception("settle", **_about(batch[0].job))
+                return [one for completion in batch for one in self._write([completion])]
+            self._log.exception("completion", **_about(batch[0].job))
             self._give_up(batch[0], error)
             return []
 
-    def _give_up(self, ending: Completion, error: Exception) -> None:
+    def _give_up(self, completion: Completion, error: Exception) -> None:
         with contextlib.suppress(Exception):
             reason = f"its end cannot be written: {error}"
-            self.until_done(ending.job.delivery.reject, reason)
+            self.until_done(completion.job.delivery.reject, reason)
 
     def _stored(self, batch: Sequence[Completion]) -> list[Completion]:
-        """Write the results that go to a keeper of their own, all at once.
+        """Store the results of a backend of its own, all at once.
 
-        Returns the endings to go on with: not those whose result was refused, which are dead
-        letters, nor any where the worker was abandoned before. Where another result stands,
-        what follows is that one's.
+        Returns the completions to go on with: not those whose result was refused, which are
+        dead letters, nor any if the worker was abandoned before. If another result is stored
+        already, the messages that follow are that result's.
         """
         results = self._app.results
         if results is None or self._is_one_step:
             return list(batch)
-        # A lease that was lost meanwhile: whoever has the message now says what became of it.
+        # After a lost lease the worker that has the message now writes its end.
         going = [one for one in batch if one.requeue or not one.job.is_lost]
-        kept = [one for one in going if one.record and not one.requeue]
+        to_store = [one for one in going if one.record and not one.requeue]
         answers: list[bool | ResultError] = []
 
         def store() -> None:
-            records = [(one.job.message.id, one.record) for one in kept]
+            records = [(one.job.message.id, one.record) for one in to_store]
             answers[:] = results.write_many(records)
 
-        if kept and not self.until_done(store, outage=self._results_outage):
-            return [one for one in going if not any(one is other for other in kept)]
+        if to_store and not self.until_done(store, outage=self._results_outage):
+            return [one for one in going if not any(one is other for other in to_store)]
         instead: dict[int, Completion | None] = {}
-        for ending, answer in zip(kept, answers, strict=True):
+        for completion, answer in zip(to_store, answers, strict=True):
             if isinstance(answer, ResultError):
-                self._log.error("result", **_about(ending.job), reason=str(answer))
-                self._give_up(ending, answer)
-                instead[id(ending)] = None
+                self._log.error("result", **_about(completion.job), reason=str(answer))
+                self._give_up(completion, answer)
+                instead[id(completion)] = None
             elif not answer:
-                self._log.warning("result stands", **_about(ending.job))
-                instead[id(ending)] = self._restated(ending)
+                self._log.warning("result stands", **_about(completion.job))
+                instead[id(completion)] = self._restated(completion)
         found = [instead.get(id(one), one) for one in going]
         return [one for one in found if one is not None]
 
-    def _restated(self, ending: Completion) -> Completion | None:
-        """Return `ending` with what follows the result that stands; None where abandoned."""
-        if not (ending.next or ending.chords):
-            return ending
+    def _restated(self, completion: Completion) -> Completion | None:
+        """Return `completion` with what follows the stored result; None if abandoned."""
+        if not (completion.next or completion.chords):
+            return completion
         from blimp.queue.canvas.follow import restated
 
         found: list[tuple[Completion, Record | None]] = []
         self.until_done(
-            lambda: found.append(restated(self._app, ending)), outage=self._results_outage
+            lambda: found.append(restated(self._app, completion)), outage=self._results_outage
         )
-        for completion, stands in found:
-            if stands is not None:
-                ending.job.previous = stands
-                ending.job.outcome = Outcome(state=stands.state, settled=True)
-            return completion
+        for restated_one, stored in found:
+            if stored is not None:
+                completion.job.previous = stored
+                completion.job.outcome = Outcome(state=stored.state, settled=True)
+            return restated_one
         return None
 
     def _counted(self, batch: Sequence[Completion]) -> list[Completion]:
-        """Count the parts of chords where that is a step of its own."""
+        """Count the parts of chords, if that is a step of its own."""
         if all(one.chords is None for one in batch):
             return list(batch)
         from blimp.queue.canvas.chords import count_parts
 
         counted = [
-            ending if ending.chords is None else count_parts(self._app, ending, self.until_done)
-            for ending in batch
+            completion
+            if completion.chords is None
+            else count_parts(self._app, completion, self.until_done)
+            for completion in batch
         ]
         return [one for one in counted if one is not None]
 
-    def _note_joined(self, ending: Completion) -> None:
+    def _note_joined(self, completion: Completion) -> None:
         from blimp.queue.canvas.chords import note_joined
 
-        note_joined(self._app, ending, self.until_done)
+        note_joined(self._app, completion, self.until_done)
 
-    def _steps(self, ending: Completion) -> Iterator[Callable[[], Any]]:
-        """Yield what is done before the one step, or instead of it; each is repeated alone."""
-        delivery = ending.job.delivery
-        if ending.requeue:
+    def _steps(self, completion: Completion) -> Iterator[Callable[[], Any]]:
+        """Yield the steps before the one step, or instead of it; each is repeated alone."""
+        delivery = completion.job.delivery
+        if completion.requeue:
             yield delivery.requeue
             return
         if self._atomic:
             return
-        for message in ending.next:
+        for message in completion.next:
             yield partial(self._app.publisher.publish, message)
-        if ending.dead and ending.acks:
-            yield partial(delivery.reject, ending.dead)
-        elif ending.acks:
+        if completion.dead and completion.acks:
+            yield partial(delivery.reject, completion.dead)
+        elif completion.acks:
             yield delivery.ack
 
-    def _end(self, endings: Sequence[Completion]) -> None:
-        if not endings:
+    def _complete(self, completions: Sequence[Completion]) -> None:
+        if not completions:
             return
-        for ending, refused in zip(endings, self._consumer.complete(endings), strict=True):
+        for completion, refused in zip(
+            completions, self._consumer.complete(completions), strict=True
+        ):
             if refused:
-                ending.job.outcome = None  # nothing of it is written
-                self._log.warning("result refused", **_about(ending.job), reason=refused)
+                completion.job.outcome = None  # nothing of it is written
+                self._log.warning("result refused", **_about(completion.job), reason=refused)
 
 
 def _about(job: Job) -> dict[str, str]:

@@ -40,7 +40,6 @@ class Decoder:
             if parsed.chord is not None and self._app.chords is None:
                 raise MessageError(NO_REDIS)
             task = self._app.task_for(parsed)
-            task.check_arguments(parsed.args, parsed.kwargs)
             return parsed, task
         except (MessageError, UnknownTask) as error:
             if parsed is not None and parsed.is_followed and self._can_count(parsed):

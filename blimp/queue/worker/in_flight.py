@@ -241,7 +241,7 @@ class InFlight:
             self._changed.wait_for(lambda: not self._jobs or unless(), timeout=timeout_s)
 
     def _count(self, job: Job) -> None:
-        place = place_of(job.task)
+        place = job.place
         self._counted[job.delivery.tag] = place
         self._busy[place] = self._busy.get(place, 0) + 1
 

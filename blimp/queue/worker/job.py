@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
 from blimp.queue.task import Task
+from blimp.queue.worker.pools import place_of
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Delivery
@@ -42,6 +43,7 @@ class Job:
         self.message = message
         self.task = task
         self.delivery = delivery
+        self.place = place_of(task)
         self.previous: Record | None = None
         self.in_thread: InThread | None = None
         self._stage = Stage.WAITING

@@ -19,6 +19,7 @@ from blimp.queue.extensions import Extension, Observers, extensions_of, observes
 from blimp.queue.results.open import prepare_results
 from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot
+from blimp.queue.worker.completions import Completions
 from blimp.queue.worker.consumer_loop import ConsumerLoop
 from blimp.queue.worker.drain import Finish
 from blimp.queue.worker.guarantees import check_tasks, missing_guarantees
@@ -27,7 +28,7 @@ from blimp.queue.worker.in_flight import InFlight
 from blimp.queue.worker.job import Job, Stage
 from blimp.queue.worker.name_lock import OwnName
 from blimp.queue.worker.outcome import timed_out
-from blimp.queue.worker.pools import Place, place_of
+from blimp.queue.worker.pools import Place
 from blimp.queue.worker.pools.origin import locate_all
 from blimp.queue.worker.pools.pools import Sizes, WorkerPools
 from blimp.queue.worker.prefetch import LEAST, MOST
@@ -133,6 +134,7 @@ class Worker:
             log=self.log,
         )
         self.runner = Runner(
+            completions=Completions(app=app, worker=self.name, log=self.log),
             app=app,
             worker=self.name,
             stopping=self._stops.stopping,
@@ -286,7 +288,7 @@ class Worker:
         with self._counting:
             self.counts["done"] += len(jobs)
         self.in_flight.release(*jobs)
-        own = sum(place_of(job.task) is not Place.PROCESS for job in jobs)
+        own = sum(job.place is not Place.PROCESS for job in jobs)
         reason = self._wear.count(own) if own else None
         if reason is not None and not self._stops.stopping.is_set():
             self._stops.restart(reason)

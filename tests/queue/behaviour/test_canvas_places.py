@@ -131,13 +131,13 @@ def test_a_part_that_someone_else_has_now_is_not_counted(app: TaskApp) -> None:
         assert held.wait(DEADLINE_S)
         wait_until(lambda: worker.counts["done"] == 1, "the other part does not end")
         (job,) = [one for one in worker.jobs() if one.task.name == "slow"]
-        follow = worker.runner._follow
+        follow = worker.runner._completions._follow
 
         def lose(*args: Any) -> Any:
             job.is_lost = True  # between the end of its function and what is written of it
             return follow(*args)
 
-        worker.runner._follow = lose  # type: ignore[method-assign, assignment]
+        worker.runner._completions._follow = lose  # type: ignore[method-assign, assignment]
     assert app.result(handle.parent[0].id).state is State.PENDING
     assert app.chords is not None
     assert [id for id, _, _ in read_entries(app.chords.link.client, handle.parent.id)] == [

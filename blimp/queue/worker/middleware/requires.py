@@ -1,4 +1,4 @@
-"""Requires: a task that needs an executor has one while it runs, or does not begin."""
+"""Requires: a task that needs a resource has one while it runs, or does not begin."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ if TYPE_CHECKING:
     from blimp.queue.worker.job import Job
     from blimp.queue.worker.middleware import CallNext
 
-FIRST_S = 0.1  # after which the first in the line comes again; those behind it later
+FIRST_S = 0.1  # after which the first that waits is delivered again; those behind it later
 LONGEST_S = 2.0
-SLACK_S = 5.0  # a place is kept so long for one that should have come again
+SLACK_S = 5.0  # how long a place is kept for a message that is late
 
 
 class Requires:
-    """Takes an executor of the pool that `requires` names, and gives it back at the end.
+    """Acquires a resource of the pool that `requires` names, and releases it at the end.
 
-    Where none is free the message goes back into its queue, to come again a moment later: no
-    thread waits, and neither a retry nor a delivery is counted. Its place in the line is kept
-    meanwhile. The holder is the task's id: delivered again, because its worker was killed, it
-    has its executor at once, with a new token, and the old one is worth nothing. An earlier
-    delivery that only slept has nothing more to take, and nothing to give back.
+    If none is free, the message is requeued, to be delivered again a moment later: no thread
+    waits, and neither a retry nor a delivery is counted. Its place among those that wait is
+    kept. The holder is the task's id: delivered again after its worker was killed, it has its
+    resource at once, with a new token, and the old token is void. An earlier delivery that was
+    only stopped can acquire and release nothing more.
 
     A grant that is lost while the task runs cancels it, or sets `context.lost`; whatever it
-    ends with, it fails with LeaseLost then.
+    returns, it fails with LeaseLost.
     """
 
-    grants = True  # a middleware without one that does is refused for tasks that require it
+    grants = True  # tasks with `requires` are refused if no middleware has this
 
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
+    def wants(self, job: Job) -> bool:
+        return job.task.options.requires is not None
+
     def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Outcome]:
-        if job.task.options.requires is None:
-            return call_next(job)
-        return self._with(job, call_next, pool=self._app.pools[job.task.options.requires])
+        return self._with(job, call_next, pool=self._app.pools[job.task.options.requires or ""])
 
     async def _with(self, job: Job, call_next: CallNext, *, pool: ResourcePool) -> Outcome:
         assert job.in_thread is not None
@@ -63,7 +64,7 @@ class Requires:
         try:
             outcome = await call_next(job)
         except BaseException:
-            pool.release_soon(found)  # this may be the end of the loop: nothing is awaited
+            pool.release_soon(found)  # the loop may be ending: await nothing
             raise
         finally:
             is_running = False
@@ -76,7 +77,7 @@ class Requires:
         return self._outcome_of(LeaseLost(reason), job)
 
     def _take(self, job: Job, pool: ResourcePool) -> Grant | Outcome:
-        """Return the grant, else what is to become of the message. Raises LinkError."""
+        """Return the grant, or else the outcome of the message. Raises LinkError."""
         from blimp.queue.resources.grant import Grant
 
         holder = job.message.id
@@ -89,7 +90,7 @@ class Requires:
             if not found.resources:
                 pool.leave(holder)
                 raise NoneFree(f"{job.task.name} requires one of pool {pool.name!r}: it is empty")
-        except LeaseLost:  # where it is not ours any more, nothing comes of this
+        except LeaseLost:  # if it is another worker's now, this outcome is refused
             return Outcome(state=State.PENDING, again_in_s=LONGEST_S)
         except LeaseError as error:
             return self._outcome_of(error, job)
@@ -100,26 +101,27 @@ class Requires:
         return outcome_of(error, task=job.task, message=job.message, chance=self._app.chance)
 
 
-class NothingLeft:
-    """Gives back what an earlier delivery held where this one ends without beginning.
+class Leftovers:
+    """Releases what an earlier delivery held, if this one ends without beginning.
 
-    Its worker was killed, and then it was revoked, say, or may not begin twice.
+    For example, its worker was killed, and then the task was revoked.
     """
 
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
+    def wants(self, job: Job) -> bool:
+        return job.task.options.requires is not None
+
     def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Outcome]:
-        if job.task.options.requires is None:
-            return call_next(job)
-        return self._after(job, call_next, pool=self._app.pools[job.task.options.requires])
+        return self._after(job, call_next, pool=self._app.pools[job.task.options.requires or ""])
 
     async def _after(self, job: Job, call_next: CallNext, *, pool: ResourcePool) -> Outcome:
         assert job.in_thread is not None
         outcome = await call_next(job)
         comes_again = outcome.requeue or outcome.again_in_s is not None
         if job.grant is None and not outcome.settled and not comes_again:
-            with contextlib.suppress(LinkError, LeaseError):  # then it ends with its time
+            with contextlib.suppress(LinkError, LeaseError):  # it ends with its time to live
                 await job.in_thread(self._dismiss, job, pool)
         return outcome
 

@@ -22,6 +22,8 @@ class Place(Enum):
     THREAD = auto()
     PROCESS = auto()
 
+    __hash__ = object.__hash__  # Enum's is Python code, and every job is counted by its place
+
 
 def place_of(task: Task) -> Place:
     """Return where the function of `task` is to run."""

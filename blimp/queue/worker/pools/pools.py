@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.queue.worker.pools import Place, place_of
+from blimp.queue.worker.pools import Place
 from blimp.queue.worker.pools.loops import LoopPool
 from blimp.queue.worker.pools.threads import ThreadPool
 
@@ -76,7 +76,7 @@ class WorkerPools:
         self._threads = ThreadPool(run=self._run, size=sizes.sync_workers)
 
     def submit(self, job: Job) -> None:
-        place = place_of(job.task)
+        place = job.place
         if place is Place.LOOP:
             self._loops.submit(job)
         elif place is Place.THREAD:

@@ -1,0 +1,168 @@
+"""From a job's outcome to what the broker writes: the record, and the messages that follow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from blimp.errors import ResultError
+from blimp.queue.brokers.base import Completion
+from blimp.queue.protocol.message import to_json
+from blimp.queue.protocol.outcome import Outcome, failure
+from blimp.queue.protocol.record import Record, State
+
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp
+    from blimp.queue.canvas.follow import After
+    from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.worker.job import Job
+
+
+class Completions:
+    """Builds the completions of one worker. Thread-safe."""
+
+    def __init__(self, *, app: TaskApp, worker: str, log: Any) -> None:
+        self._app = app
+        self._worker = worker
+        self._log = log
+        self._is_extended = app.result_options.result_extended
+
+    def build(self, job: Job, outcome: Outcome) -> Completion:
+        """Return what the broker writes of `outcome`.
+
+        Sets `job.outcome`, which differs if the result cannot be written. Raises LinkError if
+        the broker must be asked first and does not answer.
+        """
+        late, message = job.task.options.acks_late, job.message
+        if outcome.requeue:
+            again = msgspec.structs.replace(message, delivery=message.delivery + 1)
+            return Completion(
+                delivery=job.delivery,
+                message=message,
+                job=job,
+                requeue=late,
+                next=() if late else (again,),
+                acks=late,
+            )
+        if outcome.again_in_s is not None:
+            eta_s = self._app.broker_clock.now_s() + outcome.again_in_s
+            return Completion(
+                delivery=job.delivery,
+                message=message,
+                job=job,
+                next=(msgspec.structs.replace(message, eta_s=eta_s),),
+                acks=late,
+            )
+        if not message.is_followed and outcome.replacement is None:
+            record, job.outcome = self._encode(job, outcome, None)
+            return Completion(
+                delivery=job.delivery,
+                message=message,
+                job=job,
+                record=record,
+                next=self._next(job, job.outcome),
+                acks=late,
+                dead=job.outcome.dead,
+            )
+        return self._build_followed(job, outcome)
+
+    def could_not_be_built(self, job: Job, error: Exception) -> Completion:
+        """Return the completion of a job whose own raised `error`: a dead letter."""
+        return Completion(
+            delivery=job.delivery,
+            message=job.message,
+            job=job,
+            acks=job.task.options.acks_late,
+            dead=f"its end cannot be written: {error}",
+        )
+
+    def record(self, job: Job, outcome: Outcome, found: After | None = None) -> Record:
+        """Return `outcome` as it is stored. found: what follows it."""
+        message = job.message
+        return Record(
+            id=message.id,
+            state=outcome.state,
+            result=outcome.result,
+            fault=outcome.fault,
+            traceback=outcome.traceback,
+            date_done=datetime.fromtimestamp(self._app.clock.wall_s(), UTC).isoformat(),
+            name=job.task.name,
+            worker=self._worker,
+            retries=message.retries,
+            queue=message.queue,
+            args=list(message.args) if self._is_extended else None,
+            kwargs=message.kwargs if self._is_extended else None,
+            parent_id=message.parent_id,
+            group_id=message.group_id,
+            children=tuple(node.as_tuple() for node in found.children) if found else (),
+        )
+
+    def _build_followed(self, job: Job, outcome: Outcome) -> Completion:
+        from blimp.queue.canvas.follow import update_of  # most workers run no canvas
+
+        found, outcome = self._follow(job, outcome)
+        record, stored = self._encode(job, outcome, found)
+        if stored is not outcome:
+            outcome = stored
+            found, _ = self._follow(job, outcome)
+        job.outcome = outcome
+        return Completion(
+            delivery=job.delivery,
+            message=job.message,
+            job=job,
+            record=record,
+            next=(*self._next(job, outcome), *found.messages),
+            acks=job.task.options.acks_late,
+            dead=outcome.dead,
+            chords=update_of(self._app, found, outcome),
+        )
+
+    def _next(self, job: Job, outcome: Outcome) -> tuple[TaskMessage, ...]:
+        """Return the next try, if there is to be one, and what the outcome itself sends."""
+        if outcome.retry_in_s is None:
+            return outcome.next
+        message = job.message
+        again = msgspec.structs.replace(
+            message,
+            delivery=message.delivery + 1,
+            retries=message.retries + 1,
+            eta_s=self._app.broker_clock.now_s() + outcome.retry_in_s,
+        )
+        return (again, *outcome.next)
+
+    def _follow(self, job: Job, outcome: Outcome) -> tuple[After, Outcome]:
+        """Return what follows the task's end, and its end: a canvas may fail it."""
+        from blimp.queue.canvas.follow import follow
+
+        found, outcome = follow(self._app, job.message, outcome, previous=job.previous)
+        for complaint in found.complaints:
+            self._log.error("errback", task=job.task.name, id=job.message.id, reason=complaint)
+        return found, outcome
+
+    def _encode(self, job: Job, outcome: Outcome, found: After | None) -> tuple[bytes, Outcome]:
+        """Return the record, b"" if none is stored, and the outcome that it says.
+
+        A value that cannot be written, or cannot be given to a callback, is a failure.
+        """
+        if outcome.settled or outcome.replacement is not None:
+            return b"", outcome
+        try:
+            return self._record_bytes(job, outcome, found), outcome
+        except Exception as error:  # a result may be of a class whose own methods raise
+            if not isinstance(error, ResultError):
+                error = ResultError(f"{job.task.name} returned what cannot be written: {error!r}")
+            self._log.error("result", task=job.task.name, id=job.message.id, reason=str(error))
+            outcome = failure(error)
+            return self._record_bytes(job, outcome, None), outcome
+
+    def _record_bytes(self, job: Job, outcome: Outcome, found: After | None) -> bytes:
+        message, results = job.message, self._app.results
+        if results is not None and not (job.task.options.ignore_result or message.ignore_result):
+            return results.encode(self.record(job, outcome, found))
+        if message.is_followed and outcome.state is State.SUCCESS:
+            to_json(outcome.result)
+        elif message.chord and outcome.fault is not None:
+            to_json(outcome.fault.document())
+        return b""
