@@ -30,4 +30,4 @@ def test_a_mark_does_not_expire_while_its_message_is_pending(
         go_on.set()
         assert handle.get(DEADLINE_S) == 1
         wait_until(lambda: server.ttl(key) > 0, "a mark stays for ever")
-    assert server.ttl(key) <= KEEP_ENDED_S  # type: ignore[operator]
+    assert server.ttl(key) <= KEEP_ENDED_S
