@@ -36,12 +36,14 @@ class KombuConnection:
         *,
         options: ConsumerOptions,
         broker: Broker,
+        declare_queue: Callable[[Any, str], bool] | None,
         lock: threading.RLock,
         limit: int,
         on_message: Callable[[KombuConnection, Any], None],
     ) -> None:
         self._options = options
         self._lock = lock
+        self._declare_queue = declare_queue
         self._on_message = on_message
         self._limit = self._quota = 0
         self._is_amqp = broker.capabilities.is_shared
@@ -83,9 +85,7 @@ class KombuConnection:
             self.limit(limit)
 
     def _declare(self, name: str) -> None:
-        from blimp.queue.brokers.rabbitmq import declare_queue
-
-        if not declare_queue(self._connection, name):
+        if self._declare_queue is not None and not self._declare_queue(self._connection, name):
             self._options.log.warning(
                 "queue declared otherwise",
                 queue=name,

@@ -57,10 +57,12 @@ class KombuConsumer:
         *,
         broker: Broker,
         turn_priority: Callable[[int], int] = int,
+        declare_queue: Callable[[Any, str], bool] | None = None,
     ) -> None:
         self._options = options
         self._broker = broker
         self._turn_priority = turn_priority
+        self._declare_queue = declare_queue
         self._lock = threading.RLock()
         self._link: KombuConnection | None = None
         self._arrived: deque[Any] = deque()
@@ -79,6 +81,7 @@ class KombuConsumer:
             self._link = KombuConnection(
                 options=self._options,
                 broker=self._broker,
+                declare_queue=self._declare_queue,
                 lock=self._lock,
                 limit=self._limit(),
                 on_message=self._arrive,

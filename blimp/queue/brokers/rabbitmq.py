@@ -202,7 +202,9 @@ class RabbitBroker:
     def open_consumer(self, options: ConsumerOptions) -> Consumer:
         from blimp.queue.brokers.kombu_consumer import KombuConsumer  # only in a worker
 
-        return KombuConsumer(options, broker=self, turn_priority=turn_priority)
+        return KombuConsumer(
+            options, broker=self, turn_priority=turn_priority, declare_queue=declare_queue
+        )
 
     def open_sender(self, url: str, *, timeout_s: float, on_lost: Callable[[str], None]) -> Sender:
         return KombuSender(

@@ -154,8 +154,8 @@ def _session(app: TaskApp) -> Iterator[StreamsSession]:
 
     Raises ConfigError for a broker without dead letters and counts.
     """
-    from blimp.queue.brokers.streams.broker import streams_options
     from blimp.queue.brokers.streams.session import StreamsSession
+    from blimp.queue.redis.client import streams_options
     from blimp.queue.redis.urls import redis_url
 
     if not app.capabilities.has_dead_letters:

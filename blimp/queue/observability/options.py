@@ -90,7 +90,13 @@ def open_tracer(settings: TraceSettings, *, service: str) -> Tracer | str:
         from blimp.queue.observability.tracing import Tracer
     except ImportError as error:
         return f"traces need OpenTelemetry: pip install 'blimp[trace]' ({error})"
-    return Tracer(settings, service=service)
+    return Tracer(
+        service=service,
+        file=settings.file,
+        exporters=settings.exporters,
+        protocol=settings.protocol,
+        is_named=settings.is_named,
+    )
 
 
 def _has_provider() -> bool:

@@ -89,9 +89,8 @@ class QueueReader:
             return QueueStats(is_up=False, asked_s=now_s)
 
     def _streams(self, queues: tuple[str, ...], now_s: float) -> QueueStats:
-        from blimp.queue.brokers.streams.broker import streams_options
         from blimp.queue.brokers.streams.store import SCRIPTS
-        from blimp.queue.redis.client import Link
+        from blimp.queue.redis.client import Link, streams_options
         from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys
         from blimp.queue.redis.urls import redis_url
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
     from blimp.queue.app import TaskApp
-    from blimp.queue.observability.options import TraceSettings
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.outcome import Outcome
     from blimp.queue.worker.job import Job
@@ -63,15 +62,33 @@ class Tracer(Closing):
     """Makes the spans of this process. Thread-safe; close is idempotent.
 
     A program that has set up OpenTelemetry itself keeps its provider, and spans go there.
-    Raises ConfigError for an unknown exporter, or a file that cannot be written.
+    file, exporters, protocol, is_named: see `options.TraceSettings`. Raises ConfigError for an
+    unknown exporter, or a file that cannot be written.
     """
 
-    def __init__(self, settings: TraceSettings, *, service: str) -> None:
+    def __init__(
+        self,
+        *,
+        service: str,
+        file: str = "",
+        exporters: Sequence[str] = (),
+        protocol: str = "",
+        is_named: bool = False,
+    ) -> None:
         self._own: OwnProvider | None = None
         provider = trace.get_tracer_provider()
-        if settings.is_wanted:
+        if file or exporters:
             is_unset = isinstance(provider, trace.ProxyTracerProvider)
-            provider = self._own = _provider(settings, service)
+            provider = self._own = OwnProvider(
+                resource=Resource.create({} if is_named else {SERVICE_NAME: service}),
+                shutdown_on_exit=False,
+            )
+            if file:
+                # Span by span: the file is read while the process runs, and a kill loses nothing.
+                provider.add_span_processor(SimpleSpanProcessor(FileSpanExporter(Path(file))))
+            for name in exporters:
+                exporter = exporter_named(name, protocol=protocol)
+                provider.add_span_processor(BatchSpanProcessor(exporter))
             if is_unset:
                 trace.set_tracer_provider(provider)  # for libraries that tasks use
         self._provider: Any = provider
@@ -271,19 +288,6 @@ def _record_outcome(span: Span, outcome: Outcome) -> None:
 
 
 # --- where spans go ----------------------------------------------------------------------------
-
-
-def _provider(settings: TraceSettings, service: str) -> OwnProvider:
-    named = {} if settings.is_named else {SERVICE_NAME: service}
-    provider = OwnProvider(resource=Resource.create(named), shutdown_on_exit=False)
-    if settings.file:
-        # Span by span: the file is read while the process runs, and a kill loses nothing.
-        provider.add_span_processor(SimpleSpanProcessor(FileSpanExporter(Path(settings.file))))
-    for name in settings.exporters:
-        provider.add_span_processor(
-            BatchSpanProcessor(exporter_named(name, protocol=settings.protocol))
-        )
-    return provider
 
 
 class FileSpanExporter(SpanExporter):

@@ -26,9 +26,10 @@ from __future__ import annotations
 import math
 import os
 import reprlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -39,7 +40,6 @@ from blimp.queue.protocol.trace_context import PARENT, trace_headers
 if TYPE_CHECKING:
     import json
 
-    from blimp.queue.protocol.signing import Signer
 
 MAX_MESSAGE_BYTES = 1_000_000
 MAX_NAME_LENGTH = 255
@@ -188,8 +188,14 @@ def _is_plain(args: tuple[Any, ...]) -> bool:
     return True
 
 
+class MessageSigner(Protocol):
+    """What `write_message` uses of `protocol.signing.Signer`."""
+
+    def sign(self, headers: Mapping[str, Any], body: bytes, *, queue: str) -> str: ...
+
+
 def write_message(
-    message: TaskMessage, *, signer: Signer | None, limit_bytes: int = MAX_MESSAGE_BYTES
+    message: TaskMessage, *, signer: MessageSigner | None, limit_bytes: int = MAX_MESSAGE_BYTES
 ) -> tuple[dict[str, Any], bytes]:
     """Return headers and body as they are sent, signed where there is a signer.
 

@@ -122,6 +122,18 @@ def _open_sentinel(
     return client
 
 
+def streams_options(*, timeout_s: float) -> dict[str, Any]:
+    """Return transport options under which kombu leaves each retry to its caller."""
+    return {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "max_retries": 0,
+        "interval_start": 0,
+        "interval_step": 0,
+        "interval_max": 0,
+    }
+
+
 class Link:
     """A client of one server, and connections of its pool. Thread-safe; close is idempotent.
 

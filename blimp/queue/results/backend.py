@@ -19,6 +19,8 @@ KEEP_S = 86_400
 MAX_KEEP_S = 100 * 365 * 86_400
 MIN_LIMIT_BYTES = 1_000  # room for a failure's record
 TABLES = ("task", "group")
+DATABASE = "db+"  # before an SQLAlchemy URL
+DIALECTS = ("sqlite", "postgresql")
 
 
 class ResultWatch(Protocol):

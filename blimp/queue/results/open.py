@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import ConfigError, LinkError
 from blimp.queue.redis.failover import split_urls
 from blimp.queue.redis.urls import SCHEMES, check_address, hide_password
+from blimp.queue.results.backend import DATABASE, DIALECTS
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.redis.client import RedisServer
     from blimp.queue.results.backend import ResultApp, ResultBackend, ResultOptions
-
-DATABASE = "db+"  # before an SQLAlchemy URL
-DIALECTS = ("sqlite", "postgresql")
 
 
 def database_url(url: str | Sequence[str] | None) -> str | None:

@@ -237,7 +237,7 @@ assert [span.name for span in spans.get_finished_spans()] == ["one", "two"]
 )
 def test_where_spans_cannot_go_is_told_at_the_start(settings: TraceSettings, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        Tracer(settings, service="x")
+        open_tracer(settings, service="x")
 
 
 def test_spans_that_nobody_collects_hold_nobody_up(trace: Path) -> None:
@@ -279,7 +279,7 @@ def test_the_environment_says_where_spans_go(
 
 def test_a_file_is_shown_as_trees(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with (
-        Tracer(TraceSettings(file=str(trace)), service="pad") as tracer,
+        Tracer(file=str(trace), service="pad") as tracer,
         tracer.span("ground arm"),
         tracer.span("evil \x1b[2J"),
     ):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from blimp.queue.brokers.base import Capabilities
+from blimp.queue.redis.client import streams_options
 from blimp.queue.redis.urls import redis_url
 
 if TYPE_CHECKING:
@@ -59,15 +60,3 @@ class StreamsBroker:
         from blimp.queue.brokers.streams.sender import StreamsSender  # only to publish
 
         return StreamsSender(url, timeout_s=timeout_s, on_lost=on_lost)
-
-
-def streams_options(*, timeout_s: float) -> dict[str, Any]:
-    """Return transport options under which kombu leaves each retry to its caller."""
-    return {
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": timeout_s,
-        "max_retries": 0,
-        "interval_start": 0,
-        "interval_step": 0,
-        "interval_max": 0,
-    }

@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised, ResultError
 from blimp.queue.redis.client import reset_after_fork
 from blimp.queue.redis.urls import MAX_REASON_LENGTH, hide_password, tcp_keepalive
-from blimp.queue.results.open import DATABASE, DIALECTS
+from blimp.queue.results.backend import DATABASE, DIALECTS
 from blimp.queue.results.sql.tables import Tables
 from blimp.queue.retry import Backoff
 
