@@ -1,18 +1,17 @@
 """Releases with both callbacks firing, under kill -9: `python -m benchmarks.releases`.
 
-Eight processes take resources of one pool and give each back twice: once themselves, as a
-`link_error` that is called directly, and once through a list that any of them takes from, as a
-`link` that is queued. Processes are killed at random and begun anew; some hold on for longer
-than their grant lasts, some release what they never had. All the while a checker that shares
-no line with the pool looks whether a resource is lost, twice there, or held by two.
+Eight processes acquire resources of one pool and release each twice: once themselves, as a
+`link_error` that is called directly, and once through a list from which any of them takes, as a
+`link` that is queued. Processes are killed at random and restarted. Some hold a resource for longer
+than their grant lasts, some release what they never had. Meanwhile a checker that shares no code
+with the pool checks that no resource is lost, free twice, or held by two.
 
-With --links N, further N grants are given back by eight real workers: the release hangs on a
-task's `link` and `link_error`, twice on each; the workers are killed too. There a grant lasts
-an hour: nothing comes back but by its links. With --tasks N, N tasks that require a resource run
-in such workers, and claim it as above; whose worker is killed has his own again.
+With --links N, further N grants are released by eight real workers: the release is a task's
+`link` and `link_error`, twice on each, and the workers are killed, too. There a grant lasts an
+hour, so that every release comes from a link. With --tasks N, N tasks that require a resource run
+in such workers and claim it as above; the task of a killed worker gets its resource again.
 
-One JSON object at the end, with --out into a file as well. Exit status: 1 where anything that
-must hold did not.
+Prints one JSON object, with --out into a file as well. Exit status: 1 if the checker found a fault.
 """
 
 from __future__ import annotations
@@ -41,17 +40,17 @@ from blimp.queue.resources import ResourcePool, Ticket
 from tests.broker import EmbeddedBroker
 
 POOL = "campaign"
-RESOURCES = 6  # fewer than processes: there are always some that wait
+RESOURCES = 6  # fewer than processes, so that some always wait
 TTL_S = 0.4
 CALLBACKS, STOP = "campaign:callbacks", "campaign:stop"
 SLEEPY, FORGED, RENEWED = 0.0005, 0.01, 0.05  # shares of the grants
 TIMEOUT_S = 10.0
-ASK_EVERY = 8  # grants, whether it is over
+ASK_EVERY = 8  # grants, between two looks whether to stop
 LOOKS = 3  # between two counts
 
 
 class Process:
-    """One life of one of the processes: holds, gives back, and fires what others have queued."""
+    """One run of a process: holds, releases, and makes the releases that others have queued."""
 
     def __init__(self, *, url: str, name: str, seed: int) -> None:
         self._name = name
@@ -99,7 +98,7 @@ class Process:
 
 
 class Campaign:
-    """Begins the processes, kills them by the number of releases so far, and looks."""
+    """Starts the processes, kills them by the number of releases so far, and checks the pool."""
 
     def __init__(self, *, url: str, releases: int, kills: int, processes: int, seed: int) -> None:
         self._url = url
@@ -160,7 +159,7 @@ class Campaign:
         }
 
     def _gap(self) -> int:
-        """Return after how many more releases the next is killed."""
+        """Return after how many more releases the next process is killed."""
         mean = self._releases / (self._kills + 1)
         return round(self._chance.uniform(0.5, 1.4) * mean)
 
@@ -180,7 +179,7 @@ class Campaign:
         self._start(place)
 
     def _stop(self, checker: Checker) -> None:
-        """Let all end, fire what is still queued, and let the grants of the dead end."""
+        """Stop all, make the releases still queued, and wait for the grants of killed processes."""
         self._client.set(STOP, "1")
         for child in self._children.values():
             child.join(TIMEOUT_S)
@@ -211,40 +210,40 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--out", type=Path)
-    told = parser.parse_args()
+    options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="blimp-"))
-    report: dict[str, Any] = {"seed": told.seed, "python": platform.python_version()}
+    report: dict[str, Any] = {"seed": options.seed, "python": platform.python_version()}
     try:
         with EmbeddedBroker(directory=directory / "b") as broker:
             report |= Campaign(
                 url=broker.url,
-                releases=told.releases,
-                kills=told.kills,
-                processes=told.processes,
-                seed=told.seed,
+                releases=options.releases,
+                kills=options.kills,
+                processes=options.processes,
+                seed=options.seed,
             ).run()
-            if told.links:
+            if options.links:
                 report["links"] = run_links(
                     url=broker.url,
-                    grants=told.links,
-                    kills=told.worker_kills,
-                    workers=told.processes,
-                    seed=told.seed,
+                    grants=options.links,
+                    kills=options.worker_kills,
+                    workers=options.processes,
+                    seed=options.seed,
                 )
-            if told.tasks:
+            if options.tasks:
                 report["tasks"] = run_tasks(
                     url=broker.url,
-                    tasks=told.tasks,
-                    kills=told.worker_kills,
-                    workers=told.processes,
-                    seed=told.seed,
+                    tasks=options.tasks,
+                    kills=options.worker_kills,
+                    workers=options.processes,
+                    seed=options.seed,
                 )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     text = json.dumps(report, indent=2)
     print(text)
-    if told.out is not None:
-        told.out.write_text(text + "\n")
+    if options.out is not None:
+        options.out.write_text(text + "\n")
     parts = (report, report.get("links", {}), report.get("tasks", {}))
     return 1 if any(part.get("wrong") for part in parts) else 0
 

@@ -1,8 +1,8 @@
-"""What must hold of a pool at every moment, looked at from outside, without a line of its code.
+"""What must be true of a pool at every moment, checked from outside without the pool's code.
 
-Two witnesses. A snapshot: all keys of the pool in one step, compared with each other. Claims:
-each process says in a key of its own how long it believes to hold a resource, on the clock
-that all processes of one machine share; no two may believe so at once.
+Two sources. A snapshot: all keys of the pool in one step, compared with each other. Claims: each
+process writes into a key of its own until when it holds a resource, on the clock that all processes
+of one machine share; no two claims may overlap.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 CLAIMS = "campaign:claims"
 OVERLAPS = "campaign:overlaps"
 
-# KEYS  resources, free, due, holders    Returns all of them, as they are at one moment.
+# KEYS  resources, free, due, holders    Returns all of them at one moment.
 SNAPSHOT = """
 return { redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1),
   redis.call('ZRANGE', KEYS[3], 0, -1), redis.call('HGETALL', KEYS[4]) }
 """
-# KEYS  claims, overlaps    ARGV  resource, who, believes to hold it until, now
-# Returns 1 where someone else believes so now.
+# KEYS  claims, overlaps    ARGV  resource, holder, until when, now
+# Returns 1 if another claim is in force.
 CLAIM = """
 local found = redis.call('HGET', KEYS[1], ARGV[1])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. ARGV[3])
@@ -31,7 +31,7 @@ if who and who ~= ARGV[2] and tonumber(until_s) > tonumber(ARGV[4]) then
 end
 return 0
 """
-# KEYS  claims    ARGV  resource, who
+# KEYS  claims    ARGV  resource, holder
 UNCLAIM = """
 if string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '%S+') == ARGV[2] then
   redis.call('HDEL', KEYS[1], ARGV[1])
@@ -40,7 +40,7 @@ end
 
 
 class Claims:
-    """What each process believes to hold."""
+    """What each process claims to hold."""
 
     def __init__(self, client: Any) -> None:
         self._claim = client.register_script(CLAIM)
@@ -55,7 +55,7 @@ class Claims:
 
 
 class Checker:
-    """Compares snapshots with what was put into the pool. wrong: what did not hold, in words."""
+    """Compares snapshots with what was added to the pool. wrong: the faults found, as texts."""
 
     def __init__(self, client: Any, *, pool: str, resources: set[str]) -> None:
         self._snapshot = client.register_script(SNAPSHOT)

@@ -1,4 +1,4 @@
-"""The same through real workers: links that give back twice, and tasks that require one."""
+"""The same through real workers: links that release twice, and tasks that require a resource."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ RESOURCES = 64
 RUN_S = 0.2  # of a task, so that some are killed in it
 REQUIRED_RESOURCES = 6
 AHEAD = 24  # tasks sent and not done
-TTL_S = 3600.0  # nothing comes back by itself
-QUIET_S = 30.0  # without a release for so long, what is out is lost
+TTL_S = 3600.0  # no grant expires
+QUIET_S = 30.0  # without a release for so long, what is still held is lost
 LOOK_EVERY = 4
 
 app = TaskApp(
@@ -36,14 +36,14 @@ app.pools.declare(REQUIRED, ttl_s=TTL_S)
 
 @app.task(name="evaluate", ignore_result=True)
 def evaluate(number: int) -> None:
-    """Every other one fails, and is followed by its link_error."""
+    """Fail every second time, so that the link_error follows."""
     if number % 2:
         raise ValueError(number)
 
 
 @app.task(name="occupy", requires=REQUIRED, bind=True)
 def occupy(context: TaskContext) -> int:
-    """Be the only one that believes to hold its resource, dead deliveries of its own apart."""
+    """Claim the resource, which nobody else may hold; earlier deliveries of the task may."""
     grant = context.grant
     assert grant is not None
     claims = Claims(app.broker_link.client)
@@ -55,7 +55,7 @@ def occupy(context: TaskContext) -> int:
 
 
 class Workers:
-    """Real workers, each under its name: killed, the same name is restarted."""
+    """Real workers; a killed one is restarted under its name."""
 
     def __init__(self, *, url: str, count: int) -> None:
         self._environment = os.environ | {"RELEASES_BROKER": url}
@@ -84,7 +84,7 @@ class Workers:
 
 
 def run_links(*, url: str, grants: int, kills: int, workers: int, seed: int) -> dict[str, Any]:
-    """Have `grants` grants given back by links, and return what was seen."""
+    """Release `grants` grants by links; return the counts."""
     chance = random.Random(seed)
     with TaskApp("releases", broker=url, result_backend=url) as sender:
         pool = sender.pools[POOL]
@@ -131,7 +131,7 @@ def run_links(*, url: str, grants: int, kills: int, workers: int, seed: int) -> 
 
 
 def run_tasks(*, url: str, tasks: int, kills: int, workers: int, seed: int) -> dict[str, Any]:
-    """Have `tasks` tasks run that require a resource, and return what was seen."""
+    """Run `tasks` tasks that require a resource; return the counts."""
     chance = random.Random(seed)
     resources = {f"required-{number}" for number in range(REQUIRED_RESOURCES)}
     with TaskApp("releases", broker=url, result_backend=url) as sender:
@@ -180,7 +180,7 @@ def run_tasks(*, url: str, tasks: int, kills: int, workers: int, seed: int) -> d
 
 
 def _until_quiet(pool: Any, checker: Checker, grants: int) -> PoolStats:
-    """Wait until every link was followed twice, or nothing follows any more."""
+    """Wait until every link has run twice, or no release comes any more."""
     done, since_s = 0, time.monotonic()
     while True:
         checker.look()

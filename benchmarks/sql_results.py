@@ -1,10 +1,10 @@
 """What results cost: python -m benchmarks.sql_results [--tasks 20000] [--rounds 3] [--write]
 
-The same tasks wait in a queue on an embedded Valkey; a worker runs them without results, with
-results on the broker, in SQLite and in PostgreSQL, in turn, round by round. A rate is counted
-from its first to its last acknowledgement, which comes after the commit. Beside each database,
-in the same round: SqlResults alone, and the driver's bare executemany into the same table, both
-128 rows a commit. One JSON object with the medians. Disks matter: --directory says on which.
+The same tasks wait in a queue on an embedded Valkey. A worker runs them without results, with
+results on the broker, in SQLite and in PostgreSQL, one after the other in each round. A rate is
+measured from the first acknowledgement to the last, after its commit. In the same round:
+SqlResults alone, and the driver's bare executemany into the same table, both with 128 rows a
+commit. Prints one JSON object with the medians. The disk matters: --directory chooses it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.postgres import Postgres, find_postgres
 
 PROJECT = Path(__file__).parents[1]
 STORED = PROJECT / "benchmarks" / "results" / "sql_results.json"
-BROKER, KEEPER = "SQL_RESULTS_BROKER", "SQL_RESULTS_KEEPER"
+BROKER, RESULTS = "SQL_RESULTS_BROKER", "SQL_RESULTS_RESULTS"
 QUEUE = "sql-results"
 BATCH = 128
 DEADLINE_S = 600.0
@@ -49,7 +49,7 @@ Rows = list[tuple[Any, ...]]
 app = TaskApp(
     QUEUE,
     broker=os.environ.get(BROKER, "redis://localhost/0"),
-    result_backend=os.environ.get(KEEPER) or None,
+    result_backend=os.environ.get(RESULTS) or None,
     transport="streams",
 )
 
@@ -71,14 +71,14 @@ def worker_rate(server: Server, *, tasks: int, backend: str) -> dict[str, float]
     worker = Child(
         name="worker",
         arguments=f"{sys.executable} -m blimp.queue worker -A benchmarks.sql_results:app".split(),
-        environment={BROKER: server.url, KEEPER: backend, "PYTHONPATH": str(PROJECT)},
+        environment={BROKER: server.url, RESULTS: backend, "PYTHONPATH": str(PROJECT)},
         stderr=subprocess.DEVNULL,
     )
 
     def wait_below(count: int) -> tuple[float, int]:
         until_s = time.monotonic() + DEADLINE_S
         while (left := int(server.client.xlen(f"blimp:queue:{QUEUE}:lane:2"))) >= count:
-            assert time.monotonic() < until_s, f"{left} tasks are left, and no fewer"
+            assert time.monotonic() < until_s, f"{left} tasks are left after {DEADLINE_S:g} s"
             time.sleep(0.01)
         return time.monotonic(), left
 
