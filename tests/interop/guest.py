@@ -73,7 +73,7 @@ class Guest:
         self.environment = os.environ | {
             "GROUND_BROKER": url,
             "GROUND_TRANSPORT": STREAMS if transport == "streams" else "",
-            "PYTHONPATH": str(PROGRAMS),
+            "PYTHONPATH": f"{PROGRAMS}{os.pathsep}{PROJECT}",  # this tree's transport
             "PYTHONWARNINGS": "default",
         }
         self._started: list[Started] = []

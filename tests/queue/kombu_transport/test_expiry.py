@@ -28,6 +28,18 @@ def test_an_expired_message_is_a_dead_letter(connect: Connect, session: StreamsS
     assert basket.take_bodies(1) == [0]
 
 
+@pytest.mark.parametrize("expires", ["2020-01-01T00:00:00+00:00", "not readable"])
+def test_an_expired_task_reaches_a_worker_which_tells_its_caller(
+    connect: Connect, session: StreamsSession, expires: str
+) -> None:
+    """As Celery sends one: its worker writes REVOKED, and ends the chord."""
+    send(connect(), 1, expiration=0, headers={"task": "t", "id": "i", "expires": expires})
+    basket = Basket(connect(), queue("q"))
+    (message,) = basket.take(1)
+    assert message.headers["expires"] == expires
+    assert counts(session).dead == 0
+
+
 def test_getting_one_by_one_passes_over_what_expired(connect: Connect) -> None:
     send(connect(), *range(150), expiration=0)
     send(connect(), "good")

@@ -83,11 +83,14 @@ def due_ms(headers: dict[str, Any]) -> int:
     return int(eta.timestamp() * 1000)
 
 
-def ttl_ms(properties: dict[str, Any]) -> int | None:
+def ttl_ms(headers: dict[str, Any], properties: dict[str, Any]) -> int | None:
     """Return how long a message may wait, ms; None for ever, and for what is no number.
 
-    Read from AMQP's `expiration`, a text of milliseconds.
+    Read from AMQP's `expiration`, a text of milliseconds. A task with the header `expires` goes
+    to a worker however old it is: only a worker records its end, for its caller and its chord.
     """
+    if headers.get("expires") and headers.get("task"):
+        return None
     try:
         return max(0, int(properties["expiration"]))
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -107,7 +110,7 @@ def pack(message: dict[str, Any]) -> Envelope:
     return Envelope(
         lane=lane_of(properties),
         due_ms=due_ms(message["headers"]),
-        ttl_ms=ttl_ms(properties),
+        ttl_ms=ttl_ms(message["headers"], properties),
         head=_encoder.encode(head).encode(),
         body=raw,
     )
