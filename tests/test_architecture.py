@@ -1,0 +1,131 @@
+"""The shape of the source: no import circle, no file name twice, no word of the old language."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+QUEUE = ROOT / "blimp" / "queue"
+
+# The old private language: word -> what the project says instead (see docs/architecture.md).
+FORBIDDEN = {
+    "hand": "in flight", "hands": "passes", "handed": "passed",
+    "ear": "broadcast connection", "ears": "broadcast connections",
+    "desk": "command handler", "crew": "worker pools",
+    "settler": "acker", "owed": "deferred acknowledgements", "verdict": "outcome",
+    "bury": "dead-letter", "buried": "dead-lettered", "keeper": "backend", "keepers": "backends",
+    "told": "sent", "whoever": "the caller, the worker, ...", "anew": "again",
+    "deadly": "over the delivery limit", "parcel": "envelope", "lane": "priority stream",
+    "lanes": "priority streams", "lookahead": "prefetch",
+}  # fmt: skip
+# Real English, or the field's own use.
+ALLOWED = {"by hand", "on the other hand", "hand over", "hand-written"}
+
+
+def modules() -> dict[str, Path]:
+    """Return every module of the queue with its file, packages by their own name."""
+    found = {}
+    for path in sorted(QUEUE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(tree: ast.AST, known: dict[str, Path]) -> Iterator[str]:
+    """Yield the queue's modules that a file imports, anywhere in it and for types only, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in known else node.module for name in inner]
+        else:
+            continue
+        yield from (name for name in names if name in known)
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the strongly connected components of more than one module (Tarjan)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for other in sorted(graph[node]):
+            if other not in order:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], order[other])
+        if low[node] == order[node]:
+            circle = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(circle) > 1:
+                found.append(sorted(circle))
+
+    for node in sorted(graph):
+        if node not in order:
+            visit(node)
+    return found
+
+
+@pytest.mark.xfail(reason="the rooms of the queue are being rebuilt")
+def test_no_circle_of_imports_in_the_queue() -> None:
+    known = modules()
+    graph = {
+        name: set(imports(ast.parse(path.read_text("utf-8")), known)) - {name}
+        for name, path in known.items()
+    }
+    assert circles(graph) == []
+
+
+def test_a_circle_would_be_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
+    assert circles(graph) == [["b", "c"]]
+
+
+@pytest.mark.xfail(reason="the rooms of the queue are being rebuilt")
+def test_no_file_name_is_there_twice_in_the_queue() -> None:
+    names = Counter(path.name for path in QUEUE.rglob("*.py") if path.name != "__init__.py")
+    names += Counter(path.name for path in QUEUE.rglob("*.lua"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.xfail(reason="the rooms of the queue are being rebuilt")
+def test_no_word_of_the_old_language_is_left() -> None:
+    word = re.compile(rf"\b({'|'.join(FORBIDDEN)})\b", re.IGNORECASE)
+    allowed = re.compile(rf"\b({'|'.join(ALLOWED)})\b", re.IGNORECASE)
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match.group()}"
+        for path in sources()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        for match in word.finditer(allowed.sub("", line))
+    ]
+    assert found == []
+
+
+def test_the_files_on_the_way_of_a_message_are_there() -> None:
+    """The table of docs/architecture.md names them from `blimp/queue/`."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    table = text.partition("| step | thread | files |")[2].partition("\n\n")[0]
+    names = re.findall(r"`([\w/]+\.(?:py|lua))`", table)
+    assert len(names) > 15
+    assert [name for name in names if not (QUEUE / name).exists()] == []
+
+
+def sources() -> Iterator[Path]:
+    """Yield the files that must be free of the old language."""
+    for pattern in ("**/*.py", "**/*.lua"):
+        yield from sorted(QUEUE.glob(pattern))
+        for room in ("tasks", "link", "service"):
+            yield from sorted((ROOT / "blimp" / room).glob(pattern))
+    yield from sorted((ROOT / "blimp").glob("*.py"))
+    yield from sorted(ROOT.glob("docs/*.md"))
+    yield from (ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))
