@@ -117,7 +117,7 @@ def test_a_bad_message_costs_no_other_while_the_results_are_away(
             assert worker.counts["reconnects"] == 0
         assert sorted(ran) == list(range(10))
         assert len(dead(app)) == 2
-        assert [event["id"] for event in log.events("sender not told")] == ["bad"]
+        assert [event["id"] for event in log.events("failure not stored")] == ["bad"]
 
 
 def test_an_unknown_encoding_is_refused(url: str, look: Look) -> None:

@@ -12,14 +12,14 @@ from blimp.queue.protocol.record import State
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a job; written down before its message is acknowledged.
+    """How a job ended; written before its message is acknowledged.
 
     retry_in_s: with RETRY, when to run it again.
-    next: further messages that are sent if, and only if, this end is written.
-    give_back: put the message back instead, and write nothing.
-    again_in_s: instead of all that, have the message come again after so many seconds, as it is:
+    next: further messages that are sent if, and only if, this outcome is written.
+    requeue: put the message back instead, and write nothing.
+    again_in_s: instead of all that, deliver the message again after so many seconds, as it is:
         neither a delivery nor a try is counted.
-    dead: write it, and have the message a dead letter for this reason.
+    dead: write it, and make the message a dead letter for this reason.
     replacement: the signature that runs in the task's place; no result is written.
     settled: another delivery has written the result, or will; only acknowledge.
     """

@@ -1,4 +1,4 @@
-"""Boot steps: what a worker's tasks need, started before it consumes and stopped after."""
+"""Before a worker consumes: its guarantees are checked, and its boot steps started."""
 
 from __future__ import annotations
 
@@ -6,16 +6,53 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from blimp.errors import StepFailed
+from blimp.errors import ConfigError, StepFailed
 from blimp.queue.extensions import BootStep
+
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp
+    from blimp.queue.options import TaskOptions
+
+# What a task may ask for, and whether it does. All of it is noted on a Redis server.
+NEEDS_STORE: dict[str, Callable[[TaskOptions], bool]] = {
+    "idempotent=False": lambda options: not options.idempotent,
+    "reject_on_worker_lost=True": lambda options: options.reject_on_worker_lost,
+    "coalesce": lambda options: options.coalesce is not False,
+    "requires": lambda options: options.requires is not None,
+}
+
+
+def missing_guarantees(app: TaskApp) -> str | None:
+    """Return the line that a worker logs at its start; None if nothing is missing."""
+    missing = app.capabilities.missing(has_store=app.has_store)
+    if not missing:
+        return None
+    return f'transport "{app.transport}" ({app.capabilities.title}): ' + "; ".join(missing)
+
+
+def check_tasks(app: TaskApp) -> None:
+    """Raise ConfigError for a task that asks for what its broker cannot do."""
+    if app.has_store:
+        return
+    refused = [
+        f"{task.name!r} for {option}"
+        for task in app.tasks.values()
+        for option, needs in NEEDS_STORE.items()
+        if needs(task.options)
+    ]
+    if refused:
+        raise ConfigError(
+            f"app {app.name!r} needs a Redis server beside transport {app.transport!r}: "
+            f"{', '.join(refused)}; give it a result_backend"
+        )
 
 
 class Boot:
     """Starts steps in order, and stops in reverse order those that were started.
 
-    call: runs a coroutine in the first loop. stop_s: how long all the stopping may take.
+    call: runs a coroutine in the first loop. stop_s: how long all steps may take to stop.
     """
 
     def __init__(
@@ -37,14 +74,14 @@ class Boot:
         self._is_cancelled = False
 
     def start(self) -> None:
-        """Start every step. Raises StepFailed once the earlier ones are stopped again."""
+        """Start every step. Raises StepFailed when the earlier ones have been stopped again."""
         if self._steps:
             failure = self._call(self._start()).result()
             if failure is not None:
                 raise failure
 
     def cancel(self) -> None:
-        """Give up a start that is under way, or is yet to come. Any thread."""
+        """Cancel a start that is under way, or is yet to come. Any thread."""
         self._is_cancelled = True
         task = self._starting
         if task is not None:
@@ -52,7 +89,7 @@ class Boot:
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
     def stop(self) -> None:
-        """Stop what was started; a step that fails is told, and keeps no other."""
+        """Stop what was started; a step that fails is logged, and the others stop."""
         if self._started:
             future = self._call(self._stop())
             try:
@@ -63,7 +100,7 @@ class Boot:
     async def _start(self) -> StepFailed | None:
         self._starting = asyncio.current_task()
         try:
-            if self._is_cancelled:  # looked at once it can be cancelled: none falls between
+            if self._is_cancelled:  # checked last: no cancellation is missed
                 return None
             for step in self._steps:
                 await step.start(self._worker)

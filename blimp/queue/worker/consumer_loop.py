@@ -1,4 +1,4 @@
-"""One consumer's life: connect, take back, take, and come back from any outage."""
+"""The loop of a worker's main thread: connect, consume, and reconnect after any outage."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
     from blimp.queue.worker.in_flight import InFlight
 
 BATCH = 64
-WAKE_AGAIN_S = 0.05  # it may not have slept yet when it was woken
+WAKE_AGAIN_S = 0.05  # a wake-up may come before the consumer blocks
 
 
 class ConsumerLoop:
     """Takes messages from `queues` and submits their jobs, in the thread that runs it.
 
-    on_consuming: called each time it has connected and taken back what was left.
-    line: what it consumes through.
+    on_consuming: called each time it has connected and restored what its name had left.
     """
 
     def __init__(
@@ -50,18 +49,18 @@ class ConsumerLoop:
         self._app = app
         self._observers = observers
         self._queues = tuple(queues)
-        self._wanted: tuple[str, ...] | None = None  # queues, where they are to be others
-        self._refusal = ""  # why they are not, where the broker does not let them be
+        self._wanted: tuple[str, ...] | None = None  # the queues to change to, if any
+        self._refusal = ""  # why the broker refused the change
         self._has_changed = threading.Condition()
-        self.totals: Counter[str] = Counter()  # of the tasks that came, by name
+        self.totals: Counter[str] = Counter()  # of the messages received, by task
         self._in_flight = in_flight
         self._submit = submit
         self._on_consuming = on_consuming
         self._stopping = stopping
         self._counts = counts
-        self._counting = threading.Lock()  # any thread may find a lease lost
+        self._counting = threading.Lock()  # any thread may lose a lease
         self._log = log
-        self._longest_s = app.longest_wait_s  # a stop wakes it before
+        self._longest_s = app.longest_wait_s  # a stop wakes it earlier
         self._decoder = Decoder(app=app, worker=worker, counts=counts, log=log)
         self._options = ConsumerOptions(
             name=f"{app.name}.{worker}",
@@ -81,7 +80,7 @@ class ConsumerLoop:
             waiting=in_flight.waiting,
             is_stopping=stopping.is_set,
             on_message=self._take,
-            on_unreadable=self._decoder.turn_away_raw,
+            on_unreadable=self._decoder.reject_raw,
             on_lost=self._lose,
             log=log,
         )
@@ -89,14 +88,14 @@ class ConsumerLoop:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """What it consumes from now."""
+        """What it consumes now."""
         return self._queues
 
     def change_queues(self, queues: Sequence[str], *, timeout_s: float) -> str | None:
-        """Have it consume from `queues` instead. Any thread; returns why it does not, yet.
+        """Consume `queues` instead. Any thread; returns why it does not yet, None if it does.
 
-        What is in hand goes on. It is known when the broker is away, and done when it is back.
-        Where the broker refuses one of them, all stays as it was.
+        What is in flight goes on. Without a broker the change is made when it is back. If the
+        broker refuses one queue, all stays as it was.
         """
         wanted = tuple(queues)
         with self._has_changed:
@@ -109,28 +108,28 @@ class ConsumerLoop:
                     if self._queues == wanted:
                         return None
                     return self._refusal or "they were changed meanwhile"
-        return "not yet: the broker does not answer; it is done when it does"
+        return "not yet: the broker does not answer; it is made when it does"
 
     def look_again(self) -> None:
-        """Have the consuming thread look at what has changed; it does by itself, only later."""
+        """Wake the consuming thread, so that it sees a change at once."""
         with contextlib.suppress(LinkError):
             self.wake()
 
     def run(self) -> None:
-        """Consume until stopping. Returns with nothing in hand but what runs."""
+        """Consume until stopping. Returns with nothing in flight but what runs."""
         outage = self._app.outage("broker lost", log=self._log, ends=True)
         while not self._stopping.is_set():
             url = self._app.brokers.current
             try:
                 self._session(url, outage)
-            except Exception as error:  # any: a worker that stops consuming is worse
+            except Exception as error:  # any: a worker must not stop consuming
                 self._counts["reconnects"] += 1
                 if is_lost(error):
                     self._app.brokers.failed(url)
                 self._stopping.wait(outage.failed(error, broker=hide_password(url)))
 
     def wake(self) -> None:
-        """Have a wait for messages end now. Any thread; raises LinkError."""
+        """End a wait for messages now. Any thread; raises LinkError."""
         self._in_flight.nudge()
         self.consumer.wake()
 
@@ -139,11 +138,11 @@ class ConsumerLoop:
         self.consumer.probe()
 
     def close(self) -> None:
-        """Let go of the messages in hand for good. Idempotent."""
+        """Close the consumer for good. Idempotent."""
         self.consumer.close()
 
     def requeue_waiting(self) -> None:
-        """Put back at once whatever has not begun. Raises LinkError."""
+        """Requeue at once what has not begun. Raises LinkError."""
         for job in reversed(self._in_flight.jobs()):  # each goes to the head: the order stays
             if job.withdraw():
                 job.delivery.requeue(seen=False)
@@ -165,14 +164,14 @@ class ConsumerLoop:
             self._on_consuming()
             while not self._stopping.is_set():
                 if url != self._app.brokers.current:
-                    return  # what is in hand goes on
+                    return  # what is in flight goes on
                 if self._wanted is not None:
                     self._change_queues()
                 for job in self._in_flight.due():
                     self._submit(job)
                 if self._in_flight.wait_for_room(self._in_flight.patience_s(self._longest_s)):
                     self._drain()
-                    outage.over()  # not before: a queue that cannot be read must not spin
+                    outage.over()  # not before: an unreadable queue must not make it spin
             self.requeue_waiting()
         finally:
             self.consumer.disconnect()
@@ -180,7 +179,7 @@ class ConsumerLoop:
     def _join_chords(
         self, completion: Completion, parts: Sequence[ChordPart], client: Any
     ) -> Completion:
-        from blimp.queue.canvas.chords import join  # a worker without chords goes without it
+        from blimp.queue.canvas.chords import join  # loaded with the first chord
 
         joined: Completion = join(self._app, completion, parts, client)
         return joined
@@ -192,7 +191,7 @@ class ConsumerLoop:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """Have the queues be those that are wanted; as before where the broker refuses them."""
+        """Change to the wanted queues for the block, and back if the broker refuses them."""
         with self._has_changed:
             wanted = self._wanted
         if wanted is None:
@@ -202,7 +201,7 @@ class ConsumerLoop:
         try:
             yield
         except Exception as error:
-            if is_refused(error):  # or it would be refused at each connection to come
+            if is_refused(error):  # otherwise each new connection would be refused
                 self._queues = self._options.queues = before
                 self._end_change(wanted, refusal=str(error))
             raise
@@ -215,7 +214,7 @@ class ConsumerLoop:
             self._has_changed.notify_all()
 
     def _lose(self, tag: str) -> None:
-        """Someone else has this delivery: its lease ended while this process stood still."""
+        """Another worker has this delivery: its lease ended while this process stood still."""
         with self._counting:
             self._counts["leases_lost"] += 1
         self._log.warning("lease lost", delivery=tag)
@@ -224,7 +223,7 @@ class ConsumerLoop:
             self._observers.lost(job)
 
     def _drain(self) -> None:
-        """Block for one message, then take what else has come without blocking."""
+        """Block for one message, then take the others that are there without blocking."""
         timeout_s = self._in_flight.patience_s(self._longest_s)
         with contextlib.suppress(TimeoutError):
             for _ in range(BATCH):
@@ -234,7 +233,7 @@ class ConsumerLoop:
                     return
 
     def _take(self, message: Any) -> None:
-        """Take one delivered message. Raises nothing but errors of the link."""
+        """Take one delivered message. Raises only LinkError."""
         self._counts["received"] += 1
         delivery = self.consumer.delivery(message)
         if self._stopping.is_set():
@@ -259,9 +258,9 @@ class ConsumerLoop:
             self._submit(job)
 
     def _postpone(self, job: Job) -> bool:
-        """Have the server keep `job` for a while, where more wait for its task's rate than enough.
+        """Schedule `job` on the server for later, if enough wait here for its task's rate.
 
-        As the same delivery: it has not begun. Elsewhere than on streams it waits in hand.
+        It stays the same delivery: it has not begun. If the broker cannot, it waits here.
         """
         if not self._app.capabilities.atomic_completion:
             return False

@@ -1,4 +1,4 @@
-"""Reading what the broker delivers, and turning away what cannot be run, with a reason."""
+"""Decoding what the broker delivers, and rejecting with a reason what cannot run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG_LENGTH = 200
 
 
 class Decoder:
-    """Never raises for a message, only LinkError for a broker that is away."""
+    """Never raises for a bad message, only LinkError without a broker."""
 
     def __init__(self, *, app: TaskApp, worker: str, counts: Counter[str], log: Any) -> None:
         self._app = app
@@ -33,7 +33,7 @@ class Decoder:
         self._log = log
 
     def read(self, message: Any, *, queue: str) -> tuple[TaskMessage, Task] | str:
-        """Return what kombu's `message` asks for; the reason where it was turned away."""
+        """Return message and task of kombu's `message`; the reason if it is rejected."""
         parsed = None
         try:
             parsed = self._parse(message, queue)
@@ -44,14 +44,14 @@ class Decoder:
         except (MessageError, UnknownTask) as error:
             if parsed is not None and parsed.is_followed and self._can_count(parsed):
                 return parsed, self._failing(parsed, error)
-            self._turn_away(error, queue=queue, headers=message.headers)
+            self._rejected(error, queue=queue, headers=message.headers)
             return str(error)
 
     def _can_count(self, parsed: TaskMessage) -> bool:
         return parsed.chord is None or self._app.chords is not None
 
     def _failing(self, parsed: TaskMessage, error: Exception) -> Task:
-        """Return a task that fails with `error`: what waits for `parsed` is to hear of it.
+        """Return a task that fails with `error`, so that chains and chords of `parsed` go on.
 
         Its message becomes a dead letter all the same.
         """
@@ -65,12 +65,12 @@ class Decoder:
 
         return Task(app=self._app, name=parsed.task, function=fail, options=TaskOptions())
 
-    def turn_away_raw(self, raw: bytes, queue: str, error: Exception) -> None:
-        """Drop a message that could not even be opened; no broker has a record of it."""
+    def reject_raw(self, raw: bytes, queue: str, error: Exception) -> None:
+        """Drop a message that could not be opened; no broker has a record of it."""
         headers = find_headers(raw)
         if headers is None:
             self._counts["without_id"] += 1
-        self._turn_away(error, queue=queue, headers=headers)
+        self._rejected(error, queue=queue, headers=headers)
 
     def _parse(self, message: Any, queue: str) -> TaskMessage:
         try:
@@ -86,11 +86,11 @@ class Decoder:
             )
         except MessageError:
             raise
-        except Exception as error:  # it would come again, and be met here again
+        except Exception as error:  # it would be delivered again, and fail here again
             raise MessageError(f"cannot be read: {type(error).__name__}: {error}") from error
 
-    def _turn_away(self, error: Exception, *, queue: str, headers: object) -> None:
-        """Count it, log it, and tell whoever waits for it, if it has a readable id."""
+    def _rejected(self, error: Exception, *, queue: str, headers: object) -> None:
+        """Count it, log it, and store a FAILURE if it has a readable id."""
         kind = "unknown_task" if isinstance(error, UnknownTask) else "unreadable"
         self._counts[kind] += 1
         id = readable_id(headers)
@@ -109,15 +109,15 @@ class Decoder:
         try:
             self._app.results.store(record)
         except ResultError:
-            return  # what it carries cannot even be told
+            return  # not even its fault can be written
         except LinkError as error:
             if self._app.shares_server:
-                raise  # the broker is away as well, and brings it again
-            self._log.warning("sender not told", id=id, reason=str(error)[:LOG_LENGTH])
+                raise  # the broker is unreachable as well, and delivers it again
+            self._log.warning("failure not stored", id=id, reason=str(error)[:LOG_LENGTH])
 
 
 def find_headers(raw: bytes) -> object:
-    """Return the headers of a message that is wrong in some other way, None without any."""
+    """Return the headers of a message that is wrong elsewhere, None if it has none."""
     try:
         payload = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""The worker's pulse: renews its name, tells whether the broker answers, wakes it to stop."""
+"""The worker's heartbeat: renews its name, checks the broker, and wakes it to stop."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from blimp.errors import LinkError
 from blimp.queue.worker.name_lock import NameInUse
 
 PERIOD_S = 1.0
-QUIET_PERIOD_S = 1.5  # where nobody watches the link; a name's lease is three times as long
+QUIET_PERIOD_S = 1.5  # without link watchers; a name's lease is three times as long
 WAKE_S = 0.05
 
 
 class Heartbeat:
-    """A thread of its own: the consumer may be waiting for a broker that is away.
+    """A thread of its own: the consumer may be waiting for an unreachable broker.
 
     period_s: between two beats.
-    beat: asks the broker; raises LinkError where it does not answer, NameInUse.
+    beat: asks the broker; raises LinkError if it does not answer, NameInUse.
     on_lost_name: called once, when another live worker has taken the name.
-    stopping, wake: once the one is set the other is called until the pulse is closed, so that
-        a consumer blocked in the server sees it at once.
+    stopping, wake: when the one is set, the other is called until the heartbeat is closed, so
+        that a consumer blocked in the server sees it at once.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Heartbeat:
         self._period_s = period_s
         self._has_lost_name = False
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -74,7 +74,7 @@ class Heartbeat:
         except LinkError:
             return False
         except NameInUse as error:
-            if not self._has_lost_name:  # it beats on while the worker stops
+            if not self._has_lost_name:  # it goes on while the worker stops
                 self._has_lost_name = True
                 self._on_lost_name(str(error))
         return True

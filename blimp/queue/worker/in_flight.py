@@ -1,4 +1,4 @@
-"""What a worker has in hand: taken from the broker, not settled yet."""
+"""What is in flight in a worker: delivered to it, and not completed yet."""
 
 from __future__ import annotations
 
@@ -11,33 +11,31 @@ from typing import TYPE_CHECKING
 
 from blimp.queue.options import per_second
 from blimp.queue.worker.pools import Place, place_of
-from blimp.queue.worker.prefetch import MOST, AdaptivePrefetch
-from blimp.queue.worker.rates import Rate
+from blimp.queue.worker.prefetch import MOST, AdaptivePrefetch, Rate
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.task import Task
     from blimp.queue.worker.job import Job
 
-MOST_SLOWED = 1000
-MOST_WRITING = 128
+MOST_SLOWED = 1000  # jobs that wait for their task's rate
+MOST_WRITING = 128  # jobs that wait for a commit of their result
 
 
 class InFlight:
-    """The jobs in hand. Those that wait for their time do not count against `prefetch`.
+    """The jobs in flight. Those that wait for their time do not count against `prefetch`.
 
-    Nor do those that wait because their task has a rate limit, up to MOST_SLOWED; nor, up to
-    MOST_WRITING, those of which `ran` was told: the more of them, the more go in one commit.
+    Nor do those that wait for a rate limit, up to MOST_SLOWED; nor, up to MOST_WRITING, those
+    for which `ran` was called: the more of them, the more go in one commit.
 
-    prefetch: how many of one executor's jobs, None for as many as Lookahead says, and never
-        fewer than it runs at once, which `slots` tells; which executors the tasks need is said
-        by `expect`. Where there are several, a full one must not keep the others from their
-        messages, and whose the next message is, nobody knows before it is taken. So up to
-        `prefetch` more than a full executor's share may be taken, and lie here until it has
-        room. After that nothing is taken: one queue has one order, and what is put back would
-        be the first to come again.
+    prefetch: how many jobs of one pool, None for what AdaptivePrefetch says, and never fewer
+        than the pool runs at once, which `slots` returns; `expect` says which pools the tasks
+        need. With several pools, a full one must not keep the others from their messages, and
+        which pool the next message needs is not known before it is taken. So up to `prefetch`
+        more than a full pool's share may be taken, and wait here until it has room. After that
+        nothing is taken: a queue has one order, and a requeued message would be delivered next.
 
-    The consuming thread takes; any thread may let go, and change a rate.
+    The consuming thread takes; any thread may release, and change a rate.
     """
 
     def __init__(
@@ -60,14 +58,14 @@ class InFlight:
         self._busy: dict[Place, int] = {}
         self._waiting: list[tuple[float, int, Job]] = []  # a heap; the consuming thread's
         self._order = itertools.count()
-        self.held_by: Callable[[], bool] = bool  # says whether nothing more is to be taken
+        self.held_by: Callable[[], bool] = bool  # returns whether to take nothing more
         self._rates: dict[str, Rate] = {}  # by the task's name
         self._slowed: set[str] = set()  # tags of those that wait for their task's rate
-        self._freed: list[Job] = []  # ... and need not any more
-        self._writing: set[str] = set()  # tags of those that ran, and whose end is being written
+        self._freed: list[Job] = []  # of those, the ones whose rate limit was lifted
+        self._writing: set[str] = set()  # tags of those that ran, and wait for a commit
 
     def expect(self, tasks: Iterable[Task]) -> None:
-        """Say which tasks may come."""
+        """Prepare for messages of `tasks`."""
         with self._changed:
             for task in tasks:
                 self._busy.setdefault(place_of(task), 0)
@@ -76,7 +74,7 @@ class InFlight:
                     self._rates.setdefault(task.name, Rate(per_s))
 
     def limit_rate(self, task: str, per_s: float | None) -> None:
-        """Have `task` begin so often a second from now on; None: as often as it can."""
+        """Limit how often a second `task` begins from now on; None: no limit."""
         with self._changed:
             rate = self._rates.get(task)
             if rate is not None and per_s is not None:
@@ -89,11 +87,11 @@ class InFlight:
 
     @property
     def limits_rates(self) -> bool:
-        """Say whether any task has a rate limit."""
+        """Return whether any task has a rate limit."""
         return bool(self._rates)
 
     def postpone_s(self, task: str) -> float | None:
-        """Return in how long one more of `task` had better come again; None to take it now."""
+        """Return in how long one more of `task` should be delivered; None to take it now."""
         with self._changed:
             rate = self._rates.get(task)
             if rate is None or not rate.is_full():
@@ -101,14 +99,14 @@ class InFlight:
             return rate.later_s(self._clock.now_s())
 
     def grow(self, by: int) -> None:
-        """An executor has room for so many more, or fewer, at once."""
+        """A pool runs `by` more jobs at once, or fewer."""
         with self._changed:
             if self._fixed is not None:
                 self._fixed = max(1, self._fixed + by)
             self._adaptive.grow(by)
 
     def take(self, job: Job, *, wait_s: float) -> bool:
-        """Hold `job`; say whether it may run now. Otherwise `due` returns it in `wait_s`."""
+        """Add `job`; return whether it may run now. Otherwise `due` returns it in `wait_s`."""
         with self._changed:
             self._jobs[job.delivery.tag] = job
             if wait_s <= 0.0:
@@ -122,7 +120,7 @@ class InFlight:
         while self._waiting and self._waiting[0][0] <= self._clock.now_s():
             job = heapq.heappop(self._waiting)[2]
             with self._changed:
-                # Not lost meanwhile, and its rate allows it.
+                # If it was not lost meanwhile, and its rate allows it.
                 if job.delivery.tag in self._jobs and self._may_run(job):
                     ready.append(job)
         if self._slowed:
@@ -142,18 +140,18 @@ class InFlight:
         return min((longest_s, *(max(0.0, one - self._clock.now_s()) for one in next_s)))
 
     def is_scheduled(self, job: Job) -> bool:
-        """Say whether `job`, in hand, waits for its time."""
+        """Return whether `job` is in flight and waits for its time."""
         with self._changed:
             tag = job.delivery.tag
             apart = (self._counted, self._slowed, self._writing)
             return tag in self._jobs and not any(tag in others for others in apart)
 
     def has_room(self) -> bool:
-        """Say whether one more may be taken; never where the worker stops."""
+        """Return whether one more may be taken; False while the worker stops."""
         return self.room() > 0
 
     def room(self) -> int:
-        """Return how many may be taken; none where the worker stops."""
+        """Return how many may be taken; 0 while the worker stops."""
         if self._stopping.is_set() or self.held_by():
             return 0
         with self._changed:
@@ -169,7 +167,7 @@ class InFlight:
         return max(0, min(most, MOST_SLOWED - slowed))
 
     def limit(self) -> int:
-        """Return how many may be in hand at once, those that wait for their time included."""
+        """Return how many may be in flight at once, with those that wait for their time."""
         with self._changed:
             prefetch = self._prefetch()
             writing = len(self._writing)
@@ -188,7 +186,7 @@ class InFlight:
             )
 
     def ran(self, job: Job) -> None:
-        """`job` has run, and its end is to be written where that takes time."""
+        """`job` has run, and its result waits for a commit."""
         with self._changed:
             tag = job.delivery.tag
             if len(self._writing) < MOST_WRITING and tag in self._counted:
@@ -197,7 +195,7 @@ class InFlight:
                 self._changed.notify_all()
 
     def release(self, *jobs: Job) -> None:
-        """The jobs are settled, or the broker's again."""
+        """The jobs are completed, or requeued."""
         with self._changed:
             for job in jobs:
                 self._jobs.pop(job.delivery.tag, None)
@@ -211,7 +209,7 @@ class InFlight:
             self._changed.notify_all()
 
     def lose(self, tag: str) -> Job | None:
-        """Someone else has this delivery now: its job's end counts no more. Returns the job."""
+        """Another worker has this delivery now: its job's end is refused. Returns the job."""
         with self._changed:
             job = self._jobs.get(tag)
         if job is None:
@@ -222,7 +220,7 @@ class InFlight:
         return job
 
     def nudge(self) -> None:
-        """Have whoever waits look again."""
+        """Have every waiting thread check again."""
         with self._changed:
             self._changed.notify_all()
 
@@ -231,12 +229,12 @@ class InFlight:
             return list(self._jobs)
 
     def jobs(self) -> list[Job]:
-        """Return what is in hand, in the order it was taken."""
+        """Return what is in flight, in the order it was taken."""
         with self._changed:
             return list(self._jobs.values())
 
     def wait_empty(self, timeout_s: float | None, *, unless: Callable[[], bool]) -> None:
-        """Return when nothing is in hand, or `unless` holds at a nudge, or after `timeout_s`."""
+        """Return when nothing is in flight, `unless` is true at a nudge, or after `timeout_s`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._jobs or unless(), timeout=timeout_s)
 
@@ -246,7 +244,7 @@ class InFlight:
         self._busy[place] = self._busy.get(place, 0) + 1
 
     def _may_run(self, job: Job) -> bool:
-        """Count `job` as about to run, or have it wait for its task's rate."""
+        """Count `job` as running, or have it wait for its task's rate."""
         rate = self._rates.get(job.task.name) if self._rates else None
         if rate is None or (not rate.waiting and rate.take(self._clock.now_s())):
             self._count(job)
@@ -256,7 +254,7 @@ class InFlight:
         return False
 
     def _released(self) -> list[Job]:
-        """Return those that their task's rate allows now."""
+        """Return the jobs that their task's rate allows now."""
         now_s, released = self._clock.now_s(), self._freed
         self._freed = []
         for rate in self._rates.values():
@@ -268,7 +266,7 @@ class InFlight:
         return released
 
     def _forget_slowed(self, job: Job) -> None:
-        """It waits no more: it is lost, given back or revoked. It may come again."""
+        """It waits no longer: it is lost, requeued or revoked. It may be delivered again."""
         self._slowed.discard(job.delivery.tag)
         rate = self._rates.get(job.task.name)
         for waiting in (self._freed, *([rate.waiting] if rate is not None else [])):
@@ -276,7 +274,7 @@ class InFlight:
                 waiting.remove(job)
 
     def _prefetch(self) -> list[int]:
-        """Return how many of each executor's jobs, in the order of `_busy`; never nothing."""
+        """Return how many jobs of each pool, in the order of `_busy`; never empty."""
         if self._fixed is not None:
             return [self._fixed] * max(1, len(self._busy))
         ahead = self._adaptive.limit()

@@ -1,4 +1,4 @@
-"""A delivered message on its way through the worker, and what is to become of it."""
+"""A delivered message on its way through the worker."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Stage(Enum):
 
 
 class Job:
-    """One message in the worker's hands. `begin` and `withdraw` race; one of them wins.
+    """One message in flight. `begin` and `withdraw` race; one of them wins.
 
-    lost: set when someone else has the message now: what this job ends with counts no more.
-    in_thread: runs a call that may wait for the broker, without holding up whoever awaits it.
-    call: its function's run; both are set by the executor that takes the job.
-    revoked: set when it is to end because it was called back.
-    timed_out_s: the hard time limit past which it was ended.
-    grant: the executor that it holds while it runs.
-    mark: what tells, of a task that may not begin twice, that this delivery has begun.
-    is_called: its function was called: what fails from there on is not begun anew.
-    received_s, started_s, ended_s: on the app's clock; when it came into hand, and when its
-        function was called and left. verdict: what is written of it.
+    lost: set when another worker has the message: what this job ends with is refused.
+    in_thread: runs a call that may wait for the broker, without blocking the caller's loop.
+    call: the run of its function; the pool that takes the job sets both.
+    revoked: set when it must end because it was revoked.
+    timed_out_s: the hard time limit after which it was ended.
+    grant: the resource that it holds while it runs.
+    mark: identifies this delivery, if the task may not begin twice.
+    is_called: its function was called: the chain does not start over after that.
+    received_s, started_s, ended_s: on the app's clock; when it was received, and when its
+        function was called and returned. outcome: what is written of it.
     """
 
     def __init__(self, *, message: TaskMessage, task: Task, delivery: Delivery) -> None:
@@ -48,7 +48,7 @@ class Job:
         self.in_thread: InThread | None = None
         self._stage = Stage.WAITING
         self._lock = threading.Lock()
-        self._lost: threading.Event | None = None  # made when somebody looks: it costs
+        self._lost: threading.Event | None = None  # made on first use: it costs
         self._revoked: threading.Event | None = None
         self.is_lost = False
         self.is_revoked = False
@@ -85,7 +85,7 @@ class Job:
             return self._revoked
 
     def revoke(self) -> None:
-        """Have the task end, as REVOKED: cancelled, killed, or else interrupted."""
+        """End the task as REVOKED: cancel, kill, or else interrupt it."""
         with self._lock:
             self.is_revoked = True
             if self._revoked is not None:
@@ -94,7 +94,7 @@ class Job:
             self.call.interrupt()
 
     def lose(self) -> None:
-        """Someone else has the message: have the task end, and its result refused."""
+        """Another worker has the message: end the task, and refuse its result."""
         with self._lock:
             self.is_lost = True
             if self._lost is not None:
@@ -102,20 +102,20 @@ class Job:
         self.cancel()
 
     def lose_grant(self) -> None:
-        """Its executor may be another's now: have the task end. Its message is its own still."""
+        """Its resource may be another's now: end the task. Its message is still its own."""
         self.lost.set()
         self.cancel()
 
     def cancel(self) -> bool:
-        """Have the function end, where it runs; False where that cannot be done."""
+        """End the function; return False if that cannot be done."""
         return self.call is not None and self.call.cancel()
 
     def begin(self) -> bool:
-        """Claim the job for running; False when it was withdrawn."""
+        """Claim the job for running; return False if it was withdrawn."""
         return self._move(Stage.WAITING, Stage.RUNNING)
 
     def withdraw(self) -> bool:
-        """Claim the job for giving back; False when it already runs."""
+        """Claim the job for a requeue; return False if it runs already."""
         return self._move(Stage.WAITING, Stage.DONE)
 
     def finish(self) -> bool:

@@ -1,9 +1,8 @@
-"""One worker per name: the name is the key to the messages it has not acknowledged.
+"""One worker per name: its unacknowledged messages belong to the name.
 
-A lease in Redis that the worker renews. A name whose holder is known to be dead, because it
-ran on this machine and is gone, is taken over at once; otherwise when its lease lapses.
-
-A worker's own name: waited for at its start, held while it runs, left at its end.
+A lease in Redis that the worker renews. If its holder is known to be dead, because it ran on
+this machine and is gone, the lease is taken over at once; otherwise when it expires. redis-py's
+Lock cannot do that: it has a random token, and nothing that says who the holder was.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _LEAVE = Script(
 
 
 class NameInUse(TaskError):
-    """Another worker has the name. certain: it is known to live, not only to have lived."""
+    """Another worker has the name. certain: it is known to run still."""
 
     def __init__(self, reason: str, *, certain: bool) -> None:
         super().__init__(reason)
@@ -84,7 +83,7 @@ class NameLock:
 
 
 def process_identity(pid: int) -> dict[str, Any]:
-    """Return what names one process of one boot of one machine; a reused pid differs."""
+    """Return what identifies a process, a boot and a machine; a reused pid differs."""
     return {
         "host": socket.gethostname(),
         "boot": _read("/proc/sys/kernel/random/boot_id"),
@@ -94,7 +93,7 @@ def process_identity(pid: int) -> dict[str, Any]:
 
 
 def _lives(holder: str) -> bool | None:
-    """Say whether the holder still runs; None where it runs on another machine."""
+    """Return whether the holder still runs; None if that was on another machine."""
     try:
         was = json.loads(holder)
         now = process_identity(int(was["pid"]))
@@ -133,7 +132,7 @@ AGAIN_S = 0.2
 
 
 class OwnName:
-    """The lease of `worker`'s name. Raises NameInUse where another worker keeps it."""
+    """The lease of `worker`'s name. Raises NameInUse if another worker keeps it."""
 
     def __init__(self, *, app: TaskApp, worker: str, stopping: threading.Event, log: Any) -> None:
         self._app = app
@@ -146,7 +145,7 @@ class OwnName:
         self._lock.take()
 
     def wait(self) -> None:
-        """Wait for the broker, and for the lease of a namesake that may be dead to lapse."""
+        """Wait for the broker, and for the lease of a namesake that may be dead to expire."""
         outage = self._app.outage("no broker", log=self._log, ends=True)
         first_refused_s: float | None = None
         while not self._stopping.is_set():
@@ -159,7 +158,7 @@ class OwnName:
             except NameInUse as error:
                 now_s = self._app.clock.now_s()
                 first_refused_s = first_refused_s or now_s
-                # One that is just being killed lives on for a moment.
+                # A process that is being killed lives on for a moment.
                 patience_s = 1.0 if error.certain else LEASE_MS / 1000.0 + 1.0
                 if now_s - first_refused_s > patience_s:
                     raise
@@ -169,4 +168,4 @@ class OwnName:
         try:
             self._lock.leave()
         except LinkError:
-            return  # the lease lapses by itself
+            return  # the lease expires by itself

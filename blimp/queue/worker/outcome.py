@@ -1,4 +1,4 @@
-"""What becomes of a job whose function raised."""
+"""The outcome of a job whose function raised, was cut off, or ran out of time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.task import Task
 
-RETRY_DELAY_S = 1.0  # for a task that asks for a retry and does not say when
+RETRY_DELAY_S = 1.0  # of a retry without a time
 
 
 def outcome_of(
@@ -62,16 +62,16 @@ def outcome_of(
 
 
 def timed_out(limit_s: float, *, task: Task) -> Outcome:
-    """Return what becomes of a job that was ended for its hard time limit."""
+    """Return the outcome of a job that was ended at its hard time limit."""
     error = TimeLimitExceeded(f"{task.name} ran longer than its time limit of {limit_s:g} s")
     requeue = task.options.acks_late and not task.options.acks_on_timeout
     return msgspec.structs.replace(failure(error), requeue=requeue)
 
 
 def worker_lost(error: WorkerLost, *, task: Task, delivery: int = 1) -> Outcome:
-    """Return what becomes of a job under which its process died, at its `delivery`-th time.
+    """Return the outcome of a job whose process died, at its `delivery`-th delivery.
 
-    It runs again, but for what the task's options rule out; not for ever, on any transport.
+    It runs again, unless the task's options exclude that; not for ever, with any broker.
     """
     options = task.options
     is_poison = delivery >= MOST_DELIVERIES and options.idempotent

@@ -1,4 +1,4 @@
-"""Beginning anew: when a worker should, and how its process becomes a fresh one."""
+"""Restart: when a worker should, and how its process becomes a fresh one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Self
 import msgspec
 
 MEGABYTE = 1_000_000
-NOTED = "BLIMP_STOPS_NOTED"  # from a process to itself, anew: a descriptor to read them from
+NOTED = "BLIMP_STOPS_NOTED"  # the descriptor that a restarted process reads stop signals from
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How this process was started: what `again` starts in its place."""
+    """How this process was started: `again` starts the same in its place."""
 
     command: tuple[str, ...]
     directory: str
@@ -33,10 +33,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     def again(self, *, unless: Callable[[], bool]) -> None:
         """Become a fresh process of the same command line, with the same pid.
 
-        unless: asked once no handler hears a stop signal any more; True has it return instead.
-        A stop signal that comes later waits until it is let in, or where a thread that is
-        still there gets it, is noted for then. Nothing may be under way: every thread ends
-        here, and every descriptor that is not inherited is closed. Main thread only.
+        unless: asked when no handler receives a stop signal any more; True has it return
+        instead. A later stop signal waits until it is unblocked; if another thread still gets
+        it, it is noted for the new process. Nothing may be under way: every thread ends here,
+        and every descriptor that is not inherited is closed. Main thread only.
         """
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         noted, note = os.pipe()
@@ -74,7 +74,7 @@ class Wear:
         self._tasks = 0
 
     def count(self, tasks: int = 1) -> str | None:
-        """Count tasks that have ended; return why the process is worn out, or None."""
+        """Count tasks that have ended; return why the process should be replaced, or None."""
         with self._lock:
             self._tasks += tasks
             tasks = self._tasks
@@ -88,7 +88,7 @@ class Wear:
 
 
 def let_stop_signals_in() -> None:
-    """Have those come that waited, or were noted, while this process began anew."""
+    """Receive the stop signals that waited, or were noted, while this process restarted."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     noted = os.environ.pop(NOTED, None)
     if noted is None:

@@ -1,7 +1,4 @@
-"""Things to be done at a time, by one thread that sleeps until then.
-
-Time limits: soft, which a task hears of, and hard, which ends it.
-"""
+"""Time limits: a soft one raises in the task, a hard one ends it. One thread keeps the alarms."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.worker.job import Job
 
-LONGEST_S = 3600.0  # of one sleep: the system takes no number of centuries
-MANY = 64  # so many may lie there cancelled before they are cleared away
+LONGEST_S = 3600.0  # of one sleep: the system refuses centuries
+MANY = 64  # cancelled alarms that may stay before they are removed
 
 
 class Alarm:
-    """One thing to be done. `cancel` is idempotent, and any thread's."""
+    """One action to come. `cancel` is idempotent; any thread."""
 
     __slots__ = ("_alarms", "action", "due_s")
 
@@ -34,12 +31,12 @@ class Alarm:
         self.action: Callable[[], object] | None = action
 
     def cancel(self) -> None:
-        """Not to be done any more; it may just be under way."""
+        """Drop the action; it may be under way just now."""
         self._alarms.cancel(self)
 
 
 class Alarms:
-    """Actions run in one thread, in order of time: they must be short, and may not raise.
+    """Runs actions in one thread, in order of time: they must be short, and must not raise.
 
     The thread starts with the first alarm, and sleeps while there is none.
     """
@@ -77,7 +74,7 @@ class Alarms:
                 self._cancelled = 0
 
     def close(self) -> None:
-        """Do nothing more. Idempotent."""
+        """Run no further action. Idempotent."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -88,7 +85,7 @@ class Alarms:
         while (action := self._next()) is not None:
             try:
                 action()
-            except BaseException:  # whatever it is: no limit would hold any more
+            except BaseException:  # of any kind: without this thread no limit holds
                 self._log.exception("alarm")
 
     def _next(self) -> Callable[[], object] | None:
@@ -108,7 +105,7 @@ class Alarms:
         return None
 
 
-TO_END_S = 1.0  # what was cancelled or killed has so long to be gone; then it is stuck
+TO_END_S = 1.0  # a cancelled or killed function that still runs then is stuck
 
 
 class TimeLimit(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,8 +127,8 @@ def limit_of(job: Job) -> TimeLimit | None:
 class Limits:
     """Watches the functions that have limits.
 
-    on_stuck: called with a job that went past its hard limit and cannot be ended: a plain
-        function in a thread, or a coroutine that does not heed its cancellation.
+    on_stuck: called with a job past its hard limit that cannot be ended: a plain function in
+        a thread, or a coroutine that ignores its cancellation.
     """
 
     def __init__(self, *, alarms: Alarms, on_stuck: Callable[[Job], None]) -> None:
@@ -161,7 +158,7 @@ class Limits:
 
 
 class _Watched:
-    """The alarms of one call. Once it was left no more are set."""
+    """The alarms of one call. After `leave` no more are set."""
 
     def __init__(self, alarms: Alarms) -> None:
         self._alarms = alarms

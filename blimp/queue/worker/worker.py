@@ -1,7 +1,7 @@
-"""The worker: takes messages, hands them to executors, and ends in good order.
+"""The worker: consumes messages, runs them in its pools, and stops in order.
 
-The main thread owns the consumer. Executors run what it takes; the settler's thread stores
-results and acknowledges, on a connection of its own.
+The main thread owns the consumer. Pools run the jobs; the acker's thread stores results and
+acknowledges, on a connection of its own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from kombu.clocks import LamportClock
 from blimp.queue.extensions import Extension, Observers, extensions_of, observes
 from blimp.queue.results.open import prepare_results
 from blimp.queue.worker.acker import Acker
-from blimp.queue.worker.boot import Boot
+from blimp.queue.worker.boot import Boot, check_tasks, missing_guarantees
 from blimp.queue.worker.completions import Completions
 from blimp.queue.worker.consumer_loop import ConsumerLoop
-from blimp.queue.worker.drain import Finish
-from blimp.queue.worker.guarantees import check_tasks, missing_guarantees
 from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat
 from blimp.queue.worker.in_flight import InFlight
 from blimp.queue.worker.job import Job, Stage
@@ -34,7 +32,7 @@ from blimp.queue.worker.pools.pools import Sizes, WorkerPools
 from blimp.queue.worker.prefetch import LEAST, MOST
 from blimp.queue.worker.restart import Launch, Wear
 from blimp.queue.worker.runner import Runner
-from blimp.queue.worker.shutdown import Stops, StopSignals
+from blimp.queue.worker.shutdown import Drain, Stops, StopSignals
 from blimp.queue.worker.time_limits import Alarms, Limits
 
 if TYPE_CHECKING:
@@ -46,20 +44,20 @@ E = TypeVar("E", bound=Extension)
 class Worker:
     """Runs the tasks of one app until stopped.
 
-    name: unique among the app's live workers; the same name, restarted, takes back what a
-        killed one had not acknowledged. queues: by default the app's own.
+    name: unique among the app's live workers. A worker that restarts under the name of a killed
+        one gets back what that had not acknowledged. queues: by default the app's own.
     sync_workers: threads for plain tasks. loop_workers: threads with an asyncio loop each,
         running `loop_concurrency` `async def` tasks at once.
-    process_workers: child processes for cpu_bound tasks; by default one for each core but
-        one. They start with the first such task.
+    process_workers: child processes for cpu_bound tasks; by default the cores but one. They
+        start with the first such task.
     app_path: where a child finds the app, "module:attribute"; by default where its tasks are.
-    prefetch: messages in hand at once for each kind of executor that its tasks need; the
-        rest stay with the broker, for others. None: as many as run at once, and on streams as
-        Lookahead says, where that is more.
-    max_tasks, max_memory_mb: after so many tasks, or above so much memory, it stops as for
-        a warm stop, waits for what runs, and begins anew. A child is replaced at the same
-        limits, and what it runs does not count for the worker.
-    launch: how this process begins anew. Without it `run` returns, with `restart_reason` set.
+    prefetch: messages in flight at once for each kind of pool that its tasks need; the rest
+        stay with the broker, for other workers. None: as many as run at once, or what
+        AdaptivePrefetch says, if that is more.
+    max_tasks, max_memory_mb: after so many tasks, or above so much memory, it stops as in a
+        warm stop, waits for what runs, and restarts. A child is replaced at the same limits,
+        and its tasks do not count for the worker.
+    launch: how this process restarts. Without it `run` returns, with `restart_reason` set.
     grace_s: how long a warm stop waits for what runs.
     on_ready: called once, when it consumes for the first time.
     """
@@ -93,8 +91,8 @@ class Worker:
         self._exit_status = 0
         self._counting = threading.Lock()
         self._wear = Wear(max_tasks=max_tasks, max_memory_mb=max_memory_mb)
-        self._stops = Stops(on_heeded=self._heeded)
-        self._own_name: OwnName | None = None  # else the name is not the key to its messages
+        self._stops = Stops(on_request=self._stop_requested)
+        self._own_name: OwnName | None = None  # None: no message depends on the name
         if app.capabilities.exclusive_names:
             self._own_name = OwnName(
                 app=app, worker=self.name, stopping=self._stops.stopping, log=self.log
@@ -145,7 +143,7 @@ class Worker:
             observers=self.observers,
             log=self.log,
         )
-        self._finish = Finish(
+        self._drain = Drain(
             app=app,
             consumer_loop=self.consumer_loop,
             in_flight=self.in_flight,
@@ -182,17 +180,17 @@ class Worker:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """What it consumes from now; remote control may change it."""
+        """The queues it consumes now; remote control may change them."""
         return self.consumer_loop.queues
 
     @property
     def restart_reason(self) -> str | None:
-        """Why a fresh process should take this one's place; None where none should."""
+        """Why a fresh process should replace this one; None if it should not."""
         return self._stops.restart_reason
 
     @property
     def sizes(self) -> Sizes:
-        """How many tasks run at once, by executor."""
+        """How many tasks run at once, by pool."""
         return self.pools.sizes
 
     def extension(self, kind: type[E]) -> E:
@@ -203,15 +201,15 @@ class Worker:
         raise LookupError(f"worker {self.name!r} has no {kind.__name__}")
 
     def jobs(self) -> list[Job]:
-        """Return what is in hand now. Any thread."""
+        """Return what is in flight now. Any thread."""
         return self.in_flight.jobs()
 
     def run(self) -> int:
         """Consume until stopped; return the exit status. Takes SIGTERM, SIGINT and SIGQUIT.
 
-        The first asks for a warm stop: what waits goes back to its queue at once, what runs
-        ends. A second one, or SIGQUIT, cuts that short. Call it once.
-        Raises StepFailed where a boot step does not start.
+        The first asks for a warm stop: what waits is requeued at once, what runs may end. A
+        second one, or SIGQUIT, asks for a cold stop. Call `run` once.
+        Raises StepFailed if a boot step does not start.
         """
         check_tasks(self.app)
         missing = missing_guarantees(self.app)
@@ -224,7 +222,7 @@ class Worker:
         try:
             self._serve(upkeep)
             self.log.info("stopped", **self.counts)
-            # Asked only now, and its handlers still stand: a signal has the last word.
+            # Checked last, with the signal handlers in place: a stop overrides a restart.
             if self._launch is not None and self.restart_reason is not None:
                 self._launch.again(unless=lambda: self.restart_reason is None)
         finally:
@@ -232,8 +230,8 @@ class Worker:
         return self._exit_status
 
     def _serve(self, upkeep: Sequence[Callable[[bool], None]]) -> None:
-        """Consume until stopped, and see through what runs."""
-        self.pools.start()  # after the stop signals are let in: what tasks start inherits that
+        """Consume until stopped, and drain."""
+        self.pools.start()  # after the signals are unblocked: threads inherit the mask
         heartbeat = Heartbeat(
             beat=self.consumer_loop.probe if self._own_name is None else self._own_name.renew,
             watchers=(
@@ -256,7 +254,7 @@ class Worker:
                 extension.starting()
             self._boot.start()
             self.consumer_loop.run()
-            self._finish.see_out()
+            self._drain.run()
         finally:
             self._stops.close()
             heartbeat.close()
@@ -271,11 +269,11 @@ class Worker:
                 self._own_name.leave()
 
     def stop(self) -> None:
-        """Ask for a warm stop; a second call cuts it short. Safe from any thread or signal."""
+        """Ask for a warm stop; a second call for a cold one. Any thread or signal handler."""
         self._stops.warm()
 
     def stop_cold(self) -> None:
-        """Ask for a stop that waits for nothing: what runs is cut off, and comes again."""
+        """Ask for a cold stop: what runs is cut off, and delivered again."""
         self._stops.cold()
 
     # --- one job ---------------------------------------------------------------------------
@@ -284,7 +282,7 @@ class Worker:
         self.pools.submit(job)
 
     def _done(self, *jobs: Job) -> None:
-        """Called in any thread: the jobs have left the worker's hands."""
+        """Called in any thread: the jobs are no longer in flight."""
         with self._counting:
             self.counts["done"] += len(jobs)
         self.in_flight.release(*jobs)
@@ -294,22 +292,22 @@ class Worker:
             self._stops.restart(reason)
 
     def _give_up(self, job: Job) -> None:
-        """End a job whose function cannot be ended, and have a fresh process take over."""
-        # Not in the thread of the alarms: the broker may be slow.
+        """End a job whose function cannot be ended, and restart the process."""
+        # Not in the alarms' thread: the broker may be slow.
         threading.Thread(target=self._end_stuck, args=(job,), name="give-up", daemon=True).start()
 
     def _end_stuck(self, job: Job) -> None:
         if job.stage is Stage.DONE:
-            return  # its function ended by itself just now
+            return  # its function has ended by itself
         assert job.timed_out_s is not None
         self.log.error("stuck", task=job.task.name, id=job.message.id, limit_s=job.timed_out_s)
-        self._finish.has_stuck = True
+        self._drain.has_stuck = True
         self.runner.conclude(job, timed_out(job.timed_out_s, task=job.task))
         self._stops.restart(
             f"{job.task.name} is stuck past its time limit of {job.timed_out_s:g} s"
         )
 
-    # --- beginning -------------------------------------------------------------------------
+    # --- start -----------------------------------------------------------------------------
 
     def _consuming(self) -> None:
         for extension in self.extensions:
@@ -327,9 +325,9 @@ class Worker:
             except Exception:
                 self.log.exception("extension", hook=hook, of=type(extension).__name__)
 
-    # --- ending ----------------------------------------------------------------------------
+    # --- end -------------------------------------------------------------------------------
 
-    def _heeded(self) -> None:
+    def _stop_requested(self) -> None:
         self._boot.cancel()
         self.pools.tell_stopping()
         self.in_flight.nudge()

@@ -10,7 +10,7 @@ from blimp.queue import TaskApp, TaskContext, Worker
 from blimp.queue.brokers import broker_for
 from blimp.queue.brokers.base import MISSING, Capabilities
 from blimp.queue.extensions import Broadcast
-from blimp.queue.worker.guarantees import missing_guarantees
+from blimp.queue.worker.boot import missing_guarantees
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 

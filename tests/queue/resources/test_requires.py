@@ -14,7 +14,7 @@ from blimp.queue import TaskApp
 from blimp.queue.context import TaskContext
 from blimp.queue.protocol.record import Record, State
 from blimp.queue.resources import Grant, ResourcePool
-from blimp.queue.worker.guarantees import check_tasks
+from blimp.queue.worker.boot import check_tasks
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
 from tests.queue.look import Look

@@ -223,7 +223,7 @@ def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
             postgres.crash()
             try:
                 handles += [counting.send(number) for number in range(300, 400)]
-                wait_until(lambda: bool(log.events("results away")), "it is not missed")
+                wait_until(lambda: bool(log.events("results unreachable")), "it is not missed")
                 assert look.in_hand() > 0
             finally:
                 postgres.start()
@@ -264,7 +264,7 @@ def test_a_database_that_is_locked_delays_results_and_loses_none(
         with working(app, log=log):
             locked.execute("BEGIN IMMEDIATE")
             handles = [counting.send(number) for number in range(100)]
-            wait_until(lambda: bool(log.events("results away")), "it is not missed")
+            wait_until(lambda: bool(log.events("results unreachable")), "it is not missed")
             assert rows(app) == {}
             locked.execute("ROLLBACK")
             assert [handle.get(DEADLINE_S) for handle in handles] == list(range(100))
@@ -282,7 +282,7 @@ def test_a_message_whose_result_is_not_written_stays_when_the_worker_is_stopped(
         with working(app, log=log) as worker:
             locked.execute("BEGIN IMMEDIATE")
             handle = counting.send(7)
-            wait_until(lambda: bool(log.events("results away")), "it is not missed")
+            wait_until(lambda: bool(log.events("results unreachable")), "it is not missed")
             worker.stop_cold()
         locked.execute("ROLLBACK")
         assert rows(app) == {}
