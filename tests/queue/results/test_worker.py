@@ -231,7 +231,7 @@ def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
             wait_until(lambda: look.in_hand() == 0, "something is not acknowledged")
         assert rows(app) == {handle.id: "SUCCESS" for handle in handles}
         assert counting.runs == dict.fromkeys(range(400), 1)
-        assert log.events("results away: over")
+        assert log.events("results unreachable: over")
 
 
 @pytest.fixture
