@@ -201,6 +201,7 @@ class Channel(Declarations, virtual.Channel):
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         payload = self.connection.get_one(queue)
+        self.keep_alive([queue], now=True)  # it was used, and may have streams now
         if payload is None:
             raise Empty
         found: dict[str, Any] = payload

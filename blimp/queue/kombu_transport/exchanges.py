@@ -62,11 +62,11 @@ class Exchanges:
             self._declared.add((exchange, type))
 
     def bind(self, exchange: str, row: Row, *, mortal: bool) -> None:
-        self._change(exchange, "add", _binding(row, mortal=mortal), queue=row[2])
+        self._change(exchange, "add", self._binding(row, mortal=mortal), queue=row[2])
 
     def unbind(self, exchange: str, row: Row) -> None:
         for mortal in (False, True):
-            self._change(exchange, "remove", _binding(row, mortal=mortal), queue=row[2])
+            self._change(exchange, "remove", self._binding(row, mortal=mortal), queue=row[2])
 
     def delete_queue(self, queue: str) -> None:
         """Delete `queue` with all its bindings."""
@@ -90,7 +90,7 @@ class Exchanges:
             version=fields.get(b"version", b"0").decode(),
             type=None if type is None else type.decode(),
             rows=tuple((key, pattern, queue) for key, pattern, queue, _ in bindings),
-            mortal=frozenset(queue for _, _, queue, mortal in bindings if mortal),
+            mortal=frozenset(queue for _, _, queue, alive in bindings if alive),
         )
         return table
 
@@ -98,9 +98,9 @@ class Exchanges:
         if self._store.change_binding(exchange, verb, what, queue=queue):
             self.forget(exchange)
 
-
-def _binding(row: Row, *, mortal: bool) -> str:
-    return json.dumps([*row, mortal], separators=(",", ":"))
+    def _binding(self, row: Row, *, mortal: bool) -> str:
+        alive = self._keys.queue(row[2]).alive if mortal else ""
+        return json.dumps([*row, alive], separators=(",", ":"))
 
 
 class Declarations(virtual.Channel):
@@ -200,14 +200,11 @@ class Declarations(virtual.Channel):
     ) -> None:
         expires_ms = (arguments or {}).get("x-expires")
         ttl_ms = (arguments or {}).get("x-message-ttl")
-        pipe = self.connection.link.client.pipeline(transaction=False)
         if ttl_ms is not None:
-            pipe.set(self._keys(queue).ttl, int(ttl_ms))
+            self.connection.link.client.set(self._keys(queue).ttl, int(ttl_ms))
         if expires_ms:
             self._expires_ms[queue] = int(expires_ms)
-            self._show_alive(pipe, queue)
-        if len(pipe):
-            pipe.execute()
+            self.keep_alive([queue], now=True)
         if auto_delete:
             self._auto_delete.add(queue)
 
@@ -220,29 +217,14 @@ class Declarations(virtual.Channel):
     def keep_alive(self, queues: list[str], *, now: bool = False) -> None:
         """Renew the life of those of `queues` that expire if they are not used."""
         now_s = time.monotonic()
-        mortal = [
-            queue
-            for queue in queues
-            if queue in self._expires_ms
-            and (
-                now
-                or now_s - self._alive_s.get(queue, -math.inf)
-                > self._expires_ms[queue] / 1000.0 / SIGNS_PER_LIFE
-            )
-        ]
-        if mortal:
-            pipe = self.connection.link.client.pipeline(transaction=False)
-            for queue in mortal:
-                self._show_alive(pipe, queue)
-            pipe.execute()
-
-    def _show_alive(self, pipe: Any, queue: str) -> None:
-        keys, expires_ms = self._keys(queue), self._expires_ms[queue]
-        self._alive_s[queue] = time.monotonic()
-        pipe.set(keys.alive, "1", px=expires_ms)
-        for key in keys.all():
-            if key != keys.alive:
-                pipe.pexpire(key, expires_ms)
+        for queue in queues:
+            expires_ms = self._expires_ms.get(queue)
+            if expires_ms is None:
+                continue
+            renewed_s = self._alive_s.get(queue, -math.inf)
+            if now or now_s - renewed_s > expires_ms / 1000.0 / SIGNS_PER_LIFE:
+                self._alive_s[queue] = now_s
+                self.connection.store.keep(self._keys(queue), expires_ms=expires_ms)
 
     # --- whole queues ------------------------------------------------------------------------
 

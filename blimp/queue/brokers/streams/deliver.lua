@@ -152,7 +152,7 @@ return { now_ms, next_due_ms, taken, expired }
 -- message; whatever the consumer's name has pending and its living holder does not know of is
 -- put back (a killed namesake's messages, and those whose delivery was lost with a
 -- connection); consumers that were silent for long are forgotten.
--- KEYS     for each queue: one stream per lane, bell
+-- KEYS     for each queue: one stream per lane, bell, the key that is there while it is alive
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  the name that stands for nobody
 -- ARGV[4]  number of lanes    ARGV[5]  silent for, ms
 --          then the entries that are known, each as stream, space, id
@@ -164,8 +164,14 @@ for n = 6, #ARGV do
   known[ARGV[n]] = true
 end
 for n, stream in ipairs(KEYS) do
-  redis.pcall('XGROUP', 'CREATE', stream, ARGV[1], '0', 'MKSTREAM') -- BUSYGROUP where it is
-  local lane = (n - 1) % (lanes + 1)
+  local lane = (n - 1) % (lanes + 2)
+  if lane <= lanes then
+    redis.pcall('XGROUP', 'CREATE', stream, ARGV[1], '0', 'MKSTREAM') -- BUSYGROUP if it is there
+    local left_ms = redis.call('PTTL', KEYS[n + lanes + 1 - lane])
+    if left_ms > 0 then
+      redis.call('PEXPIRE', stream, left_ms)
+    end
+  end
   if lane < lanes then
     local pending = redis.pcall('XPENDING', stream, ARGV[1], '-', '+', 1000000, ARGV[2])
     if pending.err then

@@ -87,7 +87,8 @@ end
 local gone = {}
 for n = 0, (#KEYS - 2) / 5 - 1 do
   local lane, later, bell, alive, ttl = unpack(KEYS, 5 * n + 3, 5 * n + 7)
-  if ARGV[11 + n] == '1' and redis.call('EXISTS', alive) == 0 then
+  local left_ms = redis.call('PTTL', alive)
+  if ARGV[11 + n] == '1' and left_ms < 0 then
     gone[#gone + 1] = n
   else
     local limit_ms = redis.call('GET', ttl) -- a key of a wrong type stops it before all else
@@ -95,8 +96,7 @@ for n = 0, (#KEYS - 2) / 5 - 1 do
     if limit_ms then
       trim(lane, limit_ms)
     end
-    if ARGV[11 + n] == '1' then
-      local left_ms = redis.call('PTTL', alive) -- what is new expires with its queue
+    if left_ms > 0 then -- what is new expires with its queue
       for _, key in ipairs({ lane, later, bell }) do
         redis.call('PEXPIRE', key, left_ms)
       end

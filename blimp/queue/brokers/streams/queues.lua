@@ -149,15 +149,49 @@ return changed
 
 --- bind
 #!lua flags=allow-oom
--- Adds or removes one binding of an exchange, and counts the change.
+-- Adds or removes one binding of an exchange, and counts the change. An exchange that has only
+-- queues that expire expires with the last of them.
 -- KEYS[1]  the exchange's bindings    KEYS[2]  the queue's list of exchanges
 -- ARGV[1]  add, remove or type    ARGV[2]  the binding, or the type    ARGV[3]  exchange
--- Returns 1 where something changed.
+-- A binding is JSON: routing key, pattern, queue, and the key that is there while the queue is
+-- alive, "" if it does not expire.
+-- Returns 1 if something changed.
 -- A full server takes it all the same: an emergency broadcast declares its exchange first.
+
+-- Drops the bindings of expired queues. Returns whether any queue that is left stays for good.
+local function sweep()
+  local stays = false
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 1) == 'b' then
+      local alive = cjson.decode(string.sub(field, 2))[4]
+      if alive == '' then
+        stays = true
+      elseif redis.call('EXISTS', alive) == 0 then
+        redis.call('HDEL', KEYS[1], field)
+      end
+    end
+  end
+  return stays
+end
+
 local changed
+if redis.call('HEXISTS', KEYS[1], 'version') == 0 then
+  local time = redis.call('TIME') -- no version of an expired exchange comes again
+  redis.call('HSET', KEYS[1], 'version', string.format('%d%06d', time[1], time[2]))
+end
 if ARGV[1] == 'add' then
   changed = redis.call('HSET', KEYS[1], 'b' .. ARGV[2], '')
   redis.call('SADD', KEYS[2], ARGV[3])
+  local alive = cjson.decode(ARGV[2])[4]
+  if alive == '' then
+    redis.call('PERSIST', KEYS[1])
+  elseif not sweep() then
+    local left_ms = redis.call('PTTL', alive)
+    redis.call('PEXPIRE', KEYS[1], math.max(left_ms, redis.call('PTTL', KEYS[1])))
+  end
+  if alive ~= '' then
+    redis.call('PEXPIRE', KEYS[2], math.max(1, redis.call('PTTL', alive)))
+  end
 elseif ARGV[1] == 'remove' then
   changed = redis.call('HDEL', KEYS[1], 'b' .. ARGV[2])
 else
@@ -168,6 +202,22 @@ if changed == 1 then
   redis.call('HINCRBY', KEYS[1], 'version', 1)
 end
 return changed
+
+--- keep
+-- Renews the life of a queue that expires if it is not used, and of its exchanges.
+-- KEYS[1]  there while it is alive    KEYS[2]  its list of exchanges    KEYS     all it has
+-- ARGV[1]  its life, ms    ARGV[2]  what the key of an exchange begins with
+redis.call('SET', KEYS[1], '1', 'PX', ARGV[1])
+for n = 2, #KEYS do
+  redis.call('PEXPIRE', KEYS[n], ARGV[1])
+end
+for _, exchange in ipairs(redis.call('SMEMBERS', KEYS[2])) do
+  local left_ms = redis.call('PTTL', ARGV[2] .. exchange)
+  if left_ms >= 0 and left_ms < tonumber(ARGV[1]) then -- else another of its queues stays longer
+    redis.call('PEXPIRE', ARGV[2] .. exchange, ARGV[1])
+  end
+end
+return 1
 
 --- requeue_dead
 -- Moves one dead letter back to the end of its lane, its deliveries and its end forgotten.

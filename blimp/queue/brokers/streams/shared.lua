@@ -44,6 +44,10 @@ local function dead_letter(stream, group, id, dead, limit, lane, deliveries, rea
   if found[1] then
     redis.call('XADD', dead, 'MAXLEN', '~', limit, '*', 'reason', reason, 'lane', lane,
       'deliveries', deliveries, 'entry', id, unpack(found[1][2]))
+    local left_ms = redis.call('PTTL', stream)
+    if left_ms > 0 then
+      redis.call('PEXPIRE', dead, left_ms) -- its queue expires: so does all that it has
+    end
   end
   redis.call('XACK', stream, group, id)
   redis.call('XDEL', stream, id)

@@ -201,7 +201,7 @@ class Store:
 
         Those are what this consumer's name has pending and is not in `known`.
         """
-        keys = [key for queue in queues for key in (*queue.lanes, queue.bell)]
+        keys = [key for queue in queues for key in (*queue.lanes, queue.bell, queue.alive)]
         args = [GROUP, self.consumer, NOBODY, LANES, FORGET_AFTER_MS]
         return int(self.run("begin", keys, [*args, *(f"{one.stream} {one.id}" for one in known)]))
 
@@ -293,6 +293,11 @@ class Store:
         """Add or remove a binding, or set the type; say whether that changed anything."""
         keys = [self.keys.exchange(exchange), self.keys.queue(queue).exchanges]
         return bool(self.run("bind", keys, [verb, what, exchange]))
+
+    def keep(self, queue: QueueKeys, *, expires_ms: int) -> None:
+        """Renew the life of a queue that expires if it is not used for `expires_ms`."""
+        keys = [queue.alive, queue.exchanges, *queue.all(), queue.dead]
+        self.run("keep", keys, [expires_ms, self.keys.exchange("")])
 
     def leave(self, queues: Sequence[QueueKeys]) -> None:
         """Forget this consumer and those long silent, where they hold nothing."""
