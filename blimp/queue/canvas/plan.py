@@ -45,25 +45,18 @@ from blimp.queue.protocol.embed import (
     with_kwargs,
     with_options,
 )
-from blimp.queue.protocol.message import LOW, NORMAL, TaskMessage, epoch_s
-
-
-class TaskOptions(Protocol):
-    """The options of a registered task that its signatures inherit."""
-
-    @property
-    def queue(self) -> str | None: ...
-    @property
-    def ttl_s(self) -> float | None: ...
-    @property
-    def priority(self) -> int: ...
-    @property
-    def ignore_result(self) -> bool: ...
+from blimp.queue.protocol.message import (
+    LOW,
+    TaskDefaults,
+    TaskMessage,
+    make_message,
+    needs_now,
+)
 
 
 class KnownTask(Protocol):
     @property
-    def options(self) -> TaskOptions: ...
+    def options(self) -> TaskDefaults: ...
 
 
 def _allow(*_: object) -> None:
@@ -171,7 +164,7 @@ class Planner:
     ) -> Node:
         id = then.task_id or self._ids.next()
         self.messages.append(
-            make_message(
+            message_of(
                 signature, id=id, args=args, kwargs=kwargs, then=then, settings=self._settings
             )
         )
@@ -288,7 +281,7 @@ def _without_times(options: Mapping[str, Any]) -> dict[str, Any]:
 # --- one message -----------------------------------------------------------------------------
 
 
-def make_message(
+def message_of(
     signature: Signature,
     *,
     id: str,
@@ -299,30 +292,26 @@ def make_message(
 ) -> TaskMessage:
     """Return the message of one task. Raises MessageError for a wrong option."""
     name, options = signature["task"], options_of(signature)
+    if options.get("coalesce"):
+        raise MessageError(f"{name!r} has 'coalesce': only a task that is sent alone may")
     task = settings.tasks.get(task_of(signature))
+    defaults = None if task is None else task.options
     own, own_kwargs = tuple(signature.get("args") or ()), dict(signature.get("kwargs") or {})
     if not signature.get("immutable"):
         own, own_kwargs = (*args, *own), own_kwargs | kwargs
-    ttl_s = _number(options, "ttl_s", task.options.ttl_s if task else None)
-    if options.get("coalesce"):
-        raise MessageError(f"{name!r} has 'coalesce': only a task that is sent alone may")
-    ignore = options.get("ignore_result")
-    if ignore is None and task is not None:
-        ignore = task.options.ignore_result
+    priority = options.get("priority")
+    if not isinstance(priority, int) or not 0 <= priority <= LOW:
+        options = {**options, "priority": settings.priority}
     stamps = options.get("stamped_headers") or ()
-    return TaskMessage(
+    return make_message(
+        name,
+        own,
+        own_kwargs,
+        options,
+        defaults=defaults,
+        queue=settings.queue,
+        now_s=settings.now_s() if settings.issues or needs_now(options, defaults) else None,
         id=id,
-        task=name,
-        args=own,
-        kwargs=own_kwargs,
-        queue=options.get("queue") or (task.options.queue if task else None) or settings.queue,
-        priority=_priority(options, task, settings),
-        eta_s=_moment(options, "eta", "countdown", settings),
-        expires_s=_moment(options, "expires", "expires", settings),
-        issued_ms=int(settings.now_s() * 1000) if settings.issues or ttl_s is not None else None,
-        ttl_s=ttl_s,
-        timelimit=(_number(options, "time_limit"), _number(options, "soft_time_limit")),
-        ignore_result=bool(ignore),
         root_id=settings.root_id or options.get("root_id"),
         parent_id=settings.parent_id or options.get("parent_id"),
         group_id=then.group_id,
@@ -331,51 +320,15 @@ def make_message(
         chord=then.chord,
         callbacks=then.link,
         errbacks=then.link_error,
-        nesting=max(settings.nesting, _count(options, "replaced_task_nesting")),
+        nesting=max(settings.nesting, _nesting(options)),
         stamps={stamp: options.get(stamp) for stamp in stamps} if stamps else {},
         origin=settings.origin,
         headers=settings.headers | (options.get("headers") or {}),
     )
 
 
-def _priority(options: Mapping[str, Any], task: KnownTask | None, settings: Settings) -> int:
-    priority = options.get("priority")
-    if isinstance(priority, int) and 0 <= priority <= LOW:
-        return priority
-    if settings.priority is not None:
-        return settings.priority
-    return task.options.priority if task else NORMAL
-
-
-def _number(options: Mapping[str, Any], name: str, default: float | None = None) -> float | None:
-    value = options.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
-        raise MessageError(f"option {name!r} is {value!r:.40}, must be a number above 0")
-    return value
-
-
-def _count(options: Mapping[str, Any], name: str) -> int:
-    value = options.get(name) or 0
+def _nesting(options: Mapping[str, Any]) -> int:
+    value = options.get("replaced_task_nesting") or 0
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise MessageError(f"option {name!r} is {value!r:.40}, must be an integer of 0 or more")
+        raise MessageError(f"option 'replaced_task_nesting' is {value!r:.40}, must be a count")
     return value
-
-
-def _moment(
-    options: Mapping[str, Any], name: str, from_now: str, settings: Settings
-) -> float | None:
-    """Return a time in seconds since the epoch: `name` is a time, `from_now` is seconds."""
-    value = options.get(name)
-    if value is None or isinstance(value, int | float):
-        after_s = options.get(from_now)
-        if after_s is None:
-            return None
-        if isinstance(after_s, bool) or not isinstance(after_s, int | float):
-            raise MessageError(f"option {from_now!r} is {after_s!r:.40}, must be seconds")
-        return settings.now_s() + after_s
-    try:
-        return epoch_s(value)
-    except (TypeError, ValueError, OverflowError):
-        raise MessageError(f"option {name!r} is {value!r:.80}, must be an ISO 8601 time") from None

@@ -39,6 +39,7 @@ from blimp.queue.protocol.trace_context import PARENT, trace_headers
 
 if TYPE_CHECKING:
     import json
+    from collections.abc import Mapping
 
 
 MAX_MESSAGE_BYTES = 1_000_000
@@ -271,3 +272,112 @@ def check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
             raise ConfigError(f"{name} {limit_s:g}: must be up to {MAX_LIMIT_S:.0f} seconds")
     if soft_s is not None and hard_s is not None and soft_s >= hard_s:
         raise ConfigError(f"soft_time_limit {soft_s:g}: must be below time_limit, {hard_s:g}")
+
+
+# --- the one builder of new messages ---------------------------------------------------------
+
+
+class TaskDefaults(Protocol):
+    """The options of a registered task that its messages inherit."""
+
+    @property
+    def queue(self) -> str | None: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def ttl_s(self) -> float | None: ...
+    @property
+    def ignore_result(self) -> bool: ...
+
+
+def make_message(
+    task: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Mapping[str, Any],
+    *,
+    defaults: TaskDefaults | None,
+    queue: str,
+    now_s: float | None,
+    origin: str,
+    id: str | None = None,
+    **fields: Any,
+) -> TaskMessage:
+    """Return the message of a task that is sent with `options`: SendOptions, or a signature's.
+
+    defaults: for missing options, None if the task is not registered here. queue: for a task
+    without one. now_s: the broker's time; None leaves the message without a time of issue.
+    fields: of the message, instead of what the options say. Raises MessageError for a wrong
+    option.
+    """
+    priority, ignore_result = NORMAL, False
+    if defaults is not None:
+        queue, priority = defaults.queue or queue, defaults.priority
+        ignore_result = defaults.ignore_result
+        if defaults.ttl_s is not None:
+            fields["ttl_s"] = defaults.ttl_s
+    if options:
+        id, queue = id or options.get("task_id"), options.get("queue") or queue
+        given, ignored = options.get("priority"), options.get("ignore_result")
+        priority = priority if given is None else given
+        ignore_result = ignore_result if ignored is None else ignored
+        fields = _times(options, now_s) | _numbers(options) | fields
+        if options.get("ttl_s") is not None:
+            fields["ttl_s"] = _number(options, "ttl_s")
+        if options.get("headers"):
+            fields.setdefault("headers", options["headers"])
+    return TaskMessage(
+        id=id or new_id(),
+        task=task,
+        args=args,
+        kwargs=kwargs,
+        queue=queue,
+        priority=priority,
+        issued_ms=None if now_s is None else int(now_s * 1000),
+        ignore_result=bool(ignore_result),
+        origin=origin,
+        **fields,
+    )
+
+
+def needs_now(options: Mapping[str, Any], defaults: TaskDefaults | None) -> bool:
+    """Return whether a message with these options needs the broker's time."""
+    if defaults is not None and defaults.ttl_s is not None:
+        return True
+    return any(options.get(name) is not None for name in ("ttl_s", "countdown", "expires"))
+
+
+def _times(options: Mapping[str, Any], now_s: float | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field, name, from_now in (
+        ("eta_s", "eta", "countdown"),
+        ("expires_s", "expires", "expires"),
+    ):
+        value, after_s = options.get(name), options.get(from_now)
+        if value is not None and not isinstance(value, int | float):
+            try:
+                found[field] = epoch_s(value)
+            except (TypeError, ValueError, OverflowError):
+                raise MessageError(
+                    f"option {name!r} is {value!r:.80}, must be an ISO 8601 time"
+                ) from None
+        elif after_s is not None:
+            if isinstance(after_s, bool) or not isinstance(after_s, int | float):
+                raise MessageError(f"option {from_now!r} is {after_s!r:.40}, must be seconds")
+            assert now_s is not None
+            found[field] = now_s + after_s
+    return found
+
+
+def _numbers(options: Mapping[str, Any]) -> dict[str, Any]:
+    hard_s, soft_s = _number(options, "time_limit"), _number(options, "soft_time_limit")
+    return {} if hard_s is None and soft_s is None else {"timelimit": (hard_s, soft_s)}
+
+
+def _number(options: Mapping[str, Any], name: str) -> float | None:
+    value = options.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MAX_NUMBER:
+        raise MessageError(f"option {name!r} is {value!r:.40}, must be a number above 0")
+    return value

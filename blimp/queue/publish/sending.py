@@ -14,12 +14,10 @@ import msgspec
 from blimp.errors import ConfigError
 from blimp.queue.protocol.embed import check_signature, listed
 from blimp.queue.protocol.message import (
-    NORMAL,
     TaskMessage,
     check_limits,
     check_priority,
-    epoch_s,
-    new_id,
+    make_message,
 )
 from blimp.queue.publish.coalescing import Coalescing, KnownTask, coalescing_key
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
@@ -123,66 +121,32 @@ def _message(
     *,
     now_s: float,
 ) -> TaskMessage:
-    fields: dict[str, Any] = {}
     task = app.tasks.get(name)
-    if task is None:
-        queue, priority, ignore_result = app.queue, NORMAL, False
-    else:
-        own = task.options
-        queue, priority, ignore_result = own.queue or app.queue, own.priority, own.ignore_result
-        if own.ttl_s is not None:
-            fields["ttl_s"] = own.ttl_s
-        if own.coalesce is not False and options.get("coalesce") is None:
-            fields["coalesce"] = coalescing_key(task, args, kwargs)
-    id = None
+    fields: dict[str, Any] = {}
     if options:
-        id = options.get("task_id")
-        queue = options.get("queue") or queue
-        given = options.get("priority")
-        priority = priority if given is None else check_priority(given)
-        ignored = options.get("ignore_result")
-        ignore_result = ignore_result if ignored is None else ignored
-        fields |= _fields(options, now_s)
-    return TaskMessage(
-        id=id or new_id(),
-        task=name,
-        args=tuple(args),
-        kwargs=kwargs,
-        queue=queue,
-        priority=priority,
-        issued_ms=int(now_s * 1000),
-        ignore_result=ignore_result,
+        if options.get("priority") is not None:
+            check_priority(options["priority"])
+        if options.get("coalesce") is not None:
+            fields["coalesce"] = options["coalesce"]
+        for option, field in (("link", "callbacks"), ("link_error", "errbacks")):
+            if options.get(option):
+                fields[field] = tuple(
+                    check_signature(one, where=f"{option}[{number}]")
+                    for number, one in enumerate(listed(options.get(option)))
+                )
+    if task is not None and task.options.coalesce is not False and "coalesce" not in fields:
+        fields["coalesce"] = coalescing_key(task, args, kwargs)
+    return make_message(
+        name,
+        tuple(args),
+        kwargs,
+        options,
+        defaults=None if task is None else task.options,
+        queue=app.queue,
+        now_s=now_s,
         origin=origin_of(os.getpid()),
         **fields,
     )
-
-
-def _fields(options: SendOptions, now_s: float) -> dict[str, Any]:
-    """Return those of a message's fields that `options` name."""
-    found: dict[str, Any] = {}
-    eta, countdown, expires = options.get("eta"), options.get("countdown"), options.get("expires")
-    if eta is not None:
-        found["eta_s"] = epoch_s(eta)
-    elif countdown is not None:
-        found["eta_s"] = now_s + countdown
-    if isinstance(expires, datetime):
-        found["expires_s"] = epoch_s(expires)
-    elif expires is not None:
-        found["expires_s"] = now_s + expires
-    hard_s, soft_s = options.get("time_limit"), options.get("soft_time_limit")
-    if hard_s is not None or soft_s is not None:
-        found["timelimit"] = (hard_s, soft_s)
-    for name in ("ttl_s", "coalesce", "headers"):
-        if options.get(name) is not None:
-            found[name] = options.get(name)
-    for option, field in (("link", "callbacks"), ("link_error", "errbacks")):
-        signatures = options.get(option)
-        if signatures:
-            found[field] = tuple(
-                check_signature(one, where=f"{option}[{number}]")
-                for number, one in enumerate(listed(signatures))
-            )
-    return found
 
 
 def _publish(app: SendingApp, message: TaskMessage, policy: RetryPolicy) -> TaskMessage:
