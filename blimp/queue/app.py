@@ -5,22 +5,25 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.errors import ConfigError, UnknownTask
+from blimp.errors import ConfigError, LinkError, ResultError, Revoked, UnknownTask
 from blimp.queue.brokers import broker_for
 from blimp.queue.extensions import SENT_EVENTS, Hooks, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.embed import MAP, STARMAP
+from blimp.queue.protocol.fault import fault_of
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
+from blimp.queue.protocol.record import Record, State
 from blimp.queue.protocol.signing import Key, Signer
 from blimp.queue.publish.publisher import Publisher
-from blimp.queue.publish.revocations import BROADCAST, Revocations
+from blimp.queue.publish.revocations import BROADCAST, Revocation, Revocations
 from blimp.queue.publish.sending import SendOptions, send
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
@@ -334,15 +337,49 @@ class TaskApp(Hooks, Closing):
 
         return AsyncResult(id, app=self)
 
-    def revoke(self, id: str, *, terminate: bool = False) -> None:
-        """Call task `id` back, sent or not: it ends as REVOKED where it has not begun.
+    def revoke(self, id: str, *, terminate: bool = False) -> Revocation:
+        """Revoke task `id`, sent or not; return what was found of it.
 
-        terminate: end it also where it runs: a coroutine is cancelled, a process killed; in a
+        If it has not begun, its state is REVOKED at once. A revocation is kept for a day.
+        terminate: end it, too, if it runs: a coroutine is cancelled, a process killed; in a
         plain function SoftTimeLimitExceeded is raised, and `TaskContext.revoked` is set.
-        Kept for a day. Raises LinkError.
+        Raises LinkError.
         """
         self.revocations.keep(id, terminate=terminate, now_s=self.broker_clock.now_s())
         self.broadcast(BROADCAST, {"id": id, "terminate": terminate})
+        try:
+            return self._revoke_waiting(id)
+        except (LinkError, ResultError):  # the workers know of it all the same
+            return Revocation.SENT
+
+    def _revoke_waiting(self, id: str) -> Revocation:
+        """Store REVOKED for a task whose message waits; its worker ends the message later."""
+        results = self.results
+        record = Record(id=id, state=State.PENDING) if results is None else results.get(id)
+        if record.final:
+            is_revoked = record.state is State.REVOKED
+            return Revocation.REVOKED if is_revoked else Revocation.ENDED
+        if not self.capabilities.finds_messages:
+            return Revocation.SENT
+        for queue in {self.queue, *(task.options.queue for task in self.tasks.values())} - {None}:
+            waits = self.publisher.find(str(queue), id)
+            if waits is not None:
+                break
+        else:
+            has_begun = record.state is not State.PENDING
+            return Revocation.IN_FLIGHT if has_begun else Revocation.UNKNOWN
+        if not waits:
+            return Revocation.IN_FLIGHT
+        if results is not None:
+            revoked = Record(
+                id=id,
+                state=State.REVOKED,
+                fault=fault_of(Revoked("revoked before it began")),
+                date_done=datetime.fromtimestamp(self.clock.wall_s(), UTC).isoformat(),
+            )
+            if not results.store(revoked):
+                return Revocation.ENDED
+        return Revocation.REVOKED
 
     # --- emergency broadcast and link ------------------------------------------------------
 

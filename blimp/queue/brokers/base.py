@@ -58,6 +58,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     schedules: the broker keeps a message until its ETA. has_priorities: it delivers by them.
     exclusive_names: of two live workers with one name the second is refused.
     keeps_broadcasts: a broadcast reaches a worker that was not connected at the moment.
+    finds_messages: it can say whether a task's message waits.
     local_prefetch: a changed prefetch costs no round trip.
     longest_wait_s: how long a consumer may block if there is no other broker to look at.
     notes: further limits, in the words of a worker's start line.
@@ -74,6 +75,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     has_priorities: bool = True
     exclusive_names: bool = False
     keeps_broadcasts: bool = False
+    finds_messages: bool = False
     local_prefetch: bool = False
     longest_wait_s: float = 1.0
     notes: tuple[str, ...] = ()
@@ -323,6 +325,13 @@ class Sender(Protocol):
         self, exchange: Any, body: bytes, *, routing_key: str, headers: dict[str, Any]
     ) -> None:
         """Send once to all that listen on kombu's `exchange`."""
+        ...
+
+    def find(self, queue: str, id: str) -> bool | None:
+        """Return whether the message of task `id` waits; False: in flight, None: not there.
+
+        Only with `finds_messages`.
+        """
         ...
 
     def close(self) -> None: ...

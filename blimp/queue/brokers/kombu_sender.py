@@ -136,6 +136,10 @@ class KombuSender:
                 )
             return self._pool
 
+    def find(self, queue: str, id: str) -> bool | None:  # noqa: ARG002
+        """A broker of kombu's cannot be searched."""
+        return None
+
     def close(self) -> None:
         with self._lock:
             pool, self._pool = self._pool, None

@@ -88,7 +88,7 @@ def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
 def revoke_tasks(app: TaskApp, options: argparse.Namespace) -> int:
     with app:
         for id in options.id:
-            app.revoke(id, terminate=options.terminate)
+            print(f"{id}  {app.revoke(id, terminate=options.terminate)}")
     return 0
 
 

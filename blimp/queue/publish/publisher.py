@@ -97,6 +97,12 @@ class Publisher:
         """Send JSON once to all that listen on kombu's `exchange`. Raises LinkError."""
         self._sender().tell(exchange, body, routing_key=routing_key, headers=headers)
 
+    def find(self, queue: str, id: str) -> bool | None:
+        """Return whether the message of task `id` waits in `queue`; see Sender.find."""
+        found: list[bool | None] = []
+        self._retry(lambda: found.append(self._sender().find(queue, id)), None)
+        return found[-1]
+
     def _retry(self, function: Callable[[], None], policy: RetryPolicy | None) -> None:
         (policy or self._policy).call(
             function,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import MessageError
@@ -22,6 +23,16 @@ KEEP_S = 86_400
 MOST = 50_000  # known at once; the oldest are forgotten
 BROADCAST = "blimp.revoke"
 SEPARATOR = "\n"  # no id has one
+
+
+class Revocation(StrEnum):
+    """What `TaskApp.revoke` found. In each case the revocation itself is in force."""
+
+    REVOKED = "revoked: it had not begun"
+    IN_FLIGHT = "in flight: its worker was asked to revoke it"
+    ENDED = "has ended already"
+    UNKNOWN = "unknown: nothing of it was found; it will not begin if it is sent within a day"
+    SENT = "sent to the workers: the broker cannot say whether it waits"
 
 
 class Revocations:

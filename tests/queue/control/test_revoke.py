@@ -14,7 +14,7 @@ from blimp.queue import TaskApp, TaskContext
 from blimp.queue.cli.main import main
 from blimp.queue.control.extension import ControlExtension
 from blimp.queue.protocol.record import State
-from blimp.queue.publish.revocations import KEEP_S, Revocations
+from blimp.queue.publish.revocations import KEEP_S, Revocation, Revocations
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.look import Look
 
@@ -296,7 +296,11 @@ def test_what_is_no_id_is_refused(app: TaskApp, id: str) -> None:
 
 
 def test_the_command_line_revokes(
-    app: TaskApp, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    app: TaskApp,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "revoking.py").write_text(
         "from blimp.queue import TaskApp\n"
@@ -304,4 +308,56 @@ def test_the_command_line_revokes(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["revoke", "-A", "revoking:app", "one", "two", "--terminate"]) == 0
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "one  unknown",
+        "two  unknown",
+    ]
     assert app.revocations.load(now_s=app.broker_clock.now_s()) == {"one": True, "two": True}
+
+
+@pytest.mark.parametrize("countdown", [None, 3600.0])
+def test_a_task_that_waits_is_revoked_at_once_without_a_worker(
+    app: TaskApp, look: Look, countdown: float | None
+) -> None:
+    ran: list[int] = []
+    app.task(name="run")(lambda: ran.append(1))
+    for _ in range(3):
+        app.send_task("run", countdown=countdown)
+    handle = app.send_task("run", countdown=countdown)
+    assert handle.revoke() is Revocation.REVOKED
+    assert handle.state is State.REVOKED
+    with pytest.raises(Revoked, match="revoked before it began"):
+        handle.get(timeout=DEADLINE_S)
+    assert handle.revoke() is Revocation.REVOKED
+    if countdown is None:
+        with working(app):
+            wait_until(lambda: look.waiting() + look.in_hand() == 0, "a message stays")
+        assert ran == [1, 1, 1]
+        assert handle.state is State.REVOKED
+
+
+def test_revoke_says_what_it_found(app: TaskApp) -> None:
+    assert app.revoke("nobody") is Revocation.UNKNOWN
+    begun, go = threading.Event(), threading.Event()
+
+    @app.task(name="run")
+    def run() -> str:
+        begun.set()
+        assert go.wait(DEADLINE_S)
+        return "done"
+
+    with working(app):
+        handle = run.delay()
+        assert begun.wait(DEADLINE_S)
+        assert handle.revoke() is Revocation.IN_FLIGHT
+        assert handle.state is State.PENDING
+        go.set()
+        assert handle.get(DEADLINE_S) == "done"
+        assert handle.revoke() is Revocation.ENDED
+
+
+def test_a_message_is_found_among_many(app: TaskApp, server: redis.Redis) -> None:
+    ids = [app.send_task("a").id for _ in range(1500)]
+    app.send_task("a", kwargs={"id": "other"})
+    assert app.revoke(ids[1499]) is Revocation.REVOKED
+    assert app.revoke("other") is Revocation.UNKNOWN

@@ -27,6 +27,7 @@ class StreamsBroker:
         schedules=True,
         exclusive_names=True,
         keeps_broadcasts=True,
+        finds_messages=True,
         local_prefetch=True,
         longest_wait_s=5.0,
     )

@@ -240,3 +240,22 @@ local head = ARGV[3] ~= '' and ARGV[3] or fields.h
 redis.call('XADD', KEYS[2 + tonumber(fields.lane)], '*', 'h', head, 'b', fields.b)
 redis.call('XDEL', KEYS[1], ARGV[1])
 return 1
+
+--- find
+-- Looks for a task's message in a part of a priority stream.
+-- KEYS[1]  priority stream
+-- ARGV[1]  group    ARGV[2]  the consumer of what was put back    ARGV[3]  where to start
+-- ARGV[4]  most entries to look at    ARGV[5], ARGV[6]  spellings of its id in a head
+-- Returns {'', 1 if it is in flight, 0 if it waits, -1 if it is not there}, or {the last entry
+-- looked at, -1} if there are more.
+local entries = redis.call('XRANGE', KEYS[1], ARGV[3], '+', 'COUNT', ARGV[4])
+for _, entry in ipairs(entries) do
+  local id, fields = entry[1], entry[2]
+  local head = fields[1] == 'h' and fields[2] or ''
+  if string.find(head, ARGV[5], 1, true) or string.find(head, ARGV[6], 1, true) then
+    local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
+    local holder = not pending.err and pending[1] and pending[1][2]
+    return { '', holder and holder ~= ARGV[2] and 1 or 0 }
+  end
+end
+return { #entries == tonumber(ARGV[4]) and entries[#entries][1] or '', -1 }

@@ -144,6 +144,12 @@ class StreamsSender:
             )
         )
 
+    def find(self, queue: str, id: str) -> bool | None:
+        found: list[bool | None] = []
+        store = self._session.store
+        self._run(lambda: found.append(store.find(store.keys.queue(queue), id)))
+        return found[0]
+
     def _run(self, function: Callable[[], object]) -> None:
         try:
             function()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
 UNKNOWN = 2  # how a renewal may be: the server was emptied
 FORGET_AFTER_MS = 3_600_000  # a consumer with nothing in hand that was not heard of
-PURGE_AT_ONCE = 1000
+PURGE_AT_ONCE = FIND_AT_ONCE = 1000
 
 Run = Callable[[Any, list[str], list[Any]], Any]  # a client, keys, arguments
 
@@ -261,6 +261,27 @@ class Store:
             dead=dead,
             oldest_age_s=None if age_ms < 0 else age_ms / 1000.0,
         )
+
+    def find(self, queue: QueueKeys, id: str) -> bool | None:
+        """Return whether the message of task `id` waits; False: in flight, None: not there.
+
+        Looks at every message, in parts: for a person's question, not for each task.
+        """
+        spellings = [f'"id":"{id}"', f'"id": "{id}"']
+        texts = [one.encode() for one in spellings]
+        # The schedule first: a message that is due meanwhile is then found in its stream.
+        scheduled = self.link.client.zscan_iter(queue.later, count=FIND_AT_ONCE)
+        if any(text in member for member, _ in scheduled for text in texts):
+            return True
+        for stream in queue.lanes:
+            start = "-"
+            while start:
+                args = [GROUP, NOBODY, start, FIND_AT_ONCE, *spellings]
+                last, found = self.run("find", [stream], args)
+                if found >= 0:
+                    return bool(found == 0)
+                start = f"({last.decode()}" if last else ""
+        return None
 
     def purge(self, queue: QueueKeys) -> int:
         """Drop what waits in `queue`; return how many."""
