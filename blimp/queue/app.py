@@ -69,6 +69,7 @@ class TaskApp(Hooks, Closing):
         ResultOptions: `result_extended`, `result_expires_s`, `database_…`.
     queue: where its tasks go unless told otherwise; the app's name by default.
     limit_bytes: messages and results above it are refused.
+    max_dead_letters, max_dead_letter_bytes: kept per queue; the oldest go.
     transport: "streams", which loses nothing; or "redis" (kombu's own), "amqp", "memory" or
         any of kombu's as "module:Class": a worker says at its start what is missing then.
     retry, retry_policy: whether and how a message is sent again whose broker did not answer.
@@ -91,6 +92,8 @@ class TaskApp(Hooks, Closing):
         queue: str | None = None,
         middleware: Iterable[Middleware] | None = None,
         limit_bytes: int = MAX_MESSAGE_BYTES,
+        max_dead_letters: int = 10_000,
+        max_dead_letter_bytes: int = 64_000_000,
         timeout_s: float = 2.0,
         clock: Clock | None = None,
         transport: str | None = None,
@@ -112,6 +115,8 @@ class TaskApp(Hooks, Closing):
         self.capabilities = self.broker_kind.capabilities
         self.queue = queue or name
         self.limit_bytes = limit_bytes
+        self.max_dead_letters = max_dead_letters
+        self.max_dead_letter_bytes = max_dead_letter_bytes
         self.timeout_s = timeout_s
         self.clock: Clock = clock or SystemClock()
         self.log_level = "info"  # of what a worker writes on standard error

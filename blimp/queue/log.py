@@ -8,8 +8,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import threading
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -76,6 +80,33 @@ def make_logger(handler: logging.Handler, *, level: str) -> logging.Logger:
     logger = logging.Logger("blimp.queue", level.upper())
     logger.addHandler(handler)
     return logger
+
+
+class Throttle:
+    """Admits some lines of each kind in a period, and counts the others. Thread-safe.
+
+    Garbage on a queue must not fill the disk that the broker's log is on.
+    """
+
+    def __init__(self, *, clock: Clock, most: int = 10, period_s: float = 60.0) -> None:
+        self._clock = clock
+        self._most = most
+        self._period_s = period_s
+        self._lock = threading.Lock()
+        self._kinds: dict[str, tuple[float, int, int]] = {}  # period's begin, admitted, left out
+
+    def admit(self, kind: str) -> dict[str, int] | None:
+        """Return further fields of a line that may be written; None if it may not."""
+        now_s = self._clock.now_s()
+        with self._lock:
+            began_s, admitted, left_out = self._kinds.get(kind, (now_s, 0, 0))
+            if now_s - began_s >= self._period_s:
+                began_s, admitted = now_s, 0
+            if admitted >= self._most:
+                self._kinds[kind] = (began_s, admitted, left_out + 1)
+                return None
+            self._kinds[kind] = (began_s, admitted + 1, 0)
+            return {"left_out": left_out} if left_out else {}
 
 
 def stderr_logger(*, level: str = "info", **bound: Any) -> Log:

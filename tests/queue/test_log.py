@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from blimp.queue.log import LEVELS, stderr_logger
+from blimp.clock import ManualClock
+from blimp.queue.log import LEVELS, Throttle, stderr_logger
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,13 @@ def test_a_reader_that_has_gone_fails_nobody(monkeypatch: pytest.MonkeyPatch) ->
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)
     stderr_logger().error("name lost")
+
+
+def test_a_throttle_admits_some_lines_a_period_and_counts_the_others() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock=clock, most=2, period_s=60.0)
+    assert [throttle.admit("unreadable") for _ in range(5)] == [{}, {}, None, None, None]
+    assert throttle.admit("unknown_task") == {}, "each kind has its own"
+    clock.advance(60.0)
+    assert throttle.admit("unreadable") == {"left_out": 3}
+    assert throttle.admit("unreadable") == {}

@@ -217,6 +217,8 @@ class ConsumerOptions(msgspec.Struct, kw_only=True):
     log: Any
     timeout_s: float = 2.0
     limit_bytes: int = MAX_MESSAGE_BYTES
+    max_dead_letters: int = 10_000
+    max_dead_letter_bytes: int = 64_000_000
     signer: Signer | None = None
     store_result: Callable[[str, bytes], object] | None = None
     completes_results: bool = False

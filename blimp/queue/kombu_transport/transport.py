@@ -144,7 +144,7 @@ class Transport(virtual.Transport):
     # --- connection --------------------------------------------------------------------------
 
     def establish_connection(self) -> Transport:
-        self.link.check_version()
+        self.link.check_server()
         super().establish_connection()
         return self
 

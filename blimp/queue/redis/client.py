@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NO_EVICTION = "noeviction"
 MINIMUM_REDIS, MINIMUM_VALKEY = (7, 0), (8, 0)
 DEFAULT_TIMEOUT_S = 2.0
 
@@ -171,19 +172,33 @@ class Link:
         self.client.close()
         self.client.connection_pool.disconnect()
 
-    def check_version(self) -> None:
-        """Raise ConfigError if the server is too old for what the scripts use."""
-        found: Any = self.client.info("server")
+    def check_server(self) -> tuple[str, ...]:
+        """Return warnings about the server's settings. Raises ConfigError if it cannot be used.
+
+        Too old: the scripts need newer commands. Eviction: a full server would drop messages
+        that were confirmed, without a word.
+        """
+        found: Any = self.client.info("server", "memory", "persistence")
         server = str(found.get("server_name", "redis"))
         name, least = ("Valkey", MINIMUM_VALKEY) if server == "valkey" else ("Redis", MINIMUM_REDIS)
         text = str(found.get(f"{server}_version", found.get("redis_version", "0")))
         version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+        shown = f"broker {hide_password(self.url)}"
         if version < least:
             raise ConfigError(
-                f"broker {hide_password(self.url)} is {name} {text}: streams with claims that "
+                f"{shown} is {name} {text}: streams with claims that "
                 f"keep the lease need Valkey >= {MINIMUM_VALKEY[0]}.{MINIMUM_VALKEY[1]} "
                 f"or Redis >= {MINIMUM_REDIS[0]}.{MINIMUM_REDIS[1]}"
             )
+        policy = found.get("maxmemory_policy", NO_EVICTION)
+        if policy != NO_EVICTION:
+            raise ConfigError(
+                f"{shown} has maxmemory-policy {policy}: a full server evicts messages that it "
+                f"has confirmed; set maxmemory-policy {NO_EVICTION}"
+            )
+        if found.get("aof_enabled", 1) == 0:
+            return (f"{shown} has appendonly no: what it has confirmed is lost if it ends",)
+        return ()
 
 
 class RedisServer:

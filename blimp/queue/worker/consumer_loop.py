@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import LinkError
+from blimp.errors import ConfigError, LinkError
 from blimp.queue.brokers.base import ChordPart, Completion, ConsumerOptions
 from blimp.queue.redis.urls import hide_password, is_lost, is_refused
 from blimp.queue.worker.decode import Decoder
@@ -61,12 +61,15 @@ class ConsumerLoop:
         self._counting = threading.Lock()  # any thread may lose a lease
         self._log = log
         self._longest_s = app.longest_wait_s  # a stop wakes it earlier
+        self._has_consumed = False
         self._decoder = Decoder(app=app, worker=worker, counts=counts, log=log)
         self._options = ConsumerOptions(
             name=f"{app.name}.{worker}",
             brokers=app.brokers,
             timeout_s=app.timeout_s,
             limit_bytes=app.limit_bytes,
+            max_dead_letters=app.max_dead_letters,
+            max_dead_letter_bytes=app.max_dead_letter_bytes,
             signer=app.signer,
             store_result=None if app.results is None else app.results.write,
             completes_results=app.completes_at_once,
@@ -123,6 +126,8 @@ class ConsumerLoop:
             try:
                 self._session(url, outage)
             except Exception as error:  # any: a worker must not stop consuming
+                if isinstance(error, ConfigError) and not self._has_consumed:
+                    raise  # a server that cannot be used is refused at the start
                 self._counts["reconnects"] += 1
                 if is_lost(error):
                     self._app.brokers.failed(url)
@@ -161,6 +166,7 @@ class ConsumerLoop:
             if dropped:
                 self._counts["unreadable"] += dropped
                 self._log.error("unreadable", messages=dropped)
+            self._has_consumed = True
             self._on_consuming()
             while not self._stopping.is_set():
                 if url != self._app.brokers.current:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
+from blimp.queue.log import Throttle
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.embed import NO_REDIS
 from blimp.queue.protocol.fault import fault_of
@@ -31,6 +32,7 @@ class Decoder:
         self._worker = worker
         self._counts = counts
         self._log = log
+        self._throttle = Throttle(clock=app.clock)
 
     def read(self, message: Any, *, queue: str) -> tuple[TaskMessage, Task] | str:
         """Return message and task of kombu's `message`; the reason if it is rejected."""
@@ -94,7 +96,9 @@ class Decoder:
         kind = "unknown_task" if isinstance(error, UnknownTask) else "unreadable"
         self._counts[kind] += 1
         id = readable_id(headers)
-        self._log.error(kind, queue=queue, id=id, reason=str(error)[:LOG_LENGTH])
+        more = self._throttle.admit(kind)
+        if more is not None:
+            self._log.error(kind, queue=queue, id=id, reason=str(error)[:LOG_LENGTH], **more)
         if id is None or self._app.results is None:
             return
         name = headers.get("task") if isinstance(headers, dict) else None

@@ -27,7 +27,8 @@ LEASE_MS = 5_000
 
 # KEYS[1] the lease. ARGV: ours, milliseconds, the dead holder's to be replaced ("" for none).
 # Returns 1 when it is ours, otherwise the holder's.
-_TAKE = Script("""
+# A full server allows it: or no worker could empty it.
+_TAKE = Script("""#!lua flags=allow-oom
 local held = redis.call('GET', KEYS[1])
 if not held or held == ARGV[1] or held == ARGV[3] then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

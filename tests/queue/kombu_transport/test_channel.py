@@ -506,10 +506,10 @@ def test_an_old_server_is_refused_with_what_is_missing(
         ),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(session.link.client, "info", lambda _, found=found: found)
+            patch.setattr(session.link.client, "info", lambda *_, found=found: found)
             with pytest.raises(ConfigError, match=text):
-                session.link.check_version()
-    session.link.check_version()
+                session.link.check_server()
+    session.link.check_server()
 
 
 @pytest.mark.parametrize(

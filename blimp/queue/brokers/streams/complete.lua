@@ -20,7 +20,7 @@ return answers
 -- Moves one delivery to the dead letters, if who asks still holds it.
 -- KEYS[1]  stream    KEYS[2]  dead letters
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  entry id    ARGV[4]  fence
--- ARGV[5]  most dead letters to keep    ARGV[6]  lane    ARGV[7]  reason
+-- ARGV[5]  dead letters to keep, "<letters>:<bytes>"    ARGV[6]  lane    ARGV[7]  reason
 -- Returns 1 moved, 0 settled before, -1 held by someone else.
 local answer = held(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if answer == 1 then
@@ -31,7 +31,7 @@ return answer
 --- complete
 -- Ends deliveries, each in one step: who asks still holds it, then its result is written, then
 -- what follows it is enqueued, then its message is gone, or a dead letter.
--- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  most dead letters to keep
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  dead letters to keep, "<letters>:<bytes>"
 -- then for each delivery
 --   KEYS   its stream, its dead letters, celery-task-meta-<id> (key and channel)
 --   ARGV   entry id, fence, lane, the reason to make it a dead letter, the record (JSON),

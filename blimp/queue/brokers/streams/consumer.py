@@ -74,13 +74,19 @@ class StreamsConsumer:
         self._here: Held | None = None
         self._held: dict[str, Held] = {}  # by the broker's URL
         self._fetcher: Fetcher | None = None
+        self._warned: set[str] = set()
 
     def connect(self, *, held: Collection[str]) -> tuple[int, int]:
         here = self._here = self._at(self._options.brokers.current)
         for one in self._held.values():  # a broker that was left may answer again
             one.session.leases.keep({*held, *one.tags()})
         self._fetcher = Fetcher(session=here.session, queues=self._options.queues)
-        return self._fetcher.begin(), 0
+        restored = self._fetcher.begin()
+        for warning in self._fetcher.warnings:
+            if warning not in self._warned:  # once, not at each reconnection
+                self._warned.add(warning)
+                self._options.log.warning(warning)
+        return restored, 0
 
     def consume(self, queues: Sequence[str]) -> None:
         assert self._here is not None
@@ -100,6 +106,8 @@ class StreamsConsumer:
                     "consumer": options.name,
                     "on_lease_lost": options.on_lost,
                     "max_deliveries": MOST_DELIVERIES + SPARE_DELIVERIES,
+                    "max_dead_letters": options.max_dead_letters,
+                    "max_dead_letter_bytes": options.max_dead_letter_bytes,
                 },
             )
             self._held[url] = Held(url=url, session=session, brokers=options.brokers)

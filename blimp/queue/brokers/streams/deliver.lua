@@ -1,4 +1,5 @@
--- Scripts that deliver messages and keep deliveries. "--- NAME" begins a script.
+-- Scripts that deliver messages and keep deliveries. "--- NAME" begins a script. A full server
+-- allows them: it would never become empty again otherwise.
 
 -- Forgets consumers that hold nothing: the one named `leaving` ("" for none) and those silent for
 -- `silent_ms`.
@@ -21,6 +22,7 @@ local function forget(streams, group, leaving, silent_ms)
 end
 
 --- take
+#!lua flags=allow-oom
 -- Delivers up to `room` messages and records them as held, in one step:
 -- 1. what is due moves from the schedule into its lane;
 -- 2. lane by lane, what was put back or whose holder is dead, then what is new;
@@ -28,7 +30,7 @@ end
 --    than its own time to live; what is older than its queue's is dropped.
 -- KEYS     for each queue: one stream per lane, bell, schedule, dead letters, time to live
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  room    ARGV[4]  lease, ms
--- ARGV[5]  most deliveries    ARGV[6]  most dead letters to keep    ARGV[7]  number of lanes
+-- ARGV[5]  most deliveries    ARGV[6]  dead letters to keep, "<letters>:<bytes>"    ARGV[7]  number of lanes
 -- ARGV[8]  ms before it is due that a message may leave the schedule
 -- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired}; a
 -- delivery is {number of its queue, lane, entry id, fence, fields}.
@@ -148,6 +150,7 @@ end
 return { now_ms, next_due_ms, taken, expired }
 
 --- begin
+#!lua flags=allow-oom
 -- Has one consumer begin on queues: the group is on every stream, beginning with the oldest
 -- message; whatever the consumer's name has pending and its living holder does not know of is
 -- put back (a killed namesake's messages, and those whose delivery was lost with a
@@ -225,6 +228,7 @@ end
 return answers
 
 --- release
+#!lua flags=allow-oom
 -- Puts deliveries back: they belong to nobody, keep their place in the lane, and wake a reader.
 -- KEYS     for each delivery: its stream, its queue's bell
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  the name that stands for nobody
@@ -246,6 +250,7 @@ end
 return answers
 
 --- leave
+#!lua flags=allow-oom
 -- Forgets the consumer that leaves and those long silent, where they hold nothing.
 -- KEYS     streams
 -- ARGV[1]  group    ARGV[2]  consumer that leaves    ARGV[3]  silent for, ms

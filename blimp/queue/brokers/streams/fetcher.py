@@ -46,13 +46,14 @@ class Fetcher:
         self._asked = Asked(lease_s=session.lease_s)
         self._look_s = 0.0  # when it is time to look for what no answer shows
         self._interrupted = False
+        self.warnings: tuple[str, ...] = ()  # about the server's settings
 
     def begin(self) -> int:
         """Take back what this name left in the queues; return how much that was.
 
-        Raises ConfigError where the server is too old.
+        Raises ConfigError if the server is too old, or evicts messages.
         """
-        self._session.link.check_version()
+        self.warnings = self._session.link.check_server()
         if not self._queues:
             return 0
         return self._session.store.begin(self._queues, known=self._session.leases.claims())

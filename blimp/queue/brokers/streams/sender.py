@@ -60,7 +60,7 @@ class StreamsSender:
     def _check(self) -> None:
         with self._checking:
             if not self._is_checked:
-                self._session.link.check_version()
+                self._session.link.check_server()
                 self._is_checked = True
 
     def stamp(self) -> Stamp:

@@ -20,6 +20,7 @@ from blimp.queue.redis.keys import Keys
 DEFAULT_LEASE_S = 2.0
 DEFAULT_MAX_DELIVERIES = 20
 DEFAULT_MAX_DEAD = 10_000
+DEFAULT_MAX_DEAD_BYTES = 64_000_000
 
 
 class StreamsSession:
@@ -30,7 +31,8 @@ class StreamsSession:
         back at once what that name had in hand, so no two may have one at a time: the later
         wins, and the earlier is told that its leases are lost.
     lease_s: how long after its holder's last renewal a message may be taken by others.
-    max_deliveries: after so many it is a dead letter. max_dead_letters: kept per queue.
+    max_deliveries: after so many it is a dead letter. max_dead_letters, max_dead_letter_bytes: kept
+        per queue; the oldest go.
     key_prefix: of every key on the server. global_keyprefix: kombu's, stands before it.
     on_lease_lost: called with the delivery tag, from any thread.
     resume: the last entry seen of each fanout exchange; the transport goes on from there.
@@ -50,6 +52,7 @@ class StreamsSession:
             lease_ms=int(self.lease_s * 1000),
             max_deliveries=int(options.get("max_deliveries", DEFAULT_MAX_DELIVERIES)),
             max_dead=int(options.get("max_dead_letters", DEFAULT_MAX_DEAD)),
+            max_dead_bytes=int(options.get("max_dead_letter_bytes", DEFAULT_MAX_DEAD_BYTES)),
         )
         self.on_lease_lost: Callable[[str], None] = options.get("on_lease_lost") or _nothing
         self.on_undecodable: Callable[[bytes, str, Exception], None] = (

@@ -39,14 +39,21 @@ local function held(stream, group, consumer, id, fence)
 end
 
 -- Moves entry `id` to the stream of dead letters, its reason with it.
+-- limit: "<letters>:<bytes>" that are kept; the oldest go, the newest stays whatever its size.
 local function dead_letter(stream, group, id, dead, limit, lane, deliveries, reason)
   local found = redis.call('XRANGE', stream, id, id)
   if found[1] then
-    redis.call('XADD', dead, 'MAXLEN', '~', limit, '*', 'reason', reason, 'lane', lane,
+    local letters, bytes = string.match(limit, '(%d+):(%d+)')
+    redis.call('XADD', dead, 'MAXLEN', '~', letters, '*', 'reason', reason, 'lane', lane,
       'deliveries', deliveries, 'entry', id, unpack(found[1][2]))
     local left_ms = redis.call('PTTL', stream)
     if left_ms > 0 then
       redis.call('PEXPIRE', dead, left_ms) -- its queue expires: so does all that it has
+    end
+    local count = redis.call('XLEN', dead)
+    while count > 1 and redis.call('MEMORY', 'USAGE', dead, 'SAMPLES', 64) > tonumber(bytes) do
+      count = math.max(1, math.floor(count * 0.9))
+      redis.call('XTRIM', dead, 'MAXLEN', count)
     end
   end
   redis.call('XACK', stream, group, id)

@@ -93,7 +93,7 @@ class Store:
 
     lease_ms: a delivery that was not renewed for so long may be taken by others.
     max_deliveries: one that was delivered so often is a dead letter.
-    max_dead: dead letters kept per queue; the oldest go.
+    max_dead, max_dead_bytes: dead letters kept per queue; the oldest go.
     """
 
     def __init__(
@@ -105,13 +105,14 @@ class Store:
         lease_ms: int,
         max_deliveries: int,
         max_dead: int,
+        max_dead_bytes: int,
     ) -> None:
         self.keys = keys
         self.consumer = consumer
         self.link = link
         self._lease_ms = lease_ms
         self._max_deliveries = max_deliveries
-        self._max_dead = max_dead
+        self._dead_limit = f"{max_dead}:{max_dead_bytes}"
 
     def run(self, name: str, keys: list[str], args: list[Any]) -> Any:
         return SCRIPTS[name].run(self.link.client, keys, args)
@@ -179,7 +180,7 @@ class Store:
             for queue in queues
             for key in (*queue.lanes, queue.bell, queue.later, queue.dead, queue.ttl)
         ]
-        args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._max_dead]
+        args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._dead_limit]
         now_ms, due_ms, taken, expired = SCRIPTS["take"].run_once(
             self.link.client, keys, [*args, LANES, early_ms]
         )
@@ -221,7 +222,7 @@ class Store:
         server's error as text, or which of its parts complete a chord: then it is to be
         repeated with the bodies.
         """
-        answers = self.run("complete", keys, [GROUP, self.consumer, self._max_dead, *args])
+        answers = self.run("complete", keys, [GROUP, self.consumer, self._dead_limit, *args])
         return [one.decode() if isinstance(one, bytes) else one for one in answers]
 
     def renew(self, claims: Sequence[Claim]) -> list[int]:
@@ -239,7 +240,7 @@ class Store:
 
     def dead_letter(self, claim: Claim, reason: str) -> int:
         """Make a delivery a dead letter."""
-        args = [GROUP, self.consumer, claim.id, claim.fence, self._max_dead, claim.lane, reason]
+        args = [GROUP, self.consumer, claim.id, claim.fence, self._dead_limit, claim.lane, reason]
         return int(self.run("dead_letter", [claim.stream, claim.queue.dead], args))
 
     def _each(self, run: Run, claims: Sequence[Claim]) -> list[int]:
