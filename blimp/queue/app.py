@@ -14,7 +14,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError, ResultError, Revoked, UnknownTask
 from blimp.queue.brokers import broker_for
-from blimp.queue.extensions import SENT_EVENTS, Hooks, load
+from blimp.queue.extensions import SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.embed import MAP, STARMAP
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from blimp.queue.resources.app_pools import Pools
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
-    from blimp.queue.worker.middleware import Middleware  # a protocol
 
 
 class TaskApp(Hooks, Closing):

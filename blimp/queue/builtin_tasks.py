@@ -16,15 +16,14 @@ from blimp.errors import MessageError
 from blimp.queue.canvas.signature import chord, chunks, group, signature
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.embed import GATHER, STARMAP, check_signature, kind_of
-from blimp.queue.task import Task
+from blimp.queue.task import AppOfTask, Task
 
 if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp
     from blimp.queue.context import TaskContext
     from blimp.queue.protocol.message import TaskMessage
 
 
-def builtin_task(app: TaskApp, name: str) -> Task | None:
+def builtin_task(app: AppOfTask, name: str) -> Task | None:
     """Return the built-in task called `name`, None if there is none."""
     function = _FUNCTIONS.get(name)
     if function is None:
@@ -32,7 +31,7 @@ def builtin_task(app: TaskApp, name: str) -> Task | None:
     return Task(app=app, name=name, function=function, options=TaskOptions(bind=True))
 
 
-def map_task(app: TaskApp, message: TaskMessage) -> Task:
+def map_task(app: AppOfTask, message: TaskMessage) -> Task:
     """Return the task that a `celery.map` or `celery.starmap` message asks for.
 
     Raises UnknownTask, MessageError.

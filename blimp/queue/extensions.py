@@ -14,7 +14,7 @@ may use the public attributes of `Worker`; the worker knows of it only what stan
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -137,6 +137,14 @@ def observes(extension: Extension) -> bool:
     return extension.observes_jobs and any(
         getattr(kind, hook) is not getattr(Extension, hook) for hook in hooks
     )
+
+
+class Middleware(Protocol):
+    """Wraps the function of each job: see `worker/middleware`."""
+
+    def __call__(self, job: Any, call_next: Callable[[Any], Awaitable[Any]], /) -> Awaitable[Any]:
+        """Return the outcome of `call_next(job)`, or one of its own."""
+        ...
 
 
 class ChildExtension(msgspec.Struct, frozen=True, kw_only=True):

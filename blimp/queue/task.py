@@ -4,23 +4,55 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.options import TaskOptions
 
 if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp
+    from blimp.clock import Clock
     from blimp.queue.canvas.signature import Signature, group
+    from blimp.queue.extensions import ChildExtension
     from blimp.queue.publish.sending import SendOptions
+    from blimp.queue.redis.clock import BrokerClock
+    from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
+
+
+class AppOfTask(Protocol):
+    """What a task, its context and its pool use of their TaskApp."""
+
+    clock: Clock
+    broker_clock: BrokerClock
+    results: ResultBackend | None
+    tracer: Any
+    limit_bytes: int
+    child_extension: ChildExtension | None
+
+    def get_task(self, name: str) -> Task: ...
+
+    def send_task(
+        self,
+        name: str,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Unpack[SendOptions],
+    ) -> AsyncResult: ...
+
+    def send_canvas(
+        self,
+        signature: dict[str, Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncResult: ...
 
 
 class Task:
     """A registered function. Call it to run it here; `delay` it to have it run by a worker."""
 
     def __init__(
-        self, *, app: TaskApp, name: str, function: Callable[..., Any], options: TaskOptions
+        self, *, app: AppOfTask, name: str, function: Callable[..., Any], options: TaskOptions
     ) -> None:
         self.app = app
         self.name = name

@@ -9,9 +9,8 @@ from blimp.errors import LinkError
 from blimp.queue.control.broadcast import BroadcastReceiver
 from blimp.queue.control.remote_control import RemoteControl
 from blimp.queue.extensions import Extension
-from blimp.queue.worker.job import Stage
+from blimp.queue.worker.job import Place, Stage, place_of
 from blimp.queue.worker.middleware.skip import revoked
-from blimp.queue.worker.pools import Place, place_of
 
 if TYPE_CHECKING:
     from blimp.queue.worker.job import Job

@@ -19,8 +19,7 @@ from blimp.queue.observability.options import LOOPBACK
 from blimp.queue.observability.queue_stats import QueueReader, QueueStats
 from blimp.queue.resources.pool import RELEASE_TASK
 from blimp.queue.resources.pool_server import COUNTERS
-from blimp.queue.worker.job import Stage
-from blimp.queue.worker.pools import Place, place_of
+from blimp.queue.worker.job import Place, Stage, place_of
 
 try:
     from prometheus_client import (

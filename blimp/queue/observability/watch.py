@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from blimp.queue.observability.tracing import Tracer
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.outcome import Outcome
-    from blimp.queue.worker.job import Job
-    from blimp.queue.worker.middleware import CallNext
+    from blimp.queue.worker.job import CallNext, Job
     from blimp.queue.worker.worker import Worker
 
 # What is not asked for is not imported: metrics 22 ms and 2 MB, traces 120 ms and 3 MB.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from blimp.queue.options import per_second
-from blimp.queue.worker.pools import Place, place_of
+from blimp.queue.worker.job import Place, place_of
 from blimp.queue.worker.prefetch import MOST, AdaptivePrefetch, Rate
 
 if TYPE_CHECKING:

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Awaitable, Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
 from blimp.queue.task import Task
-from blimp.queue.worker.pools import place_of
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Delivery
     from blimp.queue.protocol.outcome import Outcome
     from blimp.queue.resources.grant import Grant
     from blimp.queue.worker.pools.call import Call, InThread
+
+
+CallNext = Callable[["Job"], Awaitable["Outcome"]]  # the rest of a chain of middleware
+
+
+class Place(Enum):
+    LOOP = auto()
+    THREAD = auto()
+    PROCESS = auto()
+
+    __hash__ = object.__hash__  # Enum's is Python code, and every job is counted by its place
+
+
+def place_of(task: Task) -> Place:
+    """Return where the function of `task` is to run."""
+    if task.is_async:
+        return Place.LOOP
+    return Place.PROCESS if task.options.cpu_bound else Place.THREAD
 
 
 class Stage(Enum):

@@ -23,10 +23,9 @@ from blimp.queue.worker.completions import Completions
 from blimp.queue.worker.consumer_loop import ConsumerLoop
 from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat
 from blimp.queue.worker.in_flight import InFlight
-from blimp.queue.worker.job import Job, Stage
+from blimp.queue.worker.job import Job, Place, Stage
 from blimp.queue.worker.name_lock import OwnName
 from blimp.queue.worker.outcome import timed_out
-from blimp.queue.worker.pools import Place
 from blimp.queue.worker.pools.origin import locate_all
 from blimp.queue.worker.pools.pools import Sizes, WorkerPools
 from blimp.queue.worker.prefetch import LEAST, MOST

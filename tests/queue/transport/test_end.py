@@ -17,8 +17,7 @@ from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, Claim
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
 from blimp.queue.protocol.outcome import Outcome
-from blimp.queue.worker.job import Job
-from blimp.queue.worker.middleware import CallNext
+from blimp.queue.worker.job import CallNext, Job
 from tests.broker import EmbeddedBroker
 from tests.queue.behaviour.test_leases import steal
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working

@@ -13,18 +13,13 @@ task.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
+    from blimp.queue.extensions import Middleware
     from blimp.queue.protocol.outcome import Outcome
-    from blimp.queue.worker.job import Job
-
-CallNext = Callable[["Job"], Awaitable["Outcome"]]
-
-
-class Middleware(Protocol):
-    def __call__(self, job: Job, call_next: CallNext, /) -> Awaitable[Outcome]: ...
+    from blimp.queue.worker.job import CallNext, Job
 
 
 def default_middleware(app: TaskApp) -> list[Middleware]:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.options import TaskOptions
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.worker.job import Job
-    from blimp.queue.worker.middleware import CallNext
+    from blimp.queue.worker.job import CallNext, Job
 
 KEEP_ENDED_S = 86_400  # a mark outlives its message so long, for a copy of that
 

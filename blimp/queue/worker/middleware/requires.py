@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.resources.grant import Grant
     from blimp.queue.resources.pool import ResourcePool
-    from blimp.queue.worker.job import Job
-    from blimp.queue.worker.middleware import CallNext
+    from blimp.queue.worker.job import CallNext, Job
 
 FIRST_S = 0.1  # after which the first that waits is delivered again; those behind it later
 LONGEST_S = 2.0

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.publish.revocations import Revocations
     from blimp.queue.redis.clock import BrokerClock
-    from blimp.queue.worker.job import Job
-    from blimp.queue.worker.middleware import CallNext
+    from blimp.queue.worker.job import CallNext, Job
 
 
 class Expiry:

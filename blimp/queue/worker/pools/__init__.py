@@ -7,29 +7,12 @@ from ending, and its message comes again.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from blimp.queue.task import Task
     from blimp.queue.worker.job import Job
 
 Run = Callable[["Job"], Coroutine[Any, Any, None]]
-
-
-class Place(Enum):
-    LOOP = auto()
-    THREAD = auto()
-    PROCESS = auto()
-
-    __hash__ = object.__hash__  # Enum's is Python code, and every job is counted by its place
-
-
-def place_of(task: Task) -> Place:
-    """Return where the function of `task` is to run."""
-    if task.is_async:
-        return Place.LOOP
-    return Place.PROCESS if task.options.cpu_bound else Place.THREAD
 
 
 class Executor(Protocol):

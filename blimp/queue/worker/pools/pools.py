@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.queue.worker.pools import Place
+from blimp.queue.worker.job import Place
 from blimp.queue.worker.pools.loops import LoopPool
 from blimp.queue.worker.pools.threads import ThreadPool
 
