@@ -1,11 +1,11 @@
-"""What canvases cost, and chords under fire.
+"""What canvases cost, and chords whose workers are killed.
 
     python -m benchmarks.canvas [--parts N] [--chords N] [--kills N] [--json]
 
-One chord of N parts, and one group of 0.6 N that a worker begins in a single step: how long they
-take, and how long the server was busy with the longest command of it. Then many chords of four
-parts while their worker is killed at random moments: each body must have run exactly once, as
-counted by its marks; whoever was cut off may have made the same mark twice.
+One chord of N parts, and one group of 0.6 N that a worker starts in a single step: the time they
+take, and the time of the server's longest command. Then many chords of four parts, whose worker is
+killed at random moments. Each body must run once, counted by its marks in a file; a body that was
+cut off and delivered again makes the same mark twice.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def start(url: str, directory: Path) -> subprocess.Popen[bytes]:
 
 
 def longest_ms(client: Any) -> float:
-    """Return how long the server's longest command took since it was last asked."""
+    """Return the time of the server's longest command since the last call."""
     found = [one["duration"] for one in client.slowlog_get(1000)]
     client.slowlog_reset()
     return round(max(found, default=0) / 1000.0, 1)
@@ -86,7 +86,7 @@ def measure(app: TaskApp, client: Any, parts: int) -> dict[str, float]:
 
 
 def fire(app: TaskApp, url: str, directory: Path, *, chords: int, kills: int) -> dict[str, Any]:
-    """Kill the worker of many chords at random moments; count what became of the bodies."""
+    """Kill the worker of many chords at random moments; count the bodies that ran."""
     chance = random.Random(1)
     sent = [
         chord(

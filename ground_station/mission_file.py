@@ -112,7 +112,7 @@ class Mission(msgspec.Struct, frozen=True, kw_only=True):
         """Return the straight line of every leg that has one, by the leg's number.
 
         The ship starts on the pad, the origin. A leg is missing here if it does not move
-        the ship, or where one of its ends cannot be known beforehand (velocity, and the leg
+        the ship, or if one of its ends cannot be known beforehand (velocity, and the leg
         after it).
         """
         lines: dict[int, TrackLeg] = {}
@@ -236,7 +236,7 @@ def _check_order(legs: tuple[Leg, ...], where: str) -> None:
 
 
 def _end_of(leg: Leg, here: Place | None) -> Place | None:
-    """Return where `leg` that begins `here` ends; None if nobody can say."""
+    """Return where `leg` ends if it starts `here`; None if that is not known."""
     match leg:
         case Goto():
             return (leg.north_m, leg.east_m, leg.altitude_m)

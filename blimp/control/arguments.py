@@ -21,7 +21,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Base: an unknown argument is a mistake, not something to ignore."""
 
     def check(self, airframe: Airframe) -> None:
-        """Raise ValueError where a value is outside what this ship may be asked."""
+        """Raise ValueError if a value is outside what this ship may be asked."""
 
 
 class Nothing(Arguments, frozen=True, kw_only=True):

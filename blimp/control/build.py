@@ -29,7 +29,7 @@ def build_flight_loop(
     """Return a disarmed flight loop for `airframe`, to be stepped at `rate_hz`.
 
     bench: the ship is tied down: motor and servo commands work disarmed, arm may be forced.
-    Raises AirframeError where the mixer cannot drive this geometry.
+    Raises AirframeError if the mixer cannot drive this geometry.
     """
     mixer = Mixer(airframe=airframe)
     controller = Controller(

@@ -140,7 +140,7 @@ class Controller:
         dt_s: float,
         saturated: Saturation,
     ) -> tuple[float, float]:
-        """Return the force along and across the heading, where mass and drag are diagonal."""
+        """Return the force along and across the heading: there mass and drag are diagonal."""
         p, q, r = state.rates_body_radps
         north_mps, east_mps, _ = state.velocity_ned_mps
         vx, vy = turned((north_mps, east_mps), heading)
@@ -252,7 +252,7 @@ class Controller:
         return _within(torque_nm, self._yaw_limit_nm)
 
     def forward_mps(self, state: VehicleState) -> float:
-        """Return the speed along the body's x axis; 0 where it is not known."""
+        """Return the speed along the body's x axis; 0 if it is not known."""
         if not (state.position_valid and state.attitude_valid):
             return 0.0
         return rotate_back(state.attitude, state.velocity_ned_mps)[0]

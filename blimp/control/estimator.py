@@ -16,7 +16,7 @@ from blimp.control.vector import cross
 from blimp.rotation import rotate, rotate_back
 from blimp.types import RangeSample, SensorReadings, Vec3, VehicleState
 
-# What a chip is to the estimator, where the device's name does not say it.
+# What a chip is to the estimator, if the device's name does not say it.
 ROLE_BY_CHIP = {
     "mpu6050": "imu",
     "bmp280": "baro",

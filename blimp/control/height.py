@@ -199,7 +199,7 @@ class _Gate:
 def baro_height_m(pressure_pa: float, temperature_c: float, reference_pa: float) -> float:
     """Return the height above the level of `reference_pa`, hypsometric equation.
 
-    Uses the ISA temperature (ISO 2533) where the chip's own, warmed by its board, is not
+    Uses the ISA temperature (ISO 2533) if the chip's own, warmed by its board, is not
     believable. Returns NaN for an impossible pressure.
     """
     if not (isfinite(pressure_pa) and 3e4 < pressure_pa < 1.2e5):

@@ -30,7 +30,7 @@ def weighted_pseudo_inverse(
 def solve(matrix: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> list[list[float]]:
     """Solve `matrix @ x = right` by Gauss-Jordan elimination with partial pivoting.
 
-    Raises ValueError where the matrix is singular.
+    Raises ValueError if the matrix is singular.
     """
     n = len(matrix)
     rows = [[*matrix[i], *right[i]] for i in range(n)]

@@ -170,7 +170,7 @@ class FlightLoop:
     def _allocate(
         self, state: VehicleState, setpoint: Setpoint, flags: Flags, dt_s: float
     ) -> ActuatorCommand:
-        """Setpoint to actuators: straight through where a person holds the sticks."""
+        """Setpoint to actuators: straight through if a person holds the sticks."""
         if setpoint.idle or setpoint.actuators is not None:
             if setpoint.idle:
                 self._controller.reset()

@@ -29,7 +29,7 @@ _ROLL_WEIGHT = 0.05
 _YAW_WEIGHT = 2.0  # for the moment that one newton gives on the longest arm
 _EFFORT_WEIGHT = 5e-3  # against propellers that push each other
 _REVERSED = 4.0  # times the effort: a propeller running backwards wastes power
-_STUCK = 0.02  # of the weight of surge and sway, where the tilt cannot be changed
+_STUCK = 0.02  # of the weight of surge and sway, if the tilt cannot be changed
 _TILT_FILTER_S = 0.25
 _SCAN_STEPS = 7
 _SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
@@ -83,7 +83,7 @@ class Mixer:
 
     @property
     def tilt_rad(self) -> float:
-        """Where the tilt servo is by the mixer's model of its slew; 0 where there is none."""
+        """Where the tilt servo is by the mixer's model of its slew; 0 if there is none."""
         return self._tilt.angle_rad if self._tilt else 0.0
 
     def limit_n(self, axis: int) -> float:
@@ -160,7 +160,7 @@ class Mixer:
         """Return the tilt that serves the wish best, the present target preferred.
 
         Looks at both neighbours of the target, and at one far angle a cycle: after a quarter
-        of a second at all of them. Propellers run backwards where that is the shorter way, since
+        of a second at all of them. Propellers run backwards if that is the shorter way, since
         the cost of an angle knows what thrust it would take there.
         """
         keep = exp(-dt_s / _TILT_FILTER_S)
@@ -291,7 +291,7 @@ class _Tilt:
 
     @classmethod
     def of(cls, airframe: Airframe) -> "_Tilt | None":
-        """Raises AirframeError where two servos tilt: one table cannot hold both."""
+        """Raises AirframeError if two servos tilt: one table cannot hold both."""
         names = sorted({t.tilted_by for t in airframe.thruster if t.tilted_by})
         if not names:
             return None

@@ -1,4 +1,4 @@
-"""Where a ship that is weak sideways should point its nose, where nobody says."""
+"""Where a ship that is weak sideways should point its nose if nobody says."""
 
 from math import atan2, hypot
 
@@ -12,7 +12,7 @@ _SLEW = 0.7  # of the yaw rate limit
 class Nose:
     """A heading that follows the air stream: crab on a leg, into the wind at rest.
 
-    There the whole force is along the hull, where drag is least and thrust is greatest. A
+    There the whole force is along the hull: there drag is least and thrust is greatest. A
     ship that is as strong sideways points along its course and leaves it there.
     """
 

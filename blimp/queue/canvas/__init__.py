@@ -1,1 +1,1 @@
-"""Signatures, chains, groups and chords: what follows a task's end, and what begins together."""
+"""Signatures, chains, groups and chords: what follows a task, and tasks that run together."""

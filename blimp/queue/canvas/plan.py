@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -47,16 +47,11 @@ from blimp.queue.protocol.embed import (
 )
 from blimp.queue.protocol.message import (
     LOW,
-    TaskDefaults,
     TaskMessage,
     make_message,
     needs_now,
 )
-
-
-class KnownTask(Protocol):
-    @property
-    def options(self) -> TaskDefaults: ...
+from blimp.queue.publish.coalescing import KnownTask
 
 
 def _allow(*_: object) -> None:

@@ -11,40 +11,23 @@ from blimp.errors import ConfigError, MessageError
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
 from blimp.queue.protocol.message import check_limits, check_priority, write_message
-from blimp.queue.publish.sending import SendOptions, origin_of
+from blimp.queue.publish.sending import SendingApp, SendOptions, origin_of
 from blimp.queue.results.handle import AsyncResult, GroupResult
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from random import Random
-
-    from blimp.clock import Clock
     from blimp.queue.canvas.chords import Chords
-    from blimp.queue.canvas.plan import KnownTask
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.publish.publisher import Publisher
-    from blimp.queue.redis.clock import BrokerClock
     from blimp.queue.results.backend import ResultBackend
 
 
-class CanvasApp(Protocol):
+class CanvasApp(SendingApp, Protocol):
     """What canvases need of a TaskApp; see there."""
 
     name: str
-    queue: str
-    clock: Clock
-    chance: Random
     limit_bytes: int
-    retry_policy: RetryPolicy
-    publisher: Publisher
-    broker_clock: BrokerClock
     results: ResultBackend | None
-    tracer: Any
-    on_sent: Callable[..., None] | None
 
-    @property
-    def tasks(self) -> Mapping[str, KnownTask]: ...
     @property
     def chords(self) -> Chords | None: ...
     @property

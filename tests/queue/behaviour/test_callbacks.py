@@ -56,7 +56,7 @@ def test_a_success_calls_its_callbacks(
     with working(app) as worker:
         app.send_task("one", **LINKS)
         assert heard.wait(2) == [("good", (1, 2)), ("good", (3,))]
-        wait_until(lambda: worker.counts["done"] == 3, "something is still in hand")
+        wait_until(lambda: worker.counts["done"] == 3, "something is still in flight")
     assert look.left_behind() == []
 
 
@@ -68,7 +68,7 @@ def test_a_failure_calls_its_errbacks(app: TaskApp, heard: Heard, look: Look) ->
     with working(app) as worker:
         handle = app.send_task("fail", **LINKS)
         assert heard.wait() == [("bad", (handle.id, "x"))]
-        wait_until(lambda: worker.counts["done"] == 2, "something is still in hand")
+        wait_until(lambda: worker.counts["done"] == 2, "something is still in flight")
     assert look.left_behind() == []
 
 

@@ -48,7 +48,7 @@ def test_a_key_of_a_wrong_type_costs_a_dead_letter_with_the_reason(
     sums.app.publisher.publish(TaskMessage(id="other", task="same", args=(1,), queue="tests"))
     with working(sums.app) as worker:
         assert sums.app.result("other").wait(DEADLINE_S).state is State.SUCCESS
-        wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 2, "it is still in flight")
     assert look.in_hand() == 0
     (reason,) = look.dead_reasons()
     assert "WRONGTYPE" in reason
@@ -58,7 +58,7 @@ def test_a_size_that_is_no_number_is_named(sums: Sums, server: redis.Redis, look
     server.set("celery-taskset-meta-g.s", "many")
     sums.app.publisher.publish(TaskMessage(**part("g", 0)))
     with working(sums.app) as worker:
-        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
     (reason,) = look.dead_reasons()
     assert "celery-taskset-meta-g.s is no number" in reason
 
@@ -231,7 +231,7 @@ def test_a_body_that_cannot_be_enqueued_begins_once_its_queue_is_put_right(
         assert letter.headers is not None
         server.delete(spoilt)
         letters.requeue(letter.id, forgetting=[f"celery-task-meta-{letter.headers['id']}"])
-        wait_until(lambda: look.waiting("other") == 1, "the body does not begin")
+        wait_until(lambda: look.waiting("other") == 1, "the body does not start")
     holder.close()
     with working(app, queues=["other"]):
         assert handle.get(timeout=DEADLINE_S) == 3
