@@ -174,7 +174,7 @@ def worker(
       blimp worker --vehicle twin --broker redis://localhost
       blimp worker --vehicle twin --metrics-port 9464
     """
-    from blimp.queue.observability.options import Watching
+    from blimp.queue.observability.settings import Watching
     from blimp.service.compose import WorkerOptions, work
 
     watching = Watching(

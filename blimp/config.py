@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.queue.observability.options import TraceSettings
+from blimp.queue.observability.settings import TraceSettings
 
 _OTLP_TRACES = "OTEL_EXPORTER_OTLP_TRACES_"
 VEHICLE_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"

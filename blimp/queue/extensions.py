@@ -27,7 +27,7 @@ WORKER_EXTENSIONS = (
     "blimp.queue.control.extension:ControlExtension",
     "blimp.queue.events.worker_events:WorkerEvents",
 )
-SENT_EVENTS = "blimp.queue.events.sender:SentEvents"  # of `send_sent_event`
+SENT_EVENTS = "blimp.queue.events.event_sender:SentEvents"  # of `send_sent_event`
 
 
 class ControlCommand(msgspec.Struct, frozen=True, kw_only=True):

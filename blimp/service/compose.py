@@ -36,7 +36,7 @@ from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.link.mailbox import MailboxClient, MailboxServer
 from blimp.link.paths import RuntimePaths
-from blimp.queue.observability.options import LogFormat, Watching
+from blimp.queue.observability.settings import LogFormat, Watching
 from blimp.queue.observability.watch import watched
 from blimp.service import notify
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 
 from blimp.link.telemetry import TelemetryPublisher
-from blimp.queue.observability.options import Watching
+from blimp.queue.observability.settings import Watching
 from blimp.queue.observability.watch import watched
 from blimp.sim import Lockstep
 from blimp.tasks.app import build_ship_app

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from blimp.queue.observability.options import TraceSettings, Watching
+from blimp.queue.observability.settings import TraceSettings, Watching
 from blimp.types import Command, Outcome
 from ground_station.cli import run
 from tests.ground_station.ship import FlyingShip

@@ -14,7 +14,7 @@ import msgspec
 from blimp.errors import BlimpError, ConfigError
 from blimp.queue.cli import add_app, example, positive, seconds
 from blimp.queue.log import LEVELS
-from blimp.queue.observability.options import add_options, read_options
+from blimp.queue.observability.settings import add_options, read_options
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

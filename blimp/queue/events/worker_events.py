@@ -7,7 +7,13 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from blimp.queue.events import fields
-from blimp.queue.events.sender import HOLD_BYTES, Event, EventBuffer, EventExchange, EventSender
+from blimp.queue.events.event_sender import (
+    HOLD_BYTES,
+    Event,
+    EventBuffer,
+    EventExchange,
+    EventSender,
+)
 from blimp.queue.extensions import ControlCommand, Extension
 from blimp.queue.worker.job import Stage
 

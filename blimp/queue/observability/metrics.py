@@ -15,8 +15,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError
 from blimp.queue.extensions import Extension
-from blimp.queue.observability.options import LOOPBACK
 from blimp.queue.observability.queue_stats import QueueReader, QueueStats
+from blimp.queue.observability.settings import LOOPBACK
 from blimp.queue.resources.pool import RELEASE_TASK
 from blimp.queue.resources.pool_server import COUNTERS
 from blimp.queue.worker.job import Place, Stage, place_of

@@ -61,7 +61,7 @@ class Tracer(Closing):
     """Makes the spans of this process. Thread-safe; close is idempotent.
 
     A program that has set up OpenTelemetry itself keeps its provider, and spans go there.
-    file, exporters, protocol, is_named: see `options.TraceSettings`. Raises ConfigError for an
+    file, exporters, protocol, is_named: see `settings.TraceSettings`. Raises ConfigError for an
     unknown exporter, or a file that cannot be written.
     """
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.queue.extensions import ChildExtension, Extension
-from blimp.queue.observability.options import TraceSettings, Watching, open_tracer
+from blimp.queue.observability.settings import TraceSettings, Watching, open_tracer
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

@@ -21,11 +21,11 @@ from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot, check_tasks, missing_guarantees
 from blimp.queue.worker.completions import Completions
 from blimp.queue.worker.consumer_loop import ConsumerLoop
+from blimp.queue.worker.failures import timed_out
 from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat
 from blimp.queue.worker.in_flight import InFlight
 from blimp.queue.worker.job import Job, Place, Stage
 from blimp.queue.worker.name_lock import OwnName
-from blimp.queue.worker.outcome import timed_out
 from blimp.queue.worker.pools.origin import locate_all
 from blimp.queue.worker.pools.pools import Sizes, WorkerPools
 from blimp.queue.worker.prefetch import LEAST, MOST

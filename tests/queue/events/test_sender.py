@@ -13,7 +13,7 @@ from blimp.clock import SystemClock
 from blimp.errors import LinkError
 from blimp.queue import TaskApp
 from blimp.queue.events import worker_events
-from blimp.queue.events.sender import (
+from blimp.queue.events.event_sender import (
     Event,
     EventBuffer,
     EventExchange,

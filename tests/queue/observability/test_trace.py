@@ -18,7 +18,7 @@ from blimp.errors import ConfigError, TaskFailed
 from blimp.queue import TaskApp, TaskContext, chain, group
 from blimp.queue.cli.main import main
 from blimp.queue.cli.trace import show
-from blimp.queue.observability.options import TraceSettings, Watching, open_tracer
+from blimp.queue.observability.settings import TraceSettings, Watching, open_tracer
 from blimp.queue.observability.tracing import Tracer
 from blimp.queue.observability.watch import watched
 from blimp.queue.protocol.message import TaskMessage
@@ -208,8 +208,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from blimp.queue.observability.options import TraceSettings
-from blimp.queue.observability.options import open_tracer
+from blimp.queue.observability.settings import TraceSettings
+from blimp.queue.observability.settings import open_tracer
 spans = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(spans))

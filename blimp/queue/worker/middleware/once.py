@@ -11,7 +11,7 @@ from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
 from blimp.queue.redis.keys import began_key
 from blimp.queue.results.waiting import type_checked
-from blimp.queue.worker.outcome import worker_lost
+from blimp.queue.worker.failures import worker_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -28,7 +28,7 @@ from blimp.queue.protocol.message import to_json
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
 from blimp.queue.task import Task
-from blimp.queue.worker.outcome import outcome_of
+from blimp.queue.worker.failures import outcome_of
 from blimp.queue.worker.pools.child import (
     Begin,
     Channel,
