@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from blimp.queue import TaskApp, TaskContext
+from blimp.queue import TaskApp, TaskContext, signature
 
 BROKER = os.environ.get("KILLED_BROKER", "redis+socket:///nowhere?virtual_host=0")
 RESULTS = os.environ.get("KILLED_RESULTS", BROKER)
@@ -66,6 +66,13 @@ def part(context: TaskContext, number: int) -> int:
 def body(context: TaskContext, numbers: list[int], number: int) -> None:
     assert numbers == [number + place for place in range(len(numbers))], numbers
     _follow("body", context)
+
+
+@app.task(name="replaced", bind=True)
+def replaced(context: TaskContext, number: int) -> None:
+    """Take long enough to be killed in; a chain runs in its place."""
+    context.stopping.wait(0.005)
+    context.replace(signature("quick", (number,)) | signature("link.good", (number,)))
 
 
 @app.task(name="link.bad", bind=True, ignore_result=True)

@@ -337,3 +337,31 @@ def test_every_body_runs_once_where_workers_are_killed(
     wait_until(lambda: look.waiting("killed") + look.in_hand(app="killed") == 0, "not all is done")
     seen = {tuple(line.split()) for line in lines()}  # one that was cut off may write twice
     assert seen == {("body", str(number), handle.id) for number, handle in enumerate(sent)}
+
+
+def test_every_replaced_task_is_replaced_once_if_workers_are_killed(
+    url: str, start_worker: Callable[..., WorkerProcess], tmp_path: Path, look: Look
+) -> None:
+    count = 100
+    followed = tmp_path / "followed"
+
+    def lines() -> list[str]:
+        return followed.read_text().splitlines() if followed.exists() else []
+
+    with TaskApp("killed", broker=url, result_backend=url) as app:
+        sent = [
+            (
+                signature("replaced", (number,), app=app) | signature("quick", (7,), immutable=True)
+            ).apply_async()
+            for number in range(count)
+        ]
+        for least in (5, 30, 60):
+            worker = start_worker(url)
+            wait_until(lambda least=least: len(lines()) >= least, "nothing is replaced")
+            worker.kill()
+        start_worker(url).wait_ready()
+        assert [handle.get(timeout=DEADLINE_S) for handle in sent] == [7] * count
+        ids = [handle.parent.id for handle in sent if handle.parent is not None]
+    wait_until(lambda: look.waiting("killed") + look.in_hand(app="killed") == 0, "not all is done")
+    seen = {tuple(line.split()) for line in lines()}  # one that was cut off may write twice
+    assert seen == {("good", str(number), id) for number, id in enumerate(ids)}
