@@ -27,7 +27,7 @@ class TaskContext:
     lost: set when the lease was lost: someone else runs the task now, and what this run ends
         with is refused. An `async def` task is cancelled; a plain one must look.
     revoked: set when the task was revoked while it runs, and is to end.
-    grant: the executor that it holds, where its task `requires` one; `lost` is set, too, when
+    grant: the resource that it holds if its task `requires` one; `lost` is set, too, when
         that is lost.
     began_before: an earlier delivery of this message had begun to run.
     previous: what was stored for the task when this delivery began.

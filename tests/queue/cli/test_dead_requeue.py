@@ -1,4 +1,4 @@
-"""`dead requeue`: what was given up is run again, whatever its first life left behind."""
+"""`dead requeue`: a dead letter runs again, whatever its first run left behind."""
 
 import json
 from typing import Any

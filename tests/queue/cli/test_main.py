@@ -28,9 +28,9 @@ COMMANDS = dict(commands(make_parser(())))
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_the_help_of_a_command_has_an_example_that_can_be_typed(words: tuple[str, ...]) -> None:
-    told = COMMANDS[words].epilog or ""
-    assert told.startswith(f"example: {PROGRAM} {' '.join(words)} "), told
-    example = told.partition(";")[0].removeprefix(f"example: {PROGRAM} ")
+    epilog = COMMANDS[words].epilog or ""
+    assert epilog.startswith(f"example: {PROGRAM} {' '.join(words)} "), epilog
+    example = epilog.partition(";")[0].removeprefix(f"example: {PROGRAM} ")
     read = make_parser(()).parse_args(shlex.split(example))
     assert callable(read.run)
 

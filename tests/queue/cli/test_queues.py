@@ -58,8 +58,8 @@ def test_dead_letters_are_listed_shown_requeued_and_dropped(
     assert run("dead", "drop", "all")[0] == 0
     assert look.dead() == 0
     for verb, wrong in (("show", "all"), ("show", "t0"), ("drop", "5"), ("requeue", "")):
-        told = f"error: dead {verb} {wrong!r}: give the ids that `dead list` shows\n"
-        assert run("dead", verb, wrong) == (2, "", told)
+        error = f"error: dead {verb} {wrong!r}: give the ids that `dead list` shows\n"
+        assert run("dead", verb, wrong) == (2, "", error)
 
 
 def test_options_may_come_before_the_ids(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ Pass = Callable[[float], None]
 
 
 def pass_time(server: redis.Redis, name: str, seconds: float) -> None:
-    """Have the clock of a pool be `seconds` later: what it adds to the server's own."""
+    """Advance the clock of a pool by `seconds`."""
     server.hincrby(pool_keys(name).counts, "ahead_us", round(seconds * 1e6))
 
 
@@ -29,5 +29,5 @@ def later(server: redis.Redis) -> Pass:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renewals in the background come each 0.05 s, for grants that last as long as ever."""
+    """Renew in the background every 0.05 s; the time to live of grants stays."""
     monkeypatch.setattr("blimp.queue.resources.grant.LONGEST_S", 0.05)

@@ -1,4 +1,4 @@
-"""What a pool must be, in a few lists: the scripts are held against it."""
+"""A model of a pool in a few lists, with which the script is compared."""
 
 from __future__ import annotations
 

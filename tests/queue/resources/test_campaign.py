@@ -1,4 +1,4 @@
-"""The campaign of `make releases`, a short one, and that its checker sees what is wrong."""
+"""A short campaign of `make releases`; and its checker finds faults."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Taking, renewing and giving back, on a real server."""
+"""Acquiring, renewing and releasing, on a real server."""
 
 import json
 import logging
@@ -78,7 +78,7 @@ def test_the_longest_free_is_given_first(pool: ResourcePool) -> None:
     assert [pool.acquire(holder).resource for holder in "pqr"] == ["b", "c", "a"]
 
 
-def test_who_asks_again_has_what_he_had(pool: ResourcePool) -> None:
+def test_a_holder_that_asks_again_gets_the_same_grant(pool: ResourcePool) -> None:
     pool.add("twin")
     pool.add("other")
     first, again = pool.acquire("alice"), pool.acquire("alice")
@@ -87,7 +87,7 @@ def test_who_asks_again_has_what_he_had(pool: ResourcePool) -> None:
     assert pool.stats().free == ("other",)
 
 
-def test_who_takes_over_from_himself_fences_the_other(pool: ResourcePool) -> None:
+def test_a_new_token_fences_the_earlier_instance_of_a_holder(pool: ResourcePool) -> None:
     pool.add("twin")
     old = pool.acquire("task-1")
     new = pool.acquire("task-1", new_token=True)
@@ -111,7 +111,7 @@ def test_a_superseded_grant_releases_nothing(pool: ResourcePool) -> None:
     assert pool.who("twin") is not None
 
 
-def test_the_second_release_is_told_with_its_interval(
+def test_the_second_release_is_logged_with_its_interval(
     pool: ResourcePool, caplog: pytest.LogCaptureFixture, later: Pass
 ) -> None:
     pool.add("resource-1")
@@ -124,11 +124,11 @@ def test_the_second_release_is_told_with_its_interval(
     assert release.released
     assert release.is_double
     [line] = caplog.messages
-    told = re.fullmatch(
+    found = re.fullmatch(
         r"possible double release of resource-1: 2 releases within (\d\.\d{3}) s", line
     )
-    assert told is not None
-    assert 0.023 <= float(told[1]) < 1.0
+    assert found is not None
+    assert 0.023 <= float(found[1]) < 1.0
     assert pool.stats().double_released == 1
     assert pool.stats().free == ("resource-1",)
 
@@ -204,7 +204,7 @@ def test_a_release_after_so_many_others_is_stale(
      {"pool": "ships", "resource": "a", "token": 2**60, "holder": "h"},
      {"pool": "ships", "resource": "", "token": 5, "holder": "h"}],
 )  # fmt: skip
-def test_what_is_no_grant_is_told(given: object) -> None:
+def test_what_is_no_grant_is_refused(given: object) -> None:
     with pytest.raises((LeaseError, ConfigError)):
         Ticket.read(given)
 
@@ -221,7 +221,7 @@ def test_a_grant_of_another_pool_is_refused(pool: ResourcePool, server: redis.Re
 
 
 @pytest.mark.parametrize("visit", ["acquire", "stats", "release", "renew", "add", "who", "reap"])
-def test_whoever_comes_next_heals_the_pool(pool: ResourcePool, later: Pass, visit: str) -> None:
+def test_every_operation_ends_expired_grants(pool: ResourcePool, later: Pass, visit: str) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     later(TTL_S + 1.0)
@@ -271,7 +271,7 @@ def test_a_server_that_was_killed_brings_resources_back(own_broker: EmbeddedBrok
         assert client.ttl(pool.keys.resources) == -1  # nothing vanishes by itself
 
 
-def test_an_earlier_self_that_wakes_takes_nothing_from_the_later_one(pool: ResourcePool) -> None:
+def test_a_request_of_a_lower_rank_takes_nothing_from_a_higher_one(pool: ResourcePool) -> None:
     pool.add("twin")
     first = pool.ask("task", new_token=True, rank=1)
     later = pool.ask("task", new_token=True, rank=2)
@@ -308,7 +308,7 @@ def test_what_could_not_be_released_is_renewed_no_more(
 # --- leaving -----------------------------------------------------------------------------------
 
 
-def test_a_busy_resource_leaves_when_it_is_given_back(pool: ResourcePool) -> None:
+def test_a_busy_resource_leaves_when_it_is_released(pool: ResourcePool) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     assert not pool.remove("twin")
@@ -330,12 +330,12 @@ def test_one_that_was_to_leave_stays_when_it_is_added(pool: ResourcePool) -> Non
 def test_what_is_removed_now_or_taken_away_is_lost_to_its_holder(pool: ResourcePool) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
-    told: list[Grant] = []
-    grant.on_lost(told.append)
+    lost: list[Grant] = []
+    grant.on_lost(lost.append)
     assert pool.take_away("twin") == "alice"
     assert pool.take_away("twin") is None
     assert not pool.renew(grant)
-    assert told == [grant]
+    assert lost == [grant]
     with pytest.raises(LeaseLost, match="taken away"):
         grant.check()
     second = pool.acquire("bob")
@@ -347,7 +347,7 @@ def test_what_is_removed_now_or_taken_away_is_lost_to_its_holder(pool: ResourceP
 # --- waiting -----------------------------------------------------------------------------------
 
 
-def test_who_waits_is_woken_in_order(pool: ResourcePool, server: redis.Redis) -> None:
+def test_waiting_holders_are_woken_in_order(pool: ResourcePool, server: redis.Redis) -> None:
     pool.add("twin")
     grant = pool.acquire("first")
     got: list[str] = []
@@ -372,7 +372,7 @@ def test_who_waits_is_woken_in_order(pool: ResourcePool, server: redis.Redis) ->
     assert pool.stats().waiting == ()
 
 
-def test_who_waits_is_told_and_does_not_look_for_himself(
+def test_a_waiting_holder_is_woken_and_need_not_ask(
     pool: ResourcePool, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blimp.queue.resources.pool.LOOK_S", 1000.0)
@@ -391,7 +391,7 @@ def test_who_waits_is_told_and_does_not_look_for_himself(
     assert [one.resource for one in got] == ["twin"]
 
 
-def test_who_comes_later_does_not_overtake(pool: ResourcePool) -> None:
+def test_a_later_holder_does_not_overtake(pool: ResourcePool) -> None:
     pool.add("twin")
     grant = pool.acquire("alice")
     pool.ask("waits", place_s=3.0)
@@ -425,7 +425,7 @@ def test_waiting_has_an_end_and_leaves_no_place(pool: ResourcePool) -> None:
     assert stats.refused == 1
 
 
-def test_one_who_is_added_wakes_who_waits_for_the_first(pool: ResourcePool) -> None:
+def test_the_first_resource_wakes_a_waiting_holder(pool: ResourcePool) -> None:
     got: list[Grant] = []
     thread = threading.Thread(target=lambda: got.append(pool.acquire("alice", wait_s=10.0)))
     thread.start()
@@ -436,7 +436,7 @@ def test_one_who_is_added_wakes_who_waits_for_the_first(pool: ResourcePool) -> N
     assert got[0].resource == "twin"
 
 
-def test_an_empty_pool_is_told(pool: ResourcePool) -> None:
+def test_an_empty_pool_raises_none_free(pool: ResourcePool) -> None:
     with pytest.raises(NoneFree, match="pool 'ships' has no resources"):
         pool.acquire("alice")
 
@@ -445,7 +445,7 @@ def test_an_empty_pool_is_told(pool: ResourcePool) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_lease_is_renewed_and_given_back(pool: ResourcePool) -> None:
+def test_a_lease_is_renewed_and_released(pool: ResourcePool) -> None:
     pool.add("twin")
     with pool.lease("alice") as grant:
         while pool.stats().renewed < 5:
@@ -462,7 +462,7 @@ def _joined(name: str) -> list[threading.Thread]:
     return threading.enumerate()
 
 
-def test_what_was_given_back_in_the_block_is_so_once(pool: ResourcePool) -> None:
+def test_a_grant_released_in_the_block_is_released_once(pool: ResourcePool) -> None:
     pool.add("twin")
     with pool.lease("alice") as grant:
         pool.release(grant)
@@ -470,7 +470,7 @@ def test_what_was_given_back_in_the_block_is_so_once(pool: ResourcePool) -> None
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_lease_that_is_taken_away_tells_its_holder(pool: ResourcePool) -> None:
+def test_a_holder_learns_that_its_lease_was_taken_away(pool: ResourcePool) -> None:
     pool.add("twin")
     with pool.lease("alice") as grant:
         pool.take_away("twin")
@@ -479,7 +479,9 @@ def test_a_lease_that_is_taken_away_tells_its_holder(pool: ResourcePool) -> None
     assert pool.renew(other)  # the end of the block gave nothing back
 
 
-def test_a_lease_is_lost_when_the_server_is_away_for_too_long(own_broker: EmbeddedBroker) -> None:
+def test_a_lease_is_lost_if_the_server_is_unreachable_too_long(
+    own_broker: EmbeddedBroker,
+) -> None:
     with open_redis(own_broker.url, timeout_s=1.0) as client:
         pool = ResourcePool(client, "ships", ttl_s=0.3)
         pool.add("twin")
@@ -490,7 +492,7 @@ def test_a_lease_is_lost_when_the_server_is_away_for_too_long(own_broker: Embedd
             assert "not renewed for 0.3 s" in grant.reason
 
 
-def test_what_could_not_be_given_back_is_so_later(own_broker: EmbeddedBroker) -> None:
+def test_a_release_that_failed_is_repeated_later(own_broker: EmbeddedBroker) -> None:
     with open_redis(own_broker.url, timeout_s=1.0) as client:
         pool = ResourcePool(client, "ships", ttl_s=600.0)
         pool.add("twin")
@@ -529,9 +531,9 @@ def test_a_key_of_the_wrong_type_is_named_and_nothing_changes(
         lambda: pool.take_away("a"),
         pool.stats,
     ):
-        with pytest.raises(LeaseError, match="is a string, must be a") as told:
+        with pytest.raises(LeaseError, match="is a string, must be a") as raised:
             call()
-        assert key in str(told.value)
+        assert key in str(raised.value)
     assert {name: server.dump(name) for name in server.keys("*")} == before
     server.delete(key)
     if kept is not None:
@@ -556,7 +558,7 @@ def test_a_key_that_is_gone_loses_no_resource_that_another_knows(
 
 
 @pytest.mark.parametrize("part", ["resources", "free", "due"])
-def test_whoever_comes_puts_right_what_does_not_agree(
+def test_every_operation_repairs_indexes_that_do_not_agree(
     pool: ResourcePool, server: redis.Redis, part: str
 ) -> None:
     pool.add("a")
@@ -630,9 +632,7 @@ def test_counters_that_are_no_numbers_can_be_looked_at(
 
 
 @pytest.mark.parametrize("field", ["acquired", "last_us", "ahead_us", "token"])
-def test_a_counter_that_is_no_number_begins_anew(
-    pool: ResourcePool, server: redis.Redis, field: str
-) -> None:
+def test_a_damaged_counter_restarts(pool: ResourcePool, server: redis.Redis, field: str) -> None:
     pool.add("twin")
     server.hset(pool.keys.counts, field, "many")
     assert pool.release(pool.acquire("alice")).released

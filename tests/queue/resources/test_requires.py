@@ -1,4 +1,4 @@
-"""`requires`: a task has a resource while it runs, or waits in its queue for one."""
+"""`requires`: a task holds a resource while it runs, or waits in its queue for one."""
 
 import asyncio
 import threading
@@ -152,9 +152,9 @@ def test_a_grant_that_is_taken_away_ends_its_task(streams: TaskApp, ships: Resou
             assert ships.take_away("twin") == handle.id
             with pytest.raises(
                 TaskFailed, match=r"twin of pool 'ship' was lost.*taken away"
-            ) as told:
+            ) as raised:
                 handle.get(timeout=DEADLINE_S)
-            assert told.value.kind == "LeaseLost"
+            assert raised.value.kind == "LeaseLost"
     assert ships.stats().free == ("twin",)
 
 
@@ -178,9 +178,9 @@ def test_a_grant_that_is_lost_before_the_function_begins_keeps_it_from_beginning
     def fly() -> None:
         ran.append("fly")
 
-    with working(streams), pytest.raises(TaskFailed, match=r"was lost.*taken away") as told:
+    with working(streams), pytest.raises(TaskFailed, match=r"was lost.*taken away") as raised:
         fly.delay().get(timeout=DEADLINE_S)
-    assert told.value.kind == "LeaseLost"
+    assert raised.value.kind == "LeaseLost"
     assert ran == []
 
 

@@ -1,4 +1,4 @@
-"""The keepers of results, and a PostgreSQL for those that need one."""
+"""Result backends, and a PostgreSQL for those that need one."""
 
 import itertools
 from collections.abc import Callable, Iterator

@@ -164,7 +164,7 @@ def test_a_watch_sees_what_was_stored_before_and_what_comes(results: ResultBacke
         assert watch.next(timeout_s=DEADLINE_S) is None
 
 
-def test_who_waits_gets_it_when_it_comes_and_hears_no_more_of_it(results: ResultBackend) -> None:
+def test_get_returns_a_result_that_is_stored_while_it_waits(results: ResultBackend) -> None:
     app = TaskApp("t", broker="memory://", transport="memory")
     app.results = results
     handle = AsyncResult("a", app=app)
@@ -208,7 +208,7 @@ def test_a_group_is_kept_replaced_and_forgotten(results: ResultBackend) -> None:
     assert results.group("g") is None
 
 
-def test_closed_it_opens_anew_when_it_is_used(results: ResultBackend) -> None:
+def test_a_closed_backend_opens_again_when_it_is_used(results: ResultBackend) -> None:
     results.prepare()
     results.store(Record(id="a", state=State.SUCCESS))
     results.close()

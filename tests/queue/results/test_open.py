@@ -20,18 +20,18 @@ from blimp.queue.results.open import database_url
     ],
 )
 def test_a_databases_url_without_its_prefix_is_told_with_it(url: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match="result_backend") as told:
+    with pytest.raises(ConfigError, match="result_backend") as raised:
         TaskApp("weather", broker="redis://h", result_backend=url)
-    assert repr(meant) in str(told.value)
-    assert "broker" not in str(told.value)
-    assert "secret" not in str(told.value)
+    assert repr(meant) in str(raised.value)
+    assert "broker" not in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize("url", ["mysql://h/w", "weather.db", "amqp://h", "redis://h:port", ""])
 def test_what_names_no_backend_is_told_without_a_word_about_a_broker(url: str) -> None:
-    with pytest.raises(ConfigError, match="result_backend") as told:
+    with pytest.raises(ConfigError, match="result_backend") as raised:
         TaskApp("weather", broker="redis://h", result_backend=url)
-    assert "broker" not in str(told.value)
+    assert "broker" not in str(raised.value)
 
 
 def test_redis_urls_and_databases_are_told_apart() -> None:

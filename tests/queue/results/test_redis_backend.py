@@ -156,7 +156,7 @@ def test_a_watch_sees_what_was_stored_before_and_what_comes(results: RedisResult
         assert watch.next(timeout_s=1.0) is None
 
 
-def test_a_watch_looks_itself_where_the_publication_was_lost(
+def test_a_watch_reads_what_is_stored_if_the_publication_was_lost(
     results: RedisResults, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blimp.queue.results.waiting.LOOK_AGAIN_S", 0.1)
@@ -273,7 +273,7 @@ def test_results_are_kept_for_ever_where_that_is_asked_for(url: str, server: red
     results.close()
 
 
-def test_closed_while_somebody_waits_he_is_told(results: RedisResults) -> None:
+def test_a_waiter_gets_an_error_when_its_connection_is_closed(results: RedisResults) -> None:
     ended: list[BaseException] = []
     watch = results.watch("never")
     assert watch.next(timeout_s=0.0) is None

@@ -1,4 +1,4 @@
-"""A worker whose results go to a database: never lost, never doubled, whatever is away when."""
+"""A worker with results in a database: none lost or doubled, whatever is unreachable when."""
 
 import sqlite3
 import threading
@@ -49,7 +49,7 @@ def in_queue(look: Look, app: str = "tests", worker: str = "worker") -> int:
     return look.waiting(app) + look.in_hand(app=app)
 
 
-def test_what_became_of_tasks_is_told(app: TaskApp, look: Look) -> None:
+def test_results_of_tasks_are_stored(app: TaskApp, look: Look) -> None:
     @app.task(name="add")
     def add(a: int, b: int) -> int:
         return a + b
@@ -105,7 +105,9 @@ def test_extended_results_tell_how_the_task_was_called(
     assert found.args == ["x" * 9_000, 2]
 
 
-def test_who_waits_is_told_and_need_not_look(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiter_gets_what_is_published_and_need_not_read_the_table(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("blimp.queue.results.sql.database.LOOK_S", 10.0 * DEADLINE_S)
     go = threading.Event()
     app.task(name="wait")(lambda: go.wait(DEADLINE_S))
@@ -191,7 +193,7 @@ def test_killed_around_the_commit_of_a_result_it_is_one_all_the_same(
         assert rows(app)["t"] == "SUCCESS"
 
 
-# --- a database that is away -----------------------------------------------------------------
+# --- an unreachable database -----------------------------------------------------------------
 
 
 class Counting:

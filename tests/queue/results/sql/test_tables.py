@@ -241,7 +241,7 @@ def test_eight_that_start_together_make_the_tables_once(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
         timeout=DEADLINE_S,
         check=True,
     )

@@ -1,4 +1,4 @@
-"""A database as a keeper of results: what is in a row, what is wrong with one, and for how long."""
+"""A database as a result backend: its rows, damaged ones, and expiry."""
 
 import os
 import subprocess
@@ -263,7 +263,7 @@ def test_an_engine_is_never_used_in_a_fork(database: str, names: dict[str, str])
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[4],
         timeout=DEADLINE_S,
         check=False,
     )
