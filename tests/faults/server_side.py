@@ -23,6 +23,7 @@ KEPT = (
     "blimp:coalesce:",
     "blimp:exchange:",
     "blimp:fanout:",
+    "blimp:results:failed",
     "blimp:revoked:",
     "blimp:sender:",
     "blimp.worker.",

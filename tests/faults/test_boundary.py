@@ -8,8 +8,8 @@ from tests.faults.shot import CLIENT_TARGETS, WORKER_TARGETS, Point, Target
 
 SERVER_EVERY = 3  # of the boundaries; each costs a start of the server
 # What a worker must be killed at, whatever else it asks of its server.
-WORKERS = {"take", "complete", "renew", "release", "bury", "XREADGROUP", "XREAD"}
-CLIENTS = {"publish"}
+WORKERS = {"take", "complete", "renew", "release", "dead_letter", "XREADGROUP", "XREAD"}
+CLIENTS = {"put", "put_many", "broadcast"}
 
 
 def slice_of(every: list[Point], targets: tuple[Target, ...]) -> list[Point]:
