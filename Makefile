@@ -8,15 +8,22 @@ JOBS ?= 2
 # Without a flight, tests wait more than they compute: two for each processor.
 UNIT_JOBS ?= $(shell expr 2 \* $(JOBS))
 SOAK ?= 200000
+KILLS ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage guests check format bench events celery faults releases clean
+.PHONY: help demo quick test coverage guests check format bench
+.PHONY: faults boundaries kills server-kills flight-kills soak canvas releases events celery clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
 
 demo: $(VENV)/demo.installed ## fly a simulated mission, commanded through the queue, and watch it
 	@$(BIN)/blimp demo $(DEMO)
+
+quick: $(VENV)/dev.installed ## at every save: lint, types, and the tests that need no process
+	$(BIN)/ruff check .
+	$(BIN)/dmypy run --timeout 3600 -- --no-error-summary
+	$(BIN)/pytest -q -n $(JOBS) -m "not flight and not process" $(TESTS)
 
 test: $(VENV)/dev.installed guests ## run the tests: units, then flights and kills
 	$(BIN)/pytest -n $(UNIT_JOBS) -m "not flight" $(TESTS)
@@ -48,22 +55,39 @@ bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this pro
 	$(BIN)/python -m benchmarks.observe
 	$(BIN)/python -m benchmarks.sql_results
 
-events: $(VENV)/dev.installed $(CELERY)/installed ## count the events of 100,000 tasks on each executor, with Celery's receiver
-	$(BIN)/python -m benchmarks.events
+# --- campaigns: each prints its progress, then its figures and its command as JSON, and fails
+# --- on any loss. Their durations are in docs/faults.md.
 
-celery: $(VENV)/dev.installed $(CELERY)/installed ## run Celery's own integration tests on its transport and on ours
-	$(BIN)/python -m benchmarks.celery_suite
-	$(BIN)/python -m benchmarks.remote_ping
+faults: boundaries kills server-kills canvas ## all kills but those of a flight: 20 minutes
 
-faults: $(VENV)/dev.installed ## kill at every command boundary, 200 kills under load, a soak
+boundaries: $(VENV)/dev.installed ## kill worker, client and server at every command boundary
 	$(BIN)/python -m tests.faults.boundary
 	$(BIN)/python -m tests.faults.boundary --crowd --target worker
-	$(BIN)/python -m benchmarks.kill --kills 200
-	$(BIN)/python -m benchmarks.soak --tasks $(SOAK)
-	$(BIN)/python -m benchmarks.canvas
+
+kills: $(VENV)/dev.installed ## KILLS (1000) kills under load, aimed at the bodies of tasks
+	$(BIN)/python -m benchmarks.kill --json --kills $(KILLS)
+
+server-kills: $(VENV)/dev.installed ## kill the server with each appendfsync, and cut its power
+	$(BIN)/python -m tests.faults.server_kills
+
+flight-kills: $(VENV)/demo.installed ## kill worker, flight process and supervisor in flight
+	$(BIN)/python -m benchmarks.flight_kills
+
+soak: $(VENV)/dev.installed ## SOAK (200000) tasks with kills, and memory that must not grow
+	$(BIN)/python -m benchmarks.soak --json --tasks $(SOAK)
+
+canvas: $(VENV)/dev.installed ## chords under kills, and what large ones cost
+	$(BIN)/python -m benchmarks.canvas --json
 
 releases: $(VENV)/dev.installed ## 100,000 releases with both callbacks firing, under kill -9
-	$(BIN)/python -m benchmarks.releases --links 2000 --tasks 600 --out benchmarks/results/releases.json
+	$(BIN)/python -m benchmarks.releases --json --links 2000 --tasks 600 --out benchmarks/results/releases.json
+
+events: $(VENV)/dev.installed $(CELERY)/installed ## count the events of 100,000 tasks on each kind of pool, with Celery's receiver
+	$(BIN)/python -m benchmarks.events --json
+
+celery: $(VENV)/dev.installed $(CELERY)/installed ## run Celery's own integration tests on its transport and on ours
+	$(BIN)/python -m benchmarks.celery_suite --json
+	$(BIN)/python -m benchmarks.remote_ping
 
 clean: ## remove the virtual environment and what the tools left
 	rm -rf $(VENV) $(GUESTS) $(CELERY) build *.egg-info .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -11,7 +11,6 @@ cut off and delivered again makes the same mark twice.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -21,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import print_figures
 from benchmarks.queue.server import Server
 from blimp.queue import TaskApp, chord, group, signature
 from blimp.queue.redis.client import open_redis
@@ -139,7 +139,7 @@ def main() -> int:
             found |= fire(app, server.url, Path(name), chords=options.chords, kills=options.kills)
         client.close()
     if options.json:
-        print(json.dumps(found))
+        print_figures("benchmarks.canvas", found)
     else:
         for name, value in found.items():
             print(f"{name:20} {value}")

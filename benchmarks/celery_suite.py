@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from benchmarks.figures import print_figures
 from benchmarks.queue.server import Server
 
 VERSION = "5.7.0"
@@ -105,7 +107,14 @@ def ping(python: Path, *, transport: str | None, directory: Path) -> float:
     return float(found.stdout)
 
 
-def main() -> None:
+def not_passed(summary: str) -> float:
+    """Return how many tests failed by pytest's last line; infinite if none passed."""
+    if " passed" not in summary:
+        return math.inf
+    return sum(int(count) for count in re.findall(r"(\d+) (?:failed|error)", summary))
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.celery_suite",
         description="Celery's own integration tests, and inspect ping, on both transports.",
@@ -142,11 +151,12 @@ def main() -> None:
                 pings[label].append(ping(python, transport=transport, directory=directory))
     medians = {label: sorted(found)[ROUNDS // 2] for label, found in pings.items()}
     if options.json:
-        print(json.dumps({"suite": results, "ping_ms": medians}))
+        print_figures("benchmarks.celery_suite", {"suite": results, "ping_ms": medians})
     else:
         for label, found_ms in medians.items():
             print(f"{label:8} inspect ping, median {found_ms:.1f} ms")
+    return int(not_passed(results["streams"]) > not_passed(results["stock"]))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

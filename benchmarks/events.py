@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import print_figures, print_progress
 from benchmarks.queue.server import Server
 from blimp.processes import Child
 from blimp.queue import TaskApp
@@ -159,6 +160,7 @@ def campaign(
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="events-") as name, Server(Path(name)) as server:
         for executor in executors:
+            print_progress(f"{executor}: {tasks} tasks")
             without = None
             if both:
                 fewer = min(tasks, ENOUGH)
@@ -178,6 +180,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=100_000, metavar="N", help="default 100,000")
     parser.add_argument("--carrier", choices=("streams", "redis"), default="streams")
     parser.add_argument("--executor", action="append", choices=EXECUTORS, help="default: all")
+    parser.add_argument("--json", action="store_true", help="on one line")
     parser.add_argument("--write", action="store_true", help=f"into {RESULTS.name}")
     options = parser.parse_args()
     found = campaign(
@@ -185,8 +188,7 @@ def main() -> int:
         carrier=options.carrier,
         executors=options.executor or EXECUTORS,
     )
-    text = json.dumps(found, indent=2)
-    print(text)
+    text = print_figures("benchmarks.events", found, one_line=options.json)
     if options.write:
         RESULTS.write_text(text + "\n")
     lost = sum(one["lost"] + one["out_of_order"] for one in found["executors"].values())

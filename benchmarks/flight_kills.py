@@ -1,14 +1,21 @@
 """Three kills in flight and what became of the ship: `python -m benchmarks.flight_kills`.
 
 A simulated ship on a full stack in 0.3 m/s of wind with gusts; kill -9 of the worker in
-mid-leg, of the flight process in a climb, of `blimp up` in a climb. One JSON object a kill.
+mid-leg, of the flight process in a climb, of `blimp up` in a climb. Worker and flight process
+are killed inside the body of a task: `goto` and `takeoff` run then, which the world outside of
+both sees by where the ship is. One JSON line a kill; exit status 1 if one is not survived:
+
+- worker: the mission is flown to its end.
+- flight: the outputs are safe; the task ends as INTERRUPTED and is not run again: the
+  successor is not armed and accepts no further `takeoff`.
+- up: the outputs are safe, and nothing of the stack is left.
 """
 
 import argparse
 import contextlib
-import json
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -16,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.figures import print_figures
 from blimp.clock import SystemClock
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader
@@ -23,6 +31,7 @@ from blimp.service.observer import Observer
 from blimp.service.stack_process import StackProcess
 from blimp.sim.remote import RemoteWorld
 from blimp.tasks.client import VehicleClient
+from blimp.tasks.reply import Pending
 from blimp.types import Snapshot
 from ground_station.mission import MissionResult, MissionRunner, load_mission
 
@@ -48,12 +57,12 @@ class Flight:
         os.kill(self.pids[name], signal.SIGKILL)
         return time.monotonic()
 
-    def climb(self) -> None:
-        """Arm, take off and return in the middle of the climb."""
-        with VehicleClient(self.broker, VEHICLE) as client:
-            client.send("arm").wait(10.0)
-            client.send("takeoff", {"altitude_m": 3.0})
-            until(lambda: self.world.truth().altitude_m > 1.0)
+    def climb(self, client: VehicleClient) -> Pending:
+        """Arm, take off and return in the middle of the climb: `takeoff` is under way."""
+        client.send("arm").wait(10.0)
+        takeoff = client.send("takeoff", {"altitude_m": 3.0})
+        until(lambda: self.world.truth().altitude_m > 1.0)
+        return takeoff
 
     def motors_at_rest(self) -> bool:
         try:
@@ -111,6 +120,7 @@ def kill_worker(seed: int) -> dict[str, Any]:
             event = ship.restarted("worker")
             pilot.join()
         return {
+            "ok": results[0].ok,
             "killed": "worker",
             "simulated": True,
             "down_s": event["down_s"],
@@ -122,8 +132,8 @@ def kill_worker(seed: int) -> dict[str, Any]:
 
 
 def kill_flight(seed: int) -> dict[str, Any]:
-    with flight(seed) as ship:
-        ship.climb()
+    with flight(seed) as ship, VehicleClient(ship.broker, VEHICLE) as client:
+        takeoff = ship.climb(client)
         with TelemetryReader(ship.broker, VEHICLE) as telemetry:
             before = until(telemetry.latest)[0]
             killed_s = ship.kill("flight")
@@ -136,26 +146,31 @@ def kill_flight(seed: int) -> dict[str, Any]:
                 return latest[0] if latest and latest[0].boot_id != before.boot_id else None
 
             snapshot = until(successor)
+        reply = takeoff.wait(PATIENCE_S)
+        at_rest = ship.motors_at_rest()
         return {
+            "ok": reply.state == "INTERRUPTED" and not snapshot.armed and at_rest,
+            "takeoff": reply.state,
             "killed": "flight",
             "simulated": True,
             "outputs_safe_after_s": round(safe_s, 3),
             "down_s": event["down_s"],
             "armed_before": before.armed,
             "armed_afterwards": snapshot.armed,
-            "outputs_safe_afterwards": ship.motors_at_rest(),
+            "outputs_safe_afterwards": at_rest,
         }
 
 
 def kill_supervisor(seed: int) -> dict[str, Any]:
-    with flight(seed) as ship:
-        ship.climb()
+    with flight(seed) as ship, VehicleClient(ship.broker, VEHICLE) as client:
+        ship.climb(client)
         os.kill(ship.stack.pid, signal.SIGKILL)
         killed_s = time.monotonic()
         until(ship.motors_at_rest)
         safe_s = time.monotonic() - killed_s
         until(lambda: not ship.stack.left_behind())
         return {
+            "ok": not ship.stack.left_behind(),
             "killed": "up",
             "simulated": True,
             "guard": ship.stack.log_tail().splitlines()[-1],
@@ -175,13 +190,21 @@ def until(ask: Callable[[], T | None]) -> T:
     return answer
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.flight_kills", description=__doc__)
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.flight_kills",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--seed", type=int, default=3)
     options = parser.parse_args()
+    is_ok = True
     for measure in (kill_worker, kill_flight, kill_supervisor):
-        print(json.dumps(measure(options.seed)), flush=True)
+        figures = measure(options.seed)
+        print_figures("benchmarks.flight_kills", figures)
+        is_ok = is_ok and figures["ok"]
+    return int(not is_ok)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

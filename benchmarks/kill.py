@@ -27,7 +27,6 @@ never hit.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import random
@@ -39,6 +38,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.figures import print_figures
 from tests.faults.ground import Ground, WorkerUnderFire, proving_ground, until
 from tests.faults.load import Sender, draw_orders
 from tests.faults.motor import EFFECTS, Aim, Heard, MotorLink, What
@@ -387,8 +387,7 @@ def main() -> int:
         seed=options.seed,
         aims=options.aim or AIMS,
     )
-    report = {"command": " ".join(["python -m benchmarks.kill", *sys.argv[1:]])} | report
-    print(json.dumps(report, indent=None if options.json else 2))
+    print_figures("benchmarks.kill", report, one_line=options.json)
     return int(is_bad(report))
 
 

@@ -32,6 +32,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import print_figures, print_progress
 from benchmarks.releases_check import Checker, Claims
 from benchmarks.releases_links import run_links, run_tasks
 from blimp.errors import LeaseError, NoneFree
@@ -129,6 +130,8 @@ class Campaign:
             if killed < self._kills and stats.double_released >= next_kill:
                 self._kill(self._chance.randrange(self._processes))
                 killed, next_kill = killed + 1, next_kill + self._gap()
+                if killed % 20 == 0:
+                    print_progress(f"{stats.double_released} of {self._releases}")
         took_s = time.monotonic() - began_s
         self._stop(checker)
         stats = self._pool.stats()
@@ -210,6 +213,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--json", action="store_true", help="on one line")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="blimp-"))
     report: dict[str, Any] = {"seed": options.seed, "python": platform.python_version()}
@@ -240,8 +244,7 @@ def main() -> int:
                 )
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    text = json.dumps(report, indent=2)
-    print(text)
+    text = print_figures("benchmarks.releases", report, one_line=options.json)
     if options.out is not None:
         options.out.write_text(text + "\n")
     parts = (report, report.get("links", {}), report.get("tasks", {}))

@@ -13,7 +13,6 @@ says that it uses, before the first task and after the last.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import statistics
@@ -25,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.figures import print_figures, print_progress
 from blimp.queue.redis.keys import result_key
 from tests.faults.ground import Ground, WorkerUnderFire, proving_ground
 from tests.faults.load import QUICK_MIX, Sender, draw_orders
@@ -117,6 +117,8 @@ class Soak:
             if time.monotonic() > sampled_s + SAMPLE_S:
                 sampled_s = time.monotonic()
                 memory.sample()
+                if len(memory.samples["worker"]) % 10 == 0:
+                    print_progress(f"{len(self._done)} of {self._tasks}")
             time.sleep(0.01)
         took_s = time.monotonic() - began_s
         self._sender.join()
@@ -217,7 +219,7 @@ def main() -> int:
     options = parser.parse_args()
     kills = options.tasks // 2000 if options.kills is None else options.kills
     report = soak(tasks=options.tasks, kills=kills, seed=options.seed)
-    print(json.dumps(report, indent=None if options.json else 2))
+    print_figures("benchmarks.soak", report, one_line=options.json)
     grown, data_mb = report["memory"]["worker"]["growth"], report["server_data_mb"]
     bad = report["lost"] or report["effects_twice"] or report["left_in_broker"]
     leaks = grown is None or grown > FLAT or data_mb["after"] > data_mb["before"] + LEAK_MB

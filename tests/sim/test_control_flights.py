@@ -13,6 +13,8 @@ from blimp.types import OutcomeState
 from tests.sim.rig import Rig
 from tests.sim.ships import twin, weighing
 
+pytestmark = pytest.mark.flight  # seconds of computing each
+
 SQUARE = ((10.0, 0.0), (10.0, 10.0), (0.0, 10.0), (0.0, 0.0))
 
 

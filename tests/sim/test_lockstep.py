@@ -11,6 +11,8 @@ from blimp.errors import AirframeError, ConfigError
 from blimp.sim import Lockstep
 from blimp.types import Command, OutcomeState, Snapshot, VehicleState
 
+pytestmark = pytest.mark.flight  # seconds of computing each
+
 
 @pytest.fixture
 def ship() -> Iterator[Lockstep]:
