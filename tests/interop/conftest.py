@@ -16,12 +16,6 @@ def tcp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer
         yield server
 
 
-@pytest.fixture(params=["streams"])
-def transport(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
 @pytest.fixture
 def url(tcp_server: RedisServer) -> str:
     """Return the URL of an empty server."""
@@ -31,14 +25,14 @@ def url(tcp_server: RedisServer) -> str:
 
 
 @pytest.fixture
-def app(url: str, transport: str) -> Iterator[TaskApp]:
+def app(url: str) -> Iterator[TaskApp]:
     """An app named tests, which is its queue's name too."""
-    with TaskApp("tests", broker=url, result_backend=url, transport=transport) as app:
+    with TaskApp("tests", broker=url, result_backend=url) as app:
         yield app
 
 
 @pytest.fixture
-def guest(url: str, transport: str, tmp_path: Path) -> Iterator[Guest]:
-    guest = Guest(url, transport=transport, directory=tmp_path)
+def guest(url: str, tmp_path: Path) -> Iterator[Guest]:
+    guest = Guest(url, directory=tmp_path)
     yield guest
     guest.close()

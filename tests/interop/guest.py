@@ -22,7 +22,7 @@ DEADLINE_S = 30.0
 def find_guest() -> Path:
     """Return the Python that has Celery and Flower. For the head of a test module.
 
-    Where there is none the module is skipped, and says how to get one; under CI it fails.
+    If there is none, the module is skipped and says how to get one; under CI it fails.
     """
     installed = ENVIRONMENT / "installed"
     what = "no Celery"
@@ -45,7 +45,7 @@ class Started:
         self._reader.start()
 
     def has_printed(self, *words: str) -> bool:
-        """Say whether some line has all these words; fail where the program has ended."""
+        """Return whether some line has all these words; fail if the program has ended."""
         assert self.process.poll() is None, "".join(self.lines)
         return any(all(word in line for word in words) for line in list(self.lines))
 
@@ -63,16 +63,16 @@ class Started:
 class Guest:
     """Runs scripts and commands in Celery's Python, against the broker at `url`.
 
-    transport: "streams" or "redis", which Celery is told of; "amqp" needs no word. Scripts
-    lie in tests/interop/programs and begin with `from ground import app`, a Celery app on that
-    broker which keeps results there too.
+    transport: of Celery, this tree's by default; "" is what the URL's scheme asks for. Scripts
+    are in tests/interop/programs and begin with `from ground import app`, a Celery app on that
+    broker which keeps its results there, too.
     """
 
-    def __init__(self, url: str, *, transport: str, directory: Path) -> None:
+    def __init__(self, url: str, *, directory: Path, transport: str = STREAMS) -> None:
         self._directory = directory
         self.environment = os.environ | {
             "GROUND_BROKER": url,
-            "GROUND_TRANSPORT": STREAMS if transport == "streams" else "",
+            "GROUND_TRANSPORT": transport,
             "PYTHONPATH": f"{PROGRAMS}{os.pathsep}{PROJECT}",  # this tree's transport
             "PYTHONWARNINGS": "default",
         }
@@ -87,7 +87,7 @@ class Guest:
         return self.ask("-m", "celery", "-A", "ground", *words, timeout_s=timeout_s)
 
     def ask(self, *words: object, timeout_s: float = DEADLINE_S) -> str:
-        """Run that Python to its end; return what it printed. Fails where it fails."""
+        """Run that Python to its end; return what it printed. Fails if it fails."""
         done = subprocess.run(
             [str(PYTHON), *map(str, words)],
             env=self.environment,

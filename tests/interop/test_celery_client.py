@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from blimp.queue import TaskApp
 from blimp.queue.control.extension import ControlExtension
 from blimp.queue.events.worker_events import WorkerEvents
@@ -29,7 +27,6 @@ def test_a_celery_program_sends_tasks_and_reads_results(app: TaskApp, guest: Gue
         assert (told["state"], told["value"]) == ("FAILURE", "ValueError: the valve is shut")
 
 
-@pytest.mark.parametrize("transport", ["streams"])  # Flower is heard on both
 def test_celery_events_shows_what_happens(app: TaskApp, guest: Guest) -> None:
     @app.task(name="add")
     def add(a: int, b: int) -> int:
@@ -50,7 +47,6 @@ def test_celery_events_shows_what_happens(app: TaskApp, guest: Guest) -> None:
     assert dump.has_printed("task started", f"add({id})")
 
 
-@pytest.mark.parametrize("transport", ["streams"])
 def test_celery_asks_the_worker_and_has_it_tell_of_its_tasks(app: TaskApp, guest: Guest) -> None:
     to = ("--destination", "pad@ship", "--timeout", "10", "--json")
     with working(app, name="pad@ship") as worker:

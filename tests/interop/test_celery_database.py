@@ -29,11 +29,6 @@ def results(database: str, names: dict[str, str]) -> Iterator[SqlResults]:
     results.close()
 
 
-@pytest.fixture
-def transport() -> str:
-    return "redis"  # no matter here
-
-
 def test_celery_reads_what_we_write(
     results: SqlResults, database: str, names: dict[str, str], guest: Guest, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""A Celery program as people write it, told the broker of a test by its environment."""
+"""A Celery program as people write it; its environment names the broker of a test."""
 
 import os
 
