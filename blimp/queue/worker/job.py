@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from blimp.queue.brokers.base import Delivery
     from blimp.queue.protocol.outcome import Outcome
     from blimp.queue.resources.grant import Grant
-    from blimp.queue.worker.pools.call import Call, InThread
 
 
 CallNext = Callable[["Job"], Awaitable["Outcome"]]  # the rest of a chain of middleware
+InThread = Callable[..., Awaitable[Any]]  # runs a call that may wait for the broker
 
 
 class Place(Enum):
@@ -34,6 +34,26 @@ def place_of(task: Task) -> Place:
     if task.is_async:
         return Place.LOOP
     return Place.PROCESS if task.options.cpu_bound else Place.THREAD
+
+
+class Call(Protocol):
+    """One run of a job's function. `run` is awaited by the runner; the others are any thread's."""
+
+    async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any | Outcome:
+        """Call the function with the message's keyword arguments; raise what it raises.
+
+        A child process returns an Outcome instead.
+        interruptible: whether `interrupt` may be called; being ready for it costs a little.
+        """
+        ...
+
+    def interrupt(self) -> None:
+        """Raise SoftTimeLimitExceeded in the function, if it still runs."""
+        ...
+
+    def cancel(self) -> bool:
+        """End the function, or keep it from beginning; return False if that cannot be done."""
+        ...
 
 
 class Stage(Enum):

@@ -5,17 +5,51 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from blimp.queue.worker.pools.call import SoftTimeLimitExceeded, interruptible
+from blimp import errors
 
 if TYPE_CHECKING:
     from blimp.queue.worker.job import Job
     from blimp.queue.worker.pools import Run
 
 WAITERS = 4  # threads in which a loop's jobs wait for the broker
+
+
+class SoftTimeLimitExceeded(errors.SoftTimeLimitExceeded, asyncio.CancelledError):
+    """As raised in a coroutine: a cancellation too, so that task groups end what they started."""
+
+    __module__ = errors.__name__
+
+
+@types.coroutine
+def interruptible(
+    coroutine: Coroutine[Any, Any, Any], *, instead: Callable[[], BaseException | None]
+) -> Generator[Any, Any, Any]:
+    """Await `coroutine`; if the task is cancelled, raise in it what `instead` returns.
+
+    None leaves the cancellation as it is.
+    """
+    step: Callable[[Any], Any] = coroutine.send
+    argument: Any = None
+    while True:
+        try:
+            waits_for = step(argument)
+        except StopIteration as end:
+            return end.value
+        try:
+            argument = yield waits_for
+            step = coroutine.send
+        except asyncio.CancelledError as error:
+            argument, step = instead() or error, coroutine.throw
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:
+            argument, step = error, coroutine.throw
 
 
 class LoopPool:
@@ -49,7 +83,7 @@ class LoopThread:
         self._slots = asyncio.Semaphore(concurrency)
         self._waiters = ThreadPoolExecutor(max_workers=WAITERS, thread_name_prefix="loop-io")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._submitted = 0  # counted by who submits
+        self._submitted = 0  # counted by the submitting thread
         self._ended = 0  # counted by the loop's thread: no two add to one number
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name=f"loop-{number}", daemon=True)
@@ -106,7 +140,7 @@ class LoopThread:
             self._loop.close()
 
     def _turn(self, run: Callable[[], None]) -> None:
-        """Run the loop. What exits in a part of one task, or in a callback, ends no other."""
+        """Run the loop. An exit in a part of one task, or in a callback, ends no other task."""
         try:
             run()
         except (SystemExit, KeyboardInterrupt):  # asyncio lets these two out
@@ -117,7 +151,7 @@ class LoopThread:
 
 
 class LoopCall:
-    """A coroutine function that runs in a loop. Cancelled only inside it: its end is written."""
+    """A coroutine function that runs in a loop. Only the function is cancelled, not its runner."""
 
     def __init__(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
         self._job = job
@@ -145,7 +179,7 @@ class LoopCall:
         return True
 
     def _in_loop(self, function: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # it is closed, and has cancelled all it had
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and has cancelled its tasks
             self._loop.call_soon_threadsafe(function)
 
     def _interrupt(self) -> None:

@@ -17,7 +17,7 @@ def locate_all(app: TaskApp, *, app_path: str | None) -> dict[str, str]:
     """Return, by task name, where to find each cpu_bound task of `app`.
 
     app_path: where the app itself is, if that is known. Raises ConfigError naming a task that
-    no other process could find.
+    no other process can find.
     """
     return {
         task.name: app_path or _locate(task)
@@ -27,7 +27,7 @@ def locate_all(app: TaskApp, *, app_path: str | None) -> dict[str, str]:
 
 
 def find(origin: str, name: str) -> Task:
-    """Return the task `name` at `origin`. Raises ConfigError where it is not there."""
+    """Return the task `name` at `origin`. Raises ConfigError if it is not there."""
     from blimp.queue.app import TaskApp
 
     module_name, _, attribute = origin.partition(":")

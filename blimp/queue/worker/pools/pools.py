@@ -1,4 +1,4 @@
-"""All executors of a worker, behind one `submit`."""
+"""All pools of a worker, behind one `submit`."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerPools:
-    """Gives each job to the executor its task needs. Fed by the consumer's thread.
+    """Gives each job to the pool that its task needs. The consumer's thread submits.
 
-    `start` comes before all else.
+    `start` is called before all else.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class WorkerPools:
         self._stopping = False
 
     def start(self) -> None:
-        """Begin the threads. They block the signals that the calling thread blocks."""
+        """Start the threads. They block the signals that the calling thread blocks."""
         sizes = self.sizes
         self._loops = LoopPool(
             run=self._run,
@@ -106,7 +106,7 @@ class WorkerPools:
         return [] if processes is None else processes.pids()
 
     def tell_stopping(self) -> None:
-        """Tell tasks in other processes that the worker is about to stop. Any thread."""
+        """Inform tasks in child processes that the worker is about to stop. Any thread."""
         with self._lock:
             self._stopping = True
             processes = self._processes
@@ -120,7 +120,7 @@ class WorkerPools:
             self._processes.close()
 
     def _begin_processes(self) -> ProcessPool:
-        """Return the pool, begun with the first job for it: most workers need none."""
+        """Return the pool, made with the first job for it: most workers need none."""
         if self._processes is None:
             from blimp.queue.worker.pools.processes import ProcessPool
 

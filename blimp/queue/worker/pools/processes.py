@@ -1,4 +1,4 @@
-"""A pool of processes for plain functions that would hold up everything else."""
+"""A pool of processes for cpu_bound functions, which would block every thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.queue.retry import Backoff
-from blimp.queue.worker.pools.call import here
 from blimp.queue.worker.pools.child import (
     Begin,
     ChildProcess,
@@ -20,7 +19,7 @@ from blimp.queue.worker.pools.child import (
     Stopping,
     without_arguments,
 )
-from blimp.queue.worker.pools.threads import Leaving, drive
+from blimp.queue.worker.pools.threads import Leaving, drive, here
 
 if TYPE_CHECKING:
     from blimp.queue.context import TaskContext
@@ -29,19 +28,19 @@ if TYPE_CHECKING:
     from blimp.queue.worker.pools import Run
 
 START_S = 30.0  # a Pi takes seconds to import an application
-WAITS = Backoff(first_s=0.2, cap_s=30.0, full_jitter=False)  # after one that did not start
+WAITS = Backoff(first_s=0.2, cap_s=30.0, full_jitter=False)  # after a child that did not start
 CLOSE_S = 1.0
 
 
 class ProcessPool:
-    """Up to `size` children, each driven by a thread of its own, begun when there is work.
+    """Up to `size` children, each with a thread of its own, started when there is work.
 
-    A thread waits for its child alone, so a child that dies, hangs or will not start costs
-    only the job it has. Middleware, results and acknowledgements stay in the worker.
+    A thread waits for its child alone, so a child that dies, hangs or does not start costs only
+    its own job. Middleware, results and acknowledgements stay in the worker.
 
     origins: where a child finds each task, by its name.
     max_tasks, max_memory_mb: of one child, which is replaced between two jobs.
-    start_s: how long a child may take to be ready; then it is killed and another begun.
+    start_s: how long a child may take to be ready; then it is killed and another started.
     """
 
     def __init__(
@@ -78,11 +77,11 @@ class ProcessPool:
         self._jobs.put(job)
 
     def resize(self, size: int) -> None:
-        """Have up to `size` children; one that runs a job ends after it. One thread's at a time."""
+        """Have up to `size` children; a busy one ends after its job. By one thread at a time."""
         if size < self._size:
             self._leaving.add(self._size - size)
             for _ in range(self._size - size):
-                self._jobs.put(None)  # for those that wait for a job
+                self._jobs.put(None)  # for threads that wait for a job
         else:
             for _ in range(self._leaving.stay(size - self._size)):
                 name = f"child-{len(self._threads)}"
@@ -92,12 +91,12 @@ class ProcessPool:
         self._size = size
 
     def pids(self) -> list[int]:
-        """Return the numbers of its processes."""
+        """Return the pids of its processes."""
         with self._lock:
             return [child.pid for child in self._children]
 
     def tell_stopping(self) -> None:
-        """Tell the tasks that the worker is about to stop."""
+        """Inform the tasks that the worker is about to stop."""
         with self._lock:
             self._stopping = True
             children = list(self._children)
@@ -141,7 +140,7 @@ class ProcessPool:
                 self._end(child)
 
     def _ready(self, child: ChildProcess | None) -> ChildProcess | None:
-        """Return a child that can run a job, `child` if it still can; None once closed."""
+        """Return a child that can run a job, `child` if it still can; None after `close`."""
         failures = 0
         while not self._closed.is_set():
             if child is not None:
@@ -153,7 +152,7 @@ class ProcessPool:
                 child = self._begin()
                 child.wait_ready(self._start_s)
                 return child
-            except (WorkerLost, OSError) as error:  # no descriptor or process is left, for now
+            except (WorkerLost, OSError) as error:  # no descriptor or process is left at the moment
                 if child is not None:
                     self._end(child, kill=True)
                     child = None
@@ -198,7 +197,7 @@ class ProcessPool:
 
 
 class ChildCall:
-    """A function that runs in a child. Its end from outside is the child's."""
+    """A function that runs in a child. To end it is to kill the child."""
 
     def __init__(self, *, job: Job, child: ChildProcess, origin: str) -> None:
         self._job = job
@@ -258,7 +257,7 @@ class ChildCall:
             try:
                 context.progress(progress.fraction, **progress.details)
             except ResultError:
-                return  # too long to be told; the task goes on
+                return  # too long to be written; the task goes on
 
     def _broker_now_s(self) -> float | None:
         try:

@@ -1,7 +1,4 @@
-"""How many of a pool's threads are to leave, without anybody being cut off.
-
-A pool of threads for plain functions.
-"""
+"""A pool of threads for plain functions."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import SoftTimeLimitExceeded
-from blimp.queue.worker.pools.call import here
 
 if TYPE_CHECKING:
     from blimp.queue.worker.job import Job
@@ -21,26 +17,26 @@ if TYPE_CHECKING:
 
 
 class Leaving:
-    """Asked by each thread between two jobs. Thread-safe."""
+    """How many threads of a pool are to leave. Each asks between two jobs. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.count = 0
 
     def add(self, threads: int) -> None:
-        """So many more are to leave."""
+        """`threads` more are to leave."""
         with self._lock:
             self.count += threads
 
     def stay(self, threads: int) -> int:
-        """So many are needed again: return how many that is more than those about to leave."""
+        """`threads` are needed again: return how many must be started besides those that stay."""
         with self._lock:
             kept = min(threads, self.count)
             self.count -= kept
             return threads - kept
 
     def may_leave(self) -> bool:
-        """Say whether the thread that asks is one of them."""
+        """Return whether the calling thread is to leave."""
         if not self.count:
             return False
         with self._lock:
@@ -51,7 +47,7 @@ class Leaving:
 
 
 _STOP = None
-_MOST_YIELDS = 100  # one is enough; a function that swallowed it unseen must not hold us
+_MOST_YIELDS = 100  # one is enough, unless the function caught the exception
 
 
 class ThreadPool:
@@ -71,7 +67,7 @@ class ThreadPool:
         self._jobs.put(job)
 
     def resize(self, size: int) -> None:
-        """Have `size` threads; who runs a job leaves after it. One thread's at a time."""
+        """Have `size` threads; a busy one leaves after its job. By one thread at a time."""
         if size < self._size:
             self._leaving.add(self._size - size)
             for _ in range(self._size - size):
@@ -100,20 +96,21 @@ class ThreadPool:
 class ThreadCall:
     """A function that runs in a thread of the pool. Nothing can end it but itself.
 
-    An interruption is an exception that CPython raises in the thread between two of its
-    bytecodes: a call into C that blocks is not cut short. It must strike inside the function
-    or not at all, so telling and leaving exclude each other, and what was told too late is
-    met here. The lock may be taken twice: the exception may strike where it is held. It is
-    raised once, however often it is asked for: a second could strike where the first is met.
+    An interruption is an exception that CPython raises in the thread between two bytecodes: a
+    call into C that blocks is not cut short. It must be raised inside the function or not at
+    all, so asking for it and leaving the function exclude each other, and one that was asked
+    for too late is caught here. The lock is reentrant: the exception may be raised while it is
+    held. It is raised once, however often it is asked for: a second one could be raised where
+    the first is caught.
     """
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._lock = threading.RLock()
         self._thread_id: int | None = None
-        self._told = False
+        self._asked = False
         self._raised = False
-        self._struck = False
+        self._was_raised = False
 
     async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any:
         task, keywords = self._job.task, self._job.message.kwargs
@@ -129,24 +126,24 @@ class ThreadCall:
             finally:
                 self._leave()
         except SoftTimeLimitExceeded:
-            self._leave()  # it may have struck in the first one; a second never comes
+            self._leave()  # it may have interrupted the first call; there is no second one
             if not has_ended:
                 raise
         return result
 
     def interrupt(self) -> None:
         with self._lock:
-            was_told, self._told = self._told, True
-            if self._thread_id is not None and not was_told:
+            was_asked, self._asked = self._asked, True
+            if self._thread_id is not None and not was_asked:
                 self._raised = True
-                _raise_in(self._thread_id, _notified(self._strike))
+                _raise_in(self._thread_id, _notifying(self._note_raised))
 
     def cancel(self) -> bool:
         return False
 
     def _enter(self) -> None:
         with self._lock:
-            if self._told:
+            if self._asked:
                 raise SoftTimeLimitExceeded
             self._thread_id = threading.get_ident()
 
@@ -154,28 +151,33 @@ class ThreadCall:
         with self._lock:
             self._thread_id = None
         if self._raised:
-            self._meet()
+            self._catch()
 
-    def _meet(self) -> None:
-        """Have what was raised strike here, where it does no harm, if it has not struck yet.
+    def _catch(self) -> None:
+        """Wait for the exception here, where it does no harm, if it was not raised yet.
 
-        CPython can take it back, too, but then believes for ever that something is pending:
-        3.11 never leaves the next call that is traced, by a debugger or for coverage.
+        CPython can withdraw it, too, but then takes something for pending for ever: 3.11 never
+        leaves the next call that is traced, by a debugger or for coverage.
         """
         with contextlib.suppress(SoftTimeLimitExceeded):
             for _ in range(_MOST_YIELDS):
-                if self._struck:
+                if self._was_raised:
                     return
-                time.sleep(0)  # it strikes when this thread has the interpreter again
+                time.sleep(0)  # it is raised when this thread has the interpreter lock again
 
-    def _strike(self) -> None:
-        self._struck = True
+    def _note_raised(self) -> None:
+        self._was_raised = True
+
+
+async def here(function: Callable[..., Any], *args: Any) -> Any:
+    """Call directly: a thread that may wait."""
+    return function(*args)
 
 
 def drive(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine that never really waits to its end in this thread.
+    """Run a coroutine that never waits, in this thread, to its end.
 
-    A middleware that does wait is told where it stands; its job then ends as a failure.
+    If a middleware does wait, a RuntimeError is raised in it, and its job ends as a failure.
     """
     try:
         coroutine.send(None)
@@ -185,13 +187,13 @@ def drive(coroutine: Coroutine[Any, Any, None]) -> None:
     coroutine.close()
 
 
-def _notified(struck: Callable[[], None]) -> type[SoftTimeLimitExceeded]:
-    """Return an exception that tells when it is made, which is where it strikes."""
+def _notifying(on_raised: Callable[[], None]) -> type[SoftTimeLimitExceeded]:
+    """Return an exception that calls `on_raised` when CPython makes it, to raise it."""
 
     class Notified(SoftTimeLimitExceeded):
         def __init__(self) -> None:
             super().__init__()
-            struck()
+            on_raised()
 
     Notified.__name__ = Notified.__qualname__ = SoftTimeLimitExceeded.__name__
     Notified.__module__ = SoftTimeLimitExceeded.__module__
