@@ -60,26 +60,25 @@ class TaskApp(Hooks, Closing):
         def read(station: str) -> float: ...
 
     broker: a URL: `redis://`, `rediss://`, `redis+socket://`, `unix://`, `valkey://`,
-        `valkeys://` or `sentinel://`; `amqp://` or `memory://` for what those can do. Or
-        several, in a list or with `;` between them: where one does not answer the next is
-        used, after `failover_strategy`.
+        `valkeys://` or `sentinel://`; `amqp://` or `memory://` with fewer guarantees. Or
+        several, in a list or with `;` between them: if one does not answer, the next is used,
+        by `failover_strategy`.
     result_backend: a Redis URL, or several; `db+sqlite:///file` or
-        `db+postgresql+psycopg://…`; or None to keep no results. How they are kept, see
-        ResultOptions: `result_extended`, `result_expires_s`, `database_…`.
-    queue: where its tasks go unless told otherwise; the app's name by default.
-    limit_bytes: messages and results above it are refused.
-    max_dead_letters, max_dead_letter_bytes: kept per queue; the oldest go.
-    transport: "streams", which loses nothing; or "redis" (kombu's own), "amqp", "memory" or
-        any of kombu's as "module:Class": a worker says at its start what is missing then.
-    retry, retry_policy: whether and how a message is sent again whose broker did not answer.
-    connection_retry_policy: how a worker comes back to its broker; `max_retries` ends it.
+        `db+postgresql+psycopg://…`; or None to keep no results. ResultOptions says how they
+        are kept: `result_extended`, `result_expires_s`, `database_…`.
+    queue: the default queue of its tasks; the app's name if it is not given.
+    limit_bytes: larger messages and results are refused.
+    transport: the name of a broker (brokers/__init__.py) if the URL does not say it. A worker
+        logs at its start which guarantees are missing.
+    retry, retry_policy: whether and how a message is published again after a connection error.
+    connection_retry_policy: how a worker reconnects to its broker; `max_retries` ends it.
     on_connection_error: called with each error, and the seconds until the next attempt.
-    signing_key: messages are signed with it, and others refused; several: the first signs.
-    events: its workers tell what becomes of tasks, as Celery's do; see docs/events.md.
-    send_sent_event: who sends a task tells of it, too: a round trip more for each.
-    remote_control: what a worker does for whoever reaches the broker: "all" that Celery's does;
-        "inspect": answers questions, and changes something only where the command is signed;
-        "off": nothing. By default "inspect" with a signing key, and "all" without.
+    signing_key: messages are signed with it, and others refused; of several, the first signs.
+    events: its workers send task events, as Celery's do; see docs/events.md.
+    send_sent_event: the sender of a task sends an event, too, at a round trip each.
+    remote_control: what callers who reach the broker may do with a worker: "all" that Celery
+        offers; "inspect": ask questions, and change it only if the command is signed; "off":
+        nothing. By default "inspect" with a signing key, and "all" without.
     """
 
     def __init__(
@@ -182,7 +181,7 @@ class TaskApp(Hooks, Closing):
 
     @property
     def broker(self) -> str:
-        """The broker in use: of several, one that answered last."""
+        """The broker in use: of several, the one that answered last."""
         return self.brokers.current
 
     @property
@@ -202,10 +201,10 @@ class TaskApp(Hooks, Closing):
 
     @property
     def broker_link(self) -> RedisServer:
-        """The Redis server beside the queues, for what kombu has no word for.
+        """The Redis server that keeps more than messages: ages, marks, pools, revocations.
 
-        The broker itself, or where that is none, the one that keeps the results. Raises
-        ConfigError where there is neither.
+        The broker itself, or the result backend if the broker is not one. Raises ConfigError if
+        there is neither.
         """
         if self._store is None:
             raise ConfigError(
@@ -229,7 +228,7 @@ class TaskApp(Hooks, Closing):
 
     @property
     def chords(self) -> Chords | None:
-        """Where the parts of chords are counted, None where there is no Redis server for it."""
+        """Where the parts of chords are counted, None without a Redis server."""
         if self._chords is None:
             from blimp.queue.canvas.chords import Chords
 
@@ -336,7 +335,7 @@ class TaskApp(Hooks, Closing):
         return send(self, signature, args, kwargs, **options)
 
     def result(self, id: str) -> AsyncResult:
-        """Return a handle on task `id`, sent by whomever."""
+        """Return a handle on task `id`, from any sender."""
         from blimp.queue.results.handle import AsyncResult  # a worker waits for none
 
         return AsyncResult(id, app=self)
@@ -394,9 +393,9 @@ class TaskApp(Hooks, Closing):
     def broadcast(
         self, name: str, payload: dict[str, Any] | None = None, *, id: str | None = None
     ) -> AsyncResult:
-        """Tell every listening worker at once; repeat with the same `id` until confirmed.
+        """Send to every listening worker at once; repeat with the same `id` until confirmed.
 
-        Raises LinkError where the broker is away.
+        Raises LinkError without a broker.
         """
         id = id or str(uuid.uuid4())
         self.publisher.broadcast(
@@ -409,10 +408,10 @@ class TaskApp(Hooks, Closing):
     def outage(
         self, event: str, *, log: Any, ends: bool = False, brokers: int | None = None
     ) -> Outage:
-        """Return what one part of a worker needs to wait for its broker.
+        """Return what one part of a worker waits for its broker with.
 
-        ends: it gives up as the policy says; other parts go on. brokers: among so many it
-        changes over, by default all.
+        ends: it gives up as the policy says; other parts go on. brokers: how many it fails over
+        between, by default all.
         """
         policy = self.connection_retry_policy
         return Outage(

@@ -91,6 +91,7 @@ class Revocation:
         """Return what becomes of each task that is in flight here, by id."""
         found: dict[str, str] = {}
         waiting: list[Job] = []
+        asked: list[Job] = []
         for job in self._worker.jobs() if revocations else ():
             id = job.message.id
             terminate = revocations.get(id)
@@ -105,12 +106,16 @@ class Revocation:
                     self._worker.log.warning("revoked while it runs", task=job.task.name, id=id)
                     job.revoke()
                     found[id] = TERMINATED[place_of(job.task)]
-        if waiting:  # not in this thread: the broker may be slow
+                    if place_of(job.task) is Place.THREAD:
+                        asked.append(job)
+        if waiting or asked:  # not in this thread: the broker may be slow
             threading.Thread(
-                target=self._refuse, args=(waiting,), name="revoke", daemon=True
+                target=self._refuse, args=(waiting, asked), name="revoke", daemon=True
             ).start()
         return found
 
-    def _refuse(self, jobs: list[Job]) -> None:
-        for job in jobs:
+    def _refuse(self, waiting: list[Job], asked: list[Job]) -> None:
+        for job in asked:
+            self._worker.runner.note_asked_to_end(job)
+        for job in waiting:
             self._worker.runner.refuse(job, revoked("before it began"))

@@ -252,10 +252,14 @@ class Runner:
             return worker_lost(error, task=job.task, delivery=job.message.delivery)
         return outcome_of(error, task=job.task, message=job.message, chance=self._random)
 
-    def _store_started(self, job: Job) -> None:
+    def note_asked_to_end(self, job: Job) -> None:
+        """Store that a thread was asked to end: what it calls in C it ends first."""
+        self._store_started(job, revoked="asked to end; its thread ends its call into C first")
+
+    def _store_started(self, job: Job, **details: str) -> None:
         if self._app.results is None:
             return
-        started = Outcome(state=State.STARTED, result={"hostname": self._worker})
+        started = Outcome(state=State.STARTED, result={"hostname": self._worker, **details})
         record = msgspec.structs.replace(self._completions.record(job, started), date_done=None)
         # Nothing relies on it: an unreachable broker must not keep a ship from flying.
         with contextlib.suppress(LinkError, ResultError):

@@ -48,6 +48,26 @@ def test_what_is_scheduled_does_not_run(app: TaskApp, ran: list[str]) -> None:
     assert ran == []
 
 
+def test_a_thread_that_sleeps_in_c_is_asked_and_the_state_says_so(app: TaskApp) -> None:
+    began, go = threading.Event(), threading.Lock()
+    go.acquire()
+
+    @app.task(name="sleeps")
+    def sleeps() -> None:
+        began.set()
+        go.acquire()  # one call into C
+
+    with working(app):
+        handle = sleeps.delay()
+        assert began.wait(DEADLINE_S)
+        app.revoke(handle.id, terminate=True)
+        wait_until(lambda: handle.state is State.STARTED, "the state does not say so")
+        assert app.results is not None
+        assert "asked to end" in app.results.get(handle.id).result["revoked"]
+        go.release()
+        assert handle.wait(DEADLINE_S).state is State.REVOKED
+
+
 def test_what_is_in_hand_ends_at_once_though_its_thread_is_busy(
     app: TaskApp, ran: list[str], look: Look
 ) -> None:
