@@ -76,7 +76,6 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-@pytest.mark.xfail(reason="the rooms of the queue are being rebuilt")
 def test_no_circle_of_imports_in_the_queue() -> None:
     known = modules()
     graph = {
@@ -91,7 +90,6 @@ def test_a_circle_would_be_found() -> None:
     assert circles(graph) == [["b", "c"]]
 
 
-@pytest.mark.xfail(reason="the rooms of the queue are being rebuilt")
 def test_no_file_name_is_there_twice_in_the_queue() -> None:
     names = Counter(path.name for path in QUEUE.rglob("*.py") if path.name != "__init__.py")
     names += Counter(path.name for path in QUEUE.rglob("*.lua"))

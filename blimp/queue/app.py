@@ -330,7 +330,7 @@ class TaskApp(Hooks, Closing):
         Returns where its result will be. Raises as `send_task` does, and ConfigError where a
         chord has no Redis server to be counted on.
         """
-        from blimp.queue.canvas.sending import send
+        from blimp.queue.canvas.send import send
 
         return send(self, signature, args, kwargs, **options)
 

@@ -17,7 +17,7 @@ import msgspec
 from blimp.errors import MessageError, ResultError
 from blimp.queue.canvas.follow import MOST_WORDS, After, Failing, encode_all, within
 from blimp.queue.canvas.plan import Ids, Planner
-from blimp.queue.canvas.sending import CanvasApp, settings_of
+from blimp.queue.canvas.send import CanvasApp, settings_of
 from blimp.queue.protocol.embed import options_of
 from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.record import State

@@ -20,7 +20,7 @@ from blimp.errors import MessageError, ResultError
 from blimp.queue.brokers.base import ChordPart, ChordUpdate
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.canvas.rewriting import Then, single
-from blimp.queue.canvas.sending import CanvasApp, settings_of
+from blimp.queue.canvas.send import CanvasApp, settings_of
 from blimp.queue.protocol.embed import (
     CHAIN,
     CHORD,

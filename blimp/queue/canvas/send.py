@@ -16,9 +16,19 @@ from blimp.queue.results.handle import AsyncResult, GroupResult
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
 
 if TYPE_CHECKING:
-    from blimp.queue.canvas.chords import Chords
+    from blimp.queue.brokers.base import ChordPart
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.results.backend import ResultBackend
+
+
+class ChordCounts(Protocol):
+    """The counters of chords on the app's Redis server: `chords.Chords`."""
+
+    def begin(self, sizes: Sequence[tuple[str, int]]) -> None: ...
+
+    def count(self, part: ChordPart) -> bool: ...
+
+    def joined(self, part: ChordPart) -> None: ...
 
 
 class CanvasApp(SendingApp, Protocol):
@@ -29,7 +39,7 @@ class CanvasApp(SendingApp, Protocol):
     results: ResultBackend | None
 
     @property
-    def chords(self) -> Chords | None: ...
+    def chords(self) -> ChordCounts | None: ...
     @property
     def completes_at_once(self) -> bool: ...
     @property
