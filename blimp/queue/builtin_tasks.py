@@ -39,9 +39,8 @@ def map_task(app: AppOfTask, message: TaskMessage) -> Task:
     called = message.kwargs.get("task")
     check_signature(called, where=f"{message.task}: task")
     task = app.get_task(called["task"])  # type: ignore[index]
-    if kind_of(called) is not None or task.options.cpu_bound:  # type: ignore[arg-type]
-        what = "runs in a process of its own" if task.options.cpu_bound else "is not a single task"
-        raise MessageError(f"{message.task}: {task.name!r} {what}: send a group instead")
+    if kind_of(called) is not None:  # type: ignore[arg-type]
+        raise MessageError(f"{message.task}: {task.name!r} is not a single task")
     options = msgspec.structs.replace(task.options, bind=True)
     function = _mapping(task, star=message.task == STARMAP)
     return Task(app=app, name=message.task, function=function, options=options)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.canvas.signature import Signature, group
     from blimp.queue.extensions import ChildExtension
+    from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.publish.sending import SendOptions
     from blimp.queue.redis.clock import BrokerClock
     from blimp.queue.results.backend import ResultBackend
@@ -30,6 +31,8 @@ class AppOfTask(Protocol):
     child_extension: ChildExtension | None
 
     def get_task(self, name: str) -> Task: ...
+
+    def task_for(self, message: TaskMessage) -> Task: ...
 
     def send_task(
         self,

@@ -33,6 +33,16 @@ def pid() -> int:
     return os.getpid()
 
 
+@app.task(name="heavy.pid", cpu_bound=True)
+def heavy_pid(value: int) -> list[int]:
+    return [value, os.getpid()]
+
+
+@app.task(name="heavy.replaced", cpu_bound=True, bind=True)
+def heavy_replaced(context: TaskContext) -> None:
+    context.replace(heavy_pid.s(4))
+
+
 @app.task(name="count", ignore_result=True)
 def count(number: int) -> None:
     mark(f"ran-{number}")

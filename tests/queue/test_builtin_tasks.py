@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from blimp.errors import TaskFailed
 from blimp.queue import State, TaskApp, TaskContext, group, signature
-from tests.queue.conftest import DEADLINE_S, working
+from blimp.queue.canvas.signature import mapped
+from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
 
 
 def test_map_calls_a_task_with_each_item(app: TaskApp) -> None:
@@ -70,16 +72,16 @@ def test_a_mapped_task_that_fails_fails_the_map(app: TaskApp) -> None:
     [
         (None, "task is NoneType, must be a signature"),
         ({"task": "nobody.knows"}, "no task 'nobody.knows'"),
-        ({"task": "heavy"}, "runs in a process of its own: send a group instead"),
-        ({"task": "heavy", "subtask_type": "group", "kwargs": {"tasks": []}}, "send a group"),
+        ({"task": "celery.map"}, "no task 'celery.map'"),
+        ({"task": "heavy", "subtask_type": "group", "kwargs": {"tasks": []}}, "not a single task"),
     ],
 )
 def test_what_cannot_be_mapped_is_a_failure_with_the_reason(
     app: TaskApp, called: Any, reason: str
 ) -> None:
-    app.task(name="heavy", cpu_bound=True)(abs)
+    app.task(name="heavy")(abs)
     sent = app.send_task("celery.map", kwargs={"task": called, "it": [1]})
-    with working(app, app_path="tests.queue.killed:app"):
+    with working(app):
         record = sent.wait(DEADLINE_S)
     assert record.state is State.FAILURE
     assert reason in record.reason
@@ -113,3 +115,18 @@ def test_celery_beat_has_the_results_cleaned_up(
     with working(app):
         assert app.send_task("celery.backend_cleanup").get(timeout=DEADLINE_S) is None
     assert cleaned == [True]
+
+
+def test_a_task_in_a_process_is_mapped_there_and_replaced_there(
+    url: str, start_worker: Callable[..., WorkerProcess]
+) -> None:
+    start_worker(url, app="tests.queue.labour:app", options="--process-workers 1")
+    with TaskApp("labour", broker=url, result_backend=url) as app:
+        heavy = signature("heavy.pid", app=app)
+        pairs = mapped(heavy, [1, 2]).delay().get(timeout=DEADLINE_S)
+        alone = signature("heavy.pid", (3,), app=app).delay().get(timeout=DEADLINE_S)
+        replaced = signature("heavy.replaced", app=app).delay().get(timeout=DEADLINE_S)
+        here = signature("pid", app=app).delay().get(timeout=DEADLINE_S)
+    assert pairs == [[1, alone[1]], [2, alone[1]]]
+    assert replaced == [4, alone[1]]
+    assert alone[1] != here

@@ -36,12 +36,12 @@ from blimp.queue.protocol.embed import (
     GROUP,
     Signature,
     body_of,
+    called_task,
     kind_of,
     members,
     options_of,
     parts_of,
     passed_on,
-    task_of,
     with_kwargs,
     with_options,
 )
@@ -289,7 +289,7 @@ def message_of(
     name, options = signature["task"], options_of(signature)
     if options.get("coalesce"):
         raise MessageError(f"{name!r} has 'coalesce': only a task that is sent alone may")
-    task = settings.tasks.get(task_of(signature))
+    task = settings.tasks.get(called_task(name, signature.get("kwargs")))
     defaults = None if task is None else task.options
     own, own_kwargs = tuple(signature.get("args") or ()), dict(signature.get("kwargs") or {})
     if not signature.get("immutable"):

@@ -131,10 +131,9 @@ def kind_of(signature: Signature) -> str | None:
     return signature.get("subtask_type") or None
 
 
-def task_of(signature: Signature) -> str:
-    """Return the name of its task; for `celery.map` and `starmap`, of the task they call."""
-    name: str = signature["task"]
-    called = (signature.get("kwargs") or {}).get("task") if name in (MAP, STARMAP) else None
+def called_task(name: str, kwargs: Mapping[str, Any] | None) -> str:
+    """Return the name of a task; for `celery.map` and `starmap`, of the task they call."""
+    called = (kwargs or {}).get("task") if name in (MAP, STARMAP) else None
     return str(called.get("task")) if isinstance(called, dict) else name
 
 

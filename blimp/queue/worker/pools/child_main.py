@@ -24,6 +24,7 @@ from blimp.clock import SystemClock
 from blimp.errors import ResultError, SoftTimeLimitExceeded
 from blimp.queue.context import TaskContext
 from blimp.queue.extensions import ChildExtension, ChildHook, load
+from blimp.queue.protocol.embed import called_task
 from blimp.queue.protocol.message import to_json
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
@@ -99,7 +100,10 @@ class Server:
     def _run(self, begin: Begin) -> Outcome:
         try:
             begin = msgspec.structs.replace(begin, message=with_arguments(begin))
-            task = find(begin.origin, begin.message.task)
+            name = begin.message.task
+            task = find(begin.origin, called_task(name, begin.message.kwargs))
+            if task.name != name:
+                task = task.app.task_for(begin.message)
             args = begin.message.args
             if task.options.bind:
                 context = ChildContext(

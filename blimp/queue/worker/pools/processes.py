@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, ResultError, WorkerLost
+from blimp.queue.protocol.embed import called_task
 from blimp.queue.retry import Backoff
 from blimp.queue.worker.pools.child import (
     Begin,
@@ -128,7 +129,8 @@ class ProcessPool:
                 child = self._ready(child)
                 if child is None:
                     return
-                call = ChildCall(job=job, child=child, origin=self._origins.get(job.task.name, ""))
+                origin = self._origins.get(called_task(job.task.name, job.message.kwargs), "")
+                call = ChildCall(job=job, child=child, origin=origin)
                 job.call = call
                 drive(self._run(job))
                 if call.worn:
