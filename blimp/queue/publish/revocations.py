@@ -1,7 +1,7 @@
 """Revoked tasks: which there are, kept on the server and known in every worker.
 
-The server keeps each for `KEEP_S`, so that a worker that was away, or is new, knows it too; a
-broadcast tells those that listen at once. With a key each is signed, there as in the broadcast.
+The server keeps each for `KEEP_S`, for workers that were cut off or start later. A broadcast
+reaches the others at once. With a signing key each is signed, in both places.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Revocation(StrEnum):
 class Revocations:
     """Thread-safe. Methods that ask the server raise LinkError.
 
-    link: None where there is no server: then only who listens hears of it.
-    signer: None where everybody may revoke who reaches the server.
+    link: None without a server: then only the broadcast carries a revocation.
+    signer: None if everybody who reaches the server may revoke.
     """
 
     def __init__(self, *, link: RedisServer | None, app: str, signer: Signer | None) -> None:
@@ -51,7 +51,7 @@ class Revocations:
         self._known: OrderedDict[str, bool] = OrderedDict()  # id: terminate
 
     def keep(self, id: str, *, terminate: bool, now_s: float) -> None:
-        """Write down that `id` is revoked. Raises MessageError for what is no id."""
+        """Store that `id` is revoked. Raises MessageError for what is no id."""
         if not 0 < len(id) <= MAX_NAME_LENGTH or not id.isprintable():
             raise MessageError(f"id {id!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters")
         if self._link is not None:
@@ -72,14 +72,14 @@ class Revocations:
         self.add(id, terminate=terminate)
 
     def add(self, id: str, *, terminate: bool) -> None:
-        """Know of one, as told by a broadcast."""
+        """Add one that came by broadcast."""
         with self._lock:
             self._known[id] = terminate or self._known.get(id, False)
             while len(self._known) > MOST:
                 self._known.popitem(last=False)
 
     def load(self, *, now_s: float) -> dict[str, bool]:
-        """Know what the server keeps; return what is new, with whether it is to be ended."""
+        """Add those on the server; return the new ones, with whether to end a running task."""
         if self._link is None:
             return {}
         link = self._link
@@ -118,7 +118,7 @@ class Revocations:
         return True
 
     def ids(self) -> list[str]:
-        """Return the ids of those that are known."""
+        """Return the ids of all that are known."""
         with self._lock:
             return list(self._known)
 
@@ -127,7 +127,7 @@ class Revocations:
 
 
 def _read(member: bytes) -> tuple[str, bool, str] | None:
-    """Return an id, whether its task is to be ended, and a signature; None for what is none."""
+    """Return an id, whether to end its task, and a signature; None for a damaged member."""
     try:
         id, _, signature = member[1:].decode().partition(SEPARATOR)
     except UnicodeDecodeError:

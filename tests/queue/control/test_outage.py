@@ -34,7 +34,7 @@ def test_after_an_outage_it_answers_and_consumes_what_it_was_told(
             wait_until(lambda: worker.counts["reconnects"] > 0, "it has not noticed")
             error = worker.consumer_loop.change_queues(("more", "late"), timeout_s=0.1)
             assert error is not None
-            assert "it is done when it does" in error
+            assert "it is made when it does" in error
             own_broker.start()
             wait_until(answers, "it does not hear")
             for queue in ("more", "late"):
