@@ -2,8 +2,8 @@
 
     python -m benchmarks.celery_ping URL COUNT [TRANSPORT] [--no-worker]
 
-Prints the median in ms. Run by celery_suite.py and remote_ping.py in an environment that has
-Celery; for the latter with a worker that is there already.
+Prints the median in ms. celery_suite.py and remote_ping.py run it in an environment that has
+Celery. --no-worker: a worker runs already.
 """
 
 import os
@@ -47,7 +47,7 @@ def main() -> None:
     worker = None if "--no-worker" in sys.argv else start(url, "".join(transport))
     try:
         inspect = app.control.inspect(timeout=10.0, limit=1)
-        for _ in range(3):  # the first may be lost on a worker that only starts
+        for _ in range(3):  # the first may be lost while the worker starts
             inspect.ping()
         took_ms = []
         for _ in range(int(count)):

@@ -4,10 +4,10 @@
 
 checkout: a source tree of Celery 5.7 with its `t` folder; by default the source distribution
 of that version is fetched. environment: a virtual environment with Celery, what its tests
-need and this project; made where it is missing. Each run has a server of its own for
-broker and results, and a copy of the checkout in which Celery's own way to change the
-configuration of these tests, `integration-tests-config.json`, names the transport.
-Afterwards the round trip of `inspect ping` is measured on both, see celery_ping.py.
+need and this project; made if it is missing. Each run has a server of its own for broker and
+results, and a copy of the checkout. There `integration-tests-config.json`, the file that
+Celery's tests read to be configured, names the transport. Afterwards the round trip of
+`inspect ping` is measured on both; see celery_ping.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROUNDS = 3
 
 
 def make_environment(directory: Path) -> Path:
-    """Return the interpreter of the environment, made where it is missing."""
+    """Return the interpreter of the environment, made if it is missing."""
     python, suite = directory / "bin" / "python", directory / "suite.installed"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", directory], check=True)
@@ -75,6 +75,7 @@ def run(python: Path, checkout: Path, *, transport: str | None, directory: Path)
             "TEST_BACKEND": server.url,
             "REDIS_HOST": "127.0.0.1",
             "REDIS_PORT": port,
+            "PYTHONPATH": str(PROJECT),  # this tree, whichever the environment was made for
             "WORKER_LOGLEVEL": "INFO",  # as in Celery's tox.ini: two tests read the log
         }
         command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *SUITES]
@@ -130,7 +131,7 @@ def main() -> int:
         type=Path,
         metavar="DIR",
         default=PROJECT / ".venv-celery",
-        help="with Celery, what its tests need and this project; made where it is missing; "
+        help="with Celery, what its tests need and this project; made if it is missing; "
         "default .venv-celery",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")

@@ -1,6 +1,6 @@
 """One kombu connection of a worker, used by many threads, one at a time.
 
-Messages that say they are packed: they are not unpacked here, and so refused.
+kombu does not decompress a body here: the decoder does, which has a limit.
 """
 
 from __future__ import annotations
@@ -218,10 +218,11 @@ class KombuConnection:
 
 
 def guard_channel(channel: Any) -> None:
-    """Keep kombu from unpacking what `channel` delivers, from now on.
+    """Keep kombu from decompressing what `channel` delivers, from now on.
 
-    A small packed body may be larger than this computer. The compression stands as the content
-    encoding then, which is refused with its name.
+    A small body may be larger than this computer when it is decompressed. The compression stands
+    as the content encoding then: a task's body is decompressed up to its limit, and a control
+    message is refused.
     """
     kind = channel.Message
 

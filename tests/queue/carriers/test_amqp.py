@@ -2,6 +2,7 @@
 
 import threading
 import time
+import zlib
 from typing import Any
 
 import amqp
@@ -134,7 +135,15 @@ def test_reject_makes_a_dead_letter_or_puts_back(app: TaskApp, depths: Depths) -
     ("spoil", "reason"),
     [
         ({"headers": {"task": "no.such"}}, "no task 'no.such'"),
-        ({"headers": {"compression": "application/x-gzip"}}, "content encoding"),
+        ({"headers": {"compression": "application/x-gzip"}}, "body is not 'application/x-gzip'"),
+        ({"headers": {"compression": "application/x-lzma"}}, "content encoding"),
+        (
+            {
+                "headers": {"compression": "application/x-gzip"},
+                "body": zlib.compress(bytes(50_000_000)),
+            },
+            "is longer than 1000000",
+        ),
         ({"content_type": "application/x-python-serialize"}, "content type"),
         ({"body": b"{"}, "body is not JSON"),
         ({"headers": {"task": b"\xff\xfe"}}, "task"),
