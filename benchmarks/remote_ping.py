@@ -2,9 +2,8 @@
 
     python -m benchmarks.remote_ping [--count N] [--rounds N] [--environment DIR] [--json]
 
-Both on this project's transport and on kombu's own Redis transport, each on a server of its
-own, in turns. Then the emergency lane of our worker, at rest and while commands flood it: how
-long a broadcast takes to its handler.
+Both on this project's transport, each on a server of its own, in turns. Then emergency
+broadcasts to our worker, at rest and in a flood of commands: the time until their handler runs.
 """
 
 from __future__ import annotations
@@ -21,27 +20,28 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.celery_suite import PROJECT, TRANSPORTS
+from benchmarks.celery_suite import PROJECT
 from benchmarks.queue.server import Server
 from blimp.queue import TaskApp, Worker
 from blimp.queue.log import stderr_logger
 
 CLIENT = "benchmarks.celery_ping"
+TRANSPORT = "blimp.queue.kombu_transport:Transport"
 BROADCASTS = 60
 
 
 class Working:
-    """A worker of ours in a thread. events: set when a broadcast reaches its handler."""
+    """A worker of ours in a thread. received: set when a broadcast reaches its handler."""
 
-    def __init__(self, url: str, *, transport: str) -> None:
-        self.app = TaskApp("remote_ping", broker=url, result_backend=url, transport=transport)
-        self.heard = threading.Event()
-        self.app.on_broadcast("stop")(self._hear)
+    def __init__(self, url: str) -> None:
+        self.app = TaskApp("remote_ping", broker=url, result_backend=url)
+        self.received = threading.Event()
+        self.app.on_broadcast("stop")(self._receive)
         self._worker = Worker(app=self.app, name="w@here", log=stderr_logger(level="error"))
         self._thread = threading.Thread(target=self._worker.run, daemon=True)
 
-    def _hear(self, _: Any) -> dict[str, Any]:
-        self.heard.set()
+    def _receive(self, _: Any) -> dict[str, Any]:
+        self.received.set()
         return {}
 
     def __enter__(self) -> Working:
@@ -58,41 +58,36 @@ class Working:
         """Return how long each of some broadcasts took to the handler."""
         took = []
         for _ in range(BROADCASTS):
-            self.heard.clear()
+            self.received.clear()
             began_s = time.perf_counter()
             self.app.broadcast("stop")
-            assert self.heard.wait(15.0), "the emergency lane is closed"
+            assert self.received.wait(15.0), "no broadcast arrives"
             took.append((time.perf_counter() - began_s) * 1000.0)
             time.sleep(0.02)
         return sorted(took)
 
 
-def ping_ms(python: Path, url: str, *, transport: str, count: int, worker: bool) -> float:
-    """Return the median by a Celery client; of Celery's worker where it is to start one."""
-    named = TRANSPORTS["streams"] if transport == "streams" else None
-    words = [str(python), "-m", CLIENT, url, str(count), *([named] if named else [])]
+def ping_ms(python: Path, url: str, *, count: int, worker: bool) -> float:
+    """Return the median by a Celery client. worker: of Celery's own, which it starts."""
+    words = [str(python), "-m", CLIENT, url, str(count), TRANSPORT]
     if not worker:
         words.append("--no-worker")
     done = subprocess.run(words, cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout)
 
 
-def measure(python: Path, *, transport: str, count: int) -> dict[str, float]:
+def measure(python: Path, *, count: int) -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="ping-") as name:
         with Server(Path(name)) as server:
-            found["celery"] = ping_ms(
-                python, server.url, transport=transport, count=count, worker=True
-            )
+            found["celery"] = ping_ms(python, server.url, count=count, worker=True)
         directory = Path(name) / "ours"
         directory.mkdir()
-        with Server(directory) as server, Working(server.url, transport=transport) as working:
-            found["ours"] = ping_ms(
-                python, server.url, transport=transport, count=count, worker=False
-            )
+        with Server(directory) as server, Working(server.url) as working:
+            found["ours"] = ping_ms(python, server.url, count=count, worker=False)
             rest_ms = working.broadcast_ms()
             flood = subprocess.Popen(
-                [sys.executable, "-m", "benchmarks.remote_ping", "--flood", server.url, transport],
+                [sys.executable, "-m", "benchmarks.remote_ping", "--flood", server.url],
                 cwd=PROJECT,
             )
             time.sleep(1.0)
@@ -105,15 +100,15 @@ def measure(python: Path, *, transport: str, count: int) -> dict[str, float]:
     return found
 
 
-def flood(url: str, transport: str) -> None:
-    """Publish commands that nobody waits for, as fast as one process can, until terminated."""
+def flood(url: str) -> None:
+    """Publish commands without waiting for answers, as fast as one process can, until ended."""
     from kombu import Exchange, Producer
 
     from blimp.queue.brokers import broker_for
     from blimp.queue.control.command import EXCHANGE
 
     exchange = Exchange(EXCHANGE, type="fanout", durable=False)
-    with broker_for(url, name=transport).open_connection(url, timeout_s=2.0) as connection:
+    with broker_for(url).open_connection(url, timeout_s=2.0) as connection:
         producer = Producer(connection.channel())
         while True:
             producer.publish({"method": "stats"}, exchange=exchange, declare=[exchange])
@@ -125,25 +120,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--environment", type=Path, default=PROJECT / ".venv-celery", metavar="DIR")
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--flood", nargs=2, metavar=("URL", "TRANSPORT"), help=argparse.SUPPRESS)
+    parser.add_argument("--flood", metavar="URL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.flood:
-        flood(*options.flood)
+        flood(options.flood)
     python = options.environment / "bin" / "python"
-    rounds: dict[str, list[dict[str, float]]] = {"streams": [], "redis": []}
-    for _ in range(options.rounds):
-        for transport, found in rounds.items():
-            found.append(measure(python, transport=transport, count=options.count))
-    medians = {
-        transport: {name: statistics.median(one[name] for one in found) for name in found[0]}
-        for transport, found in rounds.items()
-    }
+    rounds = [measure(python, count=options.count) for _ in range(options.rounds)]
+    medians = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
     if options.json:
         load = os.getloadavg()[0]
         print(json.dumps({"rounds": rounds, "medians_ms": medians, "load": load}))
         return
-    for transport, found_ms in medians.items():
-        print(transport, ", ".join(f"{name} {ms:.2f} ms" for name, ms in found_ms.items()))
+    print(", ".join(f"{name} {ms:.2f} ms" for name, ms in medians.items()))
 
 
 if __name__ == "__main__":
