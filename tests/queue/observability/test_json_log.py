@@ -72,7 +72,7 @@ def test_every_executor_s_lines_say_whose_they_are(
         ("in.thread", "standard words", "info"),
         ("in.loop", "standard words", "info"),
         ("in.process", "standard words", "info"),
-        ("in.process", "task", "info"),
+        ("in.process", "task", "error"),
     ]
     for one in told:
         assert one["id"] == ids[one["task"]]
