@@ -62,6 +62,8 @@ class Exchanges:
             self._declared.add((exchange, type))
 
     def bind(self, exchange: str, row: Row, *, mortal: bool) -> None:
+        for type in [kind for name, kind in self._declared if mortal and name == exchange]:
+            self._change(exchange, "type", type)  # which may have expired since
         self._change(exchange, "add", self._binding(row, mortal=mortal), queue=row[2])
 
     def unbind(self, exchange: str, row: Row) -> None:
@@ -121,9 +123,8 @@ class Declarations(virtual.Channel):
     ) -> None:
         super().exchange_declare(exchange, type, *args, **kwargs)
         if not kwargs.get("passive"):
-            self.connection.exchanges.declare(
-                exchange or f"amq.{type or 'direct'}", type or "direct"
-            )
+            type = type or "direct"
+            self.connection.exchanges.declare(exchange or f"amq.{type}", type)
 
     def exchange_delete(self, exchange: str, if_unused: bool = False, nowait: bool = False) -> None:
         if if_unused and self.get_table(exchange):

@@ -1,4 +1,4 @@
-"""What a worker gains on streams: leases that reach their task, dead letters, no loss."""
+"""A worker on streams: a lost lease reaches its task, and a bad message is a dead letter."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from tests.queue.look import Look
 
 
 def steal(session: StreamsSession) -> None:
-    """Have another consumer hold whatever is in hand, as after a lapsed lease."""
+    """Give what is in flight to another consumer, as after an expired lease."""
     stream = session.keys.queue("tests").lanes[2]
     client: Any = session.link.client
     for one in client.xpending_range(stream, GROUP, "-", "+", 10):
@@ -49,7 +49,7 @@ def test_a_lost_lease_cancels_an_async_task_and_refuses_its_result(
         assert busy.wait(DEADLINE_S)
         steal(session)
         assert cancelled.wait(DEADLINE_S)
-        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
         assert worker.counts["leases_lost"] == 1
         assert handle.state is State.PENDING
 
@@ -69,7 +69,7 @@ def test_a_plain_task_sees_that_its_lease_is_lost(app: TaskApp, session: Streams
         handle = long.delay()
         assert busy.wait(DEADLINE_S)
         steal(session)
-        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
         assert saw == [True]
         assert handle.state is State.PENDING
     assert log.events("result refused")
@@ -78,7 +78,7 @@ def test_a_plain_task_sees_that_its_lease_is_lost(app: TaskApp, session: Streams
 def test_a_result_is_refused_in_the_step_that_would_write_it(
     app: TaskApp, session: StreamsSession
 ) -> None:
-    """Stolen the moment before the end, when no renewal could tell."""
+    """Stolen just before the end, when no renewal could notice it."""
 
     @app.task(name="quick")
     def quick() -> str:
@@ -88,7 +88,7 @@ def test_a_result_is_refused_in_the_step_that_would_write_it(
     log = Silence()
     with working(app, log=log) as worker:
         handle = quick.delay()
-        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
         assert handle.state is State.PENDING
     assert log.events("result refused")
     assert Look(server=session.link.client).in_hand() == 1
@@ -105,7 +105,7 @@ def test_a_final_result_stands_and_the_message_goes(app: TaskApp, look: Look) ->
 
     with working(app) as worker:
         quick.apply_async(task_id="q")
-        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
     assert app.result("q").get(DEADLINE_S) == "first"
     assert look.left_behind() == []
 

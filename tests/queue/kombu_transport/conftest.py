@@ -55,7 +55,7 @@ def connect(streams: str) -> Iterator[Connect]:
 
 @pytest.fixture
 def session(streams: str) -> Iterator[StreamsSession]:
-    """A holder to look and act past kombu."""
+    """A session, to look and act past kombu."""
     session = StreamsSession(url=streams, options={"consumer": "observer"})
     yield session
     session.close()
@@ -64,7 +64,7 @@ def session(streams: str) -> Iterator[StreamsSession]:
 def put_raw(
     session: StreamsSession, body: bytes, *, queue: str = "q", lane: int = 2, head: bytes = b"{}"
 ) -> None:
-    """Put one message into a lane, past the scripts."""
+    """Put one message into a priority stream, past the scripts."""
     session.link.client.xadd(session.keys.queue(queue).lanes[lane], {"h": head, "b": body})
 
 
@@ -97,7 +97,7 @@ class Basket:
         return [message.decode() for message in self.take(count)]
 
     def is_empty(self, timeout_s: float = 0.05) -> bool:
-        """Say whether nothing comes for a while."""
+        """Return whether nothing comes for a while."""
         try:
             self.connection.drain_events(timeout=timeout_s)
         except TimeoutError:

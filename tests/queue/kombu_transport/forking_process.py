@@ -1,6 +1,6 @@
-"""A consumer that forks while it holds messages: `forking_process.py URL`.
+"""A consumer that forks while messages are in flight: `forking_process.py URL`.
 
-Prints what the child did, then what the parent still holds.
+Prints what the child did, then what the parent still has in flight.
 """
 
 import contextlib

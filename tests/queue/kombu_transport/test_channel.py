@@ -173,7 +173,7 @@ def test_prefetch_holds_back_and_recovers(connect: Connect, session: StreamsSess
     assert basket.is_empty()
 
 
-def test_who_decides_for_each_message_is_asked_for_each(
+def test_a_consumer_that_decides_for_each_message_is_asked_for_each(
     connect: Connect, session: StreamsSession
 ) -> None:
     """As Celery's worker_disable_prefetch does it."""
@@ -197,7 +197,7 @@ def test_an_acknowledgement_from_another_thread_wakes_a_full_consumer(connect: C
     timer.join()
 
 
-def test_lanes_are_served_in_order(connect: Connect) -> None:
+def test_priorities_are_served_in_order(connect: Connect) -> None:
     producer = connect()
     for priority in (9, 6, 0, 3, 1):
         send(producer, priority, priority=priority)
@@ -437,7 +437,7 @@ def test_two_channels_of_one_connection(connect: Connect) -> None:
     assert [message.payload for message in (*one.messages, *two.messages)] == [1, 3]
 
 
-def test_a_lost_lease_is_told_and_its_acknowledgement_refused(
+def test_a_lost_lease_is_reported_and_its_acknowledgement_refused(
     connect: Connect, session: StreamsSession
 ) -> None:
     lost: list[str] = []
@@ -542,8 +542,8 @@ def test_a_sentinel_url_names_its_master() -> None:
         Link(url="amqp://a:1", options={})
 
 
-def test_an_older_delivery_of_the_same_holder_is_refused(session: StreamsSession) -> None:
-    """The fence is the count too, not the holder alone: its own late thread is a zombie."""
+def test_an_older_delivery_of_the_same_consumer_is_refused(session: StreamsSession) -> None:
+    """The fence counts, not the consumer alone: its own late thread is a zombie."""
     keys = session.keys.queue("q")
     session.store.make_group(keys)
     session.store.publish([(keys, False)], envelope())
@@ -559,8 +559,8 @@ def test_an_older_delivery_of_the_same_holder_is_refused(session: StreamsSession
     assert session.store.ack([new]) == [DONE]
 
 
-def test_what_may_be_what_kills_is_delivered_alone(streams: str) -> None:
-    """Of what a holder has in hand when it is killed, one is the cause: only that is buried."""
+def test_a_message_that_may_kill_its_consumer_is_delivered_alone(streams: str) -> None:
+    """One of the messages in flight kills its consumer: only that one is a dead letter."""
     with contextlib.closing(StreamsSession(url=streams, options={"consumer": "a"})) as session:
         queue = session.keys.queue("q")
         for number in range(17):

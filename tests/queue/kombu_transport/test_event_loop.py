@@ -104,7 +104,7 @@ def test_closing_leaves_nothing_in_the_loop(connect: Connect, hub: Any) -> None:
     assert set(hub.readers) <= {hub._waker.fileno()}
 
 
-def test_a_lost_link_is_told(own_broker: EmbeddedBroker, hub: Any) -> None:
+def test_a_lost_connection_is_raised(own_broker: EmbeddedBroker, hub: Any) -> None:
     with kombu.Connection(streams_url(own_broker), transport=TRANSPORT) as connection:
         basket = consume(hub, connection, queue("q"))
         send(connection, 1)
@@ -119,7 +119,7 @@ def test_a_lost_link_is_told(own_broker: EmbeddedBroker, hub: Any) -> None:
         turn(hub, lambda: len(again.messages) == 1)
 
 
-def test_a_server_that_stands_still_is_told(own_broker: EmbeddedBroker, hub: Any) -> None:
+def test_a_server_that_stands_still_is_noticed(own_broker: EmbeddedBroker, hub: Any) -> None:
     options = {"socket_timeout": 0.3, "lease_s": 0.6}
     with kombu.Connection(
         streams_url(own_broker), transport=TRANSPORT, transport_options=options

@@ -66,8 +66,8 @@ def test_a_queue_drops_what_is_older_than_it_allows(
 def test_a_queue_that_nobody_empties_does_not_grow_past_its_time(
     connect: Connect, session: StreamsSession
 ) -> None:
-    """A listener to events is killed, or stands still: what it does not take is too old soon."""
-    exchange = kombu.Exchange("told", type="topic")
+    """A consumer of events is killed or stopped: what it does not take is dropped in time."""
+    exchange = kombu.Exchange("events", type="topic")
     queue = kombu.Queue("q", exchange, routing_key="#", message_ttl=60.0)
     queue.bind(connect().channel()).declare()
     lane = session.keys.queue("q").lanes[2]
@@ -78,8 +78,8 @@ def test_a_queue_that_nobody_empties_does_not_grow_past_its_time(
     assert Basket(connect(), queue).take_bodies(1) == ["new"]
 
 
-def test_what_somebody_holds_is_not_too_old(connect: Connect, session: StreamsSession) -> None:
-    """It was taken in time. Dropped now, its end could not be told, and would be lost."""
+def test_a_message_in_flight_does_not_expire(connect: Connect, session: StreamsSession) -> None:
+    """It was taken in time. If it were dropped now, its completion would be lost."""
     keys = session.keys.queue("q")
     session.store.begin([keys], known=[])
     send(connect(), *range(150))
@@ -97,7 +97,7 @@ def test_what_somebody_holds_is_not_too_old(connect: Connect, session: StreamsSe
     assert counts(session).in_flight == 0  # nobody has it: it is dropped as the others are
 
 
-def test_what_is_dropped_while_nobody_has_it_leaves_nothing(
+def test_a_message_that_is_dropped_leaves_nothing(
     connect: Connect, session: StreamsSession
 ) -> None:
     keys = session.keys.queue("q")
@@ -137,8 +137,8 @@ def test_a_queue_that_expires_itself_keeps_no_dead_letters(
     assert counts(session).dead == counts(session).ready == 0
 
 
-def test_what_comes_again_is_too_old_as_well(connect: Connect, session: StreamsSession) -> None:
-    """Its holder died with it, and nobody should do now what was wanted then."""
+def test_a_redelivered_message_expires_as_well(connect: Connect, session: StreamsSession) -> None:
+    """Its consumer died, and it must not run too late."""
     keys = session.keys.queue("q")
     session.store.make_group(keys)
     session.link.client.xadd(keys.lanes[2], {"h": "{}", "b": "", "x": "5000"}, id=OLD)

@@ -1,4 +1,4 @@
-"""Consumers that are killed, stopped and woken; servers that stand still or go away."""
+"""Consumers that are killed, stopped and woken; servers that stand still or are unreachable."""
 
 import contextlib
 import random
@@ -80,7 +80,7 @@ def test_another_name_takes_them_within_three_seconds(
     assert 1.0 < at_s - killed_s < 3.0
 
 
-def test_a_zombie_is_refused_and_told(connect: Connect, start_consumer: Start) -> None:
+def test_a_zombie_is_refused_and_learns_of_it(connect: Connect, start_consumer: Start) -> None:
     """Stopped for longer than its lease, and woken when another has its message."""
     zombie = start_consumer(name="zombie", queue="q", mode="one")
     zombie.wait_for("ready")
@@ -114,7 +114,7 @@ def test_a_zombie_that_acknowledges_at_once_is_refused(
     assert basket.connection.transport.leases.ack(message.delivery_tag) == DONE
 
 
-def test_a_namesake_of_a_living_holder_fences_it_off(connect: Connect) -> None:
+def test_a_second_consumer_of_one_name_fences_off_the_first(connect: Connect) -> None:
     lost: list[str] = []
     first = Basket(connect(consumer="w", on_lease_lost=lost.append), queue("q"))
     send(connect(), "1")
@@ -178,7 +178,7 @@ def test_killed_at_random_points_nothing_is_lost(
 def test_a_delivery_that_was_lost_on_its_way_comes_again(
     connect: Connect, session: StreamsSession
 ) -> None:
-    """Recorded for a consumer that never heard of it: it begins again and takes it back."""
+    """Recorded for a consumer that never received it: it takes it back when it restarts."""
     connection = connect(consumer="w")
     Basket(connection, queue("q")).consumer.cancel()
     send(connect(), "1")

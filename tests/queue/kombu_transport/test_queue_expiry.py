@@ -131,3 +131,20 @@ def test_a_queue_without_an_end_keeps_its_dead_letters(
     basket = Basket(connect(), kombu.Queue("q", kombu.Exchange(""), routing_key="q"))
     assert basket.is_empty()
     assert server.pttl(session.keys.queue("q").dead) == -1
+
+
+def test_an_exchange_that_comes_again_has_its_type(
+    connect: Connect, server: redis.Redis, session: StreamsSession
+) -> None:
+    """A publisher that does not declare it learns its type from the server."""
+    channel = connect().channel()
+    exchange = kombu.Exchange("replies", type="topic")
+    queue = kombu.Queue("r", exchange, routing_key="task.#", expires=60.0)
+    queue.bind(channel).declare()
+    expire(server, session, "r")
+    server.delete(session.keys.exchange("replies"))
+    queue.bind(channel).declare()
+    publisher = connect().channel()
+    message = publisher.prepare_message("1", content_type="application/json")
+    publisher.basic_publish(message, "replies", "task.sent")
+    assert counts(session, "r").ready == 1
