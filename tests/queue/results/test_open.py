@@ -1,11 +1,13 @@
 """Which backend a `result_backend` names, and what is said about one that is none."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from blimp.errors import ConfigError
+from blimp.errors import ConfigError, ResultError
 from blimp.queue import TaskApp
+from blimp.queue.protocol.record import Record, State
 from blimp.queue.results.open import database_url
 
 
@@ -48,3 +50,18 @@ def test_redis_urls_and_databases_are_told_apart() -> None:
 def test_a_result_limit_that_is_none_is_refused(limit: Any) -> None:
     with pytest.raises(ConfigError, match="result_limit_bytes"):
         TaskApp("weather", broker="memory://", result_limit_bytes=limit)
+
+
+@pytest.mark.parametrize("backend", ["redis://h", "db+sqlite:///{}/r.db"])
+def test_results_may_have_a_limit_of_their_own(backend: str, tmp_path: Path) -> None:
+    backend = backend.format(tmp_path)
+    record = Record(id="a", state=State.SUCCESS, result="x" * 3000, name="read")
+    with TaskApp("w", broker="redis://h", result_backend=backend, result_limit_bytes=2000) as app:
+        assert app.results is not None
+        with pytest.raises(
+            ResultError, match=r"read returned \d+ bytes as JSON: the limit is 2000"
+        ):
+            app.results.encode(record)
+    with TaskApp("w", broker="redis://h", result_backend=backend, limit_bytes=4000) as app:
+        assert app.results is not None
+        assert len(app.results.encode(record)) > 3000
