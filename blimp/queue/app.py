@@ -14,6 +14,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError, ResultError, Revoked, UnknownTask
 from blimp.queue.brokers import broker_for
+from blimp.queue.builtin_tasks import builtin_task, map_task
 from blimp.queue.extensions import SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
@@ -230,7 +231,7 @@ class TaskApp(Hooks, Closing):
     def chords(self) -> Chords | None:
         """Where the parts of chords are counted, None without a Redis server."""
         if self._chords is None:
-            from blimp.queue.canvas.chords import Chords
+            from blimp.queue.canvas.chords import Chords  # most programs use none
 
             kept = self.results
             link = kept.server if isinstance(kept, RedisResults) else None
@@ -288,8 +289,6 @@ class TaskApp(Hooks, Closing):
         try:
             return self.tasks[name]
         except KeyError:
-            from blimp.queue.builtin_tasks import builtin_task
-
             if (found := builtin_task(self, name)) is not None:
                 return found
             known = ", ".join(sorted(self.tasks)) or "none"
@@ -298,8 +297,6 @@ class TaskApp(Hooks, Closing):
     def task_for(self, message: TaskMessage) -> Task:
         """Return the task that `message` asks for. Raises UnknownTask, MessageError."""
         if message.task in (MAP, STARMAP):
-            from blimp.queue.builtin_tasks import map_task
-
             return map_task(self, message)
         return self.get_task(message.task)
 
@@ -327,10 +324,10 @@ class TaskApp(Hooks, Closing):
     ) -> AsyncResult:
         """Send a signature, chain, group or chord; see canvas/signature.py and SendOptions.
 
-        Returns where its result will be. Raises as `send_task` does, and ConfigError where a
-        chord has no Redis server to be counted on.
+        Returns the handle of its result. Raises as `send_task` does, and ConfigError if there
+        is no Redis server to count a chord.
         """
-        from blimp.queue.canvas.send import send
+        from blimp.queue.canvas.send import send  # most programs send none
 
         return send(self, signature, args, kwargs, **options)
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from blimp.errors import ConfigError, MessageError
+from blimp.queue.canvas.signature import Signature, chunks, group, mapped, signature
 from blimp.queue.options import TaskOptions
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
-    from blimp.queue.canvas.signature import Signature, group
     from blimp.queue.extensions import ChildExtension
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.publish.sending import SendOptions
@@ -120,26 +120,18 @@ class Task:
         immutable: bool = False,
         **options: Any,
     ) -> Signature:
-        from blimp.queue.canvas.signature import signature
-
         return signature(self, args, kwargs, options, immutable=immutable)
 
     def map(self, items: Iterable[Any]) -> Signature:
         """Return one task that calls this one with each item in turn; returns all results."""
-        from blimp.queue.canvas.signature import mapped
-
         return mapped(self.s(), items)
 
     def starmap(self, items: Iterable[Iterable[Any]]) -> Signature:
         """Return one task that calls this one with the arguments of each item in turn."""
-        from blimp.queue.canvas.signature import mapped
-
         return mapped(self.s(), items, star=True)
 
     def chunks(self, items: Iterable[Iterable[Any]], size: int) -> group:
         """Return a group of `starmap` tasks with up to `size` items each."""
-        from blimp.queue.canvas.signature import chunks
-
         return chunks(self.s(), items, size)
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:

@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from redis import ResponseError
 
 from blimp.errors import MessageError, ResultError
 from blimp.queue.canvas.follow import MOST_WORDS, After, Failing, encode_all, within
@@ -67,8 +68,6 @@ class Chords:
 
 def _asked(function: Callable[[], Any]) -> Any:
     """Call `function`. Raises ResultError if a key holds something else."""
-    from redis import ResponseError
-
     try:
         return function()
     except ResponseError as error:

@@ -230,7 +230,7 @@ class Acker:
         """Return `completion` with what follows the stored result; None if abandoned."""
         if not (completion.next or completion.chords):
             return completion
-        from blimp.queue.canvas.follow import restated
+        from blimp.queue.canvas.follow import restated  # most workers run no canvas
 
         found: list[tuple[Completion, Record | None]] = []
         self.until_done(
@@ -247,7 +247,7 @@ class Acker:
         """Count the parts of chords, if that is a step of its own."""
         if all(one.chords is None for one in batch):
             return list(batch)
-        from blimp.queue.canvas.chords import count_parts
+        from blimp.queue.canvas.chords import count_parts  # most workers run no canvas
 
         counted = [
             completion
@@ -258,7 +258,7 @@ class Acker:
         return [one for one in counted if one is not None]
 
     def _note_joined(self, completion: Completion) -> None:
-        from blimp.queue.canvas.chords import note_joined
+        from blimp.queue.canvas.chords import note_joined  # most workers run no canvas
 
         note_joined(self._app, completion, self.until_done)
 

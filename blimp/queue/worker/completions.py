@@ -134,7 +134,7 @@ class Completions:
 
     def _follow(self, job: Job, outcome: Outcome) -> tuple[After, Outcome]:
         """Return what follows the task's end, and its end: a canvas may fail it."""
-        from blimp.queue.canvas.follow import follow
+        from blimp.queue.canvas.follow import follow  # most workers run no canvas
 
         found, outcome = follow(self._app, job.message, outcome, previous=job.previous)
         for complaint in found.complaints:
