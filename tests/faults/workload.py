@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from blimp.queue import Signature, State, TaskApp, chord
-from blimp.queue.brokers.streams.session import DEFAULT_MAX_DELIVERIES
+from blimp.queue.brokers.streams.visibility import DEFAULT_MAX_DELIVERIES
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.keys import GROUP, Keys
 from tests.faults.motor import Heard, What

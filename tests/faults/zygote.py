@@ -21,7 +21,7 @@ from kombu.transport import virtual  # noqa: F401
 
 from blimp.processes import Child
 from blimp.queue import Worker
-from blimp.queue.brokers.streams import session as holder
+from blimp.queue.brokers.streams import visibility as holder
 from tests.faults import client, tasks
 from tests.faults.motor import MotorLink
 

@@ -9,8 +9,8 @@ import redis
 
 from blimp.errors import ConfigError, LinkError, MessageError, ResultError, TaskFailed
 from blimp.queue import GroupResult, State, TaskApp, TaskContext
-from blimp.queue.brokers.streams.dead_letters import DeadLetters
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DeadLetters
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.message import TaskMessage, build_body, build_headers
 from blimp.queue.protocol.signing import Signer

@@ -7,7 +7,7 @@ import pytest
 
 from blimp.errors import LinkError
 from blimp.queue.brokers.streams.deferred import Held
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.failover import Brokers
 from blimp.queue.redis.urls import redis_url
 from tests.broker import EmbeddedBroker

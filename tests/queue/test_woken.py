@@ -6,8 +6,7 @@ import pytest
 import redis
 
 from blimp.queue import TaskApp
-from blimp.queue.brokers.streams.session import StreamsSession
-from blimp.queue.brokers.streams.visibility import Leases
+from blimp.queue.brokers.streams.visibility import Leases, StreamsSession
 from blimp.queue.redis.urls import redis_url
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 

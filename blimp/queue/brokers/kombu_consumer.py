@@ -1,24 +1,253 @@
-"""A line on any kombu transport: what RabbitMQ has of a queue, and others have less of.
+"""A consumer on any of kombu's own transports, such as RabbitMQ's.
 
-An acknowledgement belongs to the connection that delivered the message. When that is lost the
-broker delivers again what was held on it. A message that is still held here then goes on under
-its new delivery tag, and is not run beside itself; one that ended meanwhile is acknowledged.
-What goes to another worker is run there as well: the first result stands.
+An acknowledgement belongs to the connection that delivered the message. When that is lost, the
+broker delivers again what was held on it. A message that still runs here goes on under its new
+delivery tag; one that ended meanwhile is acknowledged. What goes to another worker runs there as
+well: the first result stands.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import selectors
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.kombu_connection import KombuConnection
+from blimp.queue.redis.urls import link_error
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Broker, Completion, ConsumerOptions
+
+POLL_S = 0.05  # between looks at a transport without a socket
+READ_S = 0.05  # for the rest of what has begun to arrive
+MOST = 65_535  # AMQP has 16 bits for a limit
+
+
+class KombuConnection:
+    """Connects and consumes when made. What was lost stays lost: make another.
+
+    Messages are waited for outside the lock, so that whoever acknowledges does not wait for
+    the next message. Raises LinkError where the broker is away. `close` is idempotent.
+    """
+
+    def __init__(
+        self,
+        *,
+        options: ConsumerOptions,
+        broker: Broker,
+        declare_queue: Callable[[Any, str], bool] | None,
+        lock: threading.RLock,
+        limit: int,
+        on_message: Callable[[KombuConnection, Any], None],
+    ) -> None:
+        self._options = options
+        self._lock = lock
+        self._declare_queue = declare_queue
+        self._on_message = on_message
+        self._limit = self._quota = 0
+        self._is_amqp = broker.capabilities.is_shared
+        self._is_shared = False
+        self._consumers: dict[str, Any] = {}
+        self._socket: Any = None
+        self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell, selectors.EVENT_READ)
+        self.error: Exception | None = None
+        self._url = options.brokers.current
+        self._connection: Any = broker.open_connection(
+            self._url, timeout_s=options.timeout_s, beats=True
+        )
+        transport = self._connection.transport
+        self._errors = (*transport.connection_errors, *transport.channel_errors, OSError)
+        try:
+            self._open(limit)
+        except Exception:
+            self.close()
+            raise
+
+    def _open(self, limit: int) -> None:
+        with self._calling():
+            # `connect` would wait for two seconds and try again.
+            self._connection.ensure_connection(max_retries=0)
+            if self._is_amqp:
+                for name in self._options.queues:
+                    self._declare(name)
+                # AMQP's limit for all consumers of a channel is RabbitMQ's shared one, and
+                # back to one per consumer in RabbitMQ 4: kombu knows.
+                transport = self._connection.transport
+                established = self._connection.connection
+                self._is_shared = not transport.qos_semantics_matches_spec(established)
+                self._socket = established.sock
+                self._selector.register(self._socket, selectors.EVENT_READ)
+            self._channel: Any = self._connection.channel()
+            guard_channel(self._channel)
+            self.limit(limit)
+
+    def _declare(self, name: str) -> None:
+        if self._declare_queue is not None and not self._declare_queue(self._connection, name):
+            self._options.log.warning(
+                "queue declared otherwise",
+                queue=name,
+                missing="priorities and dead letters may be",
+            )
+
+    def limit(self, messages: int) -> None:
+        """Have at most so many unacknowledged. The first time, begin to consume."""
+        if messages == self._limit:
+            return
+        with self._calling():
+            self._limit = self._quota = messages
+            alone = self._is_amqp and not self._is_shared
+            if alone:
+                # It is a new consumer's own, and what waits was taken by those before it.
+                self._quota -= self._options.waiting()
+            if self._is_amqp and self._quota > MOST:
+                self._quota = 0  # none; to hold back here would starve what need not wait
+            self._channel.basic_qos(0, self._quota, self._is_shared)
+            if alone or not self._consumers:
+                before, self._consumers = self._consumers, {}
+                self._consume()
+                for consumer in before.values():
+                    consumer.cancel()
+
+    def change(self, without: Collection[str]) -> None:
+        """Consume from the queues that the options name now, `without` those no more."""
+        with self._calling():
+            for name in without:
+                self._consumers.pop(name).cancel()
+            if self._is_amqp:
+                for name in self._options.queues:
+                    if name not in self._consumers:
+                        self._declare(name)
+            self._consume()
+
+    def _consume(self) -> None:
+        from kombu import Consumer, Queue
+
+        for name in self._options.queues:
+            if name in self._consumers:
+                continue
+            consumer = Consumer(
+                self._channel,
+                queues=[Queue(name, no_declare=self._is_amqp)],
+                on_message=partial(self._deliver, name),
+                auto_declare=not self._is_amqp,
+            )
+            self._consumers[name] = consumer
+            consumer.consume()
+
+    def _deliver(self, queue: str, message: Any) -> None:
+        message.delivery_info["queue"] = queue  # where it came from; its routing key may differ
+        self._on_message(self, message)
+
+    def read(self) -> bool:
+        """Take in one thing that has arrived; False where nothing has."""
+        with self._calling():
+            if not self._has_arrived():
+                return False
+            try:
+                self._connection.drain_events(timeout=READ_S if self._is_amqp else 0)
+            except TimeoutError:
+                return False
+            return True
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when something may have arrived, on `wake`, or after `timeout_s`."""
+        if self._socket is None:
+            timeout_s = min(timeout_s, POLL_S)
+        self._selector.select(max(0.0, timeout_s))
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._bell, 64)
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):  # full, or closed: it is awake
+            os.write(self._rope, b"!")
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call `function`, which uses the connection."""
+        with self._calling():
+            function()
+
+    def probe(self) -> None:
+        """Ask the broker, and wait for its answer; messages may come before it.
+
+        Heartbeats are only for the broker's sake: this is heard as one.
+        """
+        if self._is_amqp:
+            with self._calling():
+                self._channel.basic_qos(0, self._quota, self._is_shared)
+
+    def stop(self) -> None:
+        """Consume no more; what was taken can still be settled."""
+        with self._calling():
+            for consumer in self._consumers.values():
+                consumer.cancel()
+
+    def close(self) -> None:
+        with self._lock:
+            self.error = self.error or LinkError("closed")
+            if self._bell < 0:
+                return
+            with contextlib.suppress(Exception):  # the link is lost, or the broker is
+                self._connection.release()
+            self._selector.close()
+            os.close(self._bell)
+            os.close(self._rope)
+            self._bell = self._rope = -1
+
+    def _has_arrived(self) -> bool:
+        if self._socket is None:
+            return True  # asking is looking
+        if getattr(self._socket, "pending", lambda: 0)():
+            return True
+        return any(key.fd != self._bell for key, _ in self._selector.select(0))
+
+    @contextlib.contextmanager
+    def _calling(self) -> Iterator[None]:
+        """Hold the connection; an error of the link ends it."""
+        with self._lock:
+            if self.error is not None:
+                raise LinkError(f"connection lost: {self.error}")
+            try:
+                yield
+            except self._errors as error:
+                self.error = error
+                self.wake()
+                raise link_error(self._url, error) from None
+
+
+def guard_channel(channel: Any) -> None:
+    """Keep kombu from decompressing what `channel` delivers, from now on.
+
+    A small body may be larger than this computer when it is decompressed. The compression stands
+    as the content encoding then: a task's body is decompressed up to its limit, and a control
+    message is refused.
+    """
+    kind = channel.Message
+
+    def begin(self: Any, payload: Any, channel: Any = None, **options: Any) -> None:
+        _keep_packed(payload)
+        kind.__init__(self, payload, channel=channel, **options)
+
+    channel.Message = type("Message", (kind,), {"__init__": begin})
+
+
+def _keep_packed(payload: Any) -> None:
+    """Change a message as its driver has it: a dict, or for AMQP an object."""
+    if isinstance(payload, dict):
+        headers, properties, name = payload.get("headers"), payload, "content-encoding"
+    else:
+        properties, name = payload.properties, "content_encoding"
+        headers = properties.get("application_headers")
+    if isinstance(headers, dict) and headers.get("compression"):
+        properties[name] = str(headers.pop("compression"))
+
 
 Settle = Callable[[Any], None]  # how a kombu message ends
 Key = tuple[str, int]  # task id and try

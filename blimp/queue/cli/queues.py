@@ -17,8 +17,8 @@ from blimp.queue.cli import A_TASK, add_app, add_json, example
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.brokers.streams.dead_letters import DeadLetter, DeadLetters
-    from blimp.queue.brokers.streams.session import StreamsSession
+    from blimp.queue.brokers.streams.store import DeadLetter, DeadLetters
+    from blimp.queue.brokers.streams.visibility import StreamsSession
 
 LIST_LIMIT = 1000
 A_LETTER = "1795261901960-0"
@@ -94,7 +94,7 @@ def revoke_tasks(app: TaskApp, options: argparse.Namespace) -> int:
 
 def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
     """List, show, requeue or drop; return 1 if a dead letter is not there."""
-    from blimp.queue.brokers.streams.dead_letters import DeadLetters
+    from blimp.queue.brokers.streams.store import DeadLetters
 
     for id in options.id:
         if not re.fullmatch(r"\d+-\d+", id) and (id != "all" or options.verb == "show"):
@@ -154,7 +154,7 @@ def _session(app: TaskApp) -> Iterator[StreamsSession]:
 
     Raises ConfigError for a broker without dead letters and counts.
     """
-    from blimp.queue.brokers.streams.session import StreamsSession
+    from blimp.queue.brokers.streams.visibility import StreamsSession
     from blimp.queue.redis.client import streams_options
     from blimp.queue.redis.urls import redis_url
 

@@ -19,7 +19,7 @@ import msgspec
 from kombu import Consumer, Exchange, Queue
 
 from blimp.errors import LinkError, MessageError, Refused, ResultError
-from blimp.queue.brokers.kombu_connection import guard_channel
+from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.control.command import EXCHANGE, CommandMailbox, connected
 from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.fault import fault_of

@@ -19,7 +19,7 @@ from kombu.exceptions import SerializationError
 from kombu.pidbox import Mailbox
 
 from blimp.errors import LinkError, MessageError
-from blimp.queue.brokers.kombu_connection import guard_channel
+from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.protocol.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,

@@ -8,7 +8,7 @@ from typing import Any
 from kombu.transport import virtual
 
 from blimp.queue.brokers.streams import envelope as wire
-from blimp.queue.brokers.streams.publish_once import DEFAULT_REMEMBER_S, Stamps
+from blimp.queue.brokers.streams.envelope import DEFAULT_REMEMBER_S, Stamps
 from blimp.queue.brokers.streams.store import StaleBindings
 from blimp.queue.kombu_transport.exchanges import FANOUT, Declarations
 from blimp.queue.kombu_transport.fanout import FANOUT_TAG
@@ -69,7 +69,7 @@ class Channel(Declarations, virtual.Channel):
     batch: messages taken in one step, at most; a prefetch count lowers it.
     publish_once_s: how long the server remembers what was published last, so that a publish
         repeated after a lost answer adds nothing; 0: not at all. By the property `once` a
-        caller says what is a repetition; see publish_once.py.
+        caller says what is a repetition; see `Stamps` in envelope.py.
     """
 
     QoS = QoS

@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from blimp.queue.brokers.streams import envelope as wire
-from blimp.queue.brokers.streams.fetcher import Asked, claimed, idle_s, make_groups, take_good
-from blimp.queue.brokers.streams.reader import Question, Reader
+from blimp.queue.brokers.streams.fetcher import (
+    Asked,
+    Question,
+    Reader,
+    claimed,
+    idle_s,
+    make_groups,
+    take_good,
+)
 from blimp.queue.kombu_transport.connection import logger
 from blimp.queue.kombu_transport.fanout import FANOUT_TAG, Listeners, Payload
 from blimp.queue.redis.keys import QueueKeys
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.streams.session import StreamsSession
-    from blimp.queue.brokers.streams.store import Claim
+    from blimp.queue.brokers.streams.envelope import Claim
+    from blimp.queue.brokers.streams.visibility import StreamsSession
 
 FANOUT_BLOCK_MS = 5_000
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.streams.reader import Question
+    from blimp.queue.brokers.streams.fetcher import Question
     from blimp.queue.kombu_transport.dispatcher import Dispatcher
 
 

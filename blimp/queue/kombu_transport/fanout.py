@@ -10,7 +10,7 @@ from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.kombu_transport.connection import logger
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.streams.reader import Entry
+    from blimp.queue.brokers.streams.fetcher import Entry
     from blimp.queue.redis.client import Link
     from blimp.queue.redis.keys import Keys
 

@@ -11,8 +11,7 @@ from typing import Any
 import redis
 from kombu.transport import virtual
 
-from blimp.queue.brokers.streams.session import StreamsSession
-from blimp.queue.brokers.streams.visibility import ERRORS
+from blimp.queue.brokers.streams.visibility import ERRORS, StreamsSession
 from blimp.queue.kombu_transport.channel import Channel
 from blimp.queue.kombu_transport.connection import (
     DEFAULT_PORT,

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from blimp.queue import State, TaskApp, TaskContext
-from blimp.queue.brokers.streams.dead_letters import DeadLetters
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DeadLetters
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.keys import GROUP
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working

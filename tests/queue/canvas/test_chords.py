@@ -14,8 +14,8 @@ from blimp.queue import (
     chord,
 )
 from blimp.queue.brokers.base import ChordPart
-from blimp.queue.brokers.streams.dead_letters import DeadLetters
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DeadLetters
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.keys import Keys

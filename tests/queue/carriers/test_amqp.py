@@ -52,7 +52,7 @@ def test_tasks_that_wait_for_their_time_do_not_use_up_the_prefetch(
     app: TaskApp, depths: Depths, monkeypatch: pytest.MonkeyPatch, shared: bool, most: int
 ) -> None:
     """With RabbitMQ's shared limit, with one per consumer, as RabbitMQ 4 has it, and past any."""
-    monkeypatch.setattr("blimp.queue.brokers.kombu_connection.MOST", most)
+    monkeypatch.setattr("blimp.queue.brokers.kombu_consumer.MOST", most)
     monkeypatch.setattr(
         "kombu.transport.pyamqp.Transport.qos_semantics_matches_spec", lambda *_: not shared
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.visibility import StreamsSession
 
 
 @pytest.fixture

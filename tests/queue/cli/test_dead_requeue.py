@@ -7,8 +7,8 @@ import pytest
 
 from blimp.errors import Reject
 from blimp.queue import State, TaskApp, TaskContext
-from blimp.queue.brokers.streams.dead_letters import DeadLetters
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.store import DeadLetters
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.worker.middleware.once import mark_begun

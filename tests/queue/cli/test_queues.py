@@ -7,7 +7,7 @@ import pytest
 
 from blimp.queue import TaskApp
 from blimp.queue.brokers.base import Capabilities
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
 from tests.queue.look import Look
 

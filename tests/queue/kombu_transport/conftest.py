@@ -14,8 +14,8 @@ import kombu
 import pytest
 
 from blimp.queue.brokers.streams.envelope import Envelope
-from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import Counts
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
 

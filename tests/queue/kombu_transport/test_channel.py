@@ -11,9 +11,8 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError
-from blimp.queue.brokers.streams.dead_letters import DeadLetters
-from blimp.queue.brokers.streams.session import StreamsSession
-from blimp.queue.brokers.streams.store import DONE, LOST, Counts
+from blimp.queue.brokers.streams.store import DONE, LOST, Counts, DeadLetters
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.client import Link
 from tests.queue.conftest import wait_until
 from tests.queue.kombu_transport.conftest import (

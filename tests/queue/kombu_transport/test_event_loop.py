@@ -11,7 +11,7 @@ import kombu
 import pytest
 from kombu.asynchronous import Hub
 
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
 from tests.queue.kombu_transport.conftest import (

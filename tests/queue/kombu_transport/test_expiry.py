@@ -6,9 +6,8 @@ import kombu
 import pytest
 import redis
 
-from blimp.queue.brokers.streams.dead_letters import DeadLetters
-from blimp.queue.brokers.streams.session import StreamsSession
-from blimp.queue.brokers.streams.store import DONE
+from blimp.queue.brokers.streams.store import DONE, DeadLetters
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.queue.kombu_transport.conftest import Basket, Connect, counts, envelope, queue, send
 
 OLD = "1-1"  # an entry of 1970

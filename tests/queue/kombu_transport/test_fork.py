@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.queue.conftest import DEADLINE_S
 from tests.queue.kombu_transport.conftest import Connect, counts, send
 

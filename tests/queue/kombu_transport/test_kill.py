@@ -13,8 +13,8 @@ import kombu
 import pytest
 import redis
 
-from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import DONE, LOST
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S
 from tests.queue.kombu_transport.conftest import (

@@ -6,7 +6,7 @@ import kombu
 import pytest
 import redis
 
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.queue.kombu_transport.conftest import Basket, Connect, counts, put_raw
 
 LIFE_MS = 60_000

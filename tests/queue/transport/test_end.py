@@ -11,10 +11,9 @@ import redis
 
 from blimp.errors import Reject, TaskFailed
 from blimp.queue import State, TaskApp, TaskContext
-from blimp.queue.brokers.streams.dead_letters import DeadLetters
-from blimp.queue.brokers.streams.envelope import Put, post
-from blimp.queue.brokers.streams.session import StreamsSession
-from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, Claim
+from blimp.queue.brokers.streams.envelope import Claim, Put, post
+from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, DeadLetters
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
 from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.worker.job import CallNext, Job

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from blimp.queue.brokers.streams.session import StreamsSession
-from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, Claim
-from blimp.queue.brokers.streams.visibility import Leases
+from blimp.queue.brokers.streams.envelope import Claim
+from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED
+from blimp.queue.brokers.streams.visibility import Leases, StreamsSession
 from tests.faults.proxy import Command, Proxy
 from tests.queue.conftest import DEADLINE_S, wait_until
 from tests.queue.kombu_transport.conftest import counts

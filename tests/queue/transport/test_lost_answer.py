@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from blimp.queue.brokers.streams.fetcher import Fetcher
-from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import SCRIPTS
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.broker import EmbeddedBroker
 from tests.faults.proxy import Command, Proxy
 from tests.queue.conftest import DEADLINE_S

@@ -25,10 +25,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from blimp.queue.brokers.streams.envelope import Put
-from blimp.queue.brokers.streams.publish_once import Stamp
-from blimp.queue.brokers.streams.session import StreamsSession
-from blimp.queue.brokers.streams.store import DONE, Claim
+from blimp.queue.brokers.streams.envelope import Claim, Put, Stamp
+from blimp.queue.brokers.streams.store import DONE
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.keys import GROUP, LANES, NOBODY
 from tests.broker import EmbeddedBroker
 from tests.queue.kombu_transport.conftest import envelope, streams_url

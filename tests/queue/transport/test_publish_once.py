@@ -7,8 +7,8 @@ import kombu
 import pytest
 import redis
 
-from blimp.queue.brokers.streams.publish_once import Stamps
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.envelope import Stamps
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.queue.kombu_transport.conftest import Basket, Connect, counts, queue, send
 
 ANSWER_LOST = (redis.ConnectionError("answer lost"), redis.TimeoutError("answer late"))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from blimp.queue.brokers.streams.reader import Question
+from blimp.queue.brokers.streams.fetcher import Question
 from blimp.queue.redis.client import Link
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from blimp.errors import LinkError
 from blimp.queue.brokers.streams import envelope as wire
-from blimp.queue.brokers.streams.publish_once import Stamp
-from blimp.queue.brokers.streams.sender import StreamsSender
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.envelope import Stamp
+from blimp.queue.brokers.streams.streams_sender import StreamsSender
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import TaskMessage, write_message
 from blimp.queue.redis.keys import LANES
 from tests.queue.kombu_transport.conftest import Connect

@@ -8,8 +8,8 @@ import pytest
 
 from blimp.queue.brokers.streams.envelope import Put
 from blimp.queue.brokers.streams.fetcher import Delivered, Fetcher
-from blimp.queue.brokers.streams.session import StreamsSession
 from blimp.queue.brokers.streams.store import DONE
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from tests.queue.conftest import DEADLINE_S
 from tests.queue.kombu_transport.conftest import put_raw
 from tests.queue.look import Look

@@ -58,6 +58,6 @@ class StreamsBroker:
         return StreamsConsumer(options)
 
     def open_sender(self, url: str, *, timeout_s: float, on_lost: Callable[[str], None]) -> Sender:
-        from blimp.queue.brokers.streams.sender import StreamsSender  # only to publish
+        from blimp.queue.brokers.streams.streams_sender import StreamsSender  # only to publish
 
         return StreamsSender(url, timeout_s=timeout_s, on_lost=on_lost)

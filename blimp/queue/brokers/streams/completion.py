@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blimp.queue.brokers.base import ChordUpdate, Completion, ConsumerOptions
-    from blimp.queue.brokers.streams.envelope import Put
-    from blimp.queue.brokers.streams.store import Claim
+    from blimp.queue.brokers.streams.envelope import Claim, Put
     from blimp.queue.redis.keys import Keys
 
 CHORD_DONE_S = 3600  # how long it is remembered that a body has begun, for a repeated part

@@ -10,11 +10,10 @@ from blimp.errors import LinkError
 from blimp.queue.brokers.base import MOST_DELIVERIES as MOST_DELIVERIES
 from blimp.queue.brokers.streams.completion import CompletionArguments
 from blimp.queue.brokers.streams.deferred import Held
-from blimp.queue.brokers.streams.envelope import HEAD
+from blimp.queue.brokers.streams.envelope import HEAD, Claim, open_message
 from blimp.queue.brokers.streams.fetcher import Fetcher
-from blimp.queue.brokers.streams.received import open_message
-from blimp.queue.brokers.streams.session import StreamsSession
-from blimp.queue.brokers.streams.store import LOST, Claim
+from blimp.queue.brokers.streams.store import LOST
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.client import streams_options
 from blimp.queue.redis.urls import PASSING, redis_url
 

@@ -19,7 +19,7 @@ from blimp.queue.redis.urls import hide_password, link_errors
 from blimp.queue.retry import ReconnectDelay, RetryPolicy
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.streams.session import StreamsSession
+    from blimp.queue.brokers.streams.visibility import StreamsSession
     from blimp.queue.redis.failover import Brokers
 
 T = TypeVar("T")

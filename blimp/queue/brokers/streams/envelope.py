@@ -1,32 +1,84 @@
-"""A kombu message as it stands in a stream entry: a JSON head and the body as it is.
+"""A message as it stands in a stream entry: how it is packed, and how it is read.
 
-The body is not wrapped in JSON or base64: it is the larger part, and most of it is text.
-
-A task message as an entry of a stream, made without a connection.
-
-No kombu producer takes part in it: some are sent in the step that ends another task.
+The head is JSON, the body stays as it is: it is the larger part, and most of it is text.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
+import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from kombu.utils.json import JSONEncoder, loads
 
-from blimp.queue.brokers.streams.publish_once import PROPERTY
 from blimp.queue.protocol.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
     MAX_MESSAGE_BYTES,
     write_message,
 )
+from blimp.queue.redis.keys import QueueKeys
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
-    from blimp.queue.redis.keys import Keys, QueueKeys
+    from blimp.queue.redis.keys import Keys
+
+PROPERTY = "once"
+DEFAULT_REMEMBER_S = 600.0
+REMEMBERED = 64  # of each sender, as in publish.lua
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """One publish: its sender's key on the server, and its number there."""
+
+    key: str = ""
+    number: int = 0
+    remember_ms: int = 0
+
+
+NONE = Stamp()
+
+
+class Stamps:
+    """Stamps what one channel publishes. Thread-safe; a fork stamps as another sender.
+
+    kombu prepares a message anew for each try, with the same properties: the stamp is put
+    there by the first try, found there by the next, and never sent. `once`, given as a
+    property, is a stamp of the caller's own: whoever publishes with the same text within
+    `remember_s` publishes nothing.
+    """
+
+    def __init__(self, *, keys: Keys, remember_s: float) -> None:
+        self._keys = keys
+        self._remember_ms = int(remember_s * 1000)
+        self._process = 0
+        self._key = ""
+        self._numbers = itertools.count(1)
+
+    def stamp(self, properties: dict[str, Any]) -> None:
+        """Have a stamp in `properties`, unless it has one or nothing is to be remembered."""
+        if self._remember_ms > 0 and PROPERTY not in properties:
+            properties[PROPERTY] = self.next()
+
+    def next(self) -> Stamp:
+        """Return the stamp of one more publish."""
+        if self._process != os.getpid():
+            self._key, self._process = self._keys.sender(uuid.uuid4().hex), os.getpid()
+        return Stamp(self._key, next(self._numbers), self._remember_ms)
+
+    def read(self, properties: dict[str, Any]) -> Stamp:
+        """Return the stamp in `properties`. Raises ValueError for an `once` that is no text."""
+        found = properties.get(PROPERTY, NONE)
+        if isinstance(found, Stamp):
+            return found
+        if not isinstance(found, str) or not found:
+            raise ValueError(f"once={found!r:.40}: must be a text, not empty")
+        return Stamp(self._keys.published(found), 1, self._remember_ms)
+
 
 HEAD, BODY = b"h", b"b"
 TEXT, BYTES = "text", "bytes"
@@ -34,6 +86,25 @@ NORMAL_LANE = 2
 _encoder = JSONEncoder()  # kombu's `dumps` makes one for each message
 # The lane of each kombu priority, first served first. 0 is what kombu sends for none.
 LANE_OF = (NORMAL_LANE, 0, 0, 1, 1, 1, 2, 2, 2, 3)
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One delivery: an entry of a lane, held by a consumer for the `fence`-th time."""
+
+    tag: str  # kombu's delivery tag: no two deliveries share one
+    queue: QueueKeys
+    lane: int
+    id: str
+    fence: int
+
+    @property
+    def stream(self) -> str:
+        return self.queue.lanes[self.lane]
+
+    @property
+    def issued_ms(self) -> int:
+        """When the message came to the server, on the server's clock."""
+        return int(self.id.partition("-")[0])
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,3 +268,63 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
         head=_encode(head),
         body=body,
     )
+
+
+class StreamsMessage(msgspec.Struct, kw_only=True):
+    """Named as kombu's, for whoever reads either. The fence is in the header where others
+    carry it.
+    """
+
+    claim: Claim
+    headers: dict[str, Any]
+    properties: dict[str, Any]
+    body: bytes | str
+    content_type: str | None
+    content_encoding: str | None
+
+
+class _Head(msgspec.Struct, rename={"content_type": "content-type",
+                                    "content_encoding": "content-encoding"}):  # fmt: skip
+    headers: dict[str, Any]
+    properties: dict[str, Any]
+    content_type: str | None = None
+    content_encoding: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Head).decode
+
+
+def open_message(claim: Claim, fields: list[bytes], *, head_limit_bytes: int) -> StreamsMessage:
+    """Return the message in an entry's fields. Raises ValueError saying why it cannot be read."""
+    head = None
+    if len(fields) >= 2 and len(fields[1]) > head_limit_bytes:
+        raise ValueError(f"headers of {len(fields[1])} bytes: the limit is {head_limit_bytes}")
+    if len(fields) >= 4 and fields[0] == HEAD and fields[2] == BODY:
+        try:
+            head = None if b"__type__" in fields[1] else _decode(fields[1])
+        except (ValueError, RecursionError):
+            head = None  # what is wrong with it is said below
+    if head is not None:
+        message = StreamsMessage(
+            claim=claim,
+            headers=head.headers,
+            properties=head.properties,
+            body=fields[3],
+            content_type=head.content_type,
+            content_encoding=head.content_encoding,
+        )
+    else:
+        payload = unpack(fields)
+        message = StreamsMessage(
+            claim=claim,
+            headers=payload["headers"],
+            properties=payload["properties"],
+            body=payload["body"],
+            content_type=payload.get("content-type"),
+            content_encoding=payload.get("content-encoding"),
+        )
+    if claim.fence > 1:
+        before = message.headers.get("blimp_delivery")
+        again = (before if isinstance(before, int) else 0) + claim.fence - 1
+        message.headers["blimp_delivery"] = again
+    return message

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import redis
 from hiredis import pack_command
 
-from blimp.queue.brokers.streams.envelope import pack, pack_task
-from blimp.queue.brokers.streams.publish_once import Stamp
-from blimp.queue.brokers.streams.session import StreamsSession
+from blimp.queue.brokers.streams.envelope import Stamp, pack, pack_task
 from blimp.queue.brokers.streams.store import SCRIPTS
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE
 from blimp.queue.redis.client import reset_after_fork, streams_options
 from blimp.queue.redis.urls import is_lost, link_error, redis_url
