@@ -196,9 +196,6 @@ class Channel(Declarations, virtual.Channel):
         """Let another queue be first next time."""
         self._active_queues.append(self._active_queues.pop(0))
 
-    def drain_events(self, timeout: float | None = None, callback: Any = None) -> None:
-        raise NotImplementedError("the transport drains all its channels together")
-
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
         payload = self.connection.get_one(queue)
         self.keep_alive([queue], now=True)  # it was used, and may have streams now

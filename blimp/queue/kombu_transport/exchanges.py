@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from kombu.transport import virtual
+from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.transport.virtual.exchange import ExchangeType
 
 from blimp.queue.redis.keys import QueueKeys
@@ -189,13 +190,6 @@ class Declarations(virtual.Channel):
         kind = declared["type"] if declared else self.connection.exchanges.table(exchange).type
         return self.exchange_types[kind or default]
 
-    def list_bindings(self) -> list[tuple[str, str, str]]:
-        return [
-            (queue, exchange, key)
-            for exchange in self.state.exchanges
-            for key, _, queue in self.get_table(exchange)
-        ]
-
     def _new_queue(
         self, queue: str, auto_delete: bool = False, arguments: Any = None, **kwargs: Any
     ) -> None:
@@ -211,8 +205,6 @@ class Declarations(virtual.Channel):
 
     def prepare_queue_arguments(self, arguments: Any, **kwargs: Any) -> Any:
         """Return kombu's queue options as AMQP arguments: `expires` becomes `x-expires`, ms."""
-        from kombu.transport.base import to_rabbitmq_queue_arguments
-
         return to_rabbitmq_queue_arguments(arguments or {}, **kwargs)
 
     def keep_alive(self, queues: list[str], *, now: bool = False) -> None:

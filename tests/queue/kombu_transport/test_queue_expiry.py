@@ -148,3 +148,9 @@ def test_an_exchange_that_comes_again_has_its_type(
     message = publisher.prepare_message("1", content_type="application/json")
     publisher.basic_publish(message, "replies", "task.sent")
     assert counts(session, "r").ready == 1
+
+
+def test_unbinding_from_nothing_makes_nothing(connect: Connect, server: redis.Redis) -> None:
+    channel = connect().channel()
+    channel.queue_unbind("r", "replies", "r")
+    assert staying(server) == []

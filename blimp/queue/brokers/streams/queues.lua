@@ -175,7 +175,7 @@ local function sweep()
 end
 
 local changed
-if redis.call('HEXISTS', KEYS[1], 'version') == 0 then
+if ARGV[1] ~= 'remove' and redis.call('HEXISTS', KEYS[1], 'version') == 0 then
   local time = redis.call('TIME') -- no version of an expired exchange comes again
   redis.call('HSET', KEYS[1], 'version', string.format('%d%06d', time[1], time[2]))
 end
