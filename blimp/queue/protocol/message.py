@@ -62,7 +62,7 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     delivery: 1 for the first delivery, one more each time it is given back or restored.
     callbacks, errbacks: Celery's signatures of what follows its end; chain: the links after
         it, last first; chord: the body of the chord that it is part `group_index` of. See
-        canvas/shape.py. nesting: how often it was replaced, as Celery counts; stamps: Celery's.
+        protocol/embed.py. nesting: how often it was replaced, as Celery counts; stamps: Celery's.
     headers: as received, for middleware; carried over when the task is retried.
     """
 
@@ -97,7 +97,7 @@ class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_followed(self) -> bool:
-        """Whether anything may follow its end; see canvas/after.py."""
+        """Whether anything may follow its end; see canvas/follow.py."""
         return bool(self.callbacks or self.errbacks or self.chain or self.chord)
 
 

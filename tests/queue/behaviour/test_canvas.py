@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import redis
@@ -365,3 +366,24 @@ def test_every_replaced_task_is_replaced_once_if_workers_are_killed(
     wait_until(lambda: look.waiting("killed") + look.in_hand(app="killed") == 0, "not all is done")
     seen = {tuple(line.split()) for line in lines()}  # one that was cut off may write twice
     assert seen == {("good", str(number), id) for number, id in enumerate(ids)}
+
+
+def test_a_value_that_json_has_not_stays_what_it_is_in_every_part(worked: Sums) -> None:
+    value = {"at": datetime(2030, 1, 1, tzinfo=UTC), "id": UUID(int=7), "raw": b"\xff"}
+    become = worked.app.task(name="become", bind=True)(
+        lambda context, what: context.replace(worked.same.s(what))
+    )
+    canvases = {
+        "chain": worked.same.si(1) | worked.same.si(value) | worked.same.s(),
+        "group": group(worked.same.s(value)),
+        "chord": chord([worked.same.s(value), worked.same.s(1)], worked.same.s()),
+        "body": chord([worked.same.s(1)], worked.same.si(value)),
+        "map": worked.same.map([value]),
+        "replaced": become.s(value) | worked.same.s(),
+    }
+    sent = {name: one.apply_async() for name, one in canvases.items()}
+    found = {name: handle.get(timeout=DEADLINE_S) for name, handle in sent.items()}
+    assert found == {
+        "chain": value, "group": [value], "chord": [value, 1], "body": value, "map": [value],
+        "replaced": value,
+    }  # fmt: skip
