@@ -15,7 +15,7 @@ from blimp.queue.log import LEVELS, Throttle, stderr_logger
 @pytest.mark.parametrize(
     ("level", "written"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)]
 )
-def test_what_is_below_the_level_is_not_written(
+def test_lines_below_the_level_are_not_written(
     level: str, written: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = stderr_logger(level=level, worker="pad")
@@ -26,7 +26,7 @@ def test_what_is_below_the_level_is_not_written(
     assert all("worker=pad" in line for line in lines)
 
 
-def test_a_line_is_told_apart_into_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_can_be_split_into_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
     stderr_logger().info(
         "task", id="a-1", ms=0.25, ok=True, none=None, empty="", queues="a,b", said='no "x" = 1'
     )
@@ -36,9 +36,7 @@ def test_a_line_is_told_apart_into_its_fields(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("evil", ["one\nlevel=error event=forged", "\x1b[2J", "\r", "a\u2028b"])
-def test_what_comes_from_outside_cannot_forge_a_line(
-    evil: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_value_can_forge_a_line(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
     stderr_logger().warning("refused", reason=evil)
     text = capsys.readouterr().err
     assert len(text.splitlines()) == 1
@@ -56,7 +54,7 @@ def test_an_exception_is_one_line_with_its_traceback(capsys: pytest.CaptureFixtu
     assert "test_log.py" in line
 
 
-def test_a_reader_that_has_gone_fails_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_stream_makes_no_log_call_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr(sys, "stderr", closed)

@@ -30,7 +30,7 @@ class ControlExtension(Extension):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self.revocation = Revocation(worker)
+        self.revocation = Revoker(worker)
         self.remote = RemoteControl(worker, revoke=self.revocation.receive)
         self.broadcasts = BroadcastReceiver(
             app=worker.app,
@@ -62,7 +62,7 @@ class ControlExtension(Extension):
         self.remote.close()
 
 
-class Revocation:
+class Revoker:
     """Ends revoked tasks of one worker: what waits at once, what runs if asked. Any thread."""
 
     def __init__(self, worker: Worker) -> None:

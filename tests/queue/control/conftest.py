@@ -1,4 +1,4 @@
-"""Asking a worker as a client of Celery's does: in kombu's own words."""
+"""Asking a worker as Celery's clients do, by kombu's Mailbox."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

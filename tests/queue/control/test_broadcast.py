@@ -1,4 +1,4 @@
-"""The emergency lane: past full queues and busy executors, repeated until confirmed."""
+"""Emergency broadcasts: past full queues and busy pools, repeated until confirmed."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.look import Look
 
 
-def test_reaches_its_handler_past_a_full_queue_and_busy_executors(app: TaskApp, look: Look) -> None:
+def test_a_broadcast_passes_a_full_queue_and_busy_pools(app: TaskApp, look: Look) -> None:
     go = threading.Event()
     busy = threading.Semaphore(0)
     handled_in: list[str] = []
@@ -43,7 +43,7 @@ def test_reaches_its_handler_past_a_full_queue_and_busy_executors(app: TaskApp, 
         go.set()
 
 
-def test_repeated_with_one_id_it_acts_once_and_is_confirmed_each_time(app: TaskApp) -> None:
+def test_a_repeated_broadcast_acts_once_and_is_confirmed_each_time(app: TaskApp) -> None:
     calls: list[str] = []
 
     @app.on_broadcast("stop")
@@ -59,7 +59,7 @@ def test_repeated_with_one_id_it_acts_once_and_is_confirmed_each_time(app: TaskA
     assert calls == ["one", "two"]
 
 
-def test_what_could_not_be_done_yet_is_done_when_it_is_repeated(app: TaskApp) -> None:
+def test_a_handler_that_could_not_act_is_called_at_the_next_repeat(app: TaskApp) -> None:
     answers: list[dict[str, object] | None] = [None, {"done": True}]
     failures = [True]
 
@@ -83,7 +83,7 @@ def test_what_could_not_be_done_yet_is_done_when_it_is_repeated(app: TaskApp) ->
         assert handle.get(DEADLINE_S) == {"done": True}
 
 
-def test_a_result_that_cannot_be_told_does_not_deafen(app: TaskApp) -> None:
+def test_a_result_that_json_cannot_hold_stops_no_later_broadcast(app: TaskApp) -> None:
     app.on_broadcast("stop")(lambda broadcast: {"what": object()})
     app.on_broadcast("go")(lambda broadcast: {"gone": True})
     log = Silence()
@@ -95,7 +95,7 @@ def test_a_result_that_cannot_be_told_does_not_deafen(app: TaskApp) -> None:
     assert "emergency broadcasts lost" not in {event for _, event, _ in log.lines}
 
 
-def test_a_refusal_is_told(app: TaskApp) -> None:
+def test_a_refusal_is_the_confirmation(app: TaskApp) -> None:
     @app.on_broadcast("stop")
     def stop(broadcast: Broadcast) -> dict[str, object]:
         raise Refused("nothing turns")
@@ -119,7 +119,7 @@ def test_a_refusal_is_told(app: TaskApp) -> None:
         ),
     ],
 )
-def test_a_bad_broadcast_is_named_and_the_lane_stays_open(
+def test_a_bad_broadcast_is_logged_and_the_next_arrives(
     app: TaskApp, raw: bytes, reason: str
 ) -> None:
     app.on_broadcast("stop")(lambda broadcast: {})
@@ -142,7 +142,7 @@ def test_a_bad_broadcast_is_named_and_the_lane_stays_open(
 
 @pytest.mark.parametrize("transport", ["streams"], indirect=True)
 @pytest.mark.parametrize("raw", [b"", b"not json", b"{}", b"[]", b'{"properties": {}}'])
-def test_what_kombu_itself_cannot_read_does_not_deafen(
+def test_a_broadcast_that_kombu_cannot_read_stops_no_later_one(
     app: TaskApp, server: redis.Redis, raw: bytes
 ) -> None:
     app.on_broadcast("stop")(lambda broadcast: {})
@@ -155,7 +155,7 @@ def test_what_kombu_itself_cannot_read_does_not_deafen(
             app.broadcast("stop", id="after")
 
 
-def test_a_lost_lane_is_joined_again(app: TaskApp, server: redis.Redis) -> None:
+def test_a_lost_connection_is_opened_again(app: TaskApp, server: redis.Redis) -> None:
     app.on_broadcast("stop")(lambda broadcast: {})
     log = Silence()
     with working(app, log=log):
@@ -175,10 +175,10 @@ def test_a_lost_lane_is_joined_again(app: TaskApp, server: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize("transport", ["streams"], indirect=True)
-def test_what_is_told_while_the_lane_is_lost_is_heard_after(
+def test_a_broadcast_sent_during_an_outage_arrives_after_it(
     app: TaskApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A listener that fails in the midst of a message must not miss the stop behind it."""
+    """A consumer that fails in the midst of a message must not miss the stop behind it."""
     app.on_broadcast("stop")(lambda broadcast: {})
     confirm = BroadcastReceiver._confirm
 

@@ -27,7 +27,7 @@ def gate(app: TaskApp) -> Iterator["Gate"]:
 
 
 class Gate:
-    """A task that waits until it is let go, and says how many of it run."""
+    """A task that waits for `open`. running: how many of it run."""
 
     def __init__(self, app: TaskApp) -> None:
         self.open = threading.Event()
@@ -78,7 +78,7 @@ def ask_set(*ids: str) -> set[str]:
     return set(ids)
 
 
-def test_time_limits_are_others_from_then_on(app: TaskApp, ask: Ask) -> None:
+def test_time_limits_change_for_later_runs(app: TaskApp, ask: Ask) -> None:
     @app.task(name="spin", soft_time_limit=60.0)
     def spin() -> None:
         while True:
@@ -109,7 +109,7 @@ def test_time_limits_are_others_from_then_on(app: TaskApp, ask: Ask) -> None:
         assert app.tasks["spin"].options.soft_time_limit == 0.05
 
 
-def test_threads_are_more_and_fewer_at_once(app: TaskApp, ask: Ask, gate: Gate) -> None:
+def test_threads_grow_and_shrink_at_once(app: TaskApp, ask: Ask, gate: Gate) -> None:
     with working(app, sync_workers=1, prefetch=1):
         handles = [app.send_task("hold") for _ in range(4)]
         wait_until(lambda: gate.running == 1, "none runs")
@@ -135,7 +135,7 @@ def test_threads_are_more_and_fewer_at_once(app: TaskApp, ask: Ask, gate: Gate) 
             handle.get(DEADLINE_S)
 
 
-def test_processes_are_more_and_fewer(app: TaskApp, ask: Ask) -> None:
+def test_processes_grow_and_shrink(app: TaskApp, ask: Ask) -> None:
     app.task(name="pid", cpu_bound=True)(os.getpid)
     with working(app, process_workers=1, app_path="tests.queue.labour:app"):
         assert ask("stats")["pool"]["processes"] == [os.getpid()]
@@ -147,7 +147,7 @@ def test_processes_are_more_and_fewer(app: TaskApp, ask: Ask) -> None:
         assert app.send_task("pid").get(DEADLINE_S) != os.getpid()
 
 
-def test_a_queue_is_consumed_and_no_more(app: TaskApp, ask: Ask, look: Look) -> None:
+def test_a_queue_is_added_and_cancelled(app: TaskApp, ask: Ask, look: Look) -> None:
     app.task(name="add")(lambda a: a + 1)
     with working(app) as worker:
         there = app.send_task("add", (1,), queue="more")
@@ -178,7 +178,7 @@ def test_a_queue_is_consumed_and_no_more(app: TaskApp, ask: Ask, look: Look) -> 
         assert worker.counts["reconnects"] == 0
 
 
-def test_a_queue_is_bound_where_an_exchange_is_named(app: TaskApp, ask: Ask) -> None:
+def test_a_queue_is_bound_to_a_named_exchange(app: TaskApp, ask: Ask) -> None:
     import kombu
 
     from blimp.queue.protocol.message import TaskMessage, write_message
@@ -230,7 +230,7 @@ def test_events_are_switched(app: TaskApp, ask: Ask) -> None:
         assert ask("heartbeat") is None
 
 
-def test_only_who_signs_changes_something_where_there_is_a_key(url: str, ask: Ask) -> None:
+def test_with_a_key_only_signed_changes_are_made(url: str, ask: Ask) -> None:
     key, other = "k" * 20, "o" * 20
     with (
         TaskApp("tests", broker=url, result_backend=url, signing_key=key) as app,
@@ -254,7 +254,7 @@ def test_only_who_signs_changes_something_where_there_is_a_key(url: str, ask: As
         assert len(log.events("remote command refused")) == 2
 
 
-def test_a_signed_command_is_done_once_and_not_late(
+def test_a_signed_command_runs_once_and_while_it_is_fresh(
     url: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Command
@@ -280,7 +280,7 @@ def test_a_signed_command_is_done_once_and_not_late(
 
 
 @pytest.mark.parametrize(("mode", "answers"), [("inspect", True), ("off", False)])
-def test_who_may_only_ask_or_nothing(url: str, ask: Ask, mode: str, answers: bool) -> None:
+def test_modes_inspect_and_off(url: str, ask: Ask, mode: str, answers: bool) -> None:
     with (
         TaskApp("tests", broker=url, result_backend=url, remote_control=mode) as app,
         working(app),
@@ -292,7 +292,7 @@ def test_who_may_only_ask_or_nothing(url: str, ask: Ask, mode: str, answers: boo
             assert ask("ping", all=True, timeout=0.2) == []
 
 
-def test_a_ship_only_answers_questions_unless_it_is_told() -> None:
+def test_a_ship_only_answers_questions_by_default() -> None:
     assert remote_control_from_environment({}) == "inspect"
     assert remote_control_from_environment({"BLIMP_REMOTE_CONTROL": ""}) == "inspect"
     assert remote_control_from_environment({"BLIMP_REMOTE_CONTROL": "all"}) == "all"

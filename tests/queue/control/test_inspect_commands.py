@@ -89,7 +89,7 @@ def test_what_waits_for_its_eta_in_the_worker(app: TaskApp) -> None:
     assert query_task(context, ids=["a-1"])["a-1"][0] == "scheduled"
 
 
-def test_large_arguments_are_told_as_text(app: TaskApp, ask: Ask) -> None:
+def test_large_arguments_are_shown_as_text(app: TaskApp, ask: Ask) -> None:
     began, go = threading.Event(), threading.Event()
 
     @app.task(name="hold")
@@ -152,7 +152,7 @@ def test_stats_conf_report_and_clock(url: str, ask: Ask) -> None:
         ("registered", {"taskinfoitems": [1]}, "must be a list of names"),
     ],
 )
-def test_what_cannot_be_answered_says_why(
+def test_a_bad_question_is_answered_with_the_reason(
     app: TaskApp, ask: Ask, command: str, arguments: dict[str, object], reason: str
 ) -> None:
     with working(app):

@@ -1,4 +1,4 @@
-"""A broker that goes and comes back: what was changed stays, and commands are heard again."""
+"""After an outage of the broker changes stand, and commands are received again."""
 
 import contextlib
 from typing import Any
@@ -10,7 +10,7 @@ from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 
-def test_after_an_outage_it_answers_and_consumes_what_it_was_told(
+def test_after_an_outage_it_answers_and_keeps_its_changes(
     own_broker: EmbeddedBroker, transport: str
 ) -> None:
     url = own_broker.url

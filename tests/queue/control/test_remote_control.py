@@ -1,4 +1,4 @@
-"""What is no command, what nobody waits for, and far too many: the worker goes on."""
+"""Bad commands, commands without a caller, and a flood: the worker goes on."""
 
 import json
 import threading
@@ -22,7 +22,7 @@ PIDBOX = Exchange("celery.pidbox", type="fanout", durable=False)
 
 
 class Sender:
-    """Publishes whatever it is told on the pidbox."""
+    """Publishes any body on the pidbox."""
 
     def __init__(self, app: TaskApp) -> None:
         self.connection = app.broker_kind.open_connection(app.broker, timeout_s=app.timeout_s)
@@ -62,7 +62,7 @@ UNREADABLE = (
 )
 
 
-def test_what_cannot_be_read_is_logged_and_the_next_is_answered(app: TaskApp, ask: Ask) -> None:
+def test_an_unreadable_command_is_logged_and_the_next_is_answered(app: TaskApp, ask: Ask) -> None:
     log = Silence()
     sender = Sender(app)
     with working(app, log=log), sender.connection:
@@ -82,15 +82,15 @@ def test_what_cannot_be_read_is_logged_and_the_next_is_answered(app: TaskApp, as
 
 @pytest.mark.parametrize("compression", ["application/x-gzip", "none that there is"])
 @pytest.mark.parametrize("lane", ["celery.pidbox", "emergency"])
-def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
+def test_nothing_is_decompressed_and_broadcasts_still_arrive(
     app: TaskApp, ask: Ask, compression: str, lane: str
 ) -> None:
-    """A small message could be larger than this computer, and an unknown one end the link."""
-    heard = threading.Event()
+    """A small body may decompress to more than the memory; an unknown one may end the link."""
+    received = threading.Event()
 
     @app.on_broadcast("stop")
     def stop(_: Broadcast) -> dict[str, object]:
-        heard.set()
+        received.set()
         return {}
 
     log, sender = Silence(), Sender(app)
@@ -106,11 +106,11 @@ def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
         assert ask("ping") == {"ok": "pong"}
         wait_until(lambda: any("unreadable" in line[1] for line in log.lines), "it was not named")
         assert log.events("emergency broadcasts lost") == []
-        assert not heard.is_set()
+        assert not received.is_set()
         assert app.broadcast("stop").get(DEADLINE_S) == {}
 
 
-def test_a_flood_is_dropped_and_the_emergency_lane_is_open(app: TaskApp, ask: Ask) -> None:
+def test_a_flood_is_dropped_and_broadcasts_still_arrive(app: TaskApp, ask: Ask) -> None:
     handled = threading.Event()
 
     @app.on_broadcast("stop")
@@ -123,10 +123,10 @@ def test_a_flood_is_dropped_and_the_emergency_lane_is_open(app: TaskApp, ask: As
         assert ask("ping")
         release = threading.Event()
         worker.app.remote_control = "all"
-        desk_busy = threading.Event()
+        handler_busy = threading.Event()
 
         def slow(*_: Any, **__: Any) -> dict[str, bool]:
-            desk_busy.set()
+            handler_busy.set()
             assert release.wait(DEADLINE_S)
             return {"ok": True}
 
@@ -135,7 +135,7 @@ def test_a_flood_is_dropped_and_the_emergency_lane_is_open(app: TaskApp, ask: As
         before, INSPECT_COMMANDS["clock"] = INSPECT_COMMANDS["clock"], slow
         try:
             sender.send(b'{"method": "clock"}')  # one that takes long, and many behind it
-            assert desk_busy.wait(DEADLINE_S)
+            assert handler_busy.wait(DEADLINE_S)
             for _ in range(300):
                 sender.ping()
             assert app.broadcast("stop").get(DEADLINE_S) == {"stopped": True}
@@ -146,11 +146,11 @@ def test_a_flood_is_dropped_and_the_emergency_lane_is_open(app: TaskApp, ask: As
             release.set()
         finally:
             INSPECT_COMMANDS["clock"] = before
-        wait_until(lambda: ask("ping", all=True, timeout=0.5) != [], "it is deaf")
+        wait_until(lambda: ask("ping", all=True, timeout=0.5) != [], "it receives nothing")
     assert len(log.events("remote control flooded")) >= 1
 
 
-def test_its_thread_begins_with_a_command_and_ends(
+def test_its_thread_starts_with_a_command_and_ends(
     app: TaskApp, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blimp.queue.control.remote_control.IDLE_S", 0.01)
@@ -184,7 +184,7 @@ def test_a_pattern_cannot_hold_the_interpreter() -> None:
             meant(pattern, matcher)
 
 
-def test_commands_and_modes_are_judged_by_themselves() -> None:
+def test_reading_of_commands_and_modes() -> None:
     assert read_command(b'{"method": "ping", "more": 1}', content_type=JSON).method == "ping"
     with pytest.raises(ConfigError, match="must be 'all', 'inspect' or 'off'"):
         remote_control_mode("none", is_signed=False)

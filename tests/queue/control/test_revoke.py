@@ -1,4 +1,4 @@
-"""Revoked tasks: waiting, scheduled, in hand, running, not sent yet."""
+"""Revoked tasks: waiting, scheduled, in flight, running, not sent yet."""
 
 import asyncio
 import threading
@@ -26,7 +26,9 @@ def ran(app: TaskApp) -> list[str]:
     return seen
 
 
-def test_what_waits_does_not_run_and_says_so(app: TaskApp, ran: list[str], look: Look) -> None:
+def test_a_waiting_task_does_not_run_and_is_revoked(
+    app: TaskApp, ran: list[str], look: Look
+) -> None:
     waiting = app.send_task("note", ("a",))
     waiting.revoke()
     app.revoke("not sent yet")
@@ -40,7 +42,7 @@ def test_what_waits_does_not_run_and_says_so(app: TaskApp, ran: list[str], look:
     assert look.left_behind() == []
 
 
-def test_what_is_scheduled_does_not_run(app: TaskApp, ran: list[str]) -> None:
+def test_a_scheduled_task_does_not_run(app: TaskApp, ran: list[str]) -> None:
     with working(app):
         later = app.send_task("note", ("a",), countdown=0.4)
         later.revoke()
@@ -68,7 +70,7 @@ def test_a_thread_that_sleeps_in_c_is_asked_and_the_state_says_so(app: TaskApp) 
         assert handle.wait(DEADLINE_S).state is State.REVOKED
 
 
-def test_what_is_in_hand_ends_at_once_though_its_thread_is_busy(
+def test_a_task_in_flight_ends_at_once_though_its_thread_is_busy(
     app: TaskApp, ran: list[str], look: Look
 ) -> None:
     go, began = threading.Event(), threading.Event()
@@ -103,7 +105,7 @@ def test_a_worker_that_starts_later_knows_it(
     assert ran == []
 
 
-def test_a_missed_broadcast_is_made_up_for(
+def test_a_missed_revocation_is_read_from_the_server(
     app: TaskApp, ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("blimp.queue.control.extension.LOAD_BEATS", 1)
@@ -115,7 +117,7 @@ def test_a_missed_broadcast_is_made_up_for(
     assert ran == []
 
 
-def test_without_terminate_what_runs_runs_on(app: TaskApp) -> None:
+def test_without_terminate_a_running_task_goes_on(app: TaskApp) -> None:
     go, began = threading.Event(), threading.Event()
 
     @app.task(name="busy")
@@ -128,7 +130,7 @@ def test_without_terminate_what_runs_runs_on(app: TaskApp) -> None:
         handle = busy.delay()
         assert began.wait(DEADLINE_S)
         handle.revoke()
-        wait_until(lambda: handle.id in app.revocations, "not heard")
+        wait_until(lambda: handle.id in app.revocations, "the revocation did not arrive")
         go.set()
         assert handle.get(DEADLINE_S) == "done"
 
@@ -177,7 +179,7 @@ def test_terminate_interrupts_a_plain_function(app: TaskApp, look: Look) -> None
     assert look.left_behind() == []
 
 
-def test_terminate_strikes_no_function_that_is_not_interruptible(app: TaskApp) -> None:
+def test_terminate_interrupts_only_interruptible_functions(app: TaskApp) -> None:
     """Or a lock that it holds then would be locked for ever."""
     began = threading.Event()
     lock = threading.Condition()
@@ -200,12 +202,12 @@ def test_terminate_strikes_no_function_that_is_not_interruptible(app: TaskApp) -
 
 
 @pytest.mark.parametrize("options", [{"soft_time_limit": 1.0}, {"cpu_bound": True}])
-def test_what_cannot_be_left_uninterrupted_is_named(app: TaskApp, options: Any) -> None:
+def test_options_that_need_an_interruptible_function_are_named(app: TaskApp, options: Any) -> None:
     with pytest.raises(ConfigError, match="not interruptible"):
         app.task(name="long", interruptible=False, **options)(lambda: None)
 
 
-def test_what_ends_well_though_it_was_to_end_is_a_success(app: TaskApp) -> None:
+def test_a_terminated_task_that_returns_is_a_success(app: TaskApp) -> None:
     began = threading.Event()
 
     @app.task(name="long", bind=True)
@@ -238,13 +240,13 @@ def test_a_retry_of_a_revoked_task_does_not_run(app: TaskApp) -> None:
         handle = again.delay()
         wait_until(lambda: tries, "it did not begin")
         handle.revoke()
-        wait_until(lambda: handle.id in app.revocations, "not heard")
+        wait_until(lambda: handle.id in app.revocations, "the revocation did not arrive")
         go.set()
         assert handle.wait(DEADLINE_S).state is State.REVOKED
     assert tries == [1]
 
 
-def test_what_is_kept_ends_by_itself(app: TaskApp) -> None:
+def test_a_stored_revocation_expires(app: TaskApp) -> None:
     now_s = app.broker_clock.now_s()
     app.revocations.keep("old", terminate=False, now_s=now_s - KEEP_S - 1.0)
     app.revocations.keep("new", terminate=True, now_s=now_s)
@@ -254,8 +256,8 @@ def test_what_is_kept_ends_by_itself(app: TaskApp) -> None:
     assert "old" not in fresh
 
 
-def test_where_there_is_a_key_only_who_signs_revokes(url: str, server: redis.Redis) -> None:
-    """Whoever reaches the server could end what flies, else."""
+def test_with_a_key_only_signed_revocations_count(url: str, server: redis.Redis) -> None:
+    """Otherwise any program that reaches the server could end a flight task."""
     key, other = "k" * 20, "o" * 20
     with (
         TaskApp("tests", broker=url, result_backend=url, signing_key=key) as app,
@@ -275,7 +277,7 @@ def test_where_there_is_a_key_only_who_signs_revokes(url: str, server: redis.Red
         assert app.revocations.load(now_s=now_s) == {"c": True}  # also where it was known
 
 
-def test_what_is_no_revocation_keeps_no_worker_from_its_work(
+def test_garbage_among_the_revocations_stops_no_worker(
     app: TaskApp, ran: list[str], server: redis.Redis
 ) -> None:
     later_s = app.broker_clock.now_s() + KEEP_S
@@ -288,7 +290,7 @@ def test_what_is_no_revocation_keeps_no_worker_from_its_work(
     assert ran == ["a"]
 
 
-def test_many_that_wait_are_revoked_in_one_thread(
+def test_many_waiting_tasks_are_revoked_in_one_thread(
     app: TaskApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list of a Celery client may name a thousand."""
@@ -310,7 +312,7 @@ def test_many_that_wait_are_revoked_in_one_thread(
 
 
 @pytest.mark.parametrize("id", ["", "x" * 256, "a\nb"])
-def test_what_is_no_id_is_refused(app: TaskApp, id: str) -> None:
+def test_an_invalid_id_is_refused(app: TaskApp, id: str) -> None:
     with pytest.raises(MessageError, match="printable letters"):
         app.revoke(id)
 

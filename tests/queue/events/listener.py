@@ -1,4 +1,4 @@
-"""Someone who listens to events with kombu, as Celery's receiver does."""
+"""A receiver of events by kombu, as Celery's is one."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ Heard = dict[str, Any]
 
 
 class Listener:
-    """Hears from when it is entered on. bodies: as they came; events: one by one."""
+    """Receives while it is entered. bodies: as they came; events: one by one."""
 
     def __init__(self, url: str, *, transport: str, routing_key: str = "#") -> None:
         self._connection = broker_for(url, name=transport).open_connection(

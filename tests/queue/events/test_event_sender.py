@@ -87,7 +87,7 @@ def test_a_message_is_no_longer_than_asked_for_unless_one_event_is() -> None:
     assert taken == [[60, 40], [500], [10]]
 
 
-def test_what_has_no_room_is_counted() -> None:
+def test_dropped_events_are_counted() -> None:
     buffer = EventBuffer(limit_bytes=100)
     assert [buffer.put(event("task-sent", 40)) for _ in range(3)] == [True, True, False]
     assert buffer.dropped == 1
@@ -98,7 +98,7 @@ def test_what_has_no_room_is_counted() -> None:
     assert not buffer.wait()
 
 
-def test_a_broker_that_is_away_is_waited_for_and_one_that_refuses_is_not() -> None:
+def test_it_waits_for_an_unreachable_broker_but_not_for_one_that_refuses() -> None:
     buffer, gate, log = EventBuffer(), Gate(), Silence()
     sender = make_sender(buffer, gate, log)
     gate.error = LinkError("away")
@@ -116,7 +116,7 @@ def test_a_broker_that_is_away_is_waited_for_and_one_that_refuses_is_not() -> No
     assert log.events("events refused") == [{"events": 1}]
 
 
-def test_what_cannot_be_sent_before_the_end_counts_as_dropped() -> None:
+def test_unsent_events_count_as_dropped_at_the_end() -> None:
     buffer, gate = EventBuffer(), Gate()
     sender = make_sender(buffer, gate, Silence())
     gate.error = LinkError("away")
@@ -129,7 +129,7 @@ def test_what_cannot_be_sent_before_the_end_counts_as_dropped() -> None:
 
 
 @pytest.mark.parametrize("transport", ["streams"])  # what holds back is above the transports
-def test_no_more_tasks_are_taken_than_their_events_have_room(
+def test_tasks_are_held_back_while_their_events_have_no_room(
     app: TaskApp, url: str, transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @app.task(name="noop", ignore_result=True)
@@ -162,7 +162,7 @@ def test_no_more_tasks_are_taken_than_their_events_have_room(
 
 
 def check_complete(listener: Listener, tasks: int) -> None:
-    """Fail unless of so many tasks each step was heard, once and in order."""
+    """Fail unless every event of so many tasks arrived, once and in order."""
     heard: dict[str, list[str]] = {}
     for one in listener.events:
         if one["type"].startswith("task-"):
@@ -175,7 +175,7 @@ def check_complete(listener: Listener, tasks: int) -> None:
 
 
 def test_an_outage_loses_no_event(own_broker: EmbeddedBroker, transport: str) -> None:
-    """The task ends while the broker stands still."""
+    """The task ends while the broker is stopped."""
     url = own_broker.url
     began, go = threading.Event(), threading.Event()
     with TaskApp("tests", broker=url, timeout_s=0.5) as app:
@@ -205,7 +205,7 @@ def test_an_outage_loses_no_event(own_broker: EmbeddedBroker, transport: str) ->
 
 
 @pytest.mark.parametrize("transport", ["streams"])
-def test_what_comes_again_after_a_kill_is_told_again(
+def test_events_of_a_redelivered_task_are_sent_again(
     url: str, transport: str, tmp_path: Path
 ) -> None:
     def start() -> WorkerProcess:

@@ -1,4 +1,4 @@
-"""What an event says, of any task and any end."""
+"""The fields of events, for any task and any end."""
 
 import json
 from typing import Any, cast
@@ -45,13 +45,13 @@ def test_every_event_names_its_program() -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"argsrepr": 5, "kwargsrepr": None, "eta": 1}])
-def test_arguments_are_told_whatever_the_headers_say(headers: dict[str, Any]) -> None:
+def test_arguments_are_shown_with_any_headers(headers: dict[str, Any]) -> None:
     message = TaskMessage(id="id", task="noop", args=(1,), kwargs={"b": "x"}, headers=headers)
     told = read(fields.received(message, at_s=0.0))
     assert (told["args"], told["kwargs"], told["eta"]) == ("(1,)", "{'b': 'x'}", None)
 
 
-def test_a_text_that_is_no_unicode_is_mended() -> None:
+def test_invalid_unicode_is_replaced() -> None:
     message = TaskMessage(
         id="id", task="noop", headers={"argsrepr": "('\ud800',)", "kwargsrepr": "x" * 5000}
     )
@@ -60,7 +60,7 @@ def test_a_text_that_is_no_unicode_is_mended() -> None:
     assert len(told["kwargs"]) == MAX_REPR_LENGTH
 
 
-def test_a_result_that_cannot_be_shown_is_told_by_its_class() -> None:
+def test_a_result_without_a_repr_is_shown_by_its_class() -> None:
     class Shy:
         def __repr__(self) -> str:
             raise ValueError("no")
@@ -82,20 +82,20 @@ def test_a_result_that_cannot_be_shown_is_told_by_its_class() -> None:
         (Outcome(state=State.RETRY, retry_in_s=0.0), {"type": "task-retried", "exception": ""}),
     ],
 )  # fmt: skip
-def test_an_end_is_told_in_celerys_words(outcome: Outcome, expected: dict[str, Any]) -> None:
+def test_the_event_of_each_end(outcome: Outcome, expected: dict[str, Any]) -> None:
     told = read(fields.ended(make_job(), outcome, at_s=2.0))
     assert expected.items() <= told.items()
     assert (told["uuid"], told["timestamp"]) == ("id", 2.0)
 
 
-def test_a_dead_letter_is_told_by_what_it_ended_with() -> None:
+def test_a_dead_letter_gets_the_event_of_its_outcome() -> None:
     own = msgspec.structs.replace(failure(Reject("not me")), dead="not me")
     killed = msgspec.structs.replace(failure(OSError("killed")), dead="killed")
     assert read(fields.ended(make_job(), own, at_s=0.0))["requeue"] is False
     assert read(fields.ended(make_job(), killed, at_s=0.0))["type"] == "task-failed"
 
 
-def test_what_another_delivery_has_ended_is_told_once_more() -> None:
+def test_an_end_written_by_another_delivery_gets_its_event_again() -> None:
     settled = Outcome(state=State.PENDING, settled=True)
     job = make_job()
     assert fields.ended(job, settled, at_s=0.0) is None
@@ -106,7 +106,7 @@ def test_what_another_delivery_has_ended_is_told_once_more() -> None:
     assert (told["type"], told["result"], told["runtime"]) == ("task-succeeded", "[1]", None)
 
 
-def test_what_only_waits_for_its_turn_has_no_end() -> None:
+def test_a_postponed_task_gets_no_event_of_its_end() -> None:
     assert fields.ended(make_job(), Outcome(state=State.PENDING, again_in_s=1.0), at_s=0.0) is None
 
 

@@ -1,4 +1,4 @@
-"""What a worker tells of itself and its tasks, heard by somebody else."""
+"""The events of a worker and its tasks, as a receiver gets them."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ def listener(url: str, transport: str) -> Iterator[Listener]:
         yield listener
 
 
-def test_a_task_is_told_of_from_its_arrival_to_its_end(app: TaskApp, listener: Listener) -> None:
+def test_a_task_has_events_from_its_arrival_to_its_end(app: TaskApp, listener: Listener) -> None:
     @app.task(name="add")
     def add(a: int, *, b: int) -> int:
         return a + b
@@ -113,7 +113,7 @@ def test_each_end_has_its_event(app: TaskApp, listener: Listener) -> None:
         assert retried["exception"] == "OSError('once more')"
 
 
-def test_a_revoked_task_is_told_of(app: TaskApp, listener: Listener) -> None:
+def test_a_revoked_task_has_its_event(app: TaskApp, listener: Listener) -> None:
     began = threading.Event()
 
     @app.task(name="waits")
@@ -131,12 +131,12 @@ def test_a_revoked_task_is_told_of(app: TaskApp, listener: Listener) -> None:
 
 
 def settle(worker: Worker, result: AsyncResult) -> None:
-    """Wait until the task is all over, those who watch it included."""
+    """Wait until the task and its observers are done."""
     result.get(timeout=DEADLINE_S)
     worker.in_flight.wait_empty(DEADLINE_S, unless=lambda: False)
 
 
-def test_nothing_is_sent_until_it_is_asked_for(app: TaskApp, listener: Listener) -> None:
+def test_nothing_is_sent_until_events_are_enabled(app: TaskApp, listener: Listener) -> None:
     @app.task(name="noop")
     def noop() -> None: ...
 
@@ -163,7 +163,7 @@ def test_nothing_is_sent_until_it_is_asked_for(app: TaskApp, listener: Listener)
     assert listener.events[0]["type"] == "worker-online"
 
 
-def test_a_sender_tells_of_what_it_sends(app: TaskApp, url: str, listener: Listener) -> None:
+def test_a_sender_announces_its_tasks(app: TaskApp, url: str, listener: Listener) -> None:
     with TaskApp("tests", broker=url, send_sent_event=True) as sender:
         id = sender.send_task("elsewhere", [1]).id
         (sent,) = listener.wait_types(id, "task-sent")
@@ -175,7 +175,7 @@ def test_a_sender_tells_of_what_it_sends(app: TaskApp, url: str, listener: Liste
         assert sent["hostname"].startswith(f"gen{os.getpid()}@")
 
 
-def test_where_nobody_can_listen_nothing_is_kept() -> None:
+def test_without_a_possible_receiver_nothing_is_kept() -> None:
     with TaskApp("tests", broker="memory://") as app:
 
         @app.task(name="noop")

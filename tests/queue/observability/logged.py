@@ -1,4 +1,4 @@
-"""Tasks that log, one for each executor, for a worker process."""
+"""Tasks that log, one for each kind of pool, for a worker process."""
 
 import logging
 import os

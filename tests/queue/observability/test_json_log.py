@@ -1,4 +1,4 @@
-"""Lines of JSON: whose they are, and that no value spoils one."""
+"""Lines of JSON: which task they name, and that no value breaks one."""
 
 import collections
 import io
@@ -32,7 +32,7 @@ def logs() -> Iterator[JsonLogs]:
 
 @pytest.fixture
 def alone(logs: JsonLogs, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Has our handler be the only one: pytest's own raise for what cannot be told."""
+    """Makes our handler the only one: pytest's own raise for bad arguments."""
 
     def leave() -> None:
         root = logging.getLogger()
@@ -47,7 +47,7 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
-def test_every_executor_s_lines_say_whose_they_are(
+def test_lines_of_every_pool_name_their_task(
     start_worker: Callable[..., WorkerProcess], url: str, server: redis.Redis
 ) -> None:
     worker = start_worker(
@@ -82,7 +82,7 @@ def test_every_executor_s_lines_say_whose_they_are(
     assert told[3]["reason"] == "ValueError: told by the worker"
 
 
-def test_what_runs_beside_a_task_is_not_taken_for_it(
+def test_lines_outside_of_a_task_do_not_name_it(
     logs: JsonLogs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = logs.make(worker="pad")
@@ -129,7 +129,7 @@ for _ in range(10_000):
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_no_value_fails_whoever_logs_it(
+def test_no_value_makes_a_log_call_fail(
     evil: Any,
     logs: JsonLogs,
     alone: Callable[[], None],
@@ -144,7 +144,7 @@ def test_no_value_fails_whoever_logs_it(
     assert len(to_line({"value": evil})) < 100_000
 
 
-def test_what_fits_no_text_is_told_all_the_same(
+def test_arguments_that_do_not_fit_are_logged_all_the_same(
     logs: JsonLogs, alone: Callable[[], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     alone()
@@ -160,7 +160,7 @@ def test_what_fits_no_text_is_told_all_the_same(
         assert one["exception"].endswith("OSError: bus gone")
 
 
-def test_a_reader_that_has_gone_fails_nobody(
+def test_a_closed_stream_makes_no_log_call_fail(
     logs: JsonLogs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = io.StringIO()
@@ -170,7 +170,7 @@ def test_a_reader_that_has_gone_fails_nobody(
     logging.getLogger("x").error("also lost")
 
 
-def test_it_is_not_loaded_where_nobody_asks_for_it() -> None:
+def test_extras_are_imported_only_on_request() -> None:
     program = """
 import sys
 import blimp.queue.worker.worker, blimp.service.compose

@@ -1,4 +1,4 @@
-"""What a scraper sees of a worker, of its queues, and of a broker that is away."""
+"""What a scraper sees of a worker, of its queues, and of an unreachable broker."""
 
 import contextlib
 import http.client
@@ -55,7 +55,7 @@ def named(figures: Figures, prefix: str) -> list[str]:
     return sorted({name for name, _ in figures if name.startswith(prefix)})
 
 
-def test_what_became_of_tasks_is_counted_and_measured(app: TaskApp) -> None:
+def test_outcomes_are_counted_and_measured(app: TaskApp) -> None:
     @app.task(name="ok")
     def ok() -> None: ...
 
@@ -111,7 +111,7 @@ def test_what_became_of_tasks_is_counted_and_measured(app: TaskApp) -> None:
     assert figure(found, "blimp_worker_pool_busy", pool="thread") == 0.0
 
 
-def test_queues_are_told_by_lane(app: TaskApp, server: redis.Redis) -> None:
+def test_queues_are_shown_by_priority(app: TaskApp, server: redis.Redis) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     @app.task(name="hold")
@@ -163,7 +163,7 @@ def test_queues_are_told_by_lane(app: TaskApp, server: redis.Redis) -> None:
             leave.set()
 
 
-def test_a_broker_that_stands_still_does_not_hold_up_the_page(own_broker: EmbeddedBroker) -> None:
+def test_a_stopped_broker_does_not_delay_the_page(own_broker: EmbeddedBroker) -> None:
     with TaskApp("still", broker=own_broker.url) as app, Metrics(app, port=0) as metrics:
         app.task(name="t")(len)
         with working(app):
@@ -183,7 +183,7 @@ def test_a_broker_that_stands_still_does_not_hold_up_the_page(own_broker: Embedd
             until(metrics.port, lambda found: figure(found, "blimp_broker_up") == 1.0)
 
 
-def test_pools_tell_what_became_of_their_resources(app: TaskApp) -> None:
+def test_resource_pools_are_shown(app: TaskApp) -> None:
     @app.task(name="fly", requires="ships")
     def fly() -> None: ...
 
@@ -210,7 +210,7 @@ class TestThePage:
             Worker(app=app, name="w", log=Silence())
             yield metrics.port
 
-    def test_what_is_no_request_does_no_harm(self, port: int) -> None:
+    def test_garbage_does_no_harm(self, port: int) -> None:
         for evil in (
             b"",
             b"\r\n\r\n",
@@ -237,7 +237,7 @@ class TestThePage:
             client.sendall(f"{verb} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             assert client.recv(12) == f"HTTP/1.0 {status}".encode()
 
-    def test_openmetrics_are_told_where_they_are_asked_for(self, port: int) -> None:
+    def test_openmetrics_on_request(self, port: int) -> None:
         request = urllib.request.Request(
             f"http://127.0.0.1:{port}/metrics",
             headers={"Accept": "application/openmetrics-text; version=1.0.0"},
@@ -246,7 +246,7 @@ class TestThePage:
             assert "openmetrics" in answer.headers["Content-Type"]
             assert answer.read().endswith(b"# EOF\n")
 
-    def test_whoever_says_nothing_does_not_keep_the_others_out_for_long(self, port: int) -> None:
+    def test_silent_clients_do_not_keep_others_out(self, port: int) -> None:
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
         try:
             # Those past the few that may be served at once are hung up on: nothing piles up.
@@ -263,9 +263,7 @@ class TestThePage:
             except (OSError, http.client.HTTPException):
                 assert time.monotonic() < deadline_s
 
-    def test_whoever_says_little_at_a_time_is_hung_up_on(
-        self, port: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_slow_client_is_closed(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("blimp.queue.observability.metrics.REQUEST_S", 0.2)
         with socket.create_connection(("127.0.0.1", port), timeout=0.02) as client:
             client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
@@ -279,7 +277,7 @@ class TestThePage:
             assert time.monotonic() < deadline_s
         assert figure(scrape(port), "blimp_broker_up") == 1.0
 
-    def test_a_port_that_is_taken_is_told_at_the_start(
+    def test_a_port_that_is_taken_is_named_at_the_start(
         self, port: int, capsys: pytest.CaptureFixture[str]
     ) -> None:
         with TaskApp("other", broker="redis://localhost") as app:
@@ -292,12 +290,12 @@ class TestThePage:
         assert "in use" in capsys.readouterr().err
 
     @pytest.mark.parametrize("bad", ["-1", "65536", "x", "", "1.5", "٣"])
-    def test_what_is_no_port_is_refused(self, bad: str) -> None:
+    def test_an_invalid_port_is_refused(self, bad: str) -> None:
         with pytest.raises(SystemExit) as stopped:
             main(["worker", "-A", "tests.queue.killed:app", f"--metrics-port={bad}"])
         assert stopped.value.code == 2
 
-    def test_what_is_no_address_of_this_machine_is_refused(self) -> None:
+    def test_an_address_of_another_machine_is_refused(self) -> None:
         with TaskApp("other", broker="redis://localhost") as app:
             for bad in ("192.0.2.1", "no such host", "::zz", ""):
                 if bad:

@@ -94,7 +94,7 @@ def test_retries_and_callbacks_belong_to_the_trace(app: TaskApp, trace: Path) ->
     assert all(span["end_time"] >= span["start_time"] for span in spans_of(trace))
 
 
-def test_what_is_composed_is_one_trace(app: TaskApp, trace: Path) -> None:
+def test_a_canvas_is_one_trace(app: TaskApp, trace: Path) -> None:
     @app.task(name="add")
     def add(*numbers: Any) -> int:
         return sum(one if isinstance(one, int) else sum(one) for one in numbers)
@@ -124,9 +124,7 @@ def test_a_trace_that_another_program_began_goes_on(app: TaskApp, trace: Path) -
 
 
 @pytest.mark.parametrize("issued_ms", [-(10**15), 0, 10**15])
-def test_a_message_of_no_age_is_traced_all_the_same(
-    issued_ms: int, app: TaskApp, trace: Path
-) -> None:
+def test_a_message_without_an_age_is_traced(issued_ms: int, app: TaskApp, trace: Path) -> None:
     app.task(name="t")(lambda: 7)
     with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
         app.publisher.publish(TaskMessage(id="a", task="t", queue=app.queue, issued_ms=issued_ms))
@@ -159,7 +157,7 @@ def test_a_processor_that_raises_costs_no_task(
             app.send_task("bad").get(timeout=DEADLINE_S)
 
 
-def test_what_a_task_in_a_child_does_is_part_of_its_run(
+def test_spans_of_a_child_process_belong_to_the_run(
     start_worker: Callable[..., WorkerProcess],
     url: str,
     server: redis.Redis,
@@ -180,7 +178,7 @@ def test_what_a_task_in_a_child_does_is_part_of_its_run(
     assert own["resource"]["attributes"]["service.name"] == "logged"
 
 
-def test_a_process_that_begins_anew_and_a_child_that_ends_send_what_waits(
+def test_a_restarted_process_and_a_child_that_ends_send_waiting_spans(
     start_worker: Callable[..., WorkerProcess],
     url: str,
     server: redis.Redis,
@@ -235,12 +233,14 @@ assert [span.name for span in spans.get_finished_spans()] == ["one", "two"]
         (TraceSettings(exporters=("otlp",), protocol="smoke"), "'otlp' is not installed"),
     ],
 )
-def test_where_spans_cannot_go_is_told_at_the_start(settings: TraceSettings, told: str) -> None:
+def test_a_bad_destination_of_spans_is_named_at_the_start(
+    settings: TraceSettings, told: str
+) -> None:
     with pytest.raises(ConfigError, match=told):
         open_tracer(settings, service="x")
 
 
-def test_spans_that_nobody_collects_hold_nobody_up(trace: Path) -> None:
+def test_a_missing_collector_delays_no_process(trace: Path) -> None:
     tracer = open_tracer(TraceSettings(file=str(trace)), service="x")
     assert isinstance(tracer, Tracer)
     with tracer, tracer.span("one"):
@@ -271,7 +271,7 @@ def test_spans_that_nobody_collects_hold_nobody_up(trace: Path) -> None:
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "x", "OTEL_TRACES_EXPORTER": "none"}, TraceSettings()),
     ],
 )
-def test_the_environment_says_where_spans_go(
+def test_the_environment_chooses_the_exporters(
     environment: dict[str, str], expected: TraceSettings
 ) -> None:
     assert trace_settings_from_environment(environment) == expected

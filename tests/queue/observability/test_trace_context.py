@@ -1,4 +1,4 @@
-"""The two headers that say which trace a message belongs to are carried on, or left out."""
+"""The two headers of a message's trace are carried on, or left out."""
 
 import time
 from typing import Any
@@ -27,7 +27,7 @@ def test_a_trace_goes_on_through_retries_and_what_a_task_calls() -> None:
     assert build_headers(called)[STATE] == headers[STATE]
 
 
-def test_a_version_to_come_is_read_as_far_as_it_is_known() -> None:
+def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
     found = read_context({PARENT: f"cc-{TRACE}-{SPAN}-01-what-the-future-brings"})
     assert found is not None
     assert (found.trace_id, found.span_id) == (TRACE, SPAN)
@@ -42,7 +42,7 @@ def test_a_version_to_come_is_read_as_far_as_it_is_known() -> None:
         f"cc-{TRACE}-{SPAN}-01-" + "x" * 500, f"00-{TRACE}-{SPAN}-01" * 100_000,
     ],
 )  # fmt: skip
-def test_what_names_no_trace_is_left_out_and_fails_nothing(bad: Any) -> None:
+def test_an_invalid_trace_is_left_out(bad: Any) -> None:
     headers = {PARENT: bad, STATE: "a=b"}
     assert read_context(headers) is None
     assert trace_headers(headers) == {}
@@ -62,7 +62,7 @@ def test_a_bad_state_does_not_cost_the_trace(bad: Any) -> None:
     assert trace_headers({PARENT: GOOD, STATE: bad}) == {PARENT: GOOD}
 
 
-def test_no_state_takes_long_to_judge() -> None:
+def test_no_state_takes_long_to_check() -> None:
     began_s = time.process_time()
     for evil in (" " * 512, "\t \t ," * 100, "a=" + " " * 510, "a=b," * 128):
         trace_headers({PARENT: GOOD, STATE: evil})
