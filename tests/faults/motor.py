@@ -142,16 +142,24 @@ class MotorLink:
                 answer = b""
             if answer:
                 return None if answer == b"refused" else answer.decode()
-            self._local.link = None
+            self._close()
             if what is What.STEP or time.monotonic() > until_s:
                 raise ConnectionError(f"the motor is gone: {what} of {id}")
             time.sleep(POLL_S)
 
     def aim(self, aim: Aim) -> None:
         """Have the motor kill at what `aim` says, once."""
-        self._local.link = None  # the motor may be another one by now
-        if not self._ask(b"aim" + msgspec.json.encode(aim), os.getpid()):
-            raise ConnectionError("the motor is gone")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+            link.connect(self._path)  # the motor may be another one by now
+            link.send(b"aim" + msgspec.json.encode(aim))
+            if not link.recv(16):
+                raise ConnectionError("the motor is gone")
+
+    def _close(self) -> None:
+        link: socket.socket | None = getattr(self._local, "link", None)
+        self._local.link = None
+        if link is not None:
+            link.close()
 
     def _ask(self, data: bytes, pid: int) -> bytes:
         link: socket.socket | None = getattr(self._local, "link", None)
