@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from kombu import Exchange, Queue
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.control.command import CommandContext, text
@@ -148,11 +149,10 @@ def _consume(context: CommandContext, queues: tuple[str, ...]) -> None:
 
 
 def _bind(context: CommandContext, queue: str, *, exchange: str, kind: str, key: Any) -> None:
-    from kombu import Exchange, Queue
-
-    where = Exchange(exchange, type=kind)
     routing_key = queue if key is None else text(key, "routing_key")
-    bound = Queue(queue, exchange=where, routing_key=routing_key)(context.connect().default_channel)
+    bound = Queue(queue, exchange=Exchange(exchange, type=kind), routing_key=routing_key)(
+        context.connect().default_channel
+    )
     bound.exchange.declare()
     bound.bind_to(bound.exchange, routing_key=routing_key)
 

@@ -16,6 +16,7 @@ import msgspec
 from kombu import Producer
 from kombu.common import maybe_declare
 from kombu.exceptions import SerializationError
+from kombu.matcher import match
 from kombu.pidbox import Mailbox
 
 from blimp.errors import LinkError, MessageError
@@ -83,6 +84,7 @@ class CommandContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _decoder = msgspec.json.Decoder(Command)
+_match: Callable[[str, str, str], object] = match  # type: ignore[assignment]  # kombu says bytes
 
 
 def read_command(body: bytes | str, *, content_type: str | None) -> Command:
@@ -120,11 +122,8 @@ def _matches(name: str, pattern: str, matcher: str) -> bool:
         )
     if matcher == "glob" and pattern.count("*") > MAX_REPEATS:
         raise MessageError(f"pattern {pattern!r}: may have up to {MAX_REPEATS} stars")
-    from kombu import matcher as kombu_matcher
-
-    match: Any = kombu_matcher.match
     try:
-        return bool(match(name, pattern, matcher))
+        return bool(_match(name, pattern, matcher))
     except Exception as error:  # of any matcher, for any pattern
         raise MessageError(f"pattern {pattern!r} with matcher {matcher!r:.80}: {error}") from None
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from kombu import Exchange, Queue
+
 from blimp import __version__
 from blimp.errors import MessageError
 from blimp.queue.control.command import CommandContext, text
@@ -122,8 +124,6 @@ def registered(
 
 
 def active_queues(context: CommandContext, **_: Any) -> list[dict[str, Any]]:
-    from kombu import Exchange, Queue
-
     exchange = Exchange("", type="direct")
     return [
         dict(Queue(name, exchange=exchange, routing_key=name).as_dict(recurse=True))

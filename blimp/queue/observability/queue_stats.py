@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import BlimpError
+from blimp.queue.brokers.streams.store import SCRIPTS
+from blimp.queue.redis.client import Link, streams_options
+from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys
+from blimp.queue.redis.urls import redis_url
+from blimp.queue.resources.pool import ResourcePool
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -67,8 +72,6 @@ class QueueReader:
 
     def pool(self, name: str) -> PoolStats:
         """Return the state of a resource pool. Raises LinkError, LeaseError."""
-        from blimp.queue.resources.pool import ResourcePool
-
         with self._lock:
             link = self._link
             if link is None:  # not on streams: the pools are on the results' server
@@ -89,11 +92,6 @@ class QueueReader:
             return QueueStats(is_up=False, asked_s=now_s)
 
     def _streams(self, queues: tuple[str, ...], now_s: float) -> QueueStats:
-        from blimp.queue.brokers.streams.store import SCRIPTS
-        from blimp.queue.redis.client import Link, streams_options
-        from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys
-        from blimp.queue.redis.urls import redis_url
-
         url = self._app.broker
         if self._link is None or self._url != url:
             self._disconnect()

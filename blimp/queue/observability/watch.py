@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.queue.extensions import ChildExtension, Extension
+from blimp.queue.observability.json_log import JsonLogs
 from blimp.queue.observability.settings import TraceSettings, Watching, open_tracer
 
 if TYPE_CHECKING:
@@ -81,8 +82,6 @@ class _Flush(Extension):
 
 @contextlib.contextmanager
 def _json_logs(app: TaskApp, watching: Watching) -> Iterator[None]:
-    from blimp.queue.observability.json_log import JsonLogs
-
     logs = JsonLogs(level=app.log_level, vehicle=watching.vehicle)
 
     def make(**bound: Any) -> Any:
@@ -135,8 +134,6 @@ class ChildWatch:
         self._tracer = None if isinstance(tracer, str) else tracer
         self._logs = None
         if found.log_level:
-            from blimp.queue.observability.json_log import JsonLogs
-
             self._logs = JsonLogs(level=found.log_level, vehicle=found.vehicle)
             self._logs.worker = found.worker
             self._logs.install()
