@@ -72,7 +72,7 @@ def test_a_failure_calls_its_errbacks(app: TaskApp, heard: Heard, look: Look) ->
     assert look.left_behind() == []
 
 
-def test_what_is_called_back_counts_as_not_done(app: TaskApp, heard: Heard) -> None:
+def test_a_revoked_task_calls_its_errbacks(app: TaskApp, heard: Heard) -> None:
     app.task(name="one")(lambda: 1)
     handle = app.send_task("one", **LINKS)
     handle.revoke()
@@ -100,22 +100,19 @@ def test_a_retry_calls_nobody_until_its_end(app: TaskApp, heard: Heard) -> None:
         assert heard.wait(2) == [("good", (2, 2)), ("good", (3,))]
 
 
-def test_whoever_finds_the_result_sends_what_its_writer_did_not(
-    app: TaskApp, heard: Heard, transport: str
-) -> None:
-    """Result and acknowledgement may be two steps: a worker may be killed between them."""
-    if transport == "streams":
-        pytest.skip("one step here: nothing is between them")
-    ran: list[int] = []
-    app.task(name="one")(lambda: ran.append(1))
-    assert app.results is not None
-    app.results.store(Record(id="cut", state=State.SUCCESS, result=7))
-    message = TaskMessage(
-        id="cut", task="one", queue=app.queue, delivery=2, callbacks=tuple(LINKS["link"])
-    )
-    app.publisher.publish(message)
-    with working(app):
-        assert heard.wait(2) == [("good", (3,)), ("good", (7, 2))]
+def test_the_worker_that_finds_the_result_sends_what_its_writer_did_not(url: str) -> None:
+    """In memory, result and acknowledgement are two steps: a worker may die between them."""
+    with TaskApp("tests", broker="memory://", result_backend=url) as app:
+        heard, ran = Heard(app), list[int]()
+        app.task(name="one")(lambda: ran.append(1))
+        assert app.results is not None
+        app.results.store(Record(id="cut", state=State.SUCCESS, result=7))
+        message = TaskMessage(
+            id="cut", task="one", queue=app.queue, delivery=2, callbacks=tuple(LINKS["link"])
+        )
+        app.publisher.publish(message)
+        with working(app):
+            assert heard.wait(2) == [("good", (3,)), ("good", (7, 2))]
     assert ran == []
 
 
@@ -152,11 +149,9 @@ def test_a_wrong_signature_of_another_sender_is_a_failure_with_its_reason(
     assert heard.calls == []
 
 
-def test_exactly_one_of_the_two_follows_where_workers_are_killed(
-    url: str, start_worker: Callable[..., WorkerProcess], transport: str, tmp_path: Path, look: Look
+def test_exactly_one_of_the_two_follows_if_workers_are_killed(
+    url: str, start_worker: Callable[..., WorkerProcess], tmp_path: Path, look: Look
 ) -> None:
-    if transport != "streams":
-        pytest.skip("the stock transport loses what a killed worker was taking")
     count = 150
     followed = tmp_path / "followed"
 

@@ -46,7 +46,7 @@ def test_every_canvas_gives_what_it_says(worked: Sums) -> None:
     assert found == {name: expected for name, (_, expected) in CANVASES.items()}
 
 
-def test_what_is_sent_is_no_other_where_it_is_written_as_json(worked: Sums) -> None:
+def test_a_signature_that_has_been_json_is_the_same_canvas(worked: Sums) -> None:
     """A signature that has been through JSON is the same canvas."""
     import json
 
@@ -59,7 +59,7 @@ def test_what_is_sent_is_no_other_where_it_is_written_as_json(worked: Sums) -> N
     assert found == {name: expected for name, (_, expected) in CANVASES.items()}
 
 
-def test_a_chain_ends_where_a_link_fails(worked: Sums) -> None:
+def test_a_chain_ends_if_a_link_fails(worked: Sums) -> None:
     canvas = worked.same.s(1) | worked.fail.s().on_error(worked.bad.s("x")) | worked.add.s(1)
     last = canvas.apply_async()
     with pytest.raises(TaskFailed, match="ValueError: no"):
@@ -70,7 +70,7 @@ def test_a_chain_ends_where_a_link_fails(worked: Sums) -> None:
     assert worked.wait() == [(last.parent.id, "x")]
 
 
-def test_a_chain_ends_where_a_link_is_revoked(worked: Sums) -> None:
+def test_a_chain_ends_if_a_link_is_revoked(worked: Sums) -> None:
     waits = threading.Event()
     worked.app.task(name="hold")(lambda: waits.wait(DEADLINE_S))
     last = (signature("hold", app=worked.app) | worked.add.si(1, 1) | worked.add.s(1)).apply_async(
@@ -185,7 +185,7 @@ def test_headers_and_stamps_stay(app: TaskApp, sums: Sums) -> None:
     assert {one.root_id for one in seen} == {last.parent.id}
 
 
-def test_options_go_with_what_they_are_said_of(app: TaskApp, sums: Sums) -> None:
+def test_options_hold_for_the_signature_that_has_them(app: TaskApp, sums: Sums) -> None:
     with working(app):
         delayed = chord([sums.same.s(1), sums.same.s(2)], sums.total.s()).apply_async(countdown=0.1)
         named = (sums.same.s(1) | sums.same.s()).apply_async(task_id="mine")
@@ -203,7 +203,7 @@ def test_a_link_that_would_be_too_long_fails_with_the_limit(url: str) -> None:
                 handle.get(timeout=DEADLINE_S)
 
 
-def test_nothing_of_a_group_is_sent_where_one_is_too_long(app: TaskApp, look: Look) -> None:
+def test_nothing_of_a_group_is_sent_if_one_is_too_long(app: TaskApp, look: Look) -> None:
     with pytest.raises(MessageError, match="the limit is"):
         app.send_canvas(group(signature("t"), signature("t", ("x" * 1_000_001,))))
     assert look.waiting() == 0
@@ -286,7 +286,7 @@ def test_a_group_is_revoked(sums: Sums) -> None:
         held.get(timeout=DEADLINE_S)
 
 
-def test_a_task_tells_how_far_it_is(worked: Sums) -> None:
+def test_a_task_publishes_its_progress(worked: Sums) -> None:
     told = threading.Event()
 
     @worked.app.task(name="tell", bind=True)
@@ -304,11 +304,9 @@ def test_a_task_tells_how_far_it_is(worked: Sums) -> None:
 CHORDS, PARTS = 40, 4
 
 
-def test_every_body_runs_once_where_workers_are_killed(
-    url: str, start_worker: Callable[..., WorkerProcess], transport: str, tmp_path: Path, look: Look
+def test_every_body_runs_once_if_workers_are_killed(
+    url: str, start_worker: Callable[..., WorkerProcess], tmp_path: Path, look: Look
 ) -> None:
-    if transport != "streams":
-        pytest.skip("the stock transport loses what a killed worker was taking")
     followed = tmp_path / "followed"
 
     def lines() -> list[str]:
@@ -330,7 +328,7 @@ def test_every_body_runs_once_where_workers_are_killed(
         ]
         for least in (1, 8, 20, 30):
             worker = start_worker(url)
-            wait_until(lambda least=least: len(lines()) >= least, "no body begins")
+            wait_until(lambda least=least: len(lines()) >= least, "no body starts")
             worker.kill()
         start_worker(url).wait_ready()
         for handle in sent:

@@ -75,11 +75,11 @@ def test_a_chord_whose_part_fails_ends_its_body(app: TaskApp) -> None:
         assert [name for _, name in sums.wait()] == ["body"]
 
 
-def test_whoever_finds_the_result_counts_the_part_its_writer_did_not(app: TaskApp) -> None:
+def test_the_worker_that_finds_the_result_counts_the_part_its_writer_did_not(app: TaskApp) -> None:
     """A worker may be killed between result and acknowledgement."""
     sums = Sums(app)
     if app.results is None:
-        pytest.skip("nothing is found where nothing is kept")
+        pytest.skip("nothing is found if nothing is stored")
     assert app.chords is not None
     app.chords.begin([("g", 1)])
     app.results.store(Record(id="part", state=State.SUCCESS, result=7))

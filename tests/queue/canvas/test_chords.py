@@ -156,7 +156,7 @@ def test_a_part_of_another_that_is_nested_too_deep_fails_its_chord(
 
 
 def test_killed_between_the_record_of_the_last_part_and_the_body(sums: Sums, look: Look) -> None:
-    """What its worker left: the record, the part counted, and its claim to begin the body."""
+    """Its worker left the record, the counted part, and the body reserved for it."""
     app = sums.app
     assert app.results is not None
     assert app.chords is not None
@@ -214,7 +214,7 @@ def test_a_part_that_does_not_succeed_ends_its_chord(sums: Sums, end: str) -> No
     assert sorted(sums.heard) == sorted([(handle.parent[0].id, "part"), (handle.id, "body")])
 
 
-def test_a_body_that_cannot_be_enqueued_begins_once_its_queue_is_put_right(
+def test_a_body_that_cannot_be_enqueued_starts_after_its_queue_is_repaired(
     sums: Sums, server: redis.Redis, look: Look
 ) -> None:
     app = sums.app

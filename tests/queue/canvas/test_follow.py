@@ -81,7 +81,7 @@ def test_a_chain_ends_however_long_the_words_of_what_failed(small: Sums) -> None
             handle.get(timeout=DEADLINE_S)
 
 
-def test_an_errback_that_cannot_be_begun_keeps_no_end_back(sums: Sums, look: Look) -> None:
+def test_an_errback_that_cannot_be_sent_keeps_no_end_back(sums: Sums, look: Look) -> None:
     other = {"task": "bad", "args": ["other"]}
     log = Silence()
     with working(sums.app, log=log):
@@ -96,7 +96,7 @@ def test_an_errback_that_cannot_be_begun_keeps_no_end_back(sums: Sums, look: Loo
 
 
 @pytest.mark.parametrize("where", ["part", "body"])
-def test_a_chord_ends_where_an_errback_cannot_be_begun(sums: Sums, where: str) -> None:
+def test_a_chord_ends_if_an_errback_cannot_be_sent(sums: Sums, where: str) -> None:
     fails, body = sums.fail.s(), sums.total.s()
     (fails if where == "part" else body).link_error(WRONG)
     with working(sums.app):

@@ -144,7 +144,7 @@ def test_a_later_link_counts_how_often_it_was_replaced(sums: Replacing) -> None:
     assert seen == [1]
 
 
-def test_a_task_that_may_not_begin_twice_may_be_replaced_by_such_a_task(sums: Replacing) -> None:
+def test_a_task_that_may_not_start_twice_may_be_replaced_by_such_a_task(sums: Replacing) -> None:
     once: Any = {"idempotent": False}
     act = sums.app.task(name="act", **once)(lambda: "acted")
 
