@@ -210,7 +210,7 @@ class Airframe(_Part, frozen=True, kw_only=True):
     def with_pad_east(self, metres: float) -> "Airframe":
         """Return the same ship with its home so far east: several must not start in one place.
 
-        On a sphere. Raises AirframeError where there is no east: at a pole.
+        On a sphere. Raises AirframeError at a pole, which has no east.
         """
         if not metres:
             return self

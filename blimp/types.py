@@ -70,7 +70,7 @@ class GpsSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     latitude_deg: float
     longitude_deg: float
     altitude_msl_m: float
-    velocity_ned_mps: Vec3 | None  # None where the receiver gives no course and speed
+    velocity_ned_mps: Vec3 | None  # None if the receiver gives no course and speed
     accuracy_m: float
     satellites: int
 
@@ -159,8 +159,8 @@ class Wrench(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a mode wants, absolute, latest wins.
 
-    A field that is None is not controlled. `velocity_ned_mps` is the demand itself where
-    `position_ned_m` is None, and a feed-forward beside it where it is not. `actuators`
+    A field that is None is not controlled. `velocity_ned_mps` is the demand itself if
+    `position_ned_m` is None, else a feed-forward beside it. `actuators`
     (MANUAL and bench only) bypasses controller and mixer, never the motor gate.
     """
 
@@ -189,7 +189,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     boot_id: the flight process it was meant for; "" accepts any.
     sent_s: when `age_s` held, on the clock that both processes have (CLOCK_MONOTONIC).
     waited_s: how long ago that was when it was received, which the receiver measures;
-        infinite where it does not say, or names a time to come or before the receiver began.
+        infinite if it does not say, or names a time to come or before the receiver began.
     authority: under which it was let through, a number that grows whenever control of the
         ship changes; an older one than seen before is refused. 0 if nobody asked.
     trace: which trace it belongs to, a W3C traceparent; "" for none. Reported, never acted on.

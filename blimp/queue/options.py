@@ -30,7 +30,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     track_started: store STARTED when it begins.
     bind: pass a TaskContext as its first argument.
     cpu_bound: run it in a process of its own pool, so that it holds up nothing else.
-    soft_time_limit: seconds after which it is told to end: SoftTimeLimitExceeded is raised in
+    soft_time_limit: seconds after which it should end: SoftTimeLimitExceeded is raised in
         it. time_limit: seconds after which it is ended, whatever it does.
     interruptible: may an exception be raised in it from outside, between any two of its
         instructions, as a soft time limit and `revoke(terminate=True)` do to a plain function
