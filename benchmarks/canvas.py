@@ -31,7 +31,7 @@ PARTS_OF_EACH = 4
 
 def start(url: str, directory: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "blimp.queue", "worker", "-A", "tests.queue.killed:app",
+        [sys.executable, "-m", "blimp.queue", "worker", "-A", "tests.queue.killed_app:app",
          "--name", "w"],
         env=os.environ
         | {

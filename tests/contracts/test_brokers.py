@@ -21,7 +21,7 @@ from blimp.queue.redis.failover import Brokers
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence
 
-pytest_plugins = ["tests.queue.carriers.conftest"]
+pytest_plugins = ["tests.queue.brokers.rabbitmq.conftest"]
 
 
 class Bench:

@@ -18,8 +18,8 @@ from tests.faults.ground import Ground, until
 from tests.faults.motor import What
 from tests.faults.server_side import ServerSide
 from tests.faults.workload import LEASE_S
+from tests.queue.behaviour.test_outage import send_when_back
 from tests.queue.conftest import DEADLINE_S, Silence, working
-from tests.queue.test_outage import send_when_back
 
 
 def has_noticed(worker: Worker, before: int) -> bool:

@@ -18,7 +18,7 @@ from blimp.queue import TaskApp, Worker
 from blimp.queue.redis.client import open_redis
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 DEADLINE_S = 15.0  # for what must happen; nothing here waits this long when it works
 
@@ -121,7 +121,7 @@ class WorkerProcess:
         url: str,
         directory: Path,
         transport: str,
-        app: str = "tests.queue.killed:app",
+        app: str = "tests.queue.killed_app:app",
         name: str = "w",
         options: str = "",
         results: str | None = None,

@@ -120,7 +120,7 @@ def test_celery_beat_has_the_results_cleaned_up(
 def test_a_task_in_a_process_is_mapped_there_and_replaced_there(
     url: str, start_worker: Callable[..., WorkerProcess]
 ) -> None:
-    start_worker(url, app="tests.queue.labour:app", options="--process-workers 1")
+    start_worker(url, app="tests.queue.worn_app:app", options="--process-workers 1")
     with TaskApp("labour", broker=url, result_backend=url) as app:
         heavy = signature("heavy.pid", app=app)
         pairs = mapped(heavy, [1, 2]).delay().get(timeout=DEADLINE_S)

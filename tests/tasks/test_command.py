@@ -13,9 +13,9 @@ from blimp.queue import TaskApp
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.command import printable_source
 from blimp.types import Command, Outcome
+from tests.queue.celery_messages import envelope
 from tests.queue.conftest import DEADLINE_S, wait_until, working
-from tests.queue.golden import envelope
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 from tests.tasks.ship import DONE, IN_PROGRESS, REFUSED, FlightSide, outcome, publish
 
 

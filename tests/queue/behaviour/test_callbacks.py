@@ -13,7 +13,7 @@ from blimp.queue.protocol.embed import MOST_CALLBACKS
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Record, State
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 class Heard:

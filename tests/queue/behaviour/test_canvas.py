@@ -24,7 +24,7 @@ from blimp.queue import (
 from blimp.queue.protocol.message import TaskMessage
 from tests.queue.canvas.sums import CANVASES, Sums
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 @pytest.fixture

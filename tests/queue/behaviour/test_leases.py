@@ -12,9 +12,9 @@ from blimp.queue.brokers.streams.store import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.record import Record
 from blimp.queue.redis.keys import GROUP
+from tests.queue.celery_messages import CELERY_MESSAGE, envelope
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
-from tests.queue.golden import CELERY_MESSAGE, envelope
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 def steal(session: StreamsSession) -> None:

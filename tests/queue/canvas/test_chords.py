@@ -22,7 +22,7 @@ from blimp.queue.redis.keys import Keys
 from blimp.queue.redis.urls import redis_url
 from tests.queue.canvas.sums import Sums, part
 from tests.queue.conftest import DEADLINE_S, wait_until, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 @pytest.fixture

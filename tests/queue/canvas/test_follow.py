@@ -12,7 +12,7 @@ from blimp.queue.canvas.plan import Settings
 from blimp.queue.protocol.message import TaskMessage
 from tests.queue.canvas.sums import Sums
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 HOME = Settings(queue="home", now_s=lambda: 1.0)
 

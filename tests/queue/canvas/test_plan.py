@@ -14,7 +14,7 @@ from blimp.queue import (
     signature,
 )
 from blimp.queue.protocol.embed import MOST_DEEP
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 def deep(levels: int) -> Any:

@@ -11,7 +11,7 @@ from blimp.queue import State, TaskApp, TaskContext, chain, chord, group, signat
 from blimp.queue.canvas.follow import MOST_REPLACED
 from tests.queue.canvas.sums import Sums
 from tests.queue.conftest import DEADLINE_S, wait_until, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 class Replacing(Sums):

@@ -13,7 +13,7 @@ from blimp.queue.cli.main import main
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.worker.middleware.once import mark_begun
 from tests.queue.conftest import DEADLINE_S, wait_until, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 class Begun:

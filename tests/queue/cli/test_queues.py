@@ -9,7 +9,7 @@ from blimp.queue import TaskApp
 from blimp.queue.brokers.base import Capabilities
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from blimp.queue.control.broadcast import BroadcastReceiver
 from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.record import Record
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 def test_a_broadcast_passes_a_full_queue_and_busy_pools(app: TaskApp, look: Look) -> None:

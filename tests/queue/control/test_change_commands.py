@@ -16,7 +16,7 @@ from blimp.queue.events.worker_events import WorkerEvents
 from blimp.tasks.app import build_ship_app
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.control.conftest import Ask
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_threads_grow_and_shrink_at_once(app: TaskApp, ask: Ask, gate: Gate) -> 
 
 def test_processes_grow_and_shrink(app: TaskApp, ask: Ask) -> None:
     app.task(name="pid", cpu_bound=True)(os.getpid)
-    with working(app, process_workers=1, app_path="tests.queue.labour:app"):
+    with working(app, process_workers=1, app_path="tests.queue.worn_app:app"):
         assert ask("stats")["pool"]["processes"] == [os.getpid()]
         one = app.send_task("pid").get(DEADLINE_S)
         assert ask("stats")["pool"]["processes"] == [os.getpid(), one]

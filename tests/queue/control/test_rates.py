@@ -16,7 +16,7 @@ from blimp.queue.worker.job import Job
 from blimp.queue.worker.prefetch import LEAST_HELD, LONGEST_LATER_S, Rate
 from tests.queue.conftest import wait_until, working
 from tests.queue.control.conftest import Ask
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 DEADLINE_S = 15.0
 

@@ -16,7 +16,7 @@ from blimp.queue.control.extension import ControlExtension
 from blimp.queue.protocol.record import State
 from blimp.queue.publish.revocations import KEEP_S, Revocation, Revocations
 from tests.queue.conftest import DEADLINE_S, wait_until, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from blimp.errors import ConfigError
 from blimp.queue.brokers.streams.store import DONE, LOST, Counts, DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.client import Link
+from tests.queue.brokers.streams.completions import complete
 from tests.queue.conftest import wait_until
 from tests.queue.kombu_transport.conftest import (
     Basket,
@@ -24,7 +25,6 @@ from tests.queue.kombu_transport.conftest import (
     queue,
     send,
 )
-from tests.queue.transport.ends import complete
 
 
 @pytest.mark.parametrize("body", [{"a": 1}, "text", "Grüße ☁", b"\x00\xff raw", b""], ids=repr)

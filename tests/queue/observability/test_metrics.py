@@ -284,7 +284,7 @@ class TestThePage:
             with pytest.raises(ConfigError, match=rf"metrics at 127\.0\.0\.1:{port}: .*in use"):
                 Metrics(app, port=port)
             assert app.extensions == list(WORKER_EXTENSIONS)
-        words = ["worker", "-A", "tests.queue.killed:app", "--metrics-port", str(port)]
+        words = ["worker", "-A", "tests.queue.killed_app:app", "--metrics-port", str(port)]
         os.environ.setdefault("KILLED_BROKER", "redis://localhost")
         assert main(words) == 2
         assert "in use" in capsys.readouterr().err
@@ -292,7 +292,7 @@ class TestThePage:
     @pytest.mark.parametrize("bad", ["-1", "65536", "x", "", "1.5", "٣"])
     def test_an_invalid_port_is_refused(self, bad: str) -> None:
         with pytest.raises(SystemExit) as stopped:
-            main(["worker", "-A", "tests.queue.killed:app", f"--metrics-port={bad}"])
+            main(["worker", "-A", "tests.queue.killed_app:app", f"--metrics-port={bad}"])
         assert stopped.value.code == 2
 
     def test_an_address_of_another_machine_is_refused(self) -> None:

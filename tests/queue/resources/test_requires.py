@@ -17,7 +17,7 @@ from blimp.queue.resources import Grant, ResourcePool
 from blimp.queue.worker.boot import check_tasks
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 
 @pytest.fixture

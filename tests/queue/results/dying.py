@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from blimp.errors import ResultError
 from blimp.queue import TaskContext
-from tests.queue.killed import DIRECTORY, app
+from tests.queue.killed_app import DIRECTORY, app
 
 __all__ = ["app"]
 

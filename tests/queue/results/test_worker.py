@@ -16,7 +16,7 @@ from blimp.queue.results.open import prepare_results
 from blimp.queue.results.sql.database import Cleanup, SqlResults
 from tests.postgres import Postgres
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
-from tests.queue.look import Look
+from tests.queue.server_view import Look
 
 Start = Callable[..., WorkerProcess]
 

@@ -1,0 +1,107 @@
+"""What was delivered too often is not run again, and whoever waits for it is told."""
+
+import threading
+
+import pytest
+
+from blimp.errors import Reject, TaskFailed
+from blimp.queue import TaskApp, chord
+from blimp.queue.brokers.base import MOST_DELIVERIES
+from blimp.queue.extensions import Extension
+from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.redis.keys import GROUP, Keys
+from blimp.queue.worker.job import Job
+from tests.queue.conftest import DEADLINE_S, Silence, working
+from tests.queue.server_view import Look
+
+pytestmark = pytest.mark.parametrize("transport", ["streams"], indirect=True)
+LAPSED_MS = 60_000
+
+
+def deliver(look: Look, times: int, *, queue: str = "tests") -> None:
+    """Have all that waits in `queue` be delivered so often, last to a worker that has died."""
+    stream = Keys().queue(queue).lanes[2]
+    found = look.server.xreadgroup(GROUP, "dead", {stream: ">"})
+    for id, _ in found[0][1]:
+        look.server.xclaim(stream, GROUP, "dead", 0, [id], idle=LAPSED_MS, retrycount=times)
+
+
+def make_group(look: Look, *, queue: str = "tests") -> None:
+    look.server.xgroup_create(Keys().queue(queue).lanes[2], GROUP, "0", mkstream=True)
+
+
+@pytest.mark.parametrize("is_part", [False, True])
+def test_it_fails_with_its_errback_and_is_a_dead_letter(
+    app: TaskApp, look: Look, is_part: bool
+) -> None:
+    ran: list[str] = []
+    told: list[str] = []
+    heard = threading.Event()
+    app.task(name="deadly")(lambda: ran.append("deadly"))
+    app.task(name="body")(lambda results: ran.append("body"))
+
+    @app.task(name="told", ignore_result=True)
+    def tell(id: str) -> None:
+        told.append(id)
+        heard.set()
+
+    make_group(look)
+    if is_part:
+        body = app.get_task("body").s().on_error(app.get_task("told").s())
+        waits = chord([app.get_task("deadly").s()], body).apply_async()
+    else:
+        waits = app.send_task("deadly", link_error=[{"task": "told"}])
+    deliver(look, MOST_DELIVERIES)
+    with working(app, log=Silence()):
+        with pytest.raises(TaskFailed, match="delivered 20 times without being completed"):
+            waits.get(DEADLINE_S)
+        assert app.send_task("deadly").get(DEADLINE_S) is None  # another is run
+        assert heard.wait(DEADLINE_S)
+    assert ran == ["deadly"]
+    assert told == [waits.id]
+    assert look.dead_reasons() == ["deadly: delivered 20 times without being completed"]
+
+
+def test_one_delivery_fewer_is_run(app: TaskApp, look: Look) -> None:
+    app.task(name="deadly")(lambda: 1)
+    make_group(look)
+    handle = app.send_task("deadly")
+    deliver(look, MOST_DELIVERIES - 1)
+    with working(app):
+        assert handle.get(DEADLINE_S) == 1
+    assert look.dead_reasons() == []
+
+
+def test_what_was_acknowledged_before_it_ran_is_no_dead_letter(app: TaskApp, look: Look) -> None:
+    """Its message is gone: there is nothing to bury, and its end is told once."""
+    told: list[str] = []
+    heard, done = threading.Event(), threading.Event()
+
+    @app.task(name="told", ignore_result=True)
+    def tell(id: str) -> None:
+        told.append(id)
+        heard.set()
+
+    @app.task(name="early", acks_late=False)
+    def early() -> None:
+        raise Reject("no use")
+
+    class Observer(Extension):
+        def finished(self, job: Job, outcome: Outcome) -> None:
+            if job.task.name == "early":
+                done.set()
+
+        def received(self, job: Job) -> None: ...
+        def started(self, job: Job) -> None: ...
+        def lost(self, job: Job) -> None: ...
+
+    app.extend(lambda worker: Observer())
+    log = Silence()
+    with working(app, log=log):
+        handle = app.send_task("early", link_error=[{"task": "told"}])
+        with pytest.raises(TaskFailed, match="no use"):
+            handle.get(DEADLINE_S)
+        assert done.wait(DEADLINE_S), log.lines
+        assert heard.wait(DEADLINE_S)
+    assert told == [handle.id]
+    assert look.dead_reasons() == []

@@ -1,0 +1,363 @@
+"""The end of a delivery: result, what follows and acknowledgement are one step, or nothing."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from blimp.errors import Reject, TaskFailed
+from blimp.queue import State, TaskApp, TaskContext
+from blimp.queue.brokers.streams.envelope import Claim, Put, post
+from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, DeadLetters
+from blimp.queue.brokers.streams.visibility import StreamsSession
+from blimp.queue.protocol.message import EMERGENCY, TaskMessage
+from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.worker.job import CallNext, Job
+from tests.broker import EmbeddedBroker
+from tests.queue.behaviour.test_leases import steal
+from tests.queue.brokers.streams.completions import complete
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.queue.kombu_transport.conftest import put_raw
+from tests.queue.server_view import Look
+
+KEY = "celery-task-meta-x"
+
+
+@pytest.fixture
+def claim(session: StreamsSession) -> Claim:
+    """One delivery of queue "q", held by `holder`."""
+    keys = session.keys.queue("q")
+    session.store.make_group(keys)
+    put_raw(session, b"body", head=b"head")
+    ((claim, _),) = session.store.take([keys], room=1).deliveries
+    return claim
+
+
+def put(session: StreamsSession, queue: str, *, lane: int = 2, due_ms: int = 0) -> Put:
+    return Put(queue=session.keys.queue(queue), lane=lane, due_ms=due_ms, head=b"h", body=b"b")
+
+
+def standing(session: StreamsSession) -> tuple[bool, int, int, int]:
+    """Return whether a result stands, and how many wait in q, in r, and in r's schedule."""
+    q, r = session.keys.queue("q"), session.keys.queue("r")
+    client: Any = session.link.client
+    return (
+        bool(client.exists(KEY)),
+        session.store.counts(q).ready,
+        session.store.counts(r).ready,
+        int(client.zcard(r.later)),
+    )
+
+
+def whole(session: StreamsSession, claim: Claim | None, **options: Any) -> dict[str, Any]:
+    """An end with everything: a result, one message at once, another in the far future."""
+    following = (put(session, "r"), put(session, "r", lane=0, due_ms=4_000_000_000_000))
+    return {
+        "claim": claim, "result": KEY, "record": b'{"status": "SUCCESS"}', "keep_s": 9,
+        "puts": following,
+    } | options  # fmt: skip
+
+
+def test_everything_is_written_in_the_step_that_ends_it(
+    session: StreamsSession, claim: Claim
+) -> None:
+    assert complete(session.store, whole(session, claim)) == [DONE]
+    assert standing(session) == (True, 0, 1, 1)
+    assert complete(session.store, whole(session, claim)) == [SETTLED]
+    assert standing(session) == (True, 0, 1, 1)
+
+
+def test_nothing_is_written_for_a_lost_lease(session: StreamsSession, claim: Claim) -> None:
+    assert session.store.release([claim]) == [DONE]
+    assert complete(session.store, whole(session, claim)) == [LOST]
+    assert standing(session) == (False, 1, 0, 0)
+
+
+def test_many_end_at_once_each_for_itself(session: StreamsSession) -> None:
+    keys = session.keys.queue("q")
+    session.store.make_group(keys)
+    for _ in range(3):
+        put_raw(session, b"body", head=b"head", lane=1)
+    first, second, third = (one for one, _ in session.store.take([keys], room=3).deliveries)
+    session.store.release([second])
+    ends = [{"claim": first}, whole(session, second), whole(session, third)]
+    assert complete(session.store, *ends) == [DONE, LOST, DONE]
+    assert standing(session) == (True, 1, 1, 1)
+
+
+def test_an_end_without_a_delivery_is_written_once(session: StreamsSession) -> None:
+    end = whole(session, None, once=session.keys.once("q/2/1-1/1"))
+    assert complete(session.store, end) == [DONE]
+    assert complete(session.store, end) == [SETTLED]
+    assert standing(session) == (True, 0, 1, 1)
+
+
+def test_a_dead_letter_has_its_result_in_the_same_step(
+    session: StreamsSession, claim: Claim
+) -> None:
+    assert complete(session.store, whole(session, claim, reason="no such pad")) == [DONE]
+    (letter,) = DeadLetters(store=session.store, queue="q").list()
+    assert (letter.reason, letter.deliveries) == ("no such pad", 1)
+    assert standing(session) == (True, 0, 1, 1)
+
+
+def test_one_that_cannot_be_written_spoils_no_other(session: StreamsSession, claim: Claim) -> None:
+    client: Any = session.link.client
+    client.rpush(KEY, "no result")
+    keys = session.keys.queue("q")
+    put_raw(session, b"body", head=b"head")
+    ((other, _),) = session.store.take([keys], room=1).deliveries
+    refused, done = complete(session.store, whole(session, claim), {"claim": other})
+    assert str(refused).startswith("WRONGTYPE")
+    assert done == DONE
+    assert session.store.renew([claim]) == [DONE], "it is still held"
+
+
+def test_a_message_that_follows_looks_as_if_published(
+    app: TaskApp, session: StreamsSession
+) -> None:
+    message = TaskMessage(
+        id="m", task="add", args=(1, "ö"), kwargs={"b": None}, queue="q", priority=EMERGENCY,
+        retries=2, eta_s=4e9, expires_s=5e9, issued_ms=7, ttl_s=3.0, delivery=4,
+        ignore_result=True, headers={"blimp_vehicle": "twin", "other": 1},
+    )  # fmt: skip
+    client: Any = session.link.client
+    keys = session.keys.queue("q")
+    app.publisher.publish(message)
+    put = post(message, keys=session.keys)
+    assert client.zscore(keys.later, client.zrange(keys.later, 0, 0)[0]) == put.due_ms == 4e12
+    message = msgspec.structs.replace(message, eta_s=None)
+    app.publisher.publish(message)
+    put = post(message, keys=session.keys)
+    ((_, fields),) = client.xrange(keys.lanes[put.lane])
+    assert (put.due_ms, put.body) == (0, fields[b"b"])
+    theirs, ours = json.loads(fields[b"h"]), json.loads(put.head)
+    for document in (theirs, ours):
+        document["properties"].pop("delivery_tag")
+        document["properties"].pop("body_encoding", None)
+    assert theirs == ours
+
+
+# --- the worker -------------------------------------------------------------------------------
+
+
+def test_a_stolen_task_leaves_no_next_try(
+    app: TaskApp, session: StreamsSession, look: Look
+) -> None:
+    """Stolen the moment before its end: retry is one step, so nothing of it is left."""
+    ended = threading.Event()
+
+    @app.task(name="again", bind=True)
+    def again(context: TaskContext) -> None:
+        steal(session)
+        ended.set()
+        context.retry(countdown=0.0)
+
+    log = Silence()
+    with working(app, log=log) as worker:
+        handle = again.delay()
+        assert ended.wait(DEADLINE_S)
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        assert handle.state is State.PENDING
+        assert (look.waiting(), look.in_hand()) == (0, 1)
+    assert log.events("result refused")
+
+
+@pytest.mark.parametrize("ignore_result", [False, True])
+def test_a_retry_is_one_step(app: TaskApp, server: redis.Redis, ignore_result: bool) -> None:
+    @app.task(name="again", bind=True, ignore_result=ignore_result)
+    def again(context: TaskContext) -> str:
+        if context.message.retries == 0:
+            context.retry(countdown=0.0)
+        return "second"
+
+    heard: list[tuple[bool, str]] = []
+    with server.monitor() as monitor, working(app):
+        again.delay()
+        for one in monitor.listen():
+            command: str = one["command"]
+            heard.append((one["client_type"] == "lua", command))
+            if len(_find(heard, "XDEL ", ":lane:")) == 2:
+                break
+    _, put = _find(heard, "XADD ", ":lane:")
+    gone, _ = _find(heard, "XDEL ", ":lane:")
+    assert put < gone
+    assert all(in_script for in_script, _ in heard[put:gone]), "a script of its own came between"
+
+
+def _find(heard: list[tuple[bool, str]], verb: str, key: str) -> list[int]:
+    return [n for n, (_, text) in enumerate(heard) if text.startswith(verb) and key in text]
+
+
+class Following:
+    """Middleware that has one more task follow each success of "first"."""
+
+    def __init__(self, app: Callable[[], TaskApp]) -> None:
+        self._app = app
+
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
+        outcome = await call_next(job)
+        if job.task.name != "first":
+            return outcome
+        message = TaskMessage(id="second", task="second", queue="tests", args=(outcome.result,))
+        return msgspec.structs.replace(outcome, next=(message,))
+
+
+@pytest.mark.parametrize("acks_late", [True, False])
+def test_what_follows_is_sent_with_the_result(
+    app: TaskApp, session: StreamsSession, look: Look, acks_late: bool
+) -> None:
+    ran: list[int] = []
+    app.task(name="second", ignore_result=True)(ran.append)
+    app.task(name="first", acks_late=acks_late)(lambda: 3)
+    app.outer_middleware = (Following(lambda: app),)
+    with working(app) as worker:
+        assert app.send_task("first").get(DEADLINE_S) == 3
+        wait_until(lambda: worker.counts["done"] == 2, "the second does not run")
+    assert ran == [3]
+    assert look.left_behind() == []
+
+
+def test_a_stolen_task_has_no_follower(app: TaskApp, session: StreamsSession, look: Look) -> None:
+    ran: list[int] = []
+    app.task(name="second", ignore_result=True)(ran.append)
+    app.task(name="first", ignore_result=True)(lambda: steal(session))
+    app.outer_middleware = (Following(lambda: app),)
+    with working(app) as worker:
+        app.send_task("first")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        assert (look.waiting(), look.in_hand()) == (0, 1)
+    assert ran == []
+
+
+def test_a_rejected_message_is_a_dead_letter(app: TaskApp, session: StreamsSession) -> None:
+    @app.task(name="drop")
+    def drop() -> None:
+        raise Reject("not for me")
+
+    with working(app) as worker:
+        handle = drop.delay()
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+    assert handle.state is State.FAILURE
+    (letter,) = DeadLetters(store=session.store, queue="tests").list()
+    assert letter.reason == "not for me"
+
+
+# --- the settler ------------------------------------------------------------------------------
+
+
+def test_ends_that_come_while_one_is_written_go_together(
+    app: TaskApp, server: redis.Redis, look: Look
+) -> None:
+    """The server stands still under the first; the others' executors are free meanwhile."""
+    ran: list[int] = []
+    first = threading.Event()
+
+    @app.task(name="count", ignore_result=True)
+    def count(number: int) -> None:
+        if number == 0:
+            first.wait(DEADLINE_S)
+        ran.append(number)
+
+    with working(app, sync_workers=1, prefetch=16) as worker:
+        for number in range(10):
+            app.send_task("count", (number,), ignore_result=True)
+        wait_until(lambda: look.in_hand() == 10, "not taken")
+        calls = _calls(server)
+        server.client_pause(int(DEADLINE_S * 1000), all=False)
+        first.set()
+        wait_until(lambda: len(ran) == 10, "an executor waits for the broker")
+        assert worker.counts["done"] == 0
+        server.client_unpause()
+        wait_until(lambda: worker.counts["done"] == 10, "not settled")
+        assert ran == list(range(10))
+    assert look.left_behind() == []
+    assert _calls(server) - calls < 30, "each was written alone"
+
+
+def _calls(server: Any) -> int:
+    return int(server.info("commandstats")["cmdstat_evalsha"]["calls"])
+
+
+def test_an_early_acknowledgement_that_is_refused_runs_nothing(
+    app: TaskApp, session: StreamsSession, look: Look
+) -> None:
+    ran: list[int] = []
+    busy = threading.Event()
+
+    @app.task(name="first", ignore_result=True)
+    def first() -> None:
+        wait_until(lambda: look.in_hand() == 2, "the second is not taken")
+        steal(session)
+        busy.set()
+
+    app.task(name="once", acks_late=False, ignore_result=True)(lambda: ran.append(1))
+    with working(app, sync_workers=1) as worker:
+        app.send_task("first")
+        app.send_task("once")
+        assert busy.wait(DEADLINE_S)
+        wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
+        assert worker.counts["leases_lost"] == 2
+    assert ran == []
+
+
+class Odd(dict[str, int]):
+    """What JSON can hold, but for its own methods."""
+
+    def items(self) -> Any:
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize("result", [{1, 2}, float("nan"), Odd(a=1)])
+def test_what_cannot_be_written_fails_and_is_acknowledged(
+    app: TaskApp, look: Look, result: object
+) -> None:
+    app.task(name="odd")(lambda: result)
+    with working(app) as worker:
+        handle = app.send_task("odd")
+        with pytest.raises(TaskFailed, match=r"odd returned what (JSON )?cannot"):
+            handle.get(DEADLINE_S)
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+    assert look.left_behind() == []
+
+
+def test_a_result_that_the_server_refuses_makes_a_dead_letter_and_holds_up_nobody(
+    app: TaskApp, server: redis.Redis, session: StreamsSession
+) -> None:
+    app.task(name="add")(lambda: 3)
+    server.rpush("celery-task-meta-bad", "somebody else's list")
+    with working(app) as worker:
+        app.send_task("add", task_id="bad")
+        assert app.send_task("add").get(DEADLINE_S) == 3
+        wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
+    (letter,) = DeadLetters(store=session.store, queue="tests").list()
+    assert letter.reason.startswith("its end cannot be written: WRONGTYPE")
+
+
+def test_ends_are_written_after_an_outage(own_broker: EmbeddedBroker, transport: str) -> None:
+    """The server is away while ten end; all are written when it is back, none is run again."""
+    began: list[int] = []
+    ran: list[int] = []
+    go = threading.Event()
+    with TaskApp("tests", broker=own_broker.url, result_backend=own_broker.url) as app:
+
+        @app.task(name="count")
+        def count(number: int) -> int:
+            began.append(number)
+            go.wait(DEADLINE_S)
+            ran.append(number)
+            return number
+
+        handles = [app.send_task("count", (number,)) for number in range(10)]
+        with working(app, sync_workers=10):
+            wait_until(lambda: len(began) == 10, "not begun")
+            own_broker.stop()
+            go.set()
+            wait_until(lambda: len(ran) == 10, "an executor waits for the broker")
+            own_broker.start()
+            assert [handle.get(DEADLINE_S) for handle in handles] == list(range(10))
+    assert sorted(ran) == list(range(10))

@@ -1,0 +1,132 @@
+"""Taking past kombu: batches in order of lanes, and nothing missed while it waits."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from blimp.queue.brokers.streams.envelope import Put
+from blimp.queue.brokers.streams.fetcher import Delivered, Fetcher
+from blimp.queue.brokers.streams.store import DONE
+from blimp.queue.brokers.streams.visibility import StreamsSession
+from tests.queue.brokers.streams.completions import complete
+from tests.queue.conftest import DEADLINE_S
+from tests.queue.kombu_transport.conftest import put_raw
+from tests.queue.server_view import Look
+
+
+@pytest.fixture
+def fetcher(streams: str) -> Iterator[Fetcher]:
+    # Too long a lease for a sweep to hide what it missed.
+    session = StreamsSession(url=streams, options={"consumer": "taker", "lease_s": 60.0})
+    fetcher = Fetcher(session=session, queues=["q"])
+    fetcher.begin()
+    yield fetcher
+    fetcher.close()
+    session.close()
+
+
+def put(session: StreamsSession, *bodies: bytes, lane: int = 2, due_ms: int = 0) -> None:
+    """Put messages in one step, as they follow the end of a task."""
+    keys = session.keys.queue("q")
+    puts = tuple(
+        Put(queue=keys, lane=lane, due_ms=due_ms, head=b"{}", body=body) for body in bodies
+    )
+    assert complete(session.store, {"puts": puts}) == [DONE]
+
+
+def bodies(taken: list[Delivered]) -> list[bytes]:
+    return [fields[3] for _, fields in taken]
+
+
+def wait(fetcher: Fetcher) -> list[Delivered]:
+    """Take what comes within the deadline."""
+    until_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until_s:
+        taken = fetcher.take(room=8, timeout_s=1.0)
+        if taken:
+            return taken
+    return []
+
+
+def test_a_batch_is_in_order_of_lanes_and_no_larger_than_the_room(
+    fetcher: Fetcher, session: StreamsSession
+) -> None:
+    put(session, b"1", b"2", b"3", lane=3)
+    put(session, b"first", lane=0)
+    assert bodies(fetcher.take(room=3, timeout_s=0.0)) == [b"first", b"1", b"2"]
+    assert bodies(fetcher.take(room=3, timeout_s=0.0)) == [b"3"]
+    assert fetcher.take(room=3, timeout_s=0.0) == []
+
+
+def test_a_queue_that_is_never_empty_starves_no_other(streams: str) -> None:
+    far = StreamsSession(url=streams, options={"consumer": "taker", "lease_s": 60.0})
+    fetcher = Fetcher(session=far, queues=["busy", "other", "third"])
+    try:
+        fetcher.begin()
+        for name, count in (("busy", 12), ("other", 1), ("third", 1)):
+            for _ in range(count):
+                put_raw(far, b"", queue=name)
+        came = [
+            claim.queue.name for _ in range(3) for claim, _ in fetcher.take(room=4, timeout_s=0.0)
+        ]
+    finally:
+        fetcher.close()
+        far.close()
+    assert len(came) == 12
+    assert {"other", "third"} < set(came)
+
+
+def test_what_comes_while_it_waits_is_taken(fetcher: Fetcher, session: StreamsSession) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(wait, fetcher)
+        put(session, b"new")
+        assert bodies(waiting.result()) == [b"new"]
+
+
+def test_what_is_put_back_while_it_waits_is_taken(
+    fetcher: Fetcher, session: StreamsSession
+) -> None:
+    keys = session.keys.queue("q")
+    put(session, b"back")
+    ((claim, _),) = session.store.take([keys], room=1).deliveries
+    assert fetcher.take(room=8, timeout_s=0.0) == []
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(wait, fetcher)
+        assert session.store.release([claim]) == [DONE]
+        ((again, fields),) = waiting.result()
+    assert (again.fence, fields[3]) == (2, b"back")
+
+
+def test_what_is_due_while_it_waits_is_taken_then(
+    fetcher: Fetcher, session: StreamsSession
+) -> None:
+    seconds, microseconds = session.link.client.time()
+    due_ms = int(seconds) * 1000 + int(microseconds) // 1000 + 60
+    assert fetcher.take(room=8, timeout_s=0.0) == []
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(wait, fetcher)
+        put(session, b"due", due_ms=due_ms)
+        ((claim, fields),) = waiting.result()
+    assert fields[3] == b"due"
+    assert claim.issued_ms >= due_ms
+
+
+def test_a_delivery_that_nobody_read_goes_back_unseen(
+    fetcher: Fetcher, session: StreamsSession
+) -> None:
+    assert fetcher.take(room=8, timeout_s=0.01) == [], "it asks"
+    put(session, b"unread")
+    look = Look(server=session.link.client)
+    assert look.in_hand(queue="q") == 1
+    fetcher.close()
+    ((claim, _),) = session.store.take([session.keys.queue("q")], room=1).deliveries
+    assert claim.fence == 1
+
+
+def test_an_interrupt_ends_the_wait(fetcher: Fetcher) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(fetcher.take, room=8, timeout_s=DEADLINE_S)
+        fetcher.interrupt()
+        assert waiting.result(DEADLINE_S / 2) == []

@@ -1,0 +1,172 @@
+"""What another has ended counts as lost; what we ended ourselves does not."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from blimp.queue.brokers.streams.envelope import Claim
+from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED
+from blimp.queue.brokers.streams.visibility import Leases, StreamsSession
+from tests.faults.proxy import Command, Proxy
+from tests.queue.brokers.streams.test_lost_answer import CutAfter, proxied, proxy, put
+from tests.queue.conftest import DEADLINE_S, wait_until
+from tests.queue.kombu_transport.conftest import counts
+
+__all__ = ["proxied", "proxy"]
+
+
+class Away(CutAfter):
+    """Ends the connection after one command's reply, and refuses every command until `mend`."""
+
+    is_mended = False
+
+    def before(self, command: Command) -> bool:
+        return self.is_mended or not self.fired.is_set()
+
+
+@pytest.fixture
+def lost() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def far(proxied: str, lost: list[str]) -> Iterator[StreamsSession]:
+    """A holder whose link goes through the proxy; it renews by itself too late to matter."""
+    session = StreamsSession(
+        url=proxied,
+        options={"consumer": "w", "lease_s": 600.0, "on_lease_lost": lost.append},
+    )
+    yield session
+    session.close()
+
+
+def take(session: StreamsSession, *, count: int = 1) -> list[Claim]:
+    queue = session.keys.queue("q")
+    session.store.begin([queue], known=[])
+    put(session, count)
+    claims = [claim for claim, _ in session.store.take([queue], room=count).deliveries]
+    session.leases.hold(claims)
+    return claims
+
+
+def end_elsewhere(session: StreamsSession, claim: Claim) -> None:
+    """Have another take and complete it, as after the lease."""
+    session.link.client.xclaim(claim.stream, "workers", session.consumer, 0, [claim.id])
+    later = session.store.claim(claim.queue, claim.lane, claim.id, claim.fence + 1)
+    assert session.store.ack([later]) == [DONE]
+
+
+def test_the_renewal_of_what_another_has_ended_tells(
+    far: StreamsSession, session: StreamsSession, lost: list[str]
+) -> None:
+    (claim,) = take(far)
+    end_elsewhere(session, claim)
+    far.leases.renew()
+    assert lost == [claim.tag]
+    assert far.leases.ack(claim.tag) == LOST
+    assert lost == [claim.tag]
+
+
+def test_the_acknowledgement_of_what_another_has_ended_is_refused(
+    far: StreamsSession, session: StreamsSession, lost: list[str]
+) -> None:
+    (claim,) = take(far)
+    end_elsewhere(session, claim)
+    assert far.leases.ack(claim.tag) == LOST
+    assert lost == [claim.tag]
+
+
+def test_a_later_acknowledgement_of_what_another_has_ended_tells(
+    far: StreamsSession, session: StreamsSession, lost: list[str]
+) -> None:
+    (claim,) = take(far)
+    end_elsewhere(session, claim)
+    far.leases.ack_later(claim.tag)
+    far.leases.flush()
+    assert lost == [claim.tag]
+
+
+def test_an_acknowledgement_whose_answer_was_lost_is_ours(
+    far: StreamsSession, session: StreamsSession, proxy: Proxy, lost: list[str]
+) -> None:
+    known, claim = take(far, count=2)
+    assert far.leases.ack(known.tag) == DONE
+    proxy.fault = cut = CutAfter("ack")
+    assert far.leases.ack(claim.tag) == SETTLED
+    assert cut.fired.is_set()
+    assert lost == []
+    assert counts(session).in_flight == 0
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_one_that_was_told_before_the_broker_was_away_is_ours(
+    far: StreamsSession, proxy: Proxy, lost: list[str], *, renewed: bool
+) -> None:
+    known, claim = take(far, count=2)
+    assert far.leases.ack(known.tag) == DONE
+    proxy.fault = away = Away("ack")
+    with pytest.raises(redis.ConnectionError):
+        far.leases.ack(claim.tag)
+    away.is_mended = True
+    if renewed:
+        far.leases.renew()
+    assert far.leases.ack(claim.tag) == SETTLED
+    assert lost == []
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["no stream", "an empty one"])
+def test_a_server_that_was_emptied_takes_nothing_from_whoever_works(
+    far: StreamsSession, session: StreamsSession, lost: list[str], *, begun: bool
+) -> None:
+    (claim,) = take(far)
+    session.link.client.flushall()
+    if begun:
+        session.store.begin([claim.queue], known=[])
+    far.leases.renew()
+    assert lost == []
+    assert claim.tag not in far.leases
+
+
+def test_a_callback_that_raises_ends_no_renewals(
+    streams: str, session: StreamsSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+
+    def refuse(tag: str) -> None:
+        told.append(tag)
+        raise ValueError("callback")
+
+    ours = StreamsSession(
+        url=streams, options={"consumer": "w", "lease_s": 0.2, "on_lease_lost": refuse}
+    )
+    try:
+        first, second = take(ours, count=2)
+        for number, claim in enumerate((first, second), start=1):
+            end_elsewhere(session, claim)
+            wait_until(lambda: len(told) == number, "the lost lease was not told")  # noqa: B023
+    finally:
+        ours.close()
+    assert told == [first.tag, second.tag]
+    assert caplog.text.count("ValueError: callback") == 2
+
+
+def test_a_close_before_its_thread_ran_waits_for_no_period(
+    streams: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve, may_run = Leases._serve, threading.Event()
+
+    def serve_late(leases: Leases) -> None:
+        may_run.wait(DEADLINE_S)
+        serve(leases)
+
+    monkeypatch.setattr(Leases, "_serve", serve_late)
+    session = StreamsSession(url=streams, options={"consumer": "w", "lease_s": 600.0})
+    take(session)
+    closing = threading.Thread(target=session.close)
+    closing.start()
+    wait_until(lambda: session.leases._closed, "closing has begun")
+    may_run.set()
+    closing.join(DEADLINE_S)
+    assert not closing.is_alive()

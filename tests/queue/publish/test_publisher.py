@@ -1,0 +1,139 @@
+"""Publishing again: bounded, in the words of a policy, and never twice for one answer lost."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from blimp.clock import ManualClock
+from blimp.errors import ConfigError, LinkError
+from blimp.queue import TaskApp
+from blimp.queue.brokers.base import Completion
+from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
+from blimp.queue.worker.acker import Acker
+from tests.queue.conftest import DEADLINE_S, working
+from tests.queue.server_view import Look
+
+
+class Fixed:
+    """A chance that draws the upper end."""
+
+    def uniform(self, _: float, high: float) -> float:
+        return high
+
+
+def attempts(policy: RetryPolicy, *, cost_s: float = 0.0, brokers: int = 1) -> list[float]:
+    """Return when a call was tried that never succeeds, on a clock of its own."""
+    clock, times = ManualClock(), []
+
+    def call() -> None:
+        times.append(round(clock.now_s(), 3))
+        clock.advance(cost_s)
+        raise LinkError("away")
+
+    with pytest.raises(LinkError):
+        policy.call(call, clock=clock, chance=Fixed(), brokers=brokers)  # type: ignore[arg-type]
+    return times
+
+
+def test_waits_grow_by_a_step_up_to_the_longest() -> None:
+    policy = RetryPolicy(
+        max_retries=5, interval_start=0.1, interval_step=0.2, interval_max=0.5, jitter=0.0
+    )
+    assert attempts(policy) == [0.0, 0.1, 0.4, 0.9, 1.4, 1.9]
+
+
+def test_the_deadline_ends_it() -> None:
+    policy = RetryPolicy(max_retries=None, timeout_s=5.0, interval_step=0.0)
+    assert attempts(policy, cost_s=2.0) == [0.0, 2.0, 4.0]
+
+
+def test_each_broker_of_a_round_is_tried_without_a_wait() -> None:
+    policy = RetryPolicy(max_retries=5, interval_start=1.0, interval_max=1.0)
+    assert attempts(policy, brokers=2) == [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
+
+
+def test_once_is_once() -> None:
+    assert attempts(ONCE) == [0.0]
+
+
+def test_a_policy_may_be_given_in_celerys_words() -> None:
+    given = {"max_retries": 7, "interval_start": 0.5, "interval_step": 0.1, "interval_max": 2}
+    policy = policy_of(given, PUBLISHING)
+    assert (policy.max_retries, policy.interval_max) == (7, 2)
+    assert policy_of(None, PUBLISHING) is PUBLISHING
+    assert policy_of(ONCE, PUBLISHING) is ONCE
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"retries": 3}, "'retries' is none of"),
+        ({"max_retries": -1}, "max_retries is -1, must be a number from 0"),
+        ({"interval_max": None}, "interval_max is None"),
+        ({"interval_step": "x"}, "interval_step is 'x'"),
+    ],
+)
+def test_what_is_wrong_in_a_policy_is_named(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        TaskApp("tests", broker="redis://localhost", retry_policy=given)
+
+
+@pytest.mark.parametrize(
+    ("options", "tries"),
+    [({}, 4), ({"retry": False}, 1), ({"retry_policy": {"max_retries": 1}}, 2)],
+)
+def test_a_message_has_its_own_policy(
+    app: TaskApp, monkeypatch: pytest.MonkeyPatch, options: Any, tries: int
+) -> None:
+    seen: list[float] = []
+
+    def fail(*_: object, **__: object) -> None:
+        seen.append(time.monotonic())
+        raise LinkError("away")
+
+    monkeypatch.setattr(app.publisher._sender(), "send", fail)
+    with pytest.raises(LinkError):
+        app.send_task("add", **options)
+    assert len(seen) == tries
+
+
+def test_a_publish_whose_answer_was_lost_runs_once(
+    app: TaskApp, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+    ran_again = threading.Event()
+    write = Acker._write
+
+    @app.task(name="note")
+    def note(what: str) -> None:
+        if what in runs:
+            ran_again.set()
+        runs.append(what)
+
+    def write_late(acker: Acker, batch: Sequence[Completion]) -> list[Completion]:
+        ran_again.wait(0.1)  # long enough for a copy that does not wait for the first's result
+        return write(acker, batch)
+
+    monkeypatch.setattr(Acker, "_write", write_late)
+    send, lost = app.publisher._sender().send, [True, True]
+
+    def lose_the_answer(*args: Any, **options: Any) -> None:
+        send(*args, **options)
+        if lost:
+            lost.pop()
+            raise LinkError("the answer is lost")
+
+    monkeypatch.setattr(app.publisher._sender(), "send", lose_the_answer)
+    handle = app.send_task("note", ("a",))
+    # Streams know the message again; elsewhere the worker finds the result of the first.
+    assert look.waiting() == 1
+    app.send_task("note", ("b",))
+    # One at a time: a copy that runs beside the first finds no result yet.
+    with working(app, sync_workers=1):
+        handle.wait(DEADLINE_S)
+        app.send_task("note", ("c",)).wait(DEADLINE_S)
+    assert runs == ["a", "b", "c"]
+    assert look.left_behind() == []

@@ -1,0 +1,354 @@
+"""A child that hangs at its start, dies, or talks nonsense: the worker's side of it."""
+
+import contextlib
+import errno
+import gc
+import itertools
+import os
+import resource
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blimp.errors import ConfigError, WorkerLost
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.protocol.record import State
+from blimp.queue.worker.job import Job
+from blimp.queue.worker.pools import child as child_module
+from blimp.queue.worker.pools.child import (
+    Begin,
+    Channel,
+    ChildProcess,
+    FromChild,
+    Ready,
+    Setup,
+    without_arguments,
+)
+from blimp.queue.worker.pools.origin import find, locate_all
+from blimp.queue.worker.pools.processes import ProcessPool
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until
+from tests.queue.worn_app import app as labour
+
+ORIGIN = "tests.queue.worn_app:app"
+
+
+def setup(number: int = 1, *, origin: str = ORIGIN) -> Setup:
+    return Setup(child=number, origins=(origin,), max_tasks=None, max_memory_mb=None)
+
+
+def begin(child: ChildProcess, task: str, *args: object) -> Begin:
+    message, arguments = without_arguments(TaskMessage(id="the-id", task=task, args=args))
+    return Begin(
+        child=child.number,
+        job=child.next_job(),
+        origin=ORIGIN,
+        message=message,
+        arguments=arguments,
+        limit_bytes=1_000_000,
+    )
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Have children run `program` instead; `say(kind, **fields)` sends a frame."""
+    prelude = """
+import json, os, struct, sys, time
+def say(**frame):
+    data = json.dumps(frame).encode()
+    os.write(0, struct.pack("!I", len(data)) + data)
+"""
+    monkeypatch.setattr(child_module, "_PROGRAM", prelude + program)
+
+
+def test_a_child_runs_job_after_job_and_ends_when_told() -> None:
+    child = ChildProcess(setup())
+    try:
+        child.wait_ready(DEADLINE_S)
+        for _ in range(3):
+            done = child.call(begin(child, "cpu.pid"), on_progress=lambda _: None)
+            assert done.outcome.state is State.SUCCESS
+            assert done.outcome.result == [child.pid, os.getpid()]
+        done = child.call(begin(child, "no.such"), on_progress=lambda _: None)
+        assert done.outcome.state is State.FAILURE
+        assert done.outcome.fault is not None
+        assert "task 'no.such' is not in tests.queue.worn_app:app" in done.outcome.fault.text
+    finally:
+        child.end()
+        child.end()
+    assert not child.running()
+
+
+def test_a_child_whose_app_is_not_there_says_so() -> None:
+    child = ChildProcess(setup(origin="tests.queue.absent:app"))
+    try:
+        with pytest.raises(WorkerLost, match=r"cannot start: ModuleNotFoundError: No module named"):
+            child.wait_ready(DEADLINE_S)
+    finally:
+        child.end()
+
+
+def test_a_child_that_dies_between_two_jobs_is_seen() -> None:
+    child = ChildProcess(setup())
+    try:
+        child.wait_ready(DEADLINE_S)
+        os.kill(child.pid, signal.SIGKILL)
+        with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
+            child.call(begin(child, "cpu.pid"), on_progress=lambda _: None)
+    finally:
+        child.end()
+
+
+@pytest.mark.parametrize(
+    ("program", "complaint"),
+    [
+        ("time.sleep(3600)", "does not start in time"),
+        ("sys.exit(3)", "ended with status 3"),
+        ("say(kind='ready', child=2); time.sleep(3600)", "child 1 calls itself 2"),
+        ("os.write(0, b'x' * 100); time.sleep(3600)", "cannot be read: a frame above"),
+        ("say(kind='what', child=1); time.sleep(3600)", "cannot be read: Invalid value"),
+        ("say(kind='unfit', child=1, reason='too tired')", "cannot start: too tired"),
+    ],
+)
+def test_a_child_that_does_not_begin_well_is_lost(
+    monkeypatch: pytest.MonkeyPatch, program: str, complaint: str
+) -> None:
+    pretend(monkeypatch, program)
+    child = ChildProcess(setup())
+    try:
+        with pytest.raises(WorkerLost, match=complaint):
+            child.wait_ready(0.5 if "in time" in complaint else DEADLINE_S)
+    finally:
+        child.kill()
+        child.end()
+    assert not Path(f"/proc/{child.pid}").exists()
+
+
+def test_a_child_that_answers_for_another_job_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(
+        monkeypatch,
+        "say(kind='ready', child=1)\n"
+        "say(kind='done', child=1, job=9, outcome={'state': 'SUCCESS'})\ntime.sleep(3600)",
+    )
+    child = ChildProcess(setup())
+    try:
+        child.wait_ready(DEADLINE_S)
+        with pytest.raises(WorkerLost, match="in job 1"):
+            child.call(begin(child, "cpu.pid"), on_progress=lambda _: None)
+        wait_until(lambda: not child.running(), "it was not killed")
+    finally:
+        child.end()
+
+
+class Errand:
+    """A job for the executor alone, whose end the test waits for."""
+
+    def __init__(self, task: str) -> None:
+        message = TaskMessage(id="the-id", task=task)
+        self.job = Job(message=message, task=labour.tasks[task], delivery=None)  # type: ignore[arg-type]
+        self.ended = threading.Event()
+        self.outcome: Outcome | None = None
+
+    async def run(self, job: Job) -> None:
+        assert job.call is not None
+        self.outcome = await job.call.run((), interruptible=False)
+        self.ended.set()
+
+
+def test_a_child_whose_start_hangs_is_killed_and_begun_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first two hang; what is to run waits for the third, and is run once."""
+    real = child_module._PROGRAM
+    starts = tmp_path / "starts"
+    hangs = (
+        f"import time\nwith open({str(starts)!r}, 'a') as f: f.write('x')\n"
+        f"if len(open({str(starts)!r}).read()) < 3: time.sleep(3600)\n"
+    )
+    monkeypatch.setattr(child_module, "_PROGRAM", hangs + real)
+    errand, log = Errand("cpu.pid"), Silence()
+    executor = ProcessPool(
+        run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, start_s=1.0, log=log
+    )
+    try:
+        executor.submit(errand.job)
+        assert errand.ended.wait(DEADLINE_S)
+    finally:
+        executor.close()
+    assert errand.outcome is not None
+    assert errand.outcome.state is State.SUCCESS
+    waits_s = [event["again_in_s"] for event in log.events("child does not start")]
+    assert waits_s[:2] == [0.2, 0.4]
+
+
+def test_a_child_that_cannot_be_begun_is_begun_later() -> None:
+    errand, log = Errand("cpu.pid"), Silence()
+    executor = ProcessPool(run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, log=log)
+    try:
+        with descriptors(more=1):
+            executor.submit(errand.job)
+            wait_until(lambda: bool(log.events("child does not start")), "it is not told")
+        assert errand.ended.wait(DEADLINE_S)
+    finally:
+        executor.close()
+    assert errand.outcome is not None
+    assert errand.outcome.state is State.SUCCESS
+    assert "Too many open files" in log.events("child does not start")[0]["reason"]
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3])
+def test_a_child_that_cannot_be_begun_leaves_nothing_open(more: int) -> None:
+    gc.collect()  # of what earlier tests left
+    before = open_descriptors()
+    with descriptors(more=more), pytest.raises(OSError, match="Too many open files"):
+        ChildProcess(setup())
+    gc.collect()
+    assert open_descriptors() <= before  # earlier tests' may still be closed meanwhile
+
+
+def test_a_child_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    before, begun = open_descriptors(), []
+
+    def refuse(pid: int) -> int:
+        begun.append(pid)
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        ChildProcess(setup())
+    assert not Path(f"/proc/{begun[0]}").exists()
+    assert open_descriptors() <= before
+
+
+def test_a_child_among_very_many_descriptors_begins_and_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A set of descriptors, as select takes it, ends at 1024."""
+    pretend(monkeypatch, "say(kind='ready', child=1)\nsys.stdin.buffer.raw.read(1)")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    held = [os.dup(2)]
+    try:
+        while held[-1] < 1024:
+            held.append(os.dup(2))
+        child = ChildProcess(setup())
+        child.wait_ready(DEADLINE_S)
+        child.end()
+        child = ChildProcess(setup())
+        child.wait_ready(DEADLINE_S)
+        child.kill()
+        with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
+            child.wait_ready(DEADLINE_S)
+        child.end()
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def descriptors(*, more: int) -> Iterator[None]:
+    """Let this process open so many descriptors more."""
+    taken = open_descriptors()
+    free = itertools.islice((n for n in itertools.count() if n not in taken), more, None)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next(free), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def open_descriptors() -> set[int]:
+    found = {int(name) for name in os.listdir("/proc/self/fd")}
+    return {number for number in found if Path(f"/proc/self/fd/{number}").exists()}
+
+
+def test_a_close_does_not_wait_for_a_start_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, "time.sleep(3600)")
+    errand = Errand("cpu.pid")
+    executor = ProcessPool(run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, log=Silence())
+    executor.submit(errand.job)
+    wait_until(lambda: bool(executor._children), "it does not start")
+    (child,) = executor._children
+    began_s = time.monotonic()
+    executor.close()
+    assert time.monotonic() - began_s < DEADLINE_S / 2.0
+    wait_until(lambda: not Path(f"/proc/{child.pid}").exists(), "it is left behind")
+    assert not errand.ended.is_set()
+
+
+def test_a_task_is_found_at_its_app_or_where_that_is_said_to_be() -> None:
+    found = locate_all(labour, app_path=None)
+    assert set(found.values()) == {"tests.queue.worn_app:app"}
+    assert "pid" not in found
+    assert find(found["cpu.pid"], "cpu.pid") is labour.tasks["cpu.pid"]
+    found = locate_all(labour, app_path="elsewhere:app")
+    assert set(found.values()) == {"elsewhere:app"}
+    for origin in ("tests.queue.worn_app:nothing", "tests.queue.worn_app:cpu_spin"):
+        with pytest.raises(ConfigError, match=f"task 'cpu.pid' is not in {origin}"):
+            find(origin, "cpu.pid")
+    assert find("tests.queue.worn_app:cpu_pid", "cpu.pid").name == "cpu.pid"
+
+
+# --- the channel -------------------------------------------------------------------------------
+
+
+def test_half_a_frame_whose_sender_was_killed_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its socket may stay open in a process that it forked."""
+    monkeypatch.setattr(child_module, "FRAME_S", 1)
+    pretend(
+        monkeypatch,
+        "import signal\n"
+        "if os.fork() == 0: time.sleep(5); os._exit(0)\n"
+        "os.write(0, struct.pack('!i', 100) + b'half')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    )
+    child = ChildProcess(setup())
+    try:
+        with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
+            child.wait_ready(DEADLINE_S)
+    finally:
+        child.end()
+
+
+def test_a_child_that_waits_long_for_work_keeps_its_channel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(child_module, "FRAME_S", 1)
+    with theirs:
+        channel = Channel(ours, receives=FromChild)
+        got: list[object] = []
+        reader = threading.Thread(target=lambda: got.append(channel.receive()), daemon=True)
+        reader.start()
+        reader.join(0.05)
+        assert reader.is_alive()
+        sender = Channel(theirs.dup(), receives=FromChild)
+        sender.send(Ready(child=1))
+        reader.join(DEADLINE_S)
+    assert got == [Ready(child=1)]
+    sender.close()
+    with pytest.raises(EOFError):
+        channel.receive()
+    channel.close()
+    channel.close()
+
+
+def test_an_offer_never_waits() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        channel = Channel(ours, receives=FromChild)
+        offered = 0
+        while channel.offer(Ready(child=1)):
+            offered += 1
+            assert offered < 1_000_000
+        channel.close()
+    assert offered > 0

@@ -1,0 +1,328 @@
+"""Tasks in processes of their own, in a real worker on a real broker."""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from blimp.errors import ConfigError, Refused, TaskFailed
+from blimp.queue import State, TaskApp, Worker
+from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until
+from tests.queue.server_view import Look
+from tests.queue.worker.test_restart import LABOUR, runs
+
+Start = Callable[..., WorkerProcess]
+
+pytestmark = pytest.mark.parametrize("transport", ["streams"], indirect=True)
+
+
+@pytest.fixture
+def labour(url: str) -> Iterator[TaskApp]:
+    with TaskApp("labour", broker=url, result_backend=url) as app:
+        yield app
+
+
+@pytest.fixture
+def worker(labour: TaskApp, url: str, start_worker: Start) -> WorkerProcess:
+    worker = start_worker(url, app=LABOUR, options="--process-workers 2")
+    worker.wait_ready()
+    return worker
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that `pid` has started and that still run."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_runs_in_processes_of_their_own_begun_with_the_first_task(
+    labour: TaskApp, worker: WorkerProcess, look: Look
+) -> None:
+    assert children(worker.process.pid) == []
+    pids = {labour.send_task("cpu.pid").get(DEADLINE_S)[0] for _ in range(20)}
+    assert len(pids) <= 2
+    assert worker.process.pid not in pids
+    assert set(children(worker.process.pid)) == pids
+    assert worker.terminate() == 0
+    assert not any(lives(pid) for pid in pids)
+    assert look.left_behind() == []
+
+
+def test_a_bound_task_sees_its_message_and_tells_progress(
+    labour: TaskApp, worker: WorkerProcess
+) -> None:
+    assert labour.results is not None
+    with labour.results.watch("the-id") as watch:
+        handle = labour.send_task("cpu.bound", (3,), {"more": 4}, task_id="the-id")
+        record = watch.next(timeout_s=DEADLINE_S)
+        while record is not None and record.state is not State.PROGRESS:
+            record = watch.next(timeout_s=DEADLINE_S)
+        assert record is not None
+        assert record.result == {"fraction": 0.5, "number": 3}
+    result = handle.get(DEADLINE_S)
+    assert 0.0 <= result.pop("age_s") < DEADLINE_S
+    assert result == {
+        "id": "the-id",
+        "fence": 1,
+        "worker": "w",
+        "began_before": False,
+        "sum": 7,
+        "thread": "MainThread",
+    }
+
+
+@pytest.mark.parametrize(
+    ("what", "complaint"),
+    [
+        ("nan", "cpu.returns returned what JSON cannot hold"),
+        ("set", "cpu.returns returned what JSON cannot hold"),
+        ("object", "cpu.returns returned what JSON cannot hold"),
+        ("large", "cpu.returns returned 2000002 bytes as JSON: the limit is 1000000"),
+    ],
+)
+def test_a_result_that_cannot_be_sent_back_is_a_clear_failure(
+    labour: TaskApp, worker: WorkerProcess, what: str, complaint: str
+) -> None:
+    with pytest.raises(TaskFailed, match=complaint):
+        labour.send_task("cpu.returns", (what,)).get(DEADLINE_S)
+    labour.send_task("cpu.pid").get(DEADLINE_S)
+
+
+def test_what_it_raises_is_told_as_from_a_thread(labour: TaskApp, worker: WorkerProcess) -> None:
+    with pytest.raises(TaskFailed, match="ValueError: the valve is shut") as caught:
+        labour.send_task("cpu.raises", ("value",)).get(DEADLINE_S)
+    assert "in cpu_raises" in (caught.value.trace or "")
+    with pytest.raises(Refused, match="the battery"):
+        labour.send_task("cpu.raises", ("refused",)).get(DEADLINE_S)
+    with pytest.raises(TaskFailed, match="SystemExit"):
+        labour.send_task("cpu.raises", ("exit",)).get(DEADLINE_S)
+    assert labour.send_task("cpu.raises", ("os",)).get(DEADLINE_S) == 1
+    assert labour.send_task("cpu.raises", ("retry",)).get(DEADLINE_S) == 1
+
+
+def test_a_killed_child_costs_its_own_task_alone(
+    labour: TaskApp, worker: WorkerProcess, look: Look
+) -> None:
+    beside = labour.send_task("cpu.hold", task_id="beside")
+    wait_until(lambda: runs(worker.directory, "beside.began"), "it did not begin")
+    assert labour.send_task("cpu.dies", task_id="t1").get(DEADLINE_S) == 2
+    assert runs(worker.directory, "t1.began") == 2
+    (worker.directory / "beside.go").touch()
+    assert beside.get(DEADLINE_S)[0] == 1  # its first delivery
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
+
+
+def test_what_may_not_run_again_ends_where_its_child_died(
+    labour: TaskApp, worker: WorkerProcess, look: Look
+) -> None:
+    record = labour.send_task("cpu.dies-once", task_id="t1").wait(DEADLINE_S)
+    assert record.state is State.INTERRUPTED
+    assert "was killed by SIGKILL; it is not run again" in record.reason
+    record = labour.send_task("cpu.dies-early", task_id="t2").wait(DEADLINE_S)
+    assert record.state is State.FAILURE
+    assert record.fault is not None
+    assert record.fault.exc_type == "WorkerLost"
+    record = labour.send_task("cpu.dies-rejected", task_id="t3").wait(DEADLINE_S)
+    assert record.state is State.FAILURE
+    wait_until(lambda: look.dead("labour") == 1, "no dead letter")
+    assert [runs(worker.directory, f"{id}.began") for id in ("t1", "t2", "t3")] == [1, 1, 1]
+    labour.send_task("cpu.pid").get(DEADLINE_S)
+
+
+def test_a_task_that_kills_every_child_ends_as_a_dead_letter(
+    labour: TaskApp, worker: WorkerProcess, look: Look
+) -> None:
+    poison = labour.send_task("cpu.poison")
+    others = [labour.send_task("cpu.pid") for _ in range(20)]
+    for other in others:
+        other.get(4 * DEADLINE_S)
+    record = poison.wait(4 * DEADLINE_S)
+    assert record.state is State.FAILURE  # whoever waits is told
+    assert "ended with status 7" in record.reason
+    wait_until(lambda: look.dead("labour") == 1, "no dead letter")
+    labour.send_task("cpu.pid").get(DEADLINE_S)
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
+
+
+def test_a_child_that_leaves_an_heir_of_its_channel_is_seen_to_be_dead(
+    labour: TaskApp, url: str, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--process-workers 1")
+    worker.wait_ready()
+    labour.send_task("cpu.leaves-heir")
+    wait_until(lambda: any("worker lost" in line for line in worker.lines), "it is not seen")
+
+
+@pytest.mark.parametrize(("hears", "state"), [(True, State.SUCCESS), (False, State.FAILURE)])
+def test_a_soft_limit_strikes_in_a_child(
+    labour: TaskApp, worker: WorkerProcess, hears: bool, state: State
+) -> None:
+    record = labour.send_task("cpu.spin", (hears,)).wait(DEADLINE_S)
+    assert record.state is state
+    told = record.fault.exc_type if record.fault else record.result
+    assert told == ("told" if hears else "SoftTimeLimitExceeded")
+    assert labour.send_task("cpu.sleep").get(DEADLINE_S) == "told"
+
+
+def test_past_its_hard_limit_a_child_is_killed_and_the_worker_goes_on(
+    labour: TaskApp, worker: WorkerProcess
+) -> None:
+    record = labour.send_task("cpu.deaf").wait(DEADLINE_S)
+    assert record.reason == "cpu.deaf ran longer than its time limit of 0.3 s"
+    assert record.fault is not None
+    assert record.fault.exc_type == "TimeLimitExceeded"
+    labour.send_task("cpu.pid").get(DEADLINE_S)
+    assert worker.starts == 1
+
+
+def test_a_child_is_replaced_after_its_most_tasks_and_the_worker_is_not(
+    labour: TaskApp, url: str, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--process-workers 1 --max-tasks 3")
+    worker.wait_ready()
+    handles = [labour.send_task("cpu.pid") for _ in range(9)]
+    pids = [handle.get(DEADLINE_S)[0] for handle in handles]
+    assert pids[0] == pids[2] != pids[3] == pids[5] != pids[6] == pids[8]
+    assert worker.starts == 1
+    assert worker.terminate() == 0
+
+
+def test_a_child_that_has_grown_too_large_is_replaced(
+    labour: TaskApp, url: str, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--process-workers 1 --max-memory-mb 120")
+    worker.wait_ready()
+    first = labour.send_task("cpu.hoard", (1,)).get(DEADLINE_S)
+    assert labour.send_task("cpu.hoard", (120,)).get(DEADLINE_S) == first
+    assert labour.send_task("cpu.hoard", (1,)).get(DEADLINE_S) != first
+    assert worker.starts == 1
+
+
+def test_noise_and_hunger_of_a_task_do_not_reach_its_channel(
+    labour: TaskApp, worker: WorkerProcess
+) -> None:
+    assert labour.send_task("cpu.prints").get(DEADLINE_S) == [""]
+    wait_until(lambda: any("more noise" in line for line in worker.lines), "it is not heard")
+
+
+def test_no_child_outlives_a_killed_worker(labour: TaskApp, worker: WorkerProcess) -> None:
+    idle = labour.send_task("cpu.pid").get(DEADLINE_S)[0]
+    for id in ("a", "b"):
+        labour.send_task("cpu.grip", task_id=id)
+        wait_until(lambda id=id: runs(worker.directory, f"{id}.began"), "it did not begin")
+    found = children(worker.process.pid)
+    assert idle in found
+    assert len(found) == 2
+    worker.kill()
+    wait_until(lambda: not any(lives(pid) for pid in found), "a child outlives its worker")
+
+
+def test_a_warm_stop_is_told_to_a_child_and_waits_for_it(
+    labour: TaskApp, worker: WorkerProcess, look: Look
+) -> None:
+    held = labour.send_task("cpu.hold", task_id="a")
+    wait_until(lambda: runs(worker.directory, "a.began"), "it did not begin")
+    assert worker.terminate() == 0
+    assert held.get(DEADLINE_S)[0] == 1
+    assert look.left_behind() == []
+
+
+def test_an_idle_child_ends_by_itself(labour: TaskApp, worker: WorkerProcess) -> None:
+    labour.send_task("cpu.tidy").get(DEADLINE_S)
+    assert worker.terminate() == 0
+    assert runs(worker.directory, "tidied") == 1
+
+
+def test_a_cold_stop_kills_a_child_and_its_task_comes_again(
+    labour: TaskApp, worker: WorkerProcess, look: Look
+) -> None:
+    for id in ("a", "b"):
+        labour.send_task("cpu.grip", task_id=id)
+        wait_until(lambda id=id: runs(worker.directory, f"{id}.began"), "it did not begin")
+    found = children(worker.process.pid)
+    worker.process.send_signal(signal.SIGQUIT)
+    assert worker.end() == 0
+    assert not any(lives(pid) for pid in found)
+    assert look.waiting("labour") == 2
+
+
+# --- what cannot work ----------------------------------------------------------------------------
+
+
+def test_a_coroutine_cannot_be_cpu_bound(app: TaskApp) -> None:
+    with pytest.raises(ConfigError, match="task 'a' is cpu_bound and async"):
+
+        @app.task(name="a", cpu_bound=True)
+        async def a() -> None: ...
+
+
+def test_a_task_that_no_other_process_finds_is_refused_at_the_start(app: TaskApp) -> None:
+    @app.task(name="a", cpu_bound=True)
+    def a() -> None: ...
+
+    with pytest.raises(ConfigError, match="a process of its own cannot find it in module"):
+        Worker(app=app, name="worker", log=Silence())
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"time_limit": 0.0}, "time_limit 0: must be above 0 seconds"),
+        ({"time_limit": 1e10}, "time_limit 1e[+]10: must be up to 31536000 seconds"),
+        ({"soft_time_limit": float("inf")}, "soft_time_limit inf: must be up to 31536000 seconds"),
+        ({"soft_time_limit": -1.0}, "soft_time_limit -1: must be above 0 seconds"),
+        (
+            {"soft_time_limit": 2.0, "time_limit": 1.0},
+            "soft_time_limit 2: must be below time_limit, 1",
+        ),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(
+    app: TaskApp, options: dict[str, float], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        app.task(name="a", **options)(lambda: None)  # type: ignore[call-overload]
+
+
+def test_a_full_pool_of_processes_does_not_keep_other_tasks_from_running(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    held = [labour.send_task("cpu.grip", task_id=f"held-{n}") for n in range(10)]
+    others = [labour.send_task(name) for name in ("async.pid", "pid") * 5]
+    options = "--process-workers 1 --prefetch 8"
+    worker = start_worker(url, app=LABOUR, options=options)
+    worker.wait_ready()
+    for other in others:
+        assert other.get(DEADLINE_S) == worker.process.pid
+    more = [labour.send_task("cpu.grip", task_id=f"more-{n}") for n in range(20)]
+    wait_until(lambda: look.in_hand(app="labour") == 16, "it does not hold back")
+    for handle in (*held, *more):
+        (worker.directory / f"{handle.id}.go").touch()
+    for handle in (*held, *more):
+        assert handle.get(DEADLINE_S) == 1
+
+
+def test_a_revoked_task_is_ended_with_its_child(
+    labour: TaskApp, worker: WorkerProcess, look: Look
+) -> None:
+    handle = labour.send_task("cpu.grip", task_id="a")
+    wait_until(lambda: runs(worker.directory, "a.began"), "it did not begin")
+    handle.revoke(terminate=True)
+    assert handle.wait(DEADLINE_S).state is State.REVOKED
+    assert labour.send_task("cpu.pid").get(DEADLINE_S)
+    assert worker.terminate() == 0
+    assert look.left_behind() == []

@@ -1,0 +1,251 @@
+"""Beginning anew by exec: same process, same name, nothing lost; and the ways to stop."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from blimp.queue import AsyncResult, State, TaskApp
+from blimp.queue.worker.restart import STOP_SIGNALS, Launch
+from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until
+from tests.queue.server_view import Look
+
+Start = Callable[..., WorkerProcess]
+LABOUR = "tests.queue.worn_app:app"
+
+
+@pytest.fixture
+def labour(url: str) -> Iterator[TaskApp]:
+    with TaskApp("labour", broker=url, result_backend=url) as app:
+        yield app
+
+
+def runs(directory: Path, name: str) -> int:
+    try:
+        return len((directory / name).read_text().splitlines())
+    except FileNotFoundError:
+        return 0
+
+
+def hold(labour: TaskApp, worker: WorkerProcess, task: str) -> AsyncResult:
+    """Have the worker busy with `task` until there is a file "held.go"."""
+    handle = labour.send_task(task, task_id="held")
+    wait_until(lambda: runs(worker.directory, "held.began"), "it did not begin")
+    return handle
+
+
+def test_after_its_most_tasks_it_begins_anew_and_loses_nothing_under_load(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 40 --log-level warning")
+    worker.wait_ready()
+    for starts, numbers in ((2, range(120)), (3, range(120, 180))):  # more than it had in hand
+        for number in numbers:
+            labour.send_task("count", (number,), ignore_result=True)
+        for number in numbers:
+            wait_until(lambda n=number: runs(worker.directory, f"ran-{n}"), "it was not run")
+        wait_until(lambda n=starts: worker.starts >= n, "it did not begin anew")
+    assert [runs(worker.directory, f"ran-{n}") for n in range(180)] == [1] * 180
+    assert labour.send_task("pid").get(DEADLINE_S) == worker.process.pid
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
+
+
+def test_too_large_it_begins_anew(labour: TaskApp, url: str, start_worker: Start) -> None:
+    worker = start_worker(url, app=LABOUR, options="--max-memory-mb 150")
+    worker.wait_ready()
+    assert labour.send_task("hoard", (10,)).get(DEADLINE_S) == worker.process.pid
+    assert worker.starts == 1
+    assert labour.send_task("hoard", (150,)).get(DEADLINE_S) == worker.process.pid
+    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    assert labour.send_task("pid").get(DEADLINE_S) == worker.process.pid
+    assert any("MB are in use, the limit is 150" in line for line in worker.lines)
+    assert worker.terminate() == 0
+
+
+def test_old_age_cuts_no_task_off(labour: TaskApp, url: str, start_worker: Start) -> None:
+    """Not even one that takes longer than the grace of a stop."""
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0")
+    worker.wait_ready()
+    held = hold(labour, worker, "hold")
+    labour.send_task("pid").get(DEADLINE_S)
+    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
+    (worker.directory / "held.go").touch()
+    assert held.get(DEADLINE_S) == 1  # its first delivery
+    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    assert worker.terminate() == 0
+
+
+def test_a_stop_has_the_last_word_over_a_restart(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0.1")
+    worker.wait_ready()
+    hold(labour, worker, "hold")
+    labour.send_task("pid").get(DEADLINE_S)
+    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
+    assert worker.terminate() == 0
+    assert worker.starts == 1
+    assert look.waiting("labour") == 1
+
+
+@pytest.mark.parametrize("task", ["stuck", "stubborn"])
+def test_a_task_that_cannot_be_ended_ends_in_a_restart_that_loses_nothing(
+    labour: TaskApp, url: str, look: Look, start_worker: Start, task: str
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--sync-workers 2 --loop-concurrency 1")
+    worker.wait_ready()
+    handle = labour.send_task(task)
+    rest = [labour.send_task("pid") for _ in range(30)]
+    record = handle.wait(DEADLINE_S)
+    assert record.state is State.FAILURE
+    assert record.fault is not None
+    assert record.fault.exc_type == "TimeLimitExceeded"
+    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    for one in rest:
+        assert one.get(DEADLINE_S) == worker.process.pid
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
+
+
+def test_stuck_and_not_acknowledged_it_comes_again(
+    labour: TaskApp, url: str, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR)
+    worker.wait_ready()
+    assert labour.send_task("stuck-again").get(DEADLINE_S) >= 2  # it may be taken once too often
+    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    assert worker.terminate() == 0
+
+
+def test_sigquit_is_cold_at_once(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--grace 60")
+    worker.wait_ready()
+    hold(labour, worker, "hold")
+    worker.process.send_signal(signal.SIGQUIT)
+    assert worker.end() == 0
+    assert look.in_hand(app="labour") == 0
+    assert look.waiting("labour") == 1
+
+
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
+def test_it_does_not_begin_anew_while_a_child_is_at_work(
+    labour: TaskApp, url: str, look: Look, start_worker: Start
+) -> None:
+    options = "--process-workers 1 --max-tasks 2 --grace 0"
+    worker = start_worker(url, app=LABOUR, options=options)
+    worker.wait_ready()
+    held = hold(labour, worker, "cpu.grip")
+    for _ in range(2):
+        labour.send_task("pid").get(DEADLINE_S)
+    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
+    (worker.directory / "held.go").touch()
+    assert held.get(DEADLINE_S) == 1
+    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    assert labour.send_task("cpu.pid").get(DEADLINE_S)[1] == worker.process.pid
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
+
+
+@pytest.mark.parametrize("word", ["", "restarts", "stopped"])
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
+def test_a_stop_that_comes_while_it_begins_anew_is_not_lost(
+    labour: TaskApp, url: str, look: Look, start_worker: Start, word: str
+) -> None:
+    """Whenever it comes: before, within or after the exec."""
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 1")
+    worker.wait_ready()
+    labour.send_task("pid").get(DEADLINE_S)
+    wait_until(lambda: any(word in line for line in worker.lines), "it is not told")
+    assert worker.terminate() == 0
+    assert look.left_behind() == []
+
+
+@pytest.mark.parametrize("transport", ["streams"], indirect=True)
+def test_what_tasks_start_can_be_terminated_after_it_began_anew(
+    labour: TaskApp, url: str, start_worker: Start
+) -> None:
+    worker = start_worker(url, app=LABOUR, options="--max-tasks 2")
+    worker.wait_ready()
+    for starts in (1, 2):
+        wait_until(lambda n=starts: worker.starts == n, "it did not begin anew")
+        assert labour.send_task("blocked").get(DEADLINE_S) == 0
+        assert labour.send_task("async.blocked").get(DEADLINE_S) == 0
+    assert worker.terminate() == 0
+
+
+def test_a_stop_heard_just_before_the_exec_has_the_last_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    begun: list[str] = []
+    block = signal.pthread_sigmask
+
+    def late(how: int, mask: Iterable[signal.Signals]) -> set[int | signal.Signals]:
+        if how == signal.SIG_BLOCK:
+            signal.raise_signal(signal.SIGTERM)
+        return block(how, mask)
+
+    monkeypatch.setattr(signal, "pthread_sigmask", late)
+    monkeypatch.setattr("os.execve", lambda command, *_: begun.append(command))
+    before = signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    try:
+        handlers = [signal.getsignal(number) for number in sorted(STOP_SIGNALS)]
+        launch = Launch(command=("/bin/false",), directory="/")
+        launch.again(unless=lambda: bool(asked))
+        assert [signal.getsignal(number) for number in sorted(STOP_SIGNALS)] == handlers
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert asked == [signal.SIGTERM]
+    assert begun == []
+    assert not block(signal.SIG_BLOCK, ()) & STOP_SIGNALS
+
+
+ANEW = """
+import signal
+import subprocess
+import sys
+from blimp.queue.worker.restart import let_stop_signals_in
+heard = []
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+    signal.signal(number, lambda number, _: heard.append(number))
+let_stop_signals_in()
+print(*map(int, heard), flush=True)
+"""
+BEGINS_ANEW = f"""
+import signal, sys, threading
+from blimp.queue.worker.restart import Launch
+
+stop = signal.Signals(int(sys.argv[1]))
+now, done = threading.Event(), threading.Event()
+
+def get_it():
+    now.wait()
+    signal.pthread_kill(threading.get_ident(), stop)
+    done.set()
+    threading.Event().wait()
+
+threading.Thread(target=get_it, daemon=True).start()
+
+def unless():
+    now.set()
+    done.wait()
+    return False
+
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+    signal.signal(number, lambda *_: None)
+Launch(command=(sys.executable, "-c", {ANEW!r}), directory=".").again(unless=unless)
+"""
+
+
+@pytest.mark.parametrize("number", sorted(STOP_SIGNALS))
+def test_a_stop_that_another_thread_gets_at_the_exec_is_heard_after_it(number: int) -> None:
+    """Only the main thread's signals wait; a task's thread must let them through to children."""
+    command = [sys.executable, "-c", BEGINS_ANEW, str(int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, str(int(number))), done.stderr

@@ -1,0 +1,75 @@
+"""The worker and its app: names, options, idling, the heartbeat."""
+
+import time
+
+import pytest
+import redis
+
+from blimp.errors import (
+    ConfigError,
+    TaskError,
+)
+from blimp.queue import TaskApp, Worker
+from tests.queue.conftest import Silence, wait_until, working
+
+
+def test_a_name_in_use_is_refused_with_its_holder(app: TaskApp) -> None:
+    from blimp.queue.worker.name_lock import NameLock
+
+    with working(app):
+        second = NameLock(link=app.broker_link, app="tests", worker="worker")
+        with pytest.raises(TaskError, match=r"worker name 'worker' is in use by process \d+ on"):
+            second.take()
+    second.take()
+    second.leave()
+
+
+def test_two_tasks_of_one_name_are_refused(app: TaskApp) -> None:
+    from blimp.errors import ConfigError
+
+    app.task(name="a")(lambda: None)
+    with pytest.raises(ConfigError, match="two tasks are named 'a'"):
+        app.task(name="a")(lambda: None)
+    with pytest.raises(ConfigError, match=r"priority 10: must be from 0 \(first\) to 9 \(last\)"):
+        app.task(name="b", priority=10)
+
+
+def test_an_option_that_there_is_not_is_named(app: TaskApp) -> None:
+    with pytest.raises(ConfigError, match=r"\['acks_early'\]"):
+        app.task(acks_early=True)(lambda: None)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="priority 10: must be from 0"):
+        app.task(priority=10)(lambda: None)
+
+
+def test_a_worker_idles_quietly(app: TaskApp, server: redis.Redis) -> None:
+    """At most five commands a second reach the broker from a worker without work."""
+    app.on_broadcast("stop")(lambda broadcast: {})
+    with working(app), server.monitor() as monitor:
+        heard, began_s = 0, time.monotonic()
+        for command in monitor.listen():  # the pulse alone says something each second
+            now_s = time.monotonic() - began_s
+            if now_s > 4.0:
+                break
+            if now_s > 1.0 and command["client_type"] != "lua":
+                heard += 1
+    assert heard / 3.0 <= 5.0
+
+
+def test_worker_repr_of_defaults(app: TaskApp) -> None:
+    worker = Worker(app=app, log=Silence())
+    assert worker.queues == ("tests",)
+    assert worker.name.startswith("tests@")
+
+
+def test_a_link_watcher_that_fails_does_not_stop_the_pulse(app: TaskApp) -> None:
+    heard: list[bool] = []
+
+    @app.on_link
+    def broken(alive: bool) -> None:
+        raise OSError("no mailbox")
+
+    app.on_link(heard.append)
+    log = Silence()
+    with working(app, log=log):
+        wait_until(lambda: len(heard) >= 2, "the pulse stopped")
+    assert log.events("link watcher")
