@@ -323,7 +323,7 @@ class Sender(Protocol):
         """Send to all that listen on the fanout `exchange`."""
         ...
 
-    def tell(
+    def notify(
         self, exchange: Any, body: bytes, *, routing_key: str, headers: dict[str, Any]
     ) -> None:
         """Send once to all that listen on kombu's `exchange`."""

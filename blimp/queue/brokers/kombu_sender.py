@@ -81,7 +81,7 @@ class KombuSender:
         fanout = Exchange(exchange, type="fanout", durable=False)
         self._publish(body, exchange=fanout, routing_key="", declare=[fanout])
 
-    def tell(
+    def notify(
         self, exchange: Any, body: bytes, *, routing_key: str, headers: dict[str, Any]
     ) -> None:
         self._publish(

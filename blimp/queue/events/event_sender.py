@@ -136,7 +136,7 @@ class EventExchange:
         self._exchange = Exchange(EXCHANGE, type="fanout" if app.capabilities.on_redis else "topic")
 
     def send(self, body: bytes, *, routing_key: str) -> None:
-        self._app.publisher.tell(
+        self._app.publisher.notify(
             body, exchange=self._exchange, routing_key=routing_key, headers=self._headers
         )
 

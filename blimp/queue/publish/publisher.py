@@ -91,11 +91,11 @@ class Publisher:
             raise MessageError(f"broadcast of {len(body)} bytes: the limit is {self._limit_bytes}")
         self._retry(lambda: self._sender().broadcast(exchange, body), None)
 
-    def tell(
+    def notify(
         self, body: bytes, *, exchange: Any, routing_key: str, headers: dict[str, Any]
     ) -> None:
         """Send JSON once to all that listen on kombu's `exchange`. Raises LinkError."""
-        self._sender().tell(exchange, body, routing_key=routing_key, headers=headers)
+        self._sender().notify(exchange, body, routing_key=routing_key, headers=headers)
 
     def find(self, queue: str, id: str) -> bool | None:
         """Return whether the message of task `id` waits in `queue`; see Sender.find."""

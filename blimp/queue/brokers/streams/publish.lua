@@ -120,7 +120,7 @@ redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'h', ARGV[3], 'b', ARGV
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 
---- tell
+--- notify
 -- Sends to the listeners of a fanout exchange, and keeps little. A full server refuses it: events
 -- are no reason to take the memory that a stop needs.
 -- KEYS[1]  stream of the exchange

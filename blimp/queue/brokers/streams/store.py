@@ -136,9 +136,9 @@ class Store:
         """Tell whoever listens on the fanout `exchange`; the newest `keep` stay for a while."""
         self.run("broadcast", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
 
-    def tell(self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int) -> None:
+    def notify(self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int) -> None:
         """Send what may be lost, such as events: a full server refuses it."""
-        self.run("tell", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
+        self.run("notify", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
 
     # --- out of the queues -------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REMEMBER_MS = 600_000
 FANOUT_KEEP = 1000  # messages that a fanout exchange keeps for a listener that was cut off
 FANOUT_KEEP_MS = 3_600_000
-TOLD_KEEP_MS = 60_000  # what is only told: Celery's `event_queue_expires`
+NOTIFY_KEEP_MS = 60_000  # of events: Celery's `event_queue_expires`
 
 
 class StreamsSender:
@@ -133,13 +133,13 @@ class StreamsSender:
             )
         )
 
-    def tell(
+    def notify(
         self, exchange: Any, body: bytes, *, routing_key: str, headers: dict[str, Any]
     ) -> None:
         envelope = _fanout(exchange.name, body, routing_key=routing_key, headers=headers)
         self._run(
-            lambda: self._session.store.tell(
-                exchange.name, *envelope, keep=FANOUT_KEEP, keep_ms=TOLD_KEEP_MS
+            lambda: self._session.store.notify(
+                exchange.name, *envelope, keep=FANOUT_KEEP, keep_ms=NOTIFY_KEEP_MS
             )
         )
 

@@ -41,5 +41,5 @@ def test_an_exchange_of_another_kind_is_no_reason_to_leave_the_broker(
     with kombu.Connection(rabbit.url) as stranger, TaskApp(name, broker=urls) as app:
         kombu.Exchange(told.name, type="fanout")(stranger.channel()).declare()
         with pytest.raises(LinkError, match="inequivalent arg 'type'"):
-            app.publisher.tell(b"{}", exchange=told, routing_key="x", headers={})
+            app.publisher.notify(b"{}", exchange=told, routing_key="x", headers={})
         assert app.broker == urls[0]
