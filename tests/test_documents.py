@@ -10,7 +10,7 @@ DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 # From the root of the repository, without a placeholder such as <chip>.
 FILE = re.compile(r"`((?:blimp|ground_station|tests|benchmarks|docs)/[\w./-]*)`")
-TARGET = re.compile(r"`make ([a-z]+)")
+TARGET = re.compile(r"`make ([a-z-]+)")
 
 
 def named(document: Path) -> str:
@@ -28,7 +28,7 @@ def test_what_a_document_names_is_there(document: Path) -> None:
     links = [one for one in LINK.findall(text) if not one.startswith("http")]
     assert [one for one in links if not (document.parent / one).exists()] == []
     assert [one for one in FILE.findall(text) if not (ROOT / one).exists()] == []
-    targets = {target for (target,) in lines(ROOT / "Makefile", r"^([a-z]+):")}
+    targets = {target for (target,) in lines(ROOT / "Makefile", r"^([a-z-]+):")}
     assert set(TARGET.findall(text)) - targets == set()
 
 
