@@ -69,7 +69,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     ) -> T:
         """Call `function` until it raises no LinkError; raise the last one.
 
-        timeout_s: where the policy has none.
+        timeout_s: if the policy has none.
         brokers: so many are tried one after the other without a wait, however long they take.
         """
         began_s = clock.now_s()
@@ -121,7 +121,7 @@ def is_given_up(error: BaseException) -> bool:
 
 
 class ReconnectDelay:
-    """Bounded, jittered waits between attempts to reach a broker that is away."""
+    """Bounded, jittered waits between attempts to reach an unreachable broker."""
 
     def __init__(
         self, *, chance: random.Random, policy: RetryPolicy = CONNECTING, brokers: int = 1

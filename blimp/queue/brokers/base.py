@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from blimp.errors import ResultError
+from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, TaskMessage, to_json
 from blimp.queue.protocol.record import CELERY_STATUS, State
 
@@ -29,7 +29,7 @@ LAST = "+inf"  # the place of a chord's part that has none
 MISSING = {
     "is_shared": "messages end with this process, and no other process sees them",
     "leases": "no leases: a task that runs through an outage may run on another worker as well",
-    "counts_deliveries": "deliveries are not counted, only the first is told from the others: a "
+    "counts_deliveries": "deliveries are not counted, only the first is distinguished: a "
     "message that kills its worker comes again for ever",
     "exclusive_names": "two live workers of one name are not refused",
     "atomic_completion": "result and acknowledgement are two steps",
@@ -84,6 +84,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         """Return the guarantees that are missing; none on streams."""
         absent = tuple(words for name, words in MISSING.items() if not getattr(self, name))
         return absent + self.notes + (() if has_store else MISSING_STORE)
+
+
+class BrokerLeft(LinkError):
+    """The broker that has this delivery is unreachable, and another is in use."""
 
 
 class Delivery(Protocol):

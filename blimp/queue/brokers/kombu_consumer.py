@@ -32,8 +32,8 @@ MOST = 65_535  # AMQP has 16 bits for a limit
 class KombuConnection:
     """Connects and consumes when made. What was lost stays lost: make another.
 
-    Messages are waited for outside the lock, so that whoever acknowledges does not wait for
-    the next message. Raises LinkError where the broker is away. `close` is idempotent.
+    The wait for messages is outside the lock, so that an acknowledgement does not wait for the
+    next message. Raises LinkError if the broker is unreachable. `close` is idempotent.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class KombuConnection:
         self._on_message(self, message)
 
     def read(self) -> bool:
-        """Take in one thing that has arrived; False where nothing has."""
+        """Read one thing that has arrived; False if nothing has."""
         with self._calling():
             if not self._has_arrived():
                 return False
@@ -177,7 +177,7 @@ class KombuConnection:
     def probe(self) -> None:
         """Ask the broker, and wait for its answer; messages may come before it.
 
-        Heartbeats are only for the broker's sake: this is heard as one.
+        Heartbeats are only for the broker: it takes this for one.
         """
         if self._is_amqp:
             with self._calling():
@@ -256,7 +256,7 @@ REMEMBERED = 4096
 
 
 class KombuDelivery:
-    """One message taken; its kombu message changes where it was delivered again meanwhile."""
+    """One message; its kombu message changes if the broker delivers it again meanwhile."""
 
     def __init__(
         self, *, consumer: KombuConsumer, link: KombuConnection, message: Any, tag: str
@@ -346,7 +346,7 @@ class KombuConsumer:
             return delivery
 
     def disconnect(self) -> None:
-        """End the connection; where the worker stops, keep it for what still runs."""
+        """End the connection; if the worker stops, keep it for what still runs."""
         with self._lock:
             link = self._link
             if link is not None and link.error is None and self._options.is_stopping():
@@ -362,7 +362,7 @@ class KombuConsumer:
     # --- any thread's ---------------------------------------------------------------------------
 
     def settle(self, delivery: KombuDelivery, end: Settle) -> None:
-        """End a message. Never raises: what cannot be told now is when it comes again."""
+        """End a message. Never raises: without a connection, it ends when it is delivered again."""
         with self._lock:
             self._held.pop(delivery.tag, None)
             if delivery.key is not None and end is not requeue:
@@ -436,7 +436,7 @@ class KombuConsumer:
 
 
 def key_of(message: Any) -> Key | None:
-    """Return what two deliveries of one message have in common, None where it is not told."""
+    """Return what two deliveries of one message have in common, None if it is not known."""
     id, retries = message.headers.get("id"), message.headers.get("retries", 0)
     return (id, retries) if isinstance(id, str) and isinstance(retries, int) else None
 

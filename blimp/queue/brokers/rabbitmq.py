@@ -87,7 +87,7 @@ def forgiving_frames(connection: Any, callback: Callable[..., Any]) -> Callable[
     """Return py-amqp's frame handler, made to take a message whatever its properties are.
 
     One that cannot be read would be delivered again, and end every connection. It comes without
-    properties instead, and is turned away for that.
+    properties instead, and is refused for that.
     """
     on_frame = frame_handler(connection, callback)
 
@@ -115,7 +115,7 @@ def dead_queue(name: str) -> str:
 def declare_queue(connection: Any, name: str) -> bool:
     """Declare queue `name`, durable, with priorities and dead letters.
 
-    False where it exists and someone else has declared it otherwise: it is used as it is.
+    Returns False if it exists with other arguments: it is used as it is.
     """
     dead = Queue(dead_queue(name), queue_arguments={"x-max-length": DEAD_LIMIT})
     queue = Queue(
@@ -149,7 +149,7 @@ class ConfirmedProducer(Producer):
         mandatory: bool,
         *rest: Any,
     ) -> Any:
-        """Publish once; kombu calls it again on a new connection, and where it was returned."""
+        """Publish once; kombu calls it again on a new connection, or if it was returned."""
         established = self.channel.connection
         if established is None:  # lost since; kombu then makes another and calls again
             raise RecoverableConnectionError("connection closed")
@@ -158,7 +158,7 @@ class ConfirmedProducer(Producer):
             declare_queue(established, routing_key)
             declared.add(routing_key)
         returned: list[Any] = []
-        self.channel.events["basic_return"] = {lambda *told: returned.append(told)}
+        self.channel.events["basic_return"] = {lambda *reply: returned.append(reply)}
         message = (body, priority, content_type, content_encoding, headers, properties)
         result = super()._publish(  # type: ignore[no-untyped-call]
             *message, routing_key, mandatory, *rest

@@ -59,7 +59,7 @@ EMERGENCY, HIGH, NORMAL, LOW = 0, 3, 6, 9
 class TaskMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One task to be run. Times are seconds since the epoch.
 
-    delivery: 1 for the first delivery, one more each time it is given back or restored.
+    delivery: 1 for the first delivery, one more each time it is requeued or restored.
     callbacks, errbacks: Celery's signatures of what follows its end; chain: the links after
         it, last first; chord: the body of the chord that it is part `group_index` of. See
         protocol/embed.py. nesting: how often it was replaced, as Celery counts; stamps: Celery's.
@@ -155,7 +155,7 @@ def _shortener() -> reprlib.Repr:
 
 
 def build_body(message: TaskMessage) -> bytes:
-    """Return the body of `message`. Raises MessageError where JSON cannot hold it."""
+    """Return the body of `message`. Raises MessageError if JSON cannot hold it."""
     embed = {
         "callbacks": message.callbacks or None,
         "errbacks": message.errbacks or None,
@@ -198,9 +198,9 @@ class MessageSigner(Protocol):
 def write_message(
     message: TaskMessage, *, signer: MessageSigner | None, limit_bytes: int = MAX_MESSAGE_BYTES
 ) -> tuple[dict[str, Any], bytes]:
-    """Return headers and body as they are sent, signed where there is a signer.
+    """Return headers and body as they are sent, signed if there is a signer.
 
-    Raises MessageError where JSON cannot hold them, or they are longer than the limit.
+    Raises MessageError if JSON cannot hold them, or they are longer than the limit.
     """
     body = build_body(message)
     headers = build_headers(message, is_large=len(body) > 4 * MAX_REPR_LENGTH)

@@ -1,7 +1,7 @@
 """What became of a task: its states and the record that Celery also reads.
 
 Celery knows three final states. Ours are finer, so a record carries both: `status` is
-Celery's, `blimp_state` is ours where they differ. A Celery program that waits for a refused
+Celery's, `blimp_state` is ours if they differ. A Celery program that waits for a refused
 command gets an exception named Refused with the reason, and does not wait for ever.
 """
 
@@ -58,7 +58,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One task's last known state.
 
     result: what it returned (SUCCESS), how far it is (PROGRESS), or its fault.
-    args, kwargs: where results are extended; they do not count for a limit.
+    args, kwargs: only if results are extended; they do not count for a limit.
     children: what its end has begun, as Celery writes results.
     """
 
@@ -84,14 +84,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Why it did not succeed, "" where it did or is still under way."""
+        """Why it did not succeed, "" if it did or is still under way."""
         return self.fault.text if self.fault else ""
 
 
 def encode(record: Record, *, limit_bytes: int) -> bytes:
     """Return `record` as Celery's JSON.
 
-    Raises ResultError where JSON cannot hold the result, or it is longer than the limit.
+    Raises ResultError if JSON cannot hold the result, or it is longer than the limit.
     """
     status = CELERY_STATUS.get(record.state, record.state.value)
     document: dict[str, Any] = {

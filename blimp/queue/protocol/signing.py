@@ -45,7 +45,7 @@ class Signer:
         return _mac(self._keys[0], _signed_parts(headers, queue), body)
 
     def check(self, headers: Mapping[str, Any], body: bytes, *, queue: str) -> None:
-        """Raise MessageError where `headers` hold no signature by one of the keys."""
+        """Raise MessageError if `headers` hold no signature by one of the keys."""
         given = headers.get(HEADER)
         if given is None:
             raise MessageError(f"header {HEADER!r} is missing: only signed messages are accepted")
@@ -60,7 +60,7 @@ class Signer:
         return _mac(self._keys[0], _document_parts(document, place), b"")
 
     def check_document(self, document: Mapping[str, Any], given: str, *, place: str) -> None:
-        """Raise MessageError where `given` is no signature by one of the keys."""
+        """Raise MessageError if `given` is no signature by one of the keys."""
         if not given:
             raise MessageError("signature is missing: only signed broadcasts are accepted")
         self._compare(given, _document_parts(document, place), b"", what="signature")

@@ -32,7 +32,7 @@ class TraceContext(msgspec.Struct, frozen=True):
 
 
 def read_context(headers: Mapping[str, Any]) -> TraceContext | None:
-    """Return the trace that `headers` name; None where they name none, or not rightly."""
+    """Return the trace that `headers` name; None if they name none, or a malformed one."""
     value = headers.get(PARENT)
     if not isinstance(value, str) or len(value) > MAX_PARENT_LENGTH:
         return None

@@ -3,7 +3,7 @@
 The server numbers the messages of a queue as they are sent, and remembers the newest of each
 key. A message is published first and remembered then: a sender that is killed in between
 leaves an older one that runs as well, never one that is dropped for a newer that never came.
-Whoever is about to begin an older one finds the newer, and ends it as SUPERSEDED. A retry and
+A worker that is about to start an older one finds the newer, and ends it as SUPERSEDED. A retry and
 a redelivery keep the number of their message.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KEEP_S = 7 * 86_400  # what waits for longer runs, though a newer one came
 
-# Returns a number above all before: microseconds on the server's clock, where that is one.
+# Returns a number above all before: microseconds on the server's clock, if that is one.
 # KEYS[1] the last number. ARGV[1] seconds to keep it.
 _NUMBER = Script("""
 local time = redis.call('TIME')
@@ -74,9 +74,9 @@ class KnownTask(Protocol):
 
 
 def coalescing_key(task: KnownTask, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
-    """Return the key of a call, None where its task does not coalesce.
+    """Return the key of a call, None if its task does not coalesce.
 
-    Raises MessageError where the arguments do not fill in the template.
+    Raises MessageError if the arguments do not fill in the template.
     """
     template = task.options.coalesce
     if template is False:
@@ -114,7 +114,7 @@ class Coalescing:
             self._link.ask(lambda client: _REMEMBER.run(client, [_place(message)], arguments))
 
     def newer(self, message: TaskMessage) -> str | None:
-        """Return the id of the message that supersedes `message`, None where it is the newest."""
+        """Return the id of the message that supersedes `message`, None if it is the newest."""
         found: Any = self._link.ask(lambda client: client.get(_place(message)))
         if found is None:
             return None

@@ -36,10 +36,10 @@ class BrokerClock:
 
     Without a server it is this machine's clock.
 
-    While all are away it goes on from the last answer on this machine's monotonic clock, so
-    that a message in hand can still be judged.
+    While all are unreachable it continues from the last answer on this machine's monotonic
+    clock, so that the age of a message in flight is still known.
 
-    An answer is as old as its way here was long, which nobody knows. Who sends takes the
+    An answer is as old as its way here was long, which is unknown. A sender takes the
     earliest that it can be now, and who judges an age the latest, so that nothing is ever
     taken for younger than it is.
     """
@@ -52,7 +52,7 @@ class BrokerClock:
     def recent_s(self) -> float:
         """Return the same without asking a broker that answered within the last second.
 
-        For senders: where this machine slept in between it is early, never late, so what is
+        For senders: if this machine slept in between it is early, never late, so what is
         sent expires too soon rather than too late.
         """
         last = self._last
@@ -65,7 +65,7 @@ class BrokerClock:
     def now_s(self) -> float:
         """Return seconds since the epoch on the broker's clock, never late.
 
-        Raises LinkError where the server does not answer and never has.
+        Raises LinkError if the server does not answer and never has.
         """
         answer = self._ask()
         if answer is None:
@@ -85,7 +85,7 @@ class BrokerClock:
         return Moment(now_s, answer.theirs_s + (now_s - answer.asked_s))
 
     def _ask(self) -> _Answer | None:
-        """Return the newest answer, None where there is no server to ask. Raises LinkError."""
+        """Return the newest answer, None if there is no server to ask. Raises LinkError."""
         if self._link is None:
             return None
         sent: list[float] = []  # of several servers, or of two tries, the last one answered

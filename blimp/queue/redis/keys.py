@@ -12,14 +12,14 @@ GROUP_PREFIX = "celery-taskset-meta-"
 FAILED_RESULTS = "blimp:results:failed"  # sorted set of task ids; written by redis/results.lua
 LANES = 4  # emergency, high, normal, low
 GROUP = "workers"
-NOBODY = "-"  # the consumer whose pending messages may be taken by whoever comes
+NOBODY = "-"  # the consumer whose pending messages any other may take
 
 
 class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of one queue.
 
     lanes: a stream per priority, first served first. bell: a stream that wakes one reader
-    where a message came that no lane shows. later: sorted set of what is not due yet.
+    to a message that no priority stream shows. later: sorted set of what is not due yet.
     dead: stream of dead letters. alive: there while a queue that may expire is in use.
     exchanges: set of the exchanges that it is bound to. ttl: how long a message may wait, ms.
     """
@@ -34,7 +34,7 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     ttl: str
 
     def all(self) -> tuple[str, ...]:
-        """Return what goes with the queue. Dead letters stay: somebody has to see them."""
+        """Return what goes with the queue. Dead letters stay: a person has to see them."""
         return (*self.lanes, self.bell, self.later, self.alive, self.exchanges, self.ttl)
 
 

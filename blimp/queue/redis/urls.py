@@ -29,14 +29,14 @@ def check_url(url: str) -> str:
 
 
 def check_address(url: str, *, schemes: Collection[str] | None = None) -> str:
-    """Return `url` when its parts can be told apart. Raises ConfigError saying why not."""
+    """Return `url` if its parts can be parsed. Raises ConfigError saying why not."""
     scheme, separator, _ = url.partition("://")
     if schemes is not None and (not separator or scheme not in schemes):
         raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {schemes}")
     try:
         parts = urlsplit(url)
         if parts.scheme != "sentinel":  # which may have several addresses
-            _ = parts.port  # judged where it is read
+            _ = parts.port  # reading it checks it
     except ValueError as error:
         raise ConfigError(f"broker URL {hide_password(url)!r}: {error}") from None
     return url
@@ -87,14 +87,19 @@ def link_error(url: str, error: BaseException) -> LinkError:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Say whether `error`, or a cause of it, means that a broker is away or not the master."""
+    """Say whether `error`, or a cause of it, means that a broker is lost, or not the master."""
     import redis
 
-    away = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError, OSError)
+    lost = (
+        redis.ConnectionError,
+        redis.TimeoutError,
+        redis.exceptions.ReadOnlyError,
+        OSError,
+    )
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, LinkError | OSError | redis.RedisError):
-            return isinstance(cause, (*away, LinkError))
+            return isinstance(cause, (*lost, LinkError))
         cause = cause.__cause__ or cause.__context__
     return False
 
@@ -124,7 +129,7 @@ def is_refusal(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def link_errors(url: str, on_lost: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Turn errors of redis-py into LinkError; tell `on_lost` where the server is away."""
+    """Turn errors of redis-py into LinkError; call `on_lost` if the server is unreachable."""
     import redis
 
     try:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import LinkError, ResultError, WorkerLost
-from blimp.queue.brokers.base import Completion
-from blimp.queue.brokers.streams.deferred import BrokerLeft
+from blimp.queue.brokers.base import BrokerLeft, Completion
 from blimp.queue.context import TaskContext
 from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.outcome import Outcome, failure

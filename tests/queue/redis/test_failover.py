@@ -228,7 +228,7 @@ def test_what_nobody_works_on_at_the_broker_that_was_left_is_renewed_no_more(
                 app.send_task("add", (number, 1))
             wait_until(lambda: drained(line, taken) == 2, "they did not come")
             deliveries = [line.delivery(message) for message in taken]
-            leases = deliveries[0].held.session.leases
+            leases = deliveries[0].acks.session.leases
             line.disconnect()
             app.brokers.failed(brokers[0].url)
             line.connect(held=[deliveries[0].tag])

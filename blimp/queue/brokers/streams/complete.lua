@@ -1,10 +1,10 @@
 -- Scripts that end deliveries. "--- NAME" begins a script.
 
 --- ack
--- Completes deliveries: each entry leaves its stream, if who asks still holds it.
+-- Completes deliveries: each entry leaves its stream, if the caller still holds it.
 -- KEYS[n]  the stream of the n-th delivery
 -- ARGV[1]  group    ARGV[2]  consumer    then for each delivery: entry id, fence
--- Returns for each 1 completed, 0 settled before, -1 held by someone else.
+-- Returns for each 1 completed, 0 settled before, -1 held by another consumer.
 local answers = {}
 for n, stream in ipairs(KEYS) do
   local id, fence = ARGV[2 * n + 1], ARGV[2 * n + 2]
@@ -17,11 +17,11 @@ end
 return answers
 
 --- dead_letter
--- Moves one delivery to the dead letters, if who asks still holds it.
+-- Moves one delivery to the dead letters, if the caller still holds it.
 -- KEYS[1]  stream    KEYS[2]  dead letters
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  entry id    ARGV[4]  fence
 -- ARGV[5]  dead letters to keep, "<letters>:<bytes>"    ARGV[6]  lane    ARGV[7]  reason
--- Returns 1 moved, 0 settled before, -1 held by someone else.
+-- Returns 1 moved, 0 settled before, -1 held by another consumer.
 local answer = held(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if answer == 1 then
   dead_letter(KEYS[1], ARGV[1], ARGV[3], KEYS[2], ARGV[5], ARGV[6], ARGV[4], ARGV[7])
@@ -29,7 +29,7 @@ end
 return answer
 
 --- complete
--- Ends deliveries, each in one step: who asks still holds it, then its result is written, then
+-- Ends deliveries, each in one step: the caller still holds it, then its result is written, then
 -- what follows it is enqueued, then its message is gone, or a dead letter.
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  dead letters to keep, "<letters>:<bytes>"
 -- then for each delivery
@@ -38,7 +38,7 @@ return answer
 --          seconds to keep that, number of messages that follow; "" for what there is not
 --   and for each message that follows
 --     KEYS   stream of its lane, schedule, bell    ARGV   lane, server's ms when due, head, body
---   and where that number has a "+" before it
+--   and if that number has a "+" before it
 --     ARGV   number of parts of chords, of chords whose body follows, of further records, of
 --            chords that begin, seconds to keep what chords are
 --     then for each part          KEYS  j t s d c of its chord, see chords.lua
@@ -47,10 +47,10 @@ return answer
 --          each further record    KEYS  celery-task-meta-<id>    ARGV  record, seconds to keep it
 --          each that begins       KEYS  s    ARGV  number of its parts
 -- A delivery that was acknowledged before has no entry id. What stands for its stream is a key
--- that is set, so that an end that is told twice is written once, or "" where that is no matter.
--- Returns for each 1 ended, 0 settled before, -1 held by someone else: then nothing is
--- written; or the server's error as text, where it would not write. Or a list of those of its
--- parts, from 0, that complete a chord: then its record is written, and it is to be told again
+-- that is set, so that a repeated end is written once, or "" if a repetition does no harm.
+-- Returns for each 1 ended, 0 settled before, -1 held by another consumer: then nothing is
+-- written; or the server's error as text, if it would not write. Or a list of those of its
+-- parts, from 0, that complete a chord: then its record is written, and it is to be repeated
 -- with the bodies.
 -- A final record that stands already stays, as in store.lua; the message is gone all the same.
 local KEEP_S = 3600
@@ -132,7 +132,7 @@ local function finish(one)
     enqueue(unpack(message))
   end
   for _, body in ipairs(one.bodies or {}) do
-    join_parts(unpack(body)) -- not before: where a queue refuses one, its chord begins again
+    join_parts(unpack(body)) -- last: if a queue refuses one, its chord starts again
   end
   if one.reason ~= '' then
     dead_letter(one.stream, ARGV[1], one.id, one.dead, ARGV[3], one.lane, one.fence, one.reason)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import LinkError
 from blimp.queue.brokers.base import MOST_DELIVERIES as MOST_DELIVERIES
 from blimp.queue.brokers.streams.completion import CompletionArguments
-from blimp.queue.brokers.streams.deferred import Held
+from blimp.queue.brokers.streams.deferred import DeferredAcks
 from blimp.queue.brokers.streams.envelope import HEAD, Claim, open_message
 from blimp.queue.brokers.streams.fetcher import Fetcher
 from blimp.queue.brokers.streams.store import LOST
@@ -29,19 +29,19 @@ HAND_OVER_S = 50e-6
 
 
 class StreamsDelivery:
-    """One message taken through the transport. Raises LinkError while the broker is away.
+    """One delivery of a message. Raises LinkError while the broker is unreachable.
 
     An end that the server refuses, because the lease was lost, raises nothing: the line tells
     of it, and whoever has the message now ends it.
     """
 
-    __slots__ = ("claim", "held", "queue", "tag")
+    __slots__ = ("acks", "claim", "queue", "tag")
 
-    def __init__(self, *, claim: Claim, held: Held) -> None:
+    def __init__(self, *, claim: Claim, acks: DeferredAcks) -> None:
         self.claim = claim
         self.tag = claim.tag
         self.queue = claim.queue.name
-        self.held = held
+        self.acks = acks
 
     @property
     def over_delivery_limit(self) -> str:
@@ -51,27 +51,27 @@ class StreamsDelivery:
         )
 
     def ack(self) -> None:
-        """Raises BrokerLeft where it cannot be told before the task would run."""
-        leases = self.held.session.leases
+        """Raises BrokerLeft if the broker cannot be asked before the task would run."""
+        leases = self.acks.session.leases
         was_held = self.tag in leases
-        answer = self.held.tell_now(lambda: leases.ack(self.tag))
-        if answer == LOST and not was_held:  # lost before its job was in hand: nobody heard
-            self.held.session.on_lease_lost(self.tag)
+        answer = self.acks.do_now(lambda: leases.ack(self.tag))
+        if answer == LOST and not was_held:  # lost before its job was known
+            self.acks.session.on_lease_lost(self.tag)
 
     def requeue(self, *, seen: bool = True) -> None:
-        leases = self.held.session.leases
-        self.held.tell([self.tag], lambda: leases.release([self.tag], seen=seen), otherwise=0)
+        leases = self.acks.session.leases
+        self.acks.do([self.tag], lambda: leases.release([self.tag], seen=seen), otherwise=0)
 
     def reject(self, reason: str) -> None:
-        leases = self.held.session.leases
-        self.held.tell([self.tag], lambda: leases.dead_letter(self.tag, reason), otherwise=0)
+        leases = self.acks.session.leases
+        self.acks.do([self.tag], lambda: leases.dead_letter(self.tag, reason), otherwise=0)
 
 
 class StreamsConsumer:
     def __init__(self, options: ConsumerOptions) -> None:
         self._options = options
-        self._here: Held | None = None
-        self._held: dict[str, Held] = {}  # by the broker's URL
+        self._here: DeferredAcks | None = None
+        self._held: dict[str, DeferredAcks] = {}  # by the broker's URL
         self._fetcher: Fetcher | None = None
         self._warned: set[str] = set()
 
@@ -94,7 +94,7 @@ class StreamsConsumer:
         self._fetcher = Fetcher(session=self._here.session, queues=self._options.queues)
         self._fetcher.begin()
 
-    def _at(self, url: str) -> Held:
+    def _at(self, url: str) -> DeferredAcks:
         """Return what is held at the broker `url`; it lives as long as the worker."""
         if url not in self._held:
             options = self._options
@@ -109,7 +109,7 @@ class StreamsConsumer:
                     "max_dead_letter_bytes": options.max_dead_letter_bytes,
                 },
             )
-            self._held[url] = Held(url=url, session=session, brokers=options.brokers)
+            self._held[url] = DeferredAcks(url=url, session=session, brokers=options.brokers)
         return self._held[url]
 
     def drain(self, timeout_s: float) -> None:
@@ -153,7 +153,7 @@ class StreamsConsumer:
 
     def delivery(self, message: Any) -> StreamsDelivery:
         assert self._here is not None
-        return StreamsDelivery(claim=message.claim, held=self._here)
+        return StreamsDelivery(claim=message.claim, acks=self._here)
 
     def complete(self, completions: Sequence[Completion]) -> list[str]:
         places: dict[str, list[int]] = {}
@@ -176,7 +176,7 @@ class StreamsConsumer:
                 for one, answer in zip(completions, self._write(completions, held), strict=True)
             ]
 
-        refusals = held.tell([one.delivery.tag for one in completions], step, otherwise=None)
+        refusals = held.do([one.delivery.tag for one in completions], step, otherwise=None)
         if refusals is not None:
             return refusals
         if self._options.completes_results and store is not None:
@@ -185,7 +185,7 @@ class StreamsConsumer:
                     store(one.message.id, one.record)
         return [""] * len(completions)
 
-    def _write(self, completions: Sequence[Completion], held: Held) -> list[int | str]:
+    def _write(self, completions: Sequence[Completion], held: DeferredAcks) -> list[int | str]:
         """Have the server write completions; those that complete a chord again, with its body."""
         leases = held.session.leases
         arguments = CompletionArguments(options=self._options, keys=held.session.keys)
@@ -208,7 +208,9 @@ class StreamsConsumer:
             answers[number] = answer
         return answers
 
-    def _join(self, completion: Completion, complete: Sequence[int], held: Held) -> int | str:
+    def _join(
+        self, completion: Completion, complete: Sequence[int], held: DeferredAcks
+    ) -> int | str:
         """Write a completion whose parts complete chords, the bodies among what follows."""
         join, chords = self._options.join_chords, completion.chords
         assert join is not None
@@ -252,7 +254,7 @@ class StreamsConsumer:
             held.close()
 
 
-def _held(completion: Completion) -> Held:
+def _held(completion: Completion) -> DeferredAcks:
     delivery = completion.delivery
     assert isinstance(delivery, StreamsDelivery)
-    return delivery.held
+    return delivery.acks

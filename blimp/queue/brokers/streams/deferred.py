@@ -1,8 +1,8 @@
-"""What is held at one broker of several, and what it could not be told yet.
+"""Acknowledgements to a broker that was left: deferred until it answers again.
 
-A task may end when its broker is away and another in use. Its worker must not wait: the end
-is owed, and told by a thread of its own when the broker answers again. Until then the message
-stays there unacknowledged, and a worker that dies meanwhile leaves it to be run again.
+With several brokers, a task may end when its own is unreachable and another is in use. The worker
+does not wait: a thread repeats the acknowledgement until that broker answers. Until then the
+message stays there unacknowledged, and if the worker dies meanwhile it runs again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, TypeVar
 
 from blimp.errors import LinkError
+from blimp.queue.brokers.base import BrokerLeft
 from blimp.queue.redis.urls import hide_password, link_errors
 from blimp.queue.retry import ReconnectDelay, RetryPolicy
 
@@ -26,44 +27,43 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-PAYING = RetryPolicy(max_retries=None, interval_start=0.2, interval_step=0.4, interval_max=5.0)
+REPEATING = RetryPolicy(max_retries=None, interval_start=0.2, interval_step=0.4, interval_max=5.0)
 
 
-class BrokerLeft(LinkError):
-    """The broker that has this delivery is away, and another is in use."""
+class DeferredAcks:
+    """The session at one broker of several, and what it must still be told. Thread-safe.
 
-
-class Held:
-    """The holder at one broker. Thread-safe; close is idempotent."""
+    Close is idempotent.
+    """
 
     def __init__(self, *, url: str, session: StreamsSession, brokers: Brokers) -> None:
         self.url = url
         self.session = session
         self._brokers = brokers
         self._deferred: dict[int, tuple[Collection[str], Callable[[], object]]] = {}
-        self._numbers = itertools.count()  # told in this order: no end replaces another
+        self._numbers = itertools.count()  # they are done in order: none replaces another
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def tell(self, tags: Collection[str], step: Callable[[], T], *, otherwise: T) -> T:
-        """Do `step`, which ends the deliveries `tags`; where another broker is in use, later.
+    def do(self, tags: Collection[str], step: Callable[[], T], *, otherwise: T) -> T:
+        """Do `step`, which ends the deliveries `tags`; later if another broker is in use.
 
-        Returns `otherwise` then. Raises LinkError where there is no other.
+        Returns `otherwise` then. Raises LinkError if there is no other broker.
         """
         try:
-            return self.tell_now(step)
+            return self.do_now(step)
         except BrokerLeft:
             pass
         with self._lock:
             self._deferred[next(self._numbers)] = (tags, step)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._pay, name="owed", daemon=True)
+                self._thread = threading.Thread(target=self._repeat, name="deferred", daemon=True)
                 self._thread.start()
         return otherwise
 
-    def tell_now(self, step: Callable[[], T]) -> T:
-        """Do `step` now or not at all: raises BrokerLeft where another broker is in use."""
+    def do_now(self, step: Callable[[], T]) -> T:
+        """Do `step` now or not at all: raises BrokerLeft if another broker is in use."""
         try:
             with link_errors(self.url, self._brokers.failed):
                 return step()
@@ -78,12 +78,12 @@ class Held:
             self.session.link.client.ping()
 
     def tags(self) -> set[str]:
-        """Return the deliveries whose ends are owed: they are not to be put back."""
+        """Return the deliveries whose ends are deferred: they must not be put back."""
         with self._lock:
             return {tag for tags, _ in self._deferred.values() for tag in tags}
 
-    def _pay(self) -> None:
-        delay = ReconnectDelay(chance=random.Random(), policy=PAYING)
+    def _repeat(self) -> None:
+        delay = ReconnectDelay(chance=random.Random(), policy=REPEATING)
         while not self._closed.wait(delay.next_s()):
             with self._lock:
                 if not self._deferred:
@@ -95,8 +95,8 @@ class Held:
                     step()
             except LinkError:
                 continue
-            except Exception:  # its message comes again; what else is owed is told all the same
-                logger.exception("what is owed to %s", hide_password(self.url))
+            except Exception:  # its message comes again; the other steps are done all the same
+                logger.exception("deferred acknowledgement to %s", hide_password(self.url))
             delay.reset()
             with self._lock:
                 self._deferred.pop(number)

@@ -35,7 +35,7 @@ end
 -- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired}; a
 -- delivery is {number of its queue, lane, entry id, fence, fields}.
 -- What was delivered more than half as often as it may be is delivered alone: it may be what
--- kills its holders, and whatever they have in hand with it is counted too.
+-- kills its holders, and whatever they hold beside it is counted too.
 -- What the consumer itself holds is never taken here, however idle: a holder that was
 -- stopped for a while and wakes must find its own messages its own, not new ones.
 local group, consumer, room, lease_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -76,7 +76,7 @@ local function expire(queue, lane, entry, deliveries)
     dead_letter(stream, group, entry[1], dead, limit, lane, deliveries,
       'expired: waited ' .. age_ms .. ' ms of ' .. own_ms)
   elseif own_ms and age_ms >= own_ms or limit_ms and age_ms >= limit_ms then
-    redis.call('XACK', stream, group, entry[1]) -- its queue expires too: nobody looks there
+    redis.call('XACK', stream, group, entry[1]) -- its queue expires too: no consumer looks there
     redis.call('XDEL', stream, entry[1])
   else
     return false
@@ -142,7 +142,7 @@ for lane = 0, lanes - 1 do
         deliver(queue, lane, entry, 1)
       end
       if not new or expired > most_expired then
-        break -- whoever asked looks again at once
+        break -- the caller looks again at once
       end
     end
   end
@@ -156,7 +156,7 @@ return { now_ms, next_due_ms, taken, expired }
 -- put back (a killed namesake's messages, and those whose delivery was lost with a
 -- connection); consumers that were silent for long are forgotten.
 -- KEYS     for each queue: one stream per lane, bell, the key that is there while it is alive
--- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  the name that stands for nobody
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  the name of no consumer
 -- ARGV[4]  number of lanes    ARGV[5]  silent for, ms
 --          then the entries that are known, each as stream, space, id
 -- Returns how many were put back.
@@ -193,11 +193,11 @@ forget(KEYS, ARGV[1], '', ARGV[5])
 return back
 
 --- renew
--- Renews leases: resets the idle time of what who asks still holds.
+-- Renews leases: resets the idle time of what the caller still holds.
 -- KEYS[n]  the stream of the n-th delivery
 -- ARGV[1]  group    ARGV[2]  consumer    then for each delivery: entry id, fence
--- Returns for each 1 renewed, 0 settled, -1 held by someone else, 2 unknown: the server was
--- emptied, or came back without its last moments, and nobody has it.
+-- Returns for each 1 renewed, 0 settled, -1 held by another consumer, 2 unknown: the server was
+-- emptied, or came back without its last moments, and no consumer has it.
 -- JUSTID leaves the delivery count, which is the fence, as it is.
 local function is_unknown(stream, id)
   local about = redis.pcall('XINFO', 'STREAM', stream)
@@ -229,12 +229,12 @@ return answers
 
 --- release
 #!lua flags=allow-oom
--- Puts deliveries back: they belong to nobody, keep their place in the lane, and wake a reader.
+-- Puts deliveries back: they belong to no consumer, keep their place, and wake a reader.
 -- KEYS     for each delivery: its stream, its queue's bell
--- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  the name that stands for nobody
+-- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  the name of no consumer
 --          then for each delivery: entry id, fence, deliveries to count (the fence, or one
---          less where nobody saw it)
--- Returns for each 1 put back, 0 settled before, -1 held by someone else.
+--          less if no task saw it)
+-- Returns for each 1 put back, 0 settled before, -1 held by another consumer.
 local FOREVER_MS = 1000000000
 local answers = {}
 for n = 1, #KEYS / 2 do
@@ -251,7 +251,7 @@ return answers
 
 --- leave
 #!lua flags=allow-oom
--- Forgets the consumer that leaves and those long silent, where they hold nothing.
+-- Forgets the consumer that leaves and those long silent, if they hold nothing.
 -- KEYS     streams
 -- ARGV[1]  group    ARGV[2]  consumer that leaves    ARGV[3]  silent for, ms
 forget(KEYS, ARGV[1], ARGV[2], ARGV[3])

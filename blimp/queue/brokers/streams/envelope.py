@@ -46,9 +46,9 @@ NONE = Stamp()
 class Stamps:
     """Stamps what one channel publishes. Thread-safe; a fork stamps as another sender.
 
-    kombu prepares a message anew for each try, with the same properties: the stamp is put
-    there by the first try, found there by the next, and never sent. `once`, given as a
-    property, is a stamp of the caller's own: whoever publishes with the same text within
+    kombu prepares a message again for each attempt, with the same properties: the first attempt
+    puts the stamp there, the next finds it, and it is never sent. `once`, given as a
+    property, is a stamp of the caller's own: a publish with the same text within
     `remember_s` publishes nothing.
     """
 
@@ -108,7 +108,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """One message to be put. due_ms: 0 for now. ttl_ms: None where it may wait for ever."""
+    """One message to be put. due_ms: 0 for now. ttl_ms: None if it may wait for ever."""
 
     lane: int
     due_ms: int
@@ -139,7 +139,7 @@ def due_ms(headers: dict[str, Any]) -> int:
     """Return when a message may be delivered, ms since the epoch; 0 for at once.
 
     Read from Celery's `eta` header, ISO 8601; without a zone it is UTC, as Celery means it.
-    What cannot be read is left to whoever takes the message.
+    What cannot be read is left to the consumer.
     """
     eta = headers.get("eta")
     if isinstance(eta, str):
@@ -229,7 +229,7 @@ def post(
 ) -> Put:
     """Return `message` as the publisher would have put it into its queue.
 
-    Raises MessageError where JSON cannot hold its arguments, or it is longer than the limit.
+    Raises MessageError if JSON cannot hold its arguments, or it is longer than the limit.
     """
     headers, body = write_message(message, signer=signer, limit_bytes=limit_bytes)
     envelope = pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
@@ -252,7 +252,7 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
         "delivery_mode": 2,
         "delivery_info": {"exchange": "", "routing_key": queue},
         "priority": max(priority, 1),  # 0 is what kombu sends for none; 1 is the first lane too
-        "delivery_tag": headers["id"],  # whoever takes it gives it its own
+        "delivery_tag": headers["id"],  # the consumer gives it its own
     }
     head = {
         "content-encoding": CONTENT_ENCODING,
@@ -271,7 +271,7 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
 
 
 class StreamsMessage(msgspec.Struct, kw_only=True):
-    """Named as kombu's, for whoever reads either. The fence is in the header where others
+    """Its names are kombu's, so that a reader takes either. The fence is in the header where others
     carry it.
     """
 

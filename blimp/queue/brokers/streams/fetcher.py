@@ -36,7 +36,7 @@ Entry = tuple[str, str, list[bytes]]  # stream, entry id, fields
 class Question:
     """A connection with at most one blocking command under way.
 
-    Raises redis.TimeoutError where an answer stays out longer than the server was told to
+    Raises redis.TimeoutError if an answer takes longer than the server was asked to
     wait and the link's timeout: a half-open socket, or a server that stands still.
     """
 
@@ -63,7 +63,7 @@ class Question:
         return self._connection._sock
 
     def patience_s(self) -> float:
-        """Return how long the answer may still stay out; negative where it is late."""
+        """Return how long the answer may still take; negative if it is late."""
         return self._late_s - time.monotonic()
 
     def answer(self) -> list[Entry]:
@@ -173,18 +173,18 @@ class Reader:
         return answered
 
     def is_overdue(self) -> bool:
-        """Say whether an answer is still out after the server was told to give it."""
+        """Say whether an answer is overdue."""
         late = [one for one in (self.messages, self.fanout) if one.asked and one.patience_s() < 0.0]
         if not late:
             return False
         poll = select.poll()
         for one in late:
             poll.register(one.socket().fileno(), select.POLLIN)
-        return len(poll.poll(0)) < len(late)  # it may lie here, and nobody has looked
+        return len(poll.poll(0)) < len(late)  # it may be here, unread
 
     @property
     def wake_number(self) -> int:
-        """The descriptor that becomes readable when somebody wakes."""
+        """The descriptor that becomes readable on `wake`."""
         return self._wake_out
 
     def drain_wakes(self) -> None:
@@ -210,7 +210,7 @@ AT_ONCE_S = 0.001
 
 
 class Fetcher:
-    """Takes in batches, and blocks only where there is nothing. One thread's, but for `wake`.
+    """Fetches in batches, and blocks only if there is nothing. One thread's, except `wake`.
 
     Everything it returns is held, and its lease renewed. Raises redis-py's errors and
     OSError; close and make another then.

@@ -49,9 +49,9 @@ return 1
 -- ARGV[4]  head    ARGV[5]  body    ARGV[6]  its time to live, ms, "" for ever
 -- ARGV[7]  number of this publish in the hash    ARGV[8]  ms to remember it, after the last
 -- ARGV[9]  group    ARGV[10] lease, ms
---          then for each queue 1 where it needs a sign of life, or 0
+--          then for each queue 1 if it needs a sign of life, or 0
 -- Returns {1, the numbers of the queues (from 0) that have died and got nothing}, or {0, the
--- bindings} where those have changed since, and nothing was done.
+-- bindings} if those have changed since, and nothing was done.
 local REMEMBERED = 64 -- of each sender; who repeats one has not sent many others since
 local SWEEP = 100
 local before, number = KEYS[2], ARGV[7]

@@ -3,7 +3,7 @@
 --- counts
 -- Counts the messages of one queue.
 -- KEYS     one stream per lane, schedule, dead letters
--- ARGV[1]  group    ARGV[2]  the name that stands for nobody
+-- ARGV[1]  group    ARGV[2]  the name of no consumer
 -- Returns {ready, in flight, scheduled, dead, age of the oldest in ms or -1}.
 local lanes = #KEYS - 2
 local ready, in_flight, oldest_ms = 0, 0, -1
@@ -33,7 +33,7 @@ return { ready, in_flight, redis.call('ZCARD', KEYS[lanes + 1]),
 --- lanes
 -- Counts what is in each lane of several queues.
 -- KEYS     of each queue: one stream per lane, schedule, dead letters
--- ARGV[1]  group    ARGV[2]  the name that stands for nobody    ARGV[3]  lanes of a queue
+-- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  lanes of a queue
 -- Returns {seconds, microseconds}, then of each queue a list: of each lane ready, in flight, age
 -- of the oldest that waits in ms or -1; then scheduled and dead. -1 stands for what cannot be read.
 local group, nobody, lanes = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -102,7 +102,7 @@ return found
 --- purge
 -- Drops what waits in one queue, ready or scheduled; what is held stays.
 -- KEYS     one stream per lane, schedule
--- ARGV[1]  group    ARGV[2]  the name that stands for nobody    ARGV[3]  most to drop at once
+-- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  most to drop at once
 -- Returns how many were dropped; call again while it is that most or more.
 local most, dropped = tonumber(ARGV[3]), 0
 for lane = 1, #KEYS - 1 do

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
 UNKNOWN = 2  # how a renewal may be: the server was emptied
-FORGET_AFTER_MS = 3_600_000  # a consumer with nothing in hand that was not heard of
+FORGET_AFTER_MS = 3_600_000  # a silent consumer that holds nothing
 PURGE_AT_ONCE = FIND_AT_ONCE = 1000
 
 Run = Callable[[Any, list[str], list[Any]], Any]  # a client, keys, arguments
@@ -31,7 +31,7 @@ def _load() -> dict[str, Script]:
     """Return the scripts of this folder by name: a mistake in a name is a KeyError."""
     here = Path(__file__).parent
     shared = (here / "shared.lua").read_text()
-    # A final result is final and a chord is counted once, whoever writes.
+    # A final result is final and a chord is counted once, whichever script writes.
     ends = read_functions("results.lua") + read_functions("chords.lua") + shared
     scripts: dict[str, Script] = {}
     for name in ("publish", "deliver", "complete", "queues"):
@@ -44,7 +44,7 @@ SCRIPTS = _load()
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """oldest_age_s: of what is ready or in flight; None where there is nothing."""
+    """oldest_age_s: of what is ready or in flight; None if there is nothing."""
 
     ready: int
     in_flight: int
@@ -113,7 +113,7 @@ class Store:
     ) -> list[QueueKeys]:
         """Put one message into `queues`, each with whether it may have expired, once.
 
-        Returns those that had and got nothing. Raises StaleBindings, with nothing done, where
+        Returns those that had expired and got nothing. Raises StaleBindings, with nothing done, if
         the bindings of `exchange` are no longer those of `version`.
         """
         keys = [self.keys.exchange(exchange), stamp.key]
@@ -133,7 +133,7 @@ class Store:
     def broadcast(
         self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int
     ) -> None:
-        """Tell whoever listens on the fanout `exchange`; the newest `keep` stay for a while."""
+        """Send to all that listen on the fanout `exchange`; the newest `keep` stay for a while."""
         self.run("broadcast", [self.keys.fanout(exchange)], [keep, keep_ms, head, body])
 
     def notify(self, exchange: str, head: bytes, body: bytes, *, keep: int, keep_ms: int) -> None:
@@ -194,7 +194,7 @@ class Store:
     def ack(self, claims: Sequence[Claim]) -> list[int]:
         """Complete deliveries; return DONE, SETTLED or LOST for each.
 
-        Not repeated, or SETTLED would not say whether someone else had ended it.
+        Not repeated, or SETTLED would not say whether another consumer had ended it.
         """
         return self._each(SCRIPTS["ack"].run_once, claims)
 
@@ -280,10 +280,10 @@ class Store:
     def requeue_dead(
         self, queue: QueueKeys, id: str, *, head: bytes = b"", forgetting: Sequence[str] = ()
     ) -> bool:
-        """Put a dead letter at the end of its lane, with a new `head` where there is one.
+        """Put a dead letter at the end of its lane, with a new `head` if there is one.
 
         forgetting: keys that are deleted in the same step. Returns False, with nothing done,
-        where the letter is gone.
+        if the letter is gone.
         """
         keys = [queue.dead, *queue.lanes, *forgetting]
         return bool(self.run("requeue_dead", keys, [id, LANES, head]))
@@ -305,14 +305,14 @@ class Store:
         self.run("keep", keys, [expires_ms, self.keys.exchange("")])
 
     def leave(self, queues: Sequence[QueueKeys]) -> None:
-        """Forget this consumer and those long silent, where they hold nothing."""
+        """Forget this consumer and those long silent, if they hold nothing."""
         streams = [stream for queue in queues for stream in (*queue.lanes, queue.bell)]
         self.run("leave", streams, [GROUP, self.consumer, FORGET_AFTER_MS])
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """id: of the letter, its time of death in ms on the server's clock before the dash.
-    entry: the message's own id, the time it came. headers and body: None where unreadable.
+    entry: the message's own id, the time it came. headers and body: None if unreadable.
     """
 
     id: str
@@ -375,7 +375,7 @@ class DeadLetters:
 
 
 def _undelivered(head: bytes) -> bytes:
-    """Return `head` without its count of earlier deliveries; nothing where it has none."""
+    """Return `head` without its count of earlier deliveries; nothing if it has none."""
     try:
         document = json.loads(head)
         del document["headers"]["blimp_delivery"]

@@ -39,10 +39,10 @@ class _Ack:
 
 
 class Leases:
-    """The claims in hand. Thread-safe; close is idempotent.
+    """The claims of one consumer. Thread-safe; close is idempotent.
 
-    on_lost: called, from any thread, with the tag of a delivery that someone else has now:
-        stop its work; its acknowledgement is refused. So is it where someone else has ended
+    on_lost: called, from any thread, with the tag of a delivery that another consumer has
+        now: stop its work; its acknowledgement is refused. The same if another has ended
         it. What it raises is logged.
     The thread starts with the first claim and sleeps while there has been none for a while.
     """
@@ -55,7 +55,7 @@ class Leases:
         self.forget()
 
     def forget(self) -> None:
-        """Hold nothing, and tell nobody: for a forked child, which has no thread of this."""
+        """Hold nothing, without a word: for a forked child, which has no thread of this."""
         self._held: dict[str, Claim] = {}
         self._changed = threading.Condition()
         self._idle = True
@@ -81,7 +81,7 @@ class Leases:
                 self._changed.notify()
 
     def keep(self, tags: Collection[str]) -> None:
-        """Forget all but `tags`: nobody works on the rest, and it may be put back."""
+        """Forget all but `tags`: no job works on the rest, and it may be put back."""
         kept = set(tags)
         with self._changed:
             for tag in [tag for tag in self._held if tag not in kept]:
@@ -101,7 +101,7 @@ class Leases:
     # --- how a delivery ends -----------------------------------------------------------------
 
     def ack(self, tag: str) -> int:
-        """Complete a delivery; return DONE, SETTLED (by us, before) or LOST (to someone else).
+        """Complete a delivery; return DONE, SETTLED (by us, before) or LOST (to another).
 
         Threads that come while another's acknowledgement is under way share the next one.
         """
@@ -136,7 +136,7 @@ class Leases:
         self._later.append(tag)
 
     def flush(self) -> None:
-        """Complete in one step what `ack_later` gathered; those that are lost are told."""
+        """Complete in one step what `ack_later` gathered; call `on_lost` for what is lost."""
         tags = []
         while self._later:
             tags.append(self._later.popleft())
@@ -230,7 +230,7 @@ class Leases:
     # --- staying alive -----------------------------------------------------------------------
 
     def renew(self, claims: Sequence[Claim] | None = None) -> None:
-        """Renew now, all by default; what turns out to be lost is told. Raises ERRORS."""
+        """Renew now, all by default; call `on_lost` for what is lost. Raises ERRORS."""
         claims = self.claims() if claims is None else claims
         if not claims:
             return
@@ -243,7 +243,7 @@ class Leases:
         with self._changed:
             held = self._held.pop(tag, None)
             if answer == UNKNOWN or (answer == SETTLED and tag in self._sent):
-                return  # nobody else has it; or whoever sent its end hears of it
+                return  # no other has it; or the thread that ended it gets the answer
             self._sent.discard(tag)
         if held is not None:
             self._tell(tag)
@@ -252,7 +252,7 @@ class Leases:
         empty = 0  # periods in a row without a claim
         while True:
             with self._changed:
-                # Not at the first: whoever takes one message a moment must not wake it each time.
+                # Not after the first: a single message now and then must not wake it each time.
                 self._idle = empty >= PERIODS_TO_IDLE
                 if not self._closed:  # or a close before this thread ran would wait a period
                     self._changed.wait(timeout=None if self._idle else self._period_s)
@@ -265,7 +265,7 @@ class Leases:
                 self.flush()
                 self.renew()
             except ERRORS:
-                continue  # whoever reads finds it too, and connects again; the claims stay
+                continue  # the reading thread finds it too, and reconnects; the claims stay
             except Exception:
                 logger.exception("renewing leases")
 
@@ -289,8 +289,8 @@ class StreamsSession:
 
     Transport options:
     consumer: its name; a unique one by default. Whoever begins to consume under a name takes
-        back at once what that name had in hand, so no two may have one at a time: the later
-        wins, and the earlier is told that its leases are lost.
+        back at once what that name held, so no two may have one at a time: the later
+        wins, and the earlier loses its leases.
     lease_s: how long after its holder's last renewal a message may be taken by others.
     max_deliveries: after so many it is a dead letter. max_dead_letters, max_dead_letter_bytes: kept
         per queue; the oldest go.

@@ -1,4 +1,4 @@
-"""What is owed to a broker that is away: told in order, and nothing is run that is not its own."""
+"""Acknowledgements deferred while their broker is unreachable: done in order, none replaced."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.streams.deferred import Held
+from blimp.queue.brokers.streams.deferred import DeferredAcks
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.failover import Brokers
 from blimp.queue.redis.urls import redis_url
@@ -15,11 +15,11 @@ from tests.queue.conftest import wait_until
 
 
 @pytest.fixture
-def held(broker_server: EmbeddedBroker) -> Iterator[Held]:
-    """Held at the first of two brokers; the second need not be there."""
+def held(broker_server: EmbeddedBroker) -> Iterator[DeferredAcks]:
+    """The session at the first of two brokers; the second need not be there."""
     url = broker_server.url
     holder = StreamsSession(url=redis_url(url), options={"consumer": "w"})
-    held = Held(url=url, session=holder, brokers=Brokers([url, "redis://127.0.0.1:1/0"]))
+    held = DeferredAcks(url=url, session=holder, brokers=Brokers([url, "redis://127.0.0.1:1/0"]))
     yield held
     held.close()
 
@@ -41,28 +41,28 @@ class Away:
         return step
 
 
-def test_a_later_end_does_not_replace_an_earlier_one(held: Held) -> None:
+def test_a_later_end_does_not_replace_an_earlier_one(held: DeferredAcks) -> None:
     away = Away()
     for name in ("first", "second", "third"):
-        assert held.tell(["tag"], away.step(name), otherwise=0) == 0
+        assert held.do(["tag"], away.step(name), otherwise=0) == 0
     assert held.tags() == {"tag"}
     away.is_back.set()
     wait_until(lambda: len(away.told) == 3, "not all that is owed is told")
     assert away.told == ["first", "second", "third"]
-    wait_until(lambda: not held.tags(), "it is owed for ever")
+    wait_until(lambda: not held.tags(), "it is deferred for ever")
 
 
-def test_what_must_be_told_first_is_never_owed(held: Held) -> None:
+def test_what_must_be_done_first_is_never_deferred(held: DeferredAcks) -> None:
     away = Away()
     with pytest.raises(LinkError):
-        held.tell_now(away.step("early"))
+        held.do_now(away.step("early"))
     assert held.tags() == set()
     away.is_back.set()
-    assert held.tell_now(away.step("early")) == 1
+    assert held.do_now(away.step("early")) == 1
 
 
 def test_one_that_can_never_be_told_keeps_no_other_back(
-    held: Held, caplog: pytest.LogCaptureFixture
+    held: DeferredAcks, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = Away()
 
@@ -71,9 +71,9 @@ def test_one_that_can_never_be_told_keeps_no_other_back(
             raise ConnectionError("away")
         raise ValueError("spoilt")
 
-    held.tell(["spoilt"], spoilt, otherwise=0)
-    held.tell(["tag"], away.step("second"), otherwise=0)
+    held.do(["spoilt"], spoilt, otherwise=0)
+    held.do(["tag"], away.step("second"), otherwise=0)
     away.is_back.set()
-    wait_until(lambda: not held.tags(), "it is owed for ever")
+    wait_until(lambda: not held.tags(), "it is deferred for ever")
     assert away.told == ["second"]
     assert "spoilt" in caplog.text
