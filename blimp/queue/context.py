@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 class TaskContext:
     """What a bound task sees of the message it runs for.
 
-    stopping: set when the worker is asked to stop; a long task may end early on it.
-    lost: set when the lease was lost: someone else runs the task now, and what this run ends
-        with is refused. An `async def` task is cancelled; a plain one must look.
-    revoked: set when the task was revoked while it runs, and is to end.
+    stopping: set when the worker is asked to stop; a long task may end early then.
+    lost: set when the lease was lost: another worker runs the task now, and the result of this
+        run is refused. An `async def` task is cancelled; a plain one must check.
+    revoked: set when the task was revoked while it runs, and must end.
     grant: the resource that it holds if its task `requires` one; `lost` is set, too, when
         that is lost.
     began_before: an earlier delivery of this message had begun to run.
@@ -66,7 +66,7 @@ class TaskContext:
 
     @property
     def redelivered(self) -> bool:
-        """Whether it came again without having asked for it: put back, or its worker died."""
+        """Whether it was delivered again without a retry: requeued, or its worker died."""
         return self.deliveries > 1
 
     @property
@@ -79,13 +79,13 @@ class TaskContext:
         return self.previous is not None and self.previous.state is not State.PENDING
 
     def age_s(self) -> float | None:
-        """Return how old the message may be on the broker's clock, None where it does not say."""
+        """Return how old the message may be on the broker's clock, None if it has no time."""
         if self.message.issued_ms is None:
             return None
         return self.task.app.broker_clock.latest_s() - self.message.issued_ms / 1000.0
 
     def progress(self, fraction: float, **details: Any) -> bool:
-        """Publish how far the task is, 0 to 1. Lossy: False where that cannot be written.
+        """Publish how far the task is, 0 to 1. Lossy: False if that cannot be written.
 
         Raises ResultError for details that JSON cannot hold.
         """
@@ -115,9 +115,9 @@ class TaskContext:
         eta: datetime | None = None,
         max_retries: int | None = None,
     ) -> NoReturn:
-        """Have the task run again later. Never returns.
+        """Run the task again later. Never returns.
 
-        Raises Retry, or where it was tried `max_retries` times `exc`, or MaxRetriesExceeded.
+        Raises Retry; after `max_retries` tries it raises `exc`, or MaxRetriesExceeded.
         """
         limit = self.task.options.max_retries if max_retries is None else max_retries
         if limit is not None and self.message.retries >= limit:

@@ -1,4 +1,4 @@
-"""How a task is run, and the keywords that people say it with."""
+"""How a task is run: its options, and the keywords of `TaskApp.task`."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     acks_late: acknowledge after the result is stored, so that a killed worker's task runs
         again. False acknowledges before it runs: at most once.
-    idempotent: may it run twice? False: once begun and cut off, it ends as INTERRUPTED.
-    resumable: may it go on past its time to live, where it had begun within it? For tasks
+    idempotent: whether it may run twice. False: begun and cut off, it ends as INTERRUPTED.
+    resumable: whether it may go on past its time to live, if it began within it. For tasks
         whose effect is guarded elsewhere; others expire.
-    autoretry_for: exceptions after which it is tried again, `max_retries` times (None: for
-        ever), after `backoff`.
+    autoretry_for: exceptions after which it is retried, `max_retries` times (None: for ever),
+        after `backoff`.
     track_started: store STARTED when it begins.
     bind: pass a TaskContext as its first argument.
-    cpu_bound: run it in a process of its own pool, so that it holds up nothing else.
-    soft_time_limit: seconds after which it should end: SoftTimeLimitExceeded is raised in
-        it. time_limit: seconds after which it is ended, whatever it does.
-    interruptible: may an exception be raised in it from outside, between any two of its
-        instructions, as a soft time limit and `revoke(terminate=True)` do to a plain function
-        in a thread? False where it uses locks that others need, which that would leave
-        locked: it must look at `context.revoked` itself, and has no soft time limit.
-    reject_on_worker_lost: a dead letter, not another run, where its worker or child died.
-    acks_on_failure: False has a failed task come again instead of being acknowledged;
-        acks_on_timeout: the same for one that ran into its time limit.
+    cpu_bound: run it in a child process, so that it blocks no thread.
+    soft_time_limit: seconds after which SoftTimeLimitExceeded is raised in it. time_limit:
+        seconds after which it is ended.
+    interruptible: whether an exception may be raised in it from outside, between any two of
+        its instructions, as a soft time limit and `revoke(terminate=True)` do to a plain
+        function in a thread. False if it uses locks that others need, and that this would leave
+        locked: it must check `context.revoked` itself, and has no soft time limit.
+    reject_on_worker_lost: a dead letter, not another run, if its worker or child died.
+    acks_on_failure: False delivers a failed task again instead of acknowledging it;
+        acks_on_timeout: the same for one that exceeded its time limit.
     requires: the pool of which it needs a resource while it runs; see resources/ and
-        `TaskContext.grant`. It waits in its queue where none is free.
+        `TaskContext.grant`. It waits in its queue until one is free.
     rate_limit: how often one worker begins it, at most: "10/s", "100/m", "1000/h", or a number
-        of times a second. What has to wait for that holds up nothing else.
+        of times a second. Messages that wait for that delay no others.
     coalesce: of the waiting messages with one key only the newest runs. True: one key for
         the task; or a text that its arguments fill in, such as "{name}".
     """
@@ -72,7 +72,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskKeywords(TypedDict, total=False):
-    """What `TaskApp.task` takes: the options, and two of them in Celery's words.
+    """What `TaskApp.task` takes: the options, the backoff under Celery's names.
 
     retry_backoff: first wait in seconds (True: 1 s, False: none), doubled each time up to
     `retry_backoff_max`; `retry_jitter` draws from zero to that.
@@ -106,7 +106,7 @@ class TaskKeywords(TypedDict, total=False):
 
 
 def options_of(keywords: TaskKeywords) -> TaskOptions:
-    """Return the options that `keywords` say. Raises ConfigError naming an unknown one."""
+    """Return the options of `keywords`. Raises ConfigError naming an unknown one."""
     plain = dict(keywords)
     plain.pop("name", None)
     backoff = Backoff(
@@ -118,7 +118,7 @@ def options_of(keywords: TaskKeywords) -> TaskOptions:
         plain.pop(name, None)
     unknown = set(plain) - set(TaskOptions.__struct_fields__)
     if unknown:
-        raise ConfigError(f"task options {sorted(unknown)}: there are none of these names")
+        raise ConfigError(f"task options {sorted(unknown)}: there are no options of these names")
     plain["autoretry_for"] = tuple(keywords.get("autoretry_for", ()))
     check_priority(keywords.get("priority", NORMAL))
     per_second(keywords.get("rate_limit"))

@@ -52,7 +52,7 @@ class AppOfTask(Protocol):
 
 
 class Task:
-    """A registered function. Call it to run it here; `delay` it to have it run by a worker."""
+    """A registered function. Call it to run it here; `delay` sends it to a worker."""
 
     def __init__(
         self, *, app: AppOfTask, name: str, function: Callable[..., Any], options: TaskOptions
@@ -83,7 +83,7 @@ class Task:
         return self.function(*args, **kwargs)
 
     def check_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Raise MessageError where the function cannot be called with these.
+        """Raise MessageError if the function cannot be called with these.
 
         A bound task's context is not among them.
         """
@@ -105,7 +105,7 @@ class Task:
         return dict(bound.arguments)
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return a signature of it with these arguments: to be sent, linked, or part of others."""
+        """Return a signature of it with these arguments: to send, to link, or for a canvas."""
         return self.signature(args, kwargs)
 
     def si(self, *args: Any, **kwargs: Any) -> Signature:
@@ -149,7 +149,7 @@ class Task:
 
 
 def _positional_counts(signature: inspect.Signature | None) -> range:
-    """Return how many positional arguments are right where there are no others."""
+    """Return how many positional arguments are right if there are no others."""
     if signature is None:
         return range(0)
     counts = [0, 0]

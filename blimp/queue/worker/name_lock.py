@@ -114,7 +114,7 @@ def _describe(holder: str) -> str:
 
 
 def _start_time(pid: int) -> str:
-    """Return the start time of `pid` (proc(5), stat field 22), "" where there is none."""
+    """Return the start time of `pid` (proc(5), stat field 22), "" if there is none."""
     stat = _read(f"/proc/{pid}/stat")
     fields = stat.rpartition(")")[2].split()  # the name before may hold anything
     if not fields or fields[0] in ("Z", "X"):

@@ -109,7 +109,7 @@ TO_END_S = 1.0  # a cancelled or killed function that still runs then is stuck
 
 
 class TimeLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds from where the function is called; None for no limit."""
+    """Seconds from the call of the function; None for no limit."""
 
     soft_s: float | None
     hard_s: float | None

@@ -101,7 +101,7 @@ class Worker:
             prefetch=prefetch,
             stopping=self._stops.stopping,
             slots=lambda place: self.pools.sizes.slots(place),
-            most=MOST if app.capabilities.local_prefetch else LEAST,  # others get each change
+            most=MOST if app.capabilities.local_prefetch else LEAST,  # a change costs a round trip
         )
         self._alarms = Alarms(clock=app.clock, log=self.log)
         self.observers = Observers(log=self.log)
