@@ -51,7 +51,7 @@ COUNTS = (
     ("reconnects", "blimp_worker_reconnects", "Times the broker was lost and found again"),
     ("leases_lost", "blimp_worker_leases_lost", "Messages that other workers took over"),
     ("restored", "blimp_worker_restored", "Messages that a worker of this name left in flight"),
-    ("given_back", "blimp_worker_requeued", "Messages put back, not begun, in a stop"),
+    ("requeued", "blimp_worker_requeued", "Messages put back, not begun, in a stop"),
     ("cut_off", "blimp_worker_cut_off", "Tasks interrupted by a cold stop"),
     ("events_dropped", "blimp_worker_events_dropped", "Events that could not be sent"),
 )

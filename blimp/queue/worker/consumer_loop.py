@@ -152,7 +152,7 @@ class ConsumerLoop:
             if job.withdraw():
                 job.delivery.requeue(seen=False)
                 self._in_flight.release(job)
-                self._counts["given_back"] += 1
+                self._counts["requeued"] += 1
 
     def _session(self, url: str, outage: Outage) -> None:
         """Consume at one broker, until it is lost, another is in use, or the worker stops."""

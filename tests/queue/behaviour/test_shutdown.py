@@ -24,7 +24,7 @@ def test_a_warm_stop_ends_what_runs_and_gives_back_what_waits(app: TaskApp, look
         taken = 3  # streams keep on the server what is not due
         wait_until(lambda: worker.counts["received"] == taken, "not taken")
         worker.stop()
-        wait_until(lambda: worker.counts["given_back"] == taken - 1, "not given back at once")
+        wait_until(lambda: worker.counts["requeued"] == taken - 1, "not requeued at once")
         assert look.waiting() == 3
         go.set()
         assert handles[0].get(DEADLINE_S) == [0, 1]

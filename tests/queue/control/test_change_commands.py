@@ -213,7 +213,7 @@ def test_shutdown_stops_warm(app: TaskApp, ask: Ask, gate: Gate, look: Look) -> 
         app.send_task("hold")
         wait_until(lambda: worker.counts["received"] == 2 and gate.running == 1, "none runs")
         assert ask("shutdown") == {"ok": "shutting down"}
-        wait_until(lambda: worker.counts["given_back"] == 1, "it does not stop")
+        wait_until(lambda: worker.counts["requeued"] == 1, "it does not stop")
         gate.open.set()
         running.get(DEADLINE_S)
         wait_until(lambda: bool(log.events("stopped")), "it does not end")

@@ -214,7 +214,7 @@ def test_memory_hears_broadcasts_and_puts_back_at_a_warm_stop(name: str) -> None
             app.broadcast("estop", id="b1")
             wait_until(lambda: heard == ["b1"], "not heard")
             worker.stop()
-            wait_until(lambda: worker.counts["given_back"] == 1, "not given back")
+            wait_until(lambda: worker.counts["requeued"] == 1, "not requeued")
             go.set()
             wait_until(lambda: worker.counts["done"] == 1, "not ended")
         assert not ran.is_set()
