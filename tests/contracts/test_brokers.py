@@ -19,9 +19,9 @@ from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, LOW, TaskMessage, write_message
 from blimp.queue.redis.failover import Brokers
 from tests.broker import EmbeddedBroker
+from tests.queue.brokers.rabbitmq.conftest import rabbit as rabbit
 from tests.queue.conftest import DEADLINE_S, Silence
-
-pytest_plugins = ["tests.queue.brokers.rabbitmq.conftest"]
+from tests.rabbitmq import find_rabbitmq
 
 
 class Bench:
@@ -87,6 +87,7 @@ def bench(request: pytest.FixtureRequest, broker_server: EmbeddedBroker) -> Iter
     if request.param == "streams":
         url = broker_server.url
     elif request.param == "amqp":
+        find_rabbitmq()  # skips without one
         url = request.getfixturevalue("rabbit").url
     bench = Bench(request.param, url)
     yield bench

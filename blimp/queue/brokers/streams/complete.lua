@@ -20,7 +20,7 @@ return answers
 -- Moves one delivery to the dead letters, if the caller still holds it.
 -- KEYS[1]  stream    KEYS[2]  dead letters
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  entry id    ARGV[4]  fence
--- ARGV[5]  dead letters to keep, "<letters>:<bytes>"    ARGV[6]  lane    ARGV[7]  reason
+-- ARGV[5]  dead letters to keep, "<letters>:<bytes>"    ARGV[6]  priority    ARGV[7]  reason
 -- Returns 1 moved, 0 settled before, -1 held by another consumer.
 local answer = held(KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if answer == 1 then
@@ -34,10 +34,11 @@ return answer
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  dead letters to keep, "<letters>:<bytes>"
 -- then for each delivery
 --   KEYS   its stream, its dead letters, celery-task-meta-<id> (key and channel)
---   ARGV   entry id, fence, lane, the reason to make it a dead letter, the record (JSON),
+--   ARGV   entry id, fence, priority, the reason to make it a dead letter, the record (JSON),
 --          seconds to keep that, number of messages that follow; "" for what there is not
 --   and for each message that follows
---     KEYS   stream of its lane, schedule, bell    ARGV   lane, server's ms when due, head, body
+--     KEYS   stream of its priority, schedule, bell
+--     ARGV   priority, server's ms when due, head, body
 --   and if that number has a "+" before it
 --     ARGV   number of parts of chords, of chords whose body follows, of further records, of
 --            chords that begin, seconds to keep what chords are

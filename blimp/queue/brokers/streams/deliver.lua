@@ -24,16 +24,17 @@ end
 --- take
 #!lua flags=allow-oom
 -- Delivers up to `room` messages and records them as held, in one step:
--- 1. what is due moves from the schedule into its lane;
--- 2. lane by lane, what was put back or whose holder is dead, then what is new;
+-- 1. what is due moves from the schedule into its stream;
+-- 2. priority by priority, what was put back or whose holder is dead, then what is new;
 -- 3. what was delivered too often goes to the dead letters instead, and so does what is older
 --    than its own time to live; what is older than its queue's is dropped.
--- KEYS     for each queue: one stream per lane, bell, schedule, dead letters, time to live
+-- KEYS     for each queue: one stream per priority, bell, schedule, dead letters, time to live
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  room    ARGV[4]  lease, ms
--- ARGV[5]  most deliveries    ARGV[6]  dead letters to keep, "<letters>:<bytes>"    ARGV[7]  number of lanes
+-- ARGV[5]  most deliveries    ARGV[6]  dead letters to keep, "<letters>:<bytes>"
+-- ARGV[7]  number of priorities
 -- ARGV[8]  ms before it is due that a message may leave the schedule
 -- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired}; a
--- delivery is {number of its queue, lane, entry id, fence, fields}.
+-- delivery is {number of its queue, priority, entry id, fence, fields}.
 -- What was delivered more than half as often as it may be is delivered alone: it may be what
 -- kills its holders, and whatever they hold beside it is counted too.
 -- What the consumer itself holds is never taken here, however idle: a holder that was
@@ -155,9 +156,9 @@ return { now_ms, next_due_ms, taken, expired }
 -- message; whatever the consumer's name has pending and its living holder does not know of is
 -- put back (a killed namesake's messages, and those whose delivery was lost with a
 -- connection); consumers that were silent for long are forgotten.
--- KEYS     for each queue: one stream per lane, bell, the key that is there while it is alive
+-- KEYS     for each queue: one stream per priority, bell, the key that is there while it is alive
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  the name of no consumer
--- ARGV[4]  number of lanes    ARGV[5]  silent for, ms
+-- ARGV[4]  number of priorities    ARGV[5]  silent for, ms
 --          then the entries that are known, each as stream, space, id
 -- Returns how many were put back.
 local FOREVER_MS = 1000000000

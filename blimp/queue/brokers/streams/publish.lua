@@ -43,9 +43,9 @@ return 1
 -- Puts one message into every queue it is routed to, now or when it is due, all or none, and
 -- only once: a repetition of the same publish puts nothing.
 -- KEYS[1]  the exchange's bindings    KEYS[2]  hash of what was published before, "" for none
--- KEYS     then for each queue: stream of the lane, schedule, bell, sign of life, time to live
+-- KEYS     then for each queue: stream of its priority, schedule, bell, sign of life, time to live
 -- ARGV[1]  version of the bindings that the sender routed by, "" for none
--- ARGV[2]  server's ms when it is due, 0 for now    ARGV[3]  lane
+-- ARGV[2]  server's ms when it is due, 0 for now    ARGV[3]  priority
 -- ARGV[4]  head    ARGV[5]  body    ARGV[6]  its time to live, ms, "" for ever
 -- ARGV[7]  number of this publish in the hash    ARGV[8]  ms to remember it, after the last
 -- ARGV[9]  group    ARGV[10] lease, ms

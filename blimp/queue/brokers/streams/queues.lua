@@ -2,7 +2,7 @@
 
 --- counts
 -- Counts the messages of one queue.
--- KEYS     one stream per lane, schedule, dead letters
+-- KEYS     one stream per priority, schedule, dead letters
 -- ARGV[1]  group    ARGV[2]  the name of no consumer
 -- Returns {ready, in flight, scheduled, dead, age of the oldest in ms or -1}.
 local lanes = #KEYS - 2
@@ -31,10 +31,10 @@ return { ready, in_flight, redis.call('ZCARD', KEYS[lanes + 1]),
   redis.call('XLEN', KEYS[lanes + 2]), oldest_ms }
 
 --- lanes
--- Counts what is in each lane of several queues.
--- KEYS     of each queue: one stream per lane, schedule, dead letters
--- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  lanes of a queue
--- Returns {seconds, microseconds}, then of each queue a list: of each lane ready, in flight, age
+-- Counts what is in each priority of several queues.
+-- KEYS     of each queue: one stream per priority, schedule, dead letters
+-- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  priorities of a queue
+-- Returns {seconds, microseconds}, then of each queue a list: of each priority ready, in flight, age
 -- of the oldest that waits in ms or -1; then scheduled and dead. -1 stands for what cannot be read.
 local group, nobody, lanes = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local time = redis.call('TIME')
@@ -101,7 +101,7 @@ return found
 
 --- purge
 -- Drops what waits in one queue, ready or scheduled; what is held stays.
--- KEYS     one stream per lane, schedule
+-- KEYS     one stream per priority, schedule
 -- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  most to drop at once
 -- Returns how many were dropped; call again while it is that most or more.
 local most, dropped = tonumber(ARGV[3]), 0
@@ -220,9 +220,9 @@ end
 return 1
 
 --- requeue_dead
--- Moves one dead letter back to the end of its lane, its deliveries and its end forgotten.
--- KEYS[1]  dead letters    KEYS     one stream per lane, then the keys to forget
--- ARGV[1]  id of the dead letter    ARGV[2]  number of lanes
+-- Moves one dead letter back to the end of its stream, its deliveries and its end forgotten.
+-- KEYS[1]  dead letters    KEYS     one stream per priority, then the keys to forget
+-- ARGV[1]  id of the dead letter    ARGV[2]  number of priorities
 -- ARGV[3]  its head from now on, "" for the one it has
 -- Returns 1 moved, 0 not there: then nothing is forgotten.
 local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
