@@ -96,7 +96,7 @@ class Run:
         pipe = self._server.client.pipeline(transaction=False)
         for number in range(self._tasks):
             head = entry.head.replace(blank.encode(), str(uuid.uuid4()).encode())
-            pipe.xadd(entry.queue.lanes[entry.lane], {"h": head, "b": entry.body})
+            pipe.xadd(entry.queue.levels[entry.level], {"h": head, "b": entry.body})
             if number % 1000 == 999:
                 pipe.execute()
         pipe.execute()
@@ -125,7 +125,7 @@ class Run:
 
     def _left(self) -> int:
         """Return how many tasks the server has, those in flight included."""
-        return int(self._server.client.xlen("blimp:queue:events:lane:2"))
+        return int(self._server.client.xlen("blimp:queue:events:level:2"))
 
 
 def campaign(

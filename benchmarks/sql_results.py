@@ -77,7 +77,7 @@ def worker_rate(server: Server, *, tasks: int, backend: str) -> dict[str, float]
 
     def wait_below(count: int) -> tuple[float, int]:
         until_s = time.monotonic() + DEADLINE_S
-        while (left := int(server.client.xlen(f"blimp:queue:{QUEUE}:lane:2"))) >= count:
+        while (left := int(server.client.xlen(f"blimp:queue:{QUEUE}:level:2"))) >= count:
             assert time.monotonic() < until_s, f"{left} tasks are left after {DEADLINE_S:g} s"
             time.sleep(0.01)
         return time.monotonic(), left

@@ -42,13 +42,13 @@ class ServerSide:
     def held_by(self, consumer: str) -> set[str]:
         """Return the ids of the tasks that `consumer` holds."""
         ids = set()
-        for lane in self._keys.lanes:
+        for level in self._keys.levels:
             try:
-                pending = self.client.xpending_range(lane, GROUP, "-", "+", 1000, consumer)
+                pending = self.client.xpending_range(level, GROUP, "-", "+", 1000, consumer)
             except redis.ResponseError:
                 continue  # no group yet
             for one in pending:
-                for _, fields in self.client.xrange(lane, one["message_id"], one["message_id"]):
+                for _, fields in self.client.xrange(level, one["message_id"], one["message_id"]):
                     ids.add(str(json.loads(fields[b"h"])["headers"]["id"]))
         return ids
 
@@ -66,7 +66,7 @@ class ServerSide:
     def messages_left(self) -> int:
         """Return how many messages wait, are held, are scheduled or are dead."""
         keys = self._keys
-        streams = sum(int(self.client.xlen(key)) for key in (*keys.lanes, keys.dead))
+        streams = sum(int(self.client.xlen(key)) for key in (*keys.levels, keys.dead))
         return streams + int(self.client.zcard(keys.later))
 
     def dead_ids(self) -> list[str]:
@@ -77,14 +77,14 @@ class ServerSide:
         ]
 
     def strange_keys(self) -> list[str]:
-        """Return the keys that are not documented to stay; lanes stay when they are empty."""
+        """Return the keys that are not documented to stay; levels stay when they are empty."""
         return sorted(
             key
             for key in (raw.decode() for raw in self.client.scan_iter(count=1000))
             if not key.startswith(KEPT)
             and not key.endswith(KEPT_ENDS)
             and key != self._keys.dead  # counted as messages
-            and not (key in self._keys.lanes and self.client.xlen(key) == 0)
+            and not (key in self._keys.levels and self.client.xlen(key) == 0)
         )
 
     def used_mb(self) -> float:

@@ -104,11 +104,11 @@ class Workload:
     def _send_poison(self) -> None:
         """Have one that was delivered as often as may be, and whose holder is long dead."""
         self._app.send_task("noop", task_id=f"{self._run}-{POISON}", priority=1)
-        lane, client = Keys().queue(APP).lanes[0], self._side.client
-        client.xgroup_create(lane, GROUP, id="0", mkstream=True)
-        entry = client.xreadgroup(GROUP, "dead", {lane: ">"}, count=1)[0][1][0][0]
+        level, client = Keys().queue(APP).levels[0], self._side.client
+        client.xgroup_create(level, GROUP, id="0", mkstream=True)
+        entry = client.xreadgroup(GROUP, "dead", {level: ">"}, count=1)[0][1][0][0]
         client.xclaim(
-            lane, GROUP, "dead", 0, [entry],
+            level, GROUP, "dead", 0, [entry],
             idle=LONG_DEAD_MS, retrycount=DEFAULT_MAX_DELIVERIES, justid=True,
         )  # fmt: skip
 

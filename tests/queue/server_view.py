@@ -42,7 +42,7 @@ class Look:
         self.push_raw(queue, json.dumps(message).encode(), body)
 
     def push_raw(self, queue: str, head: bytes, body: bytes = b"") -> None:
-        self.server.xadd(self._keys.queue(queue).lanes[2], {"h": head, "b": body})
+        self.server.xadd(self._keys.queue(queue).levels[2], {"h": head, "b": body})
 
     def left_behind(self) -> list[bytes]:
         """Return the keys of messages that are still queued or unacknowledged.
@@ -68,12 +68,12 @@ class Look:
             key
             for key in keys
             if not key.endswith((b":bell", b":dead", b":exchanges"))
-            and not (b":lane:" in key and self.server.xlen(key) == 0)
+            and not (b":level:" in key and self.server.xlen(key) == 0)
         )
 
     def _counts(self, queue: str) -> list[int]:
         keys = self._keys.queue(queue)
         counts: list[int] = SCRIPTS["counts"].run(
-            self.server, [*keys.lanes, keys.later, keys.dead], [GROUP, NOBODY]
+            self.server, [*keys.levels, keys.later, keys.dead], [GROUP, NOBODY]
         )
         return counts

@@ -396,7 +396,7 @@ class KombuConsumer:
     # --- inside -----------------------------------------------------------------------------------
 
     def _arrive(self, link: KombuConnection, message: Any) -> None:
-        """Take in one delivery, in whichever thread reads: `drain` hands it on."""
+        """Add one delivery, in the thread that reads: `drain` returns it."""
         if message.delivery_info.get("redelivered") or message.headers.get("redelivered"):
             key = key_of(message)
             end = None if key is None else self._ended.get(key)

@@ -12,7 +12,7 @@ import msgspec
 from blimp.errors import BlimpError
 from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.redis.client import Link, streams_options
-from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys
+from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY, Keys
 from blimp.queue.redis.urls import redis_url
 from blimp.queue.resources.pool import ResourcePool
 
@@ -98,8 +98,8 @@ class QueueReader:
             self._link = Link(url=redis_url(url), options=streams_options(timeout_s=DEADLINE_S))
             self._url = url
         keys = [Keys().queue(name) for name in queues]
-        names = [key for one in keys for key in (*one.lanes, one.later, one.dead)]
-        _, *found = SCRIPTS["lanes"].run(self._link.client, names, [GROUP, NOBODY, LANES])
+        names = [key for one in keys for key in (*one.levels, one.later, one.dead)]
+        _, *found = SCRIPTS["levels"].run(self._link.client, names, [GROUP, NOBODY, LEVELS])
         streams: list[StreamStats] = []
         scheduled: dict[str, int] = {}
         dead: dict[str, int] = {}

@@ -52,7 +52,7 @@ CONTENT_ENCODING = "utf-8"
 VERSION = 1  # of our own headers
 AGAIN = "blimp_again"
 
-# The stock transport serves lane 0 first and rounds down to these steps.
+# The stock transport serves level 0 first and rounds down to these steps.
 EMERGENCY, HIGH, NORMAL, LOW = 0, 3, 6, 9
 
 

@@ -10,7 +10,7 @@ import msgspec
 RESULT_PREFIX = "celery-task-meta-"
 GROUP_PREFIX = "celery-taskset-meta-"
 FAILED_RESULTS = "blimp:results:failed"  # sorted set of task ids; written by redis/results.lua
-LANES = 4  # emergency, high, normal, low
+LEVELS = 4  # emergency, high, normal, low
 GROUP = "workers"
 NOBODY = "-"  # the consumer whose pending messages any other may take
 
@@ -18,14 +18,14 @@ NOBODY = "-"  # the consumer whose pending messages any other may take
 class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of one queue.
 
-    lanes: a stream per priority, first served first. bell: a stream that wakes one reader
+    levels: a stream per priority, first served first. bell: a stream that wakes one reader
     to a message that no priority stream shows. later: sorted set of what is not due yet.
     dead: stream of dead letters. alive: there while a queue that may expire is in use.
     exchanges: set of the exchanges that it is bound to. ttl: how long a message may wait, ms.
     """
 
     name: str
-    lanes: tuple[str, ...]
+    levels: tuple[str, ...]
     bell: str
     later: str
     dead: str
@@ -35,7 +35,7 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
 
     def all(self) -> tuple[str, ...]:
         """Return what goes with the queue. Dead letters stay: a person has to see them."""
-        return (*self.lanes, self.bell, self.later, self.alive, self.exchanges, self.ttl)
+        return (*self.levels, self.bell, self.later, self.alive, self.exchanges, self.ttl)
 
 
 class Keys:
@@ -51,7 +51,7 @@ class Keys:
             base = f"{self._prefix}:queue:{name}"
             found = self._queues[name] = QueueKeys(
                 name=name,
-                lanes=tuple(f"{base}:lane:{lane}" for lane in range(LANES)),
+                levels=tuple(f"{base}:level:{level}" for level in range(LEVELS)),
                 bell=f"{base}:bell",
                 later=f"{base}:later",
                 dead=f"{base}:dead",

@@ -334,7 +334,7 @@ def test_a_task_goes_on_that_cannot_tell_how_far_it_is(app: TaskApp, server: red
 
 
 def test_who_is_heard_and_cannot_be_told_is_heard_again(app: TaskApp, server: redis.Redis) -> None:
-    """The emergency lane lives on."""
+    """The emergency level lives on."""
     heard: list[str] = []
 
     @app.on_broadcast("stop")

@@ -20,14 +20,14 @@ LAPSED_MS = 60_000
 
 def deliver(look: Look, times: int, *, queue: str = "tests") -> None:
     """Have all that waits in `queue` be delivered so often, last to a worker that has died."""
-    stream = Keys().queue(queue).lanes[2]
+    stream = Keys().queue(queue).levels[2]
     found = look.server.xreadgroup(GROUP, "dead", {stream: ">"})
     for id, _ in found[0][1]:
         look.server.xclaim(stream, GROUP, "dead", 0, [id], idle=LAPSED_MS, retrycount=times)
 
 
 def make_group(look: Look, *, queue: str = "tests") -> None:
-    look.server.xgroup_create(Keys().queue(queue).lanes[2], GROUP, "0", mkstream=True)
+    look.server.xgroup_create(Keys().queue(queue).levels[2], GROUP, "0", mkstream=True)
 
 
 @pytest.mark.parametrize("is_part", [False, True])

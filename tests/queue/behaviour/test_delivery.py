@@ -135,12 +135,12 @@ def test_the_first_lane_is_served_first(app: TaskApp) -> None:
     ran: list[str] = []
 
     @app.task(name="note")
-    def note(lane: str) -> None:
-        ran.append(lane)
+    def note(level: str) -> None:
+        ran.append(level)
 
     handles = [
-        note.apply_async((lane,), priority=priority)
-        for lane, priority in (("low", LOW), ("normal", 6), ("high", HIGH), ("emergency", 0))
+        note.apply_async((level,), priority=priority)
+        for level, priority in (("low", LOW), ("normal", 6), ("high", HIGH), ("emergency", 0))
     ]
     with working(app, sync_workers=1):
         for handle in handles:

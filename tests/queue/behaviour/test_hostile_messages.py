@@ -78,7 +78,7 @@ def test_no_broadcast_closes_the_emergency_channel(
 def test_a_queue_that_cannot_be_read_is_asked_again_ever_more_rarely(
     app: TaskApp, server: redis.Redis
 ) -> None:
-    log, stream = Silence(), Keys().queue("tests").lanes[0]
+    log, stream = Silence(), Keys().queue("tests").levels[0]
     failures: list[tuple[BaseException, float]] = []
     app.on_connection_error = lambda error, wait_s: failures.append((error, wait_s))
     with working(app, log=log):

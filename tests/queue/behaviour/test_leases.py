@@ -19,7 +19,7 @@ from tests.queue.server_view import Look
 
 def steal(session: StreamsSession) -> None:
     """Give what is in flight to another consumer, as after an expired lease."""
-    stream = session.keys.queue("tests").lanes[2]
+    stream = session.keys.queue("tests").levels[2]
     client: Any = session.link.client
     for one in client.xpending_range(stream, GROUP, "-", "+", 10):
         client.xclaim(stream, GROUP, "thief", 0, [one["message_id"]])
@@ -175,7 +175,7 @@ def test_a_delivery_lost_with_its_connection_is_run(
     with working(app):
         app.result("warm").get(DEADLINE_S)
     handle = app.send_task("add")
-    server.xreadgroup(GROUP, "tests.worker", {session.keys.queue("tests").lanes[2]: ">"})
+    server.xreadgroup(GROUP, "tests.worker", {session.keys.queue("tests").levels[2]: ">"})
     with working(app) as worker:
         assert handle.get(DEADLINE_S) == 3
         assert worker.counts["restored"] == 1

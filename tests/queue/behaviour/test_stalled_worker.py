@@ -20,16 +20,16 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> str:
 def end_elsewhere(server: redis.Redis, url: str, tasks: int) -> None:
     """Have another complete the newest deliveries in hand."""
     thief = StreamsSession(url=redis_url(url), options={"consumer": "thief"})
-    lane = next(
-        lane
-        for lane in thief.keys.queue("tests").lanes
-        if server.exists(lane) and server.xpending(lane, "workers")["pending"] == tasks + 1
+    level = next(
+        level
+        for level in thief.keys.queue("tests").levels
+        if server.exists(level) and server.xpending(level, "workers")["pending"] == tasks + 1
     )
-    held = server.xpending_range(lane, "workers", "-", "+", 10)
+    held = server.xpending_range(level, "workers", "-", "+", 10)
     for one in held[1:]:
-        server.xclaim(lane, "workers", "thief", 0, [one["message_id"]])
-        server.xack(lane, "workers", one["message_id"])
-        server.xdel(lane, one["message_id"])
+        server.xclaim(level, "workers", "thief", 0, [one["message_id"]])
+        server.xack(level, "workers", one["message_id"])
+        server.xdel(level, one["message_id"])
     thief.close()
 
 

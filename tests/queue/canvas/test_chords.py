@@ -117,7 +117,7 @@ def test_a_chord_may_take_longer_than_results_are_kept(url: str, server: redis.R
         assert handle.parent is not None
         keys = [f"celery-taskset-meta-{handle.parent.id}.{letter}" for letter in "sjd"]
         assert server.ttl(keys[0]) > 3600
-        server.delete(*server.keys("tests*"), *server.keys("blimp:queue:tests:lane:*"))
+        server.delete(*server.keys("tests*"), *server.keys("blimp:queue:tests:level:*"))
         app.publisher.publish(TaskMessage(**part(handle.parent.id, 0)))
         with working(app):
             wait_until(lambda: server.exists(keys[1]), "it does not count")
@@ -218,7 +218,7 @@ def test_a_body_that_cannot_be_enqueued_starts_after_its_queue_is_repaired(
     sums: Sums, server: redis.Redis, look: Look
 ) -> None:
     app = sums.app
-    spoilt = Keys().queue("other").lanes[2]
+    spoilt = Keys().queue("other").levels[2]
     server.set(spoilt, "forged")
     holder = StreamsSession(url=redis_url(app.broker), options={})
     letters = DeadLetters(store=holder.store, queue="tests")

@@ -81,9 +81,9 @@ def test_an_unreadable_command_is_logged_and_the_next_is_answered(app: TaskApp, 
 
 
 @pytest.mark.parametrize("compression", ["application/x-gzip", "none that there is"])
-@pytest.mark.parametrize("lane", ["celery.pidbox", "emergency"])
+@pytest.mark.parametrize("level", ["celery.pidbox", "emergency"])
 def test_nothing_is_decompressed_and_broadcasts_still_arrive(
-    app: TaskApp, ask: Ask, compression: str, lane: str
+    app: TaskApp, ask: Ask, compression: str, level: str
 ) -> None:
     """A small body may decompress to more than the memory; an unknown one may end the link."""
     received = threading.Event()
@@ -94,8 +94,8 @@ def test_nothing_is_decompressed_and_broadcasts_still_arrive(
         return {}
 
     log, sender = Silence(), Sender(app)
-    exchange = Exchange(lane, type="fanout", durable=False)
-    if lane == "emergency":
+    exchange = Exchange(level, type="fanout", durable=False)
+    if level == "emergency":
         exchange = Exchange(app.emergency_exchange, type="fanout", durable=False)
     with working(app, log=log), sender.connection:
         sender.send(

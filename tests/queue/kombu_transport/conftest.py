@@ -62,10 +62,10 @@ def session(streams: str) -> Iterator[StreamsSession]:
 
 
 def put_raw(
-    session: StreamsSession, body: bytes, *, queue: str = "q", lane: int = 2, head: bytes = b"{}"
+    session: StreamsSession, body: bytes, *, queue: str = "q", level: int = 2, head: bytes = b"{}"
 ) -> None:
     """Put one message into a priority stream, past the scripts."""
-    session.link.client.xadd(session.keys.queue(queue).lanes[lane], {"h": head, "b": body})
+    session.link.client.xadd(session.keys.queue(queue).levels[level], {"h": head, "b": body})
 
 
 class Basket:
@@ -123,7 +123,7 @@ def counts(session: StreamsSession, name: str = "q") -> Counts:
 def envelope(**options: Any) -> Envelope:
     """A message as it goes to the server, of which only its way matters."""
     return Envelope(
-        **{"lane": 2, "due_ms": 0, "ttl_ms": None, "head": b"{}", "body": b""} | options
+        **{"level": 2, "due_ms": 0, "ttl_ms": None, "head": b"{}", "body": b""} | options
     )
 
 

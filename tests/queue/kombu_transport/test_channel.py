@@ -62,7 +62,7 @@ def test_an_acknowledged_message_is_gone_and_another_is_held(
     assert counts(session).in_flight == 2
     first.ack()
     assert counts(session).in_flight == 1
-    assert session.link.client.xlen(session.keys.queue("q").lanes[2]) == 1
+    assert session.link.client.xlen(session.keys.queue("q").levels[2]) == 1
 
 
 def test_acknowledging_several_at_once(connect: Connect, session: StreamsSession) -> None:
@@ -139,9 +139,9 @@ def test_an_undecodable_entry_is_a_dead_letter_and_the_next_comes(
     connect: Connect, session: StreamsSession, server: redis.Redis
 ) -> None:
     basket = Basket(connect(), queue("q"))
-    lane = session.keys.queue("q").lanes[2]
+    level = session.keys.queue("q").levels[2]
     for fields in ({"x": "y"}, {"h": "{", "b": ""}, {"h": "[]", "b": ""}, {"h": "{}", "b": ""}):
-        server.xadd(lane, fields)  # type: ignore[arg-type]
+        server.xadd(level, fields)  # type: ignore[arg-type]
     send(connect(), "good")
     assert basket.take_bodies(1) == ["good"]
     letters = DeadLetters(store=session.store, queue="q").list()
@@ -446,7 +446,7 @@ def test_a_lost_lease_is_reported_and_its_acknowledgement_refused(
     leases = basket.connection.transport.leases
     # Another consumer takes it, as it would after the lease.
     session.link.client.xclaim(
-        session.keys.queue("q").lanes[2], "workers", "thief", 0, [leases.claims()[0].id]
+        session.keys.queue("q").levels[2], "workers", "thief", 0, [leases.claims()[0].id]
     )
     assert leases.ack(message.delivery_tag) == LOST
     assert lost == [message.delivery_tag]

@@ -74,7 +74,7 @@ def test_use_renews_the_queue_and_its_exchange(
     connect: Connect, server: redis.Redis, session: StreamsSession
 ) -> None:
     basket = Basket(connect(), replies())
-    keys = [*session.keys.queue("r").lanes, session.keys.exchange("replies")]
+    keys = [*session.keys.queue("r").levels, session.keys.exchange("replies")]
     for key in keys:
         server.pexpire(key, 1000)
     basket.channel.keep_alive(["r"], now=True)

@@ -69,11 +69,11 @@ def test_a_queue_that_nobody_empties_does_not_grow_past_its_time(
     exchange = kombu.Exchange("events", type="topic")
     queue = kombu.Queue("q", exchange, routing_key="#", message_ttl=60.0)
     queue.bind(connect().channel()).declare()
-    lane = session.keys.queue("q").lanes[2]
+    level = session.keys.queue("q").levels[2]
     for number in range(1, 501):
-        session.link.client.xadd(lane, {"h": "{}", "b": "", "n": number}, id=f"{number}-1")
+        session.link.client.xadd(level, {"h": "{}", "b": "", "n": number}, id=f"{number}-1")
     connect().Producer().publish("new", exchange=exchange, routing_key="task.sent")
-    assert session.link.client.xlen(lane) <= 101  # whole nodes of the stream go
+    assert session.link.client.xlen(level) <= 101  # whole nodes of the stream go
     assert Basket(connect(), queue).take_bodies(1) == ["new"]
 
 
@@ -140,9 +140,11 @@ def test_a_redelivered_message_expires_as_well(connect: Connect, session: Stream
     """Its consumer died, and it must not run too late."""
     keys = session.keys.queue("q")
     session.store.make_group(keys)
-    session.link.client.xadd(keys.lanes[2], {"h": "{}", "b": "", "x": "5000"}, id=OLD)
-    session.link.client.xreadgroup("workers", "dead", {keys.lanes[2]: ">"})
-    session.link.client.xclaim(keys.lanes[2], "workers", "dead", 0, [OLD], idle=60_000, justid=True)
+    session.link.client.xadd(keys.levels[2], {"h": "{}", "b": "", "x": "5000"}, id=OLD)
+    session.link.client.xreadgroup("workers", "dead", {keys.levels[2]: ">"})
+    session.link.client.xclaim(
+        keys.levels[2], "workers", "dead", 0, [OLD], idle=60_000, justid=True
+    )
     taken = session.store.take([keys], room=1)
     assert (taken.deliveries, taken.expired) == ([], 1)
     (letter,) = DeadLetters(store=session.store, queue="q").list()

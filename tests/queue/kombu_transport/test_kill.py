@@ -182,7 +182,7 @@ def test_a_delivery_that_was_lost_on_its_way_comes_again(
     connection = connect(consumer="w")
     Basket(connection, queue("q")).consumer.cancel()
     send(connect(), "1")
-    session.link.client.xreadgroup("workers", "w", {session.keys.queue("q").lanes[2]: ">"})
+    session.link.client.xreadgroup("workers", "w", {session.keys.queue("q").levels[2]: ">"})
     assert Basket(connection, queue("q")).take_bodies(1) == ["1"]
 
 

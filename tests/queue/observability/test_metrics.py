@@ -143,7 +143,7 @@ def test_queues_are_shown_by_priority(app: TaskApp, server: redis.Redis) -> None
             assert 0.0 <= age_s < DEADLINE_S
             assert figure(found, "blimp_queue_dead_letters", queue="tests") == 0.0
             assert figure(found, "blimp_worker_pool_busy", pool="thread") == 1.0
-            server.set("blimp:queue:tests:lane:0", "not a stream")
+            server.set("blimp:queue:tests:level:0", "not a stream")
             found = until(
                 metrics.port,
                 lambda found: (
@@ -158,7 +158,7 @@ def test_queues_are_shown_by_priority(app: TaskApp, server: redis.Redis) -> None
                 ),
             )
             assert figure(found, "blimp_queue_messages", **low, state="ready") == 2.0
-            server.delete("blimp:queue:tests:lane:0")
+            server.delete("blimp:queue:tests:level:0")
         finally:
             leave.set()
 

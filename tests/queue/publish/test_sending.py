@@ -13,9 +13,9 @@ def test_a_task_sent_by_name_has_the_options_of_the_known_task(app: TaskApp, loo
     app.send_task("aim")
     app.tasks["aim"].delay()
     app.send_task("aim", queue="other")
-    assert look.server.xlen(Keys().queue("guns").lanes[1]) == 2
-    assert look.server.xlen(Keys().queue("other").lanes[1]) == 1
-    entries = look.server.xrange(Keys().queue("guns").lanes[1])
+    assert look.server.xlen(Keys().queue("guns").levels[1]) == 2
+    assert look.server.xlen(Keys().queue("other").levels[1]) == 1
+    entries = look.server.xrange(Keys().queue("guns").levels[1])
     assert all(b'"blimp_ttl_s":5.0' in fields[b"h"] for _, fields in entries)
 
 

@@ -153,7 +153,7 @@ def repeat(app: TaskApp, heard: list[str], *, id: str) -> None:
         app.broadcast("stop", id=id)
         return id in heard
 
-    wait_until(is_heard, "the emergency lane did not follow")
+    wait_until(is_heard, "the emergency level did not follow")
 
 
 def test_messages_on_the_dead_broker_stay_there_and_are_taken_on_return(

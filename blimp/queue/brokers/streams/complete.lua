@@ -136,7 +136,7 @@ local function finish(one)
     join_parts(unpack(body)) -- last: if a queue refuses one, its chord starts again
   end
   if one.reason ~= '' then
-    dead_letter(one.stream, ARGV[1], one.id, one.dead, ARGV[3], one.lane, one.fence, one.reason)
+    dead_letter(one.stream, ARGV[1], one.id, one.dead, ARGV[3], one.level, one.fence, one.reason)
   elseif one.id ~= '' then
     redis.call('XACK', one.stream, ARGV[1], one.id)
     redis.call('XDEL', one.stream, one.id)
@@ -150,11 +150,11 @@ local answers = {}
 while arg < #ARGV do
   local one, count = { following = {} }, nil
   one.stream, one.dead, one.result = next_keys(3)
-  one.id, one.fence, one.lane, one.reason, one.record, one.keep_s, count = next_args(7)
+  one.id, one.fence, one.level, one.reason, one.record, one.keep_s, count = next_args(7)
   for n = 1, tonumber(count) do
     local stream, later, bell = next_keys(3)
-    local lane, due_ms, head, body = next_args(4)
-    one.following[n] = { stream, later, bell, lane, tonumber(due_ms), head, body }
+    local level, due_ms, head, body = next_args(4)
+    one.following[n] = { stream, later, bell, level, tonumber(due_ms), head, body }
   end
   if string.byte(count) == 43 then -- "+"
     read_canvas(one)

@@ -69,12 +69,12 @@ class CompletionArguments:
             self.args += ("", 0, 0)
         else:
             self.keys += (claim.stream, claim.queue.dead, result)
-            self.args += (claim.id, claim.fence, claim.lane)
+            self.args += (claim.id, claim.fence, claim.level)
         count: int | str = len(puts) if update is None else f"+{len(puts)}"
         self.args += (reason, record, keep_s, count)
         for put in puts:
-            self.keys += (put.queue.lanes[put.lane], put.queue.later, put.queue.bell)
-            self.args += (put.lane, put.due_ms, put.head, put.body)
+            self.keys += (put.queue.levels[put.level], put.queue.later, put.queue.bell)
+            self.args += (put.level, put.due_ms, put.head, put.body)
         if update is not None:
             self.keys += update[0]
             self.args += update[1]

@@ -31,8 +31,8 @@ HAND_OVER_S = 50e-6
 class StreamsDelivery:
     """One delivery of a message. Raises LinkError while the broker is unreachable.
 
-    An end that the server refuses, because the lease was lost, raises nothing: the line tells
-    of it, and whoever has the message now ends it.
+    An end that the server refuses, because the lease was lost, raises nothing: the consumer
+    reports it, and the worker that has the message now completes it.
     """
 
     __slots__ = ("acks", "claim", "queue", "tag")

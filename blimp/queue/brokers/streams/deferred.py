@@ -31,7 +31,7 @@ REPEATING = RetryPolicy(max_retries=None, interval_start=0.2, interval_step=0.4,
 
 
 class DeferredAcks:
-    """The session at one broker of several, and what it must still be told. Thread-safe.
+    """The session at one broker of several, and what must still be sent to it. Thread-safe.
 
     Close is idempotent.
     """

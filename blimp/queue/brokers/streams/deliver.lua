@@ -40,9 +40,9 @@ end
 -- What the consumer itself holds is never taken here, however idle: a holder that was
 -- stopped for a while and wakes must find its own messages its own, not new ones.
 local group, consumer, room, lease_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local most, limit, lanes = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+local most, limit, levels = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
 local SWEEP = 100
-local stride = lanes + 4
+local stride = levels + 4
 local queues = #KEYS / stride
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -60,7 +60,7 @@ local function pending(stream, ...)
 end
 
 -- Says whether an entry is too old to be delivered, and ends it then.
-local function expire(queue, lane, entry, deliveries)
+local function expire(queue, level, entry, deliveries)
   local own_ms, fields = nil, entry[2]
   for n = 5, #fields, 2 do
     if fields[n] == 'x' then
@@ -72,9 +72,9 @@ local function expire(queue, lane, entry, deliveries)
     return false
   end
   local age_ms = now_ms - tonumber(string.match(entry[1], '^%d+'))
-  local stream, dead = KEYS[queue * stride + lane + 1], KEYS[queue * stride + lanes + 3]
+  local stream, dead = KEYS[queue * stride + level + 1], KEYS[queue * stride + levels + 3]
   if own_ms and age_ms >= own_ms and redis.call('PTTL', stream) < 0 then
-    dead_letter(stream, group, entry[1], dead, limit, lane, deliveries,
+    dead_letter(stream, group, entry[1], dead, limit, level, deliveries,
       'expired: waited ' .. age_ms .. ' ms of ' .. own_ms)
   elseif own_ms and age_ms >= own_ms or limit_ms and age_ms >= limit_ms then
     redis.call('XACK', stream, group, entry[1]) -- its queue expires too: no consumer looks there
@@ -86,16 +86,16 @@ local function expire(queue, lane, entry, deliveries)
   return true
 end
 
-local function deliver(queue, lane, entry, fence)
-  if not expire(queue, lane, entry, fence - 1) then
-    taken[#taken + 1] = { queue, lane, entry[1], fence, entry[2] }
+local function deliver(queue, level, entry, fence)
+  if not expire(queue, level, entry, fence - 1) then
+    taken[#taken + 1] = { queue, level, entry[1], fence, entry[2] }
     room = room - 1
   end
 end
 
 for queue = 0, queues - 1 do
   local base = queue * stride
-  local bell, later = KEYS[base + lanes + 1], KEYS[base + lanes + 2]
+  local bell, later = KEYS[base + levels + 1], KEYS[base + levels + 2]
   for _, ring in ipairs(pending(bell, '-', '+', SWEEP)) do
     if ring[2] == consumer or ring[3] > lease_ms then
       redis.call('XACK', bell, group, ring[1])
@@ -115,19 +115,19 @@ for queue = 0, queues - 1 do
   end
 end
 
-for lane = 0, lanes - 1 do
+for level = 0, levels - 1 do
   for queue = 0, queues - 1 do
     local base = queue * stride
-    local stream, dead = KEYS[base + lane + 1], KEYS[base + lanes + 3]
+    local stream, dead = KEYS[base + level + 1], KEYS[base + levels + 3]
     for _, old in ipairs(pending(stream, 'IDLE', lease_ms, '-', '+', SWEEP)) do
       if room > 0 and old[2] ~= consumer then
         if old[4] >= most then
-          dead_letter(stream, group, old[1], dead, limit, lane, old[4],
+          dead_letter(stream, group, old[1], dead, limit, level, old[4],
             'delivered ' .. old[4] .. ' times without being completed')
         elseif old[4] <= most / 2 or #taken == 0 then
           local entry = redis.call('XCLAIM', stream, group, consumer, 0, old[1])[1]
           if entry then
-            deliver(queue, lane, entry, old[4] + 1)
+            deliver(queue, level, entry, old[4] + 1)
           end
           if old[4] > most / 2 and #taken > 0 then
             room = 0
@@ -140,7 +140,7 @@ for lane = 0, lanes - 1 do
       local new = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', room,
         'STREAMS', stream, '>')
       for _, entry in ipairs(new and new[1][2] or {}) do
-        deliver(queue, lane, entry, 1)
+        deliver(queue, level, entry, 1)
       end
       if not new or expired > most_expired then
         break -- the caller looks again at once
@@ -162,21 +162,21 @@ return { now_ms, next_due_ms, taken, expired }
 --          then the entries that are known, each as stream, space, id
 -- Returns how many were put back.
 local FOREVER_MS = 1000000000
-local lanes, back = tonumber(ARGV[4]), 0
+local levels, back = tonumber(ARGV[4]), 0
 local known = {}
 for n = 6, #ARGV do
   known[ARGV[n]] = true
 end
 for n, stream in ipairs(KEYS) do
-  local lane = (n - 1) % (lanes + 2)
-  if lane <= lanes then
+  local level = (n - 1) % (levels + 2)
+  if level <= levels then
     redis.pcall('XGROUP', 'CREATE', stream, ARGV[1], '0', 'MKSTREAM') -- BUSYGROUP if it is there
-    local left_ms = redis.call('PTTL', KEYS[n + lanes + 1 - lane])
+    local left_ms = redis.call('PTTL', KEYS[n + levels + 1 - level])
     if left_ms > 0 then
       redis.call('PEXPIRE', stream, left_ms)
     end
   end
-  if lane < lanes then
+  if level < levels then
     local pending = redis.pcall('XPENDING', stream, ARGV[1], '-', '+', 1000000, ARGV[2])
     if pending.err then
       pending = {}
@@ -184,7 +184,7 @@ for n, stream in ipairs(KEYS) do
     for _, entry in ipairs(pending) do
       if not known[stream .. ' ' .. entry[1]] then
         redis.call('XCLAIM', stream, ARGV[1], ARGV[3], 0, entry[1], 'IDLE', FOREVER_MS, 'JUSTID')
-        ring(KEYS[n + lanes - lane])
+        ring(KEYS[n + levels - level])
         back = back + 1
       end
     end

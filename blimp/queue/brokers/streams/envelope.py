@@ -82,24 +82,24 @@ class Stamps:
 
 HEAD, BODY = b"h", b"b"
 TEXT, BYTES = "text", "bytes"
-NORMAL_LANE = 2
+NORMAL_LEVEL = 2
 _encoder = JSONEncoder()  # kombu's `dumps` makes one for each message
-# The lane of each kombu priority, first served first. 0 is what kombu sends for none.
-LANE_OF = (NORMAL_LANE, 0, 0, 1, 1, 1, 2, 2, 2, 3)
+# The level of each kombu priority, first served first. 0 is what kombu sends for none.
+LEVEL_OF = (NORMAL_LEVEL, 0, 0, 1, 1, 1, 2, 2, 2, 3)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One delivery: an entry of a lane, held by a consumer for the `fence`-th time."""
+    """One delivery: an entry of a level, held by a consumer for the `fence`-th time."""
 
     tag: str  # kombu's delivery tag: no two deliveries share one
     queue: QueueKeys
-    lane: int
+    level: int
     id: str
     fence: int
 
     @property
     def stream(self) -> str:
-        return self.queue.lanes[self.lane]
+        return self.queue.levels[self.level]
 
     @property
     def issued_ms(self) -> int:
@@ -110,7 +110,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     """One message to be put. due_ms: 0 for now. ttl_ms: None if it may wait for ever."""
 
-    lane: int
+    level: int
     due_ms: int
     ttl_ms: int | None
     head: bytes
@@ -121,18 +121,18 @@ class Put(msgspec.Struct, frozen=True, kw_only=True):
     """One message on its way into a queue. due_ms: on the server's clock, 0 for now."""
 
     queue: QueueKeys
-    lane: int
+    level: int
     due_ms: int
     head: bytes
     body: bytes
 
 
-def lane_of(properties: dict[str, Any]) -> int:
-    """Return the lane of a message: 0 emergency, 1 high, 2 normal, 3 low."""
+def level_of(properties: dict[str, Any]) -> int:
+    """Return the level of a message: 0 emergency, 1 high, 2 normal, 3 low."""
     priority = properties.get("priority")
-    if not isinstance(priority, int) or not 0 <= priority < len(LANE_OF):
-        return NORMAL_LANE
-    return LANE_OF[priority]
+    if not isinstance(priority, int) or not 0 <= priority < len(LEVEL_OF):
+        return NORMAL_LEVEL
+    return LEVEL_OF[priority]
 
 
 def due_ms(headers: dict[str, Any]) -> int:
@@ -179,7 +179,7 @@ def pack(message: dict[str, Any]) -> Envelope:
     else:
         head["kind"], raw = BYTES, bytes(body)
     return Envelope(
-        lane=lane_of(properties),
+        level=level_of(properties),
         due_ms=due_ms(message["headers"]),
         ttl_ms=ttl_ms(message["headers"], properties),
         head=_encoder.encode(head).encode(),
@@ -235,7 +235,7 @@ def post(
     envelope = pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
     return Put(
         queue=keys.queue(message.queue),
-        lane=envelope.lane,
+        level=envelope.level,
         due_ms=envelope.due_ms,
         head=envelope.head,
         body=envelope.body,
@@ -251,7 +251,7 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
         "correlation_id": headers["id"],
         "delivery_mode": 2,
         "delivery_info": {"exchange": "", "routing_key": queue},
-        "priority": max(priority, 1),  # 0 is what kombu sends for none; 1 is the first lane too
+        "priority": max(priority, 1),  # 0 is what kombu sends for none; 1 is the first level too
         "delivery_tag": headers["id"],  # the consumer gives it its own
     }
     head = {
@@ -262,7 +262,7 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
         "kind": BYTES,
     }
     return Envelope(
-        lane=lane_of(properties),
+        level=level_of(properties),
         due_ms=due_ms(headers),
         ttl_ms=None,
         head=_encode(head),

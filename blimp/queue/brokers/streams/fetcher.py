@@ -19,7 +19,7 @@ import msgspec
 import redis
 
 from blimp.queue.brokers.streams.visibility import ERRORS
-from blimp.queue.redis.keys import GROUP, LANES
+from blimp.queue.redis.keys import GROUP, LEVELS
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.streams.envelope import Claim
@@ -133,15 +133,15 @@ class Reader:
 
     def ask_messages(self, queues: Sequence[QueueKeys], *, consumer: str, block_ms: int) -> None:
         """Ask for the next message of `queues`: delivered and recorded by the server at once."""
-        streams = [stream for queue in queues for stream in (*queue.lanes, queue.bell)]
+        streams = [stream for queue in queues for stream in (*queue.levels, queue.bell)]
         command = (
             "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 1, "BLOCK", max(1, block_ms),
             "STREAMS", *streams, *(">" for _ in streams),
         )  # fmt: skip
         about = {
-            stream: (queue, lane)
+            stream: (queue, level)
             for queue in queues
-            for lane, stream in enumerate((*queue.lanes, queue.bell))
+            for level, stream in enumerate((*queue.levels, queue.bell))
         }
         self.messages.ask(command, block_ms=block_ms, about=about)
 
@@ -220,9 +220,9 @@ class Fetcher:
         self._session = session
         self._queues = [session.keys.queue(name) for name in queues]
         self._about = {
-            stream: (queue, lane)
+            stream: (queue, level)
             for queue in self._queues
-            for lane, stream in enumerate((*queue.lanes, queue.bell))
+            for level, stream in enumerate((*queue.levels, queue.bell))
         }
         self._reader = Reader(session.link)
         self._asked = Asked(lease_s=session.lease_s)
@@ -241,10 +241,10 @@ class Fetcher:
         return self._session.store.begin(self._queues, known=self._session.leases.claims())
 
     def take(self, *, room: int, timeout_s: float) -> list[Delivered]:
-        """Return up to about `room` messages, lane by lane; none after `timeout_s` or `interrupt`.
+        """Return about `room` messages, level by level; none after `timeout_s` or `interrupt`.
 
-        In a lane the queues take turns to be first.
-        Where it had to wait it returns one of a lane at most: call again.
+        In a level the queues take turns to be first.
+        Where it had to wait it returns one of a level at most: call again.
         """
         question = self._reader.messages
         if not self._queues:
@@ -369,13 +369,13 @@ def idle_s(taken: Taken, *, lease_s: float) -> float:
 def claimed(
     store: Store, entries: Iterable[Entry], about: Mapping[str, tuple[QueueKeys, int]]
 ) -> list[Delivered]:
-    """Return what an answer brought, lane by lane; `about`: of each stream its queue and lane."""
+    """Return an answer's messages, level by level; `about`: the queue and level of each stream."""
     found: list[Delivered] = []
     for stream, id, fields in entries:
-        queue, lane = about[stream]
-        if lane < LANES:  # else the bell: it only wakes
-            found.append((store.claim(queue, lane, id, 1), fields))
-    found.sort(key=lambda one: one[0].lane)
+        queue, level = about[stream]
+        if level < LEVELS:  # else the bell: it only wakes
+            found.append((store.claim(queue, level, id, 1), fields))
+    found.sort(key=lambda one: one[0].level)
     return found
 
 

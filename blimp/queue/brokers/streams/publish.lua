@@ -34,8 +34,8 @@ if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'GET') == ARGV[1] then
 end
 for n = 0, (#KEYS - 1) / 3 - 1 do
   local stream, later, bell = unpack(KEYS, 3 * n + 2, 3 * n + 4)
-  local lane, due_ms, head, body = unpack(ARGV, 4 * n + 3, 4 * n + 6)
-  enqueue(stream, later, bell, lane, tonumber(due_ms), head, body)
+  local level, due_ms, head, body = unpack(ARGV, 4 * n + 3, 4 * n + 6)
+  enqueue(stream, later, bell, level, tonumber(due_ms), head, body)
 end
 return 1
 
@@ -64,40 +64,40 @@ end
 
 -- Drops from a stream what waited for longer than its queue allows: its consumer may be gone, and
 -- it would grow for ever. What a consumer holds stays, and so does all that is younger.
-local function trim(lane, limit_ms)
+local function trim(level, limit_ms)
   local time = redis.call('TIME')
   local oldest_ms = time[1] * 1000 + math.floor(time[2] / 1000) - limit_ms
   if oldest_ms <= 0 then
     return
   end
   local bound = string.format('%.0f', oldest_ms)
-  local held = redis.pcall('XPENDING', lane, ARGV[9], '-', '(' .. bound, SWEEP)
+  local held = redis.pcall('XPENDING', level, ARGV[9], '-', '(' .. bound, SWEEP)
   for n, entry in ipairs(held.err and {} or held) do
     if entry[3] <= tonumber(ARGV[10]) then
       bound = entry[1]
       break
     end
-    redis.call('XACK', lane, ARGV[9], entry[1]) -- its holder is dead, or it was put back
-    redis.call('XDEL', lane, entry[1])
+    redis.call('XACK', level, ARGV[9], entry[1]) -- its holder is dead, or it was put back
+    redis.call('XDEL', level, entry[1])
     bound = n == SWEEP and entry[1] or bound
   end
-  redis.call('XTRIM', lane, 'MINID', '~', bound)
+  redis.call('XTRIM', level, 'MINID', '~', bound)
 end
 
 local gone = {}
 for n = 0, (#KEYS - 2) / 5 - 1 do
-  local lane, later, bell, alive, ttl = unpack(KEYS, 5 * n + 3, 5 * n + 7)
+  local level, later, bell, alive, ttl = unpack(KEYS, 5 * n + 3, 5 * n + 7)
   local left_ms = redis.call('PTTL', alive)
   if ARGV[11 + n] == '1' and left_ms < 0 then
     gone[#gone + 1] = n
   else
     local limit_ms = redis.call('GET', ttl) -- a key of a wrong type stops it before all else
-    enqueue(lane, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5], ARGV[6])
+    enqueue(level, later, bell, ARGV[3], tonumber(ARGV[2]), ARGV[4], ARGV[5], ARGV[6])
     if limit_ms then
-      trim(lane, limit_ms)
+      trim(level, limit_ms)
     end
     if left_ms > 0 then -- what is new expires with its queue
-      for _, key in ipairs({ lane, later, bell }) do
+      for _, key in ipairs({ level, later, bell }) do
         redis.call('PEXPIRE', key, left_ms)
       end
     end

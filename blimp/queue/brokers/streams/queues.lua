@@ -5,14 +5,14 @@
 -- KEYS     one stream per priority, schedule, dead letters
 -- ARGV[1]  group    ARGV[2]  the name of no consumer
 -- Returns {ready, in flight, scheduled, dead, age of the oldest in ms or -1}.
-local lanes = #KEYS - 2
+local levels = #KEYS - 2
 local ready, in_flight, oldest_ms = 0, 0, -1
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-for lane = 1, lanes do
-  local length = redis.call('XLEN', KEYS[lane])
+for level = 1, levels do
+  local length = redis.call('XLEN', KEYS[level])
   local taken = 0
-  local summary = redis.pcall('XPENDING', KEYS[lane], ARGV[1])
+  local summary = redis.pcall('XPENDING', KEYS[level], ARGV[1])
   if not summary.err and summary[1] > 0 then
     for _, one in ipairs(summary[4]) do
       if one[1] ~= ARGV[2] then
@@ -22,21 +22,21 @@ for lane = 1, lanes do
   end
   ready = ready + math.max(0, length - taken)
   in_flight = in_flight + taken
-  local first = redis.call('XRANGE', KEYS[lane], '-', '+', 'COUNT', 1)
+  local first = redis.call('XRANGE', KEYS[level], '-', '+', 'COUNT', 1)
   if first[1] then
     oldest_ms = math.max(oldest_ms, now_ms - tonumber(string.match(first[1][1], '^%d+')))
   end
 end
-return { ready, in_flight, redis.call('ZCARD', KEYS[lanes + 1]),
-  redis.call('XLEN', KEYS[lanes + 2]), oldest_ms }
+return { ready, in_flight, redis.call('ZCARD', KEYS[levels + 1]),
+  redis.call('XLEN', KEYS[levels + 2]), oldest_ms }
 
---- lanes
+--- levels
 -- Counts what is in each priority of several queues.
 -- KEYS     of each queue: one stream per priority, schedule, dead letters
 -- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  priorities of a queue
 -- Returns {seconds, microseconds}, then of each queue a list: of each priority ready, in flight, age
 -- of the oldest that waits in ms or -1; then scheduled and dead. -1 stands for what cannot be read.
-local group, nobody, lanes = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local group, nobody, levels = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -48,7 +48,7 @@ local function age_ms(entry)
   return math.max(0, now_ms - tonumber(string.match(entry, '^%d+')))
 end
 
-local function lane(key)
+local function level(key)
   local length = redis.pcall('XLEN', key)
   if type(length) ~= 'number' then
     return { -1, -1, -1 }
@@ -86,15 +86,15 @@ local function lane(key)
 end
 
 local found = { { tonumber(time[1]), tonumber(time[2]) } }
-for first = 1, #KEYS, lanes + 2 do
+for first = 1, #KEYS, levels + 2 do
   local queue = {}
-  for at = first, first + lanes - 1 do
-    for _, figure in ipairs(lane(KEYS[at])) do
+  for at = first, first + levels - 1 do
+    for _, figure in ipairs(level(KEYS[at])) do
       queue[#queue + 1] = figure
     end
   end
-  queue[#queue + 1] = number(redis.pcall('ZCARD', KEYS[first + lanes]))
-  queue[#queue + 1] = number(redis.pcall('XLEN', KEYS[first + lanes + 1]))
+  queue[#queue + 1] = number(redis.pcall('ZCARD', KEYS[first + levels]))
+  queue[#queue + 1] = number(redis.pcall('XLEN', KEYS[first + levels + 1]))
   found[#found + 1] = queue
 end
 return found
@@ -105,8 +105,8 @@ return found
 -- ARGV[1]  group    ARGV[2]  the name of no consumer    ARGV[3]  most to drop at once
 -- Returns how many were dropped; call again while it is that most or more.
 local most, dropped = tonumber(ARGV[3]), 0
-for lane = 1, #KEYS - 1 do
-  local stream, after = KEYS[lane], '-'
+for level = 1, #KEYS - 1 do
+  local stream, after = KEYS[level], '-'
   local groups = redis.pcall('XINFO', 'GROUPS', stream)
   if not groups.err and groups[1] then
     for n = 1, #groups[1], 2 do
@@ -237,7 +237,7 @@ for n = 2 + tonumber(ARGV[2]), #KEYS do
   redis.call('DEL', KEYS[n])
 end
 local head = ARGV[3] ~= '' and ARGV[3] or fields.h
-redis.call('XADD', KEYS[2 + tonumber(fields.lane)], '*', 'h', head, 'b', fields.b)
+redis.call('XADD', KEYS[2 + tonumber(fields.level)], '*', 'h', head, 'b', fields.b)
 redis.call('XDEL', KEYS[1], ARGV[1])
 return 1
 

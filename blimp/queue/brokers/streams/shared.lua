@@ -7,17 +7,17 @@ end
 
 -- Puts one message into its priority stream, or into the schedule if `due_ms`, on the server's
 -- clock, is still to come. ttl_ms: nil or "" if it may wait for ever.
-local function enqueue(lane_stream, later, bell, lane, due_ms, head, body, ttl_ms)
+local function enqueue(level_stream, later, bell, level, due_ms, head, body, ttl_ms)
   local message = { 'h', head, 'b', body }
   if ttl_ms and ttl_ms ~= '' then
     message[5], message[6] = 'x', ttl_ms
   end
   local time = redis.call('TIME')
   if due_ms <= time[1] * 1000 + math.floor(time[2] / 1000) then
-    redis.call('XADD', lane_stream, '*', unpack(message))
+    redis.call('XADD', level_stream, '*', unpack(message))
     return
   end
-  local member = cmsgpack.pack({ tonumber(lane), message })
+  local member = cmsgpack.pack({ tonumber(level), message })
   redis.call('ZADD', later, due_ms, member)
   if redis.call('ZRANGE', later, 0, 0)[1] == member then
     ring(bell) -- a reader sleeps too long now
@@ -40,11 +40,11 @@ end
 
 -- Moves entry `id` to the stream of dead letters, its reason with it.
 -- limit: "<letters>:<bytes>" that are kept; the oldest go, the newest stays whatever its size.
-local function dead_letter(stream, group, id, dead, limit, lane, deliveries, reason)
+local function dead_letter(stream, group, id, dead, limit, level, deliveries, reason)
   local found = redis.call('XRANGE', stream, id, id)
   if found[1] then
     local letters, bytes = string.match(limit, '(%d+):(%d+)')
-    redis.call('XADD', dead, 'MAXLEN', '~', letters, '*', 'reason', reason, 'lane', lane,
+    redis.call('XADD', dead, 'MAXLEN', '~', letters, '*', 'reason', reason, 'level', level,
       'deliveries', deliveries, 'entry', id, unpack(found[1][2]))
     local left_ms = redis.call('PTTL', stream)
     if left_ms > 0 then

@@ -12,7 +12,7 @@ import redis
 
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.envelope import NONE, Claim, Stamp
-from blimp.queue.redis.keys import GROUP, LANES, NOBODY, Keys, QueueKeys
+from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY, Keys, QueueKeys
 from blimp.queue.redis.scripts import Script, read_functions, read_scripts
 
 if TYPE_CHECKING:
@@ -118,10 +118,10 @@ class Store:
         """
         keys = [self.keys.exchange(exchange), stamp.key]
         for queue, _ in queues:
-            lane = queue.lanes[envelope.lane]
-            keys += [lane, queue.later, queue.bell, queue.alive, queue.ttl]
+            level = queue.levels[envelope.level]
+            keys += [level, queue.later, queue.bell, queue.alive, queue.ttl]
         args = [
-            version, envelope.due_ms, envelope.lane, envelope.head, envelope.body,
+            version, envelope.due_ms, envelope.level, envelope.head, envelope.body,
             "" if envelope.ttl_ms is None else envelope.ttl_ms, stamp.number, stamp.remember_ms,
             GROUP, self._lease_ms, *(int(mortal) for _, mortal in queues),
         ]  # fmt: skip
@@ -144,7 +144,7 @@ class Store:
 
     def make_group(self, queue: QueueKeys) -> None:
         """Have the group on every stream of `queue`; it begins with the oldest message."""
-        for stream in (*queue.lanes, queue.bell):
+        for stream in (*queue.levels, queue.bell):
             try:
                 self.link.client.xgroup_create(stream, GROUP, id="0", mkstream=True)
             except redis.ResponseError as error:
@@ -152,7 +152,7 @@ class Store:
                     raise
 
     def take(self, queues: Sequence[QueueKeys], *, room: int, early_ms: int = 0) -> Taken:
-        """Deliver up to `room` messages: lane by lane, in a lane the put back and dead first.
+        """Deliver up to `room` messages: level by level, in a level the put back and dead first.
 
         early_ms: how long before it is due a scheduled one may be taken.
         Where the answer is lost with its connection, `begin` finds what it brought: nothing
@@ -161,32 +161,32 @@ class Store:
         keys = [
             key
             for queue in queues
-            for key in (*queue.lanes, queue.bell, queue.later, queue.dead, queue.ttl)
+            for key in (*queue.levels, queue.bell, queue.later, queue.dead, queue.ttl)
         ]
         args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._dead_limit]
         now_ms, due_ms, taken, expired = SCRIPTS["take"].run_once(
-            self.link.client, keys, [*args, LANES, early_ms]
+            self.link.client, keys, [*args, LEVELS, early_ms]
         )
         return Taken(
             deliveries=[
-                (self.claim(queues[number], lane, id.decode(), fence), fields)
-                for number, lane, id, fence, fields in taken
+                (self.claim(queues[number], level, id.decode(), fence), fields)
+                for number, level, id, fence, fields in taken
             ],
             next_due_ms=None if due_ms < 0 else max(0, due_ms - now_ms),
             expired=expired,
         )
 
-    def claim(self, queue: QueueKeys, lane: int, id: str, fence: int) -> Claim:
-        tag = f"{queue.name}/{lane}/{id}/{fence}"
-        return Claim(tag=tag, queue=queue, lane=lane, id=id, fence=fence)
+    def claim(self, queue: QueueKeys, level: int, id: str, fence: int) -> Claim:
+        tag = f"{queue.name}/{level}/{id}/{fence}"
+        return Claim(tag=tag, queue=queue, level=level, id=id, fence=fence)
 
     def begin(self, queues: Sequence[QueueKeys], *, known: Iterable[Claim]) -> int:
         """Be ready to take from `queues`; return how many messages were put back.
 
         Those are what this consumer's name has pending and is not in `known`.
         """
-        keys = [key for queue in queues for key in (*queue.lanes, queue.bell, queue.alive)]
-        args = [GROUP, self.consumer, NOBODY, LANES, FORGET_AFTER_MS]
+        keys = [key for queue in queues for key in (*queue.levels, queue.bell, queue.alive)]
+        args = [GROUP, self.consumer, NOBODY, LEVELS, FORGET_AFTER_MS]
         return int(self.run("begin", keys, [*args, *(f"{one.stream} {one.id}" for one in known)]))
 
     # --- the end of deliveries ---------------------------------------------------------------
@@ -223,7 +223,7 @@ class Store:
 
     def dead_letter(self, claim: Claim, reason: str) -> int:
         """Make a delivery a dead letter."""
-        args = [GROUP, self.consumer, claim.id, claim.fence, self._dead_limit, claim.lane, reason]
+        args = [GROUP, self.consumer, claim.id, claim.fence, self._dead_limit, claim.level, reason]
         return int(self.run("dead_letter", [claim.stream, claim.queue.dead], args))
 
     def _each(self, run: Run, claims: Sequence[Claim]) -> list[int]:
@@ -236,7 +236,7 @@ class Store:
     # --- whole queues ------------------------------------------------------------------------
 
     def counts(self, queue: QueueKeys) -> Counts:
-        keys = [*queue.lanes, queue.later, queue.dead]
+        keys = [*queue.levels, queue.later, queue.dead]
         ready, in_flight, scheduled, dead, age_ms = self.run("counts", keys, [GROUP, NOBODY])
         return Counts(
             ready=ready,
@@ -257,7 +257,7 @@ class Store:
         scheduled = self.link.client.zscan_iter(queue.later, count=FIND_AT_ONCE)
         if any(text in member for member, _ in scheduled for text in texts):
             return True
-        for stream in queue.lanes:
+        for stream in queue.levels:
             start = "-"
             while start:
                 args = [GROUP, NOBODY, start, FIND_AT_ONCE, *spellings]
@@ -272,7 +272,7 @@ class Store:
         dropped = 0
         while True:
             args = [GROUP, NOBODY, PURGE_AT_ONCE]
-            now = int(self.run("purge", [*queue.lanes, queue.later], args))
+            now = int(self.run("purge", [*queue.levels, queue.later], args))
             dropped += now
             if now < PURGE_AT_ONCE:
                 return dropped
@@ -280,13 +280,13 @@ class Store:
     def requeue_dead(
         self, queue: QueueKeys, id: str, *, head: bytes = b"", forgetting: Sequence[str] = ()
     ) -> bool:
-        """Put a dead letter at the end of its lane, with a new `head` if there is one.
+        """Put a dead letter at the end of its level, with a new `head` if there is one.
 
         forgetting: keys that are deleted in the same step. Returns False, with nothing done,
         if the letter is gone.
         """
-        keys = [queue.dead, *queue.lanes, *forgetting]
-        return bool(self.run("requeue_dead", keys, [id, LANES, head]))
+        keys = [queue.dead, *queue.levels, *forgetting]
+        return bool(self.run("requeue_dead", keys, [id, LEVELS, head]))
 
     def delete(self, queue: QueueKeys) -> list[str]:
         """Delete a queue and its bindings; return the exchanges that had some."""
@@ -306,7 +306,7 @@ class Store:
 
     def leave(self, queues: Sequence[QueueKeys]) -> None:
         """Forget this consumer and those long silent, if they hold nothing."""
-        streams = [stream for queue in queues for stream in (*queue.lanes, queue.bell)]
+        streams = [stream for queue in queues for stream in (*queue.levels, queue.bell)]
         self.run("leave", streams, [GROUP, self.consumer, FORGET_AFTER_MS])
 
 
@@ -345,10 +345,10 @@ class DeadLetters:
         return self._read(*found[0]) if found else None
 
     def requeue(self, id: str, *, forgetting: Sequence[str] = ()) -> bool:
-        """Put it at the end of its lane, as if it had never been delivered; False if gone.
+        """Put it at the end of its level, as if it had never been delivered; False if gone.
 
-        forgetting: the keys of what its first life left behind. Whoever runs it would take
-        its old result for its end.
+        forgetting: the keys of what its first life left behind. A worker would take its old
+        result for its end.
         """
         found: Any = self._store.link.client.xrange(self._keys.dead, min=id, max=id)
         head = _undelivered(found[0][1].get(wire.HEAD, b"")) if found else b""

@@ -93,12 +93,12 @@ class StreamsSender:
     ) -> None:
         envelope = pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
         keys, store = self._session.keys.queue(message.queue), self._session.store
-        stream, head = keys.lanes[envelope.lane], envelope.head
+        stream, head = keys.levels[envelope.level], envelope.head
         if envelope.due_ms:
             store.run(
                 "put_many",
                 [stamp.key, stream, keys.later, keys.bell],
-                [stamp.number, stamp.remember_ms, envelope.lane, envelope.due_ms, head, body],
+                [stamp.number, stamp.remember_ms, envelope.level, envelope.due_ms, head, body],
             )
             return
         words = (stamp.key, stream, stamp.number, stamp.remember_ms, head, body)

@@ -239,7 +239,7 @@ class Leases:
                 self._gone(claim.tag, answer)
 
     def _gone(self, tag: str, answer: int) -> None:
-        """Drop what is ours no more: ended by us just now, or in another's hands, or by them."""
+        """Drop what is no longer held: completed here, or taken over by another consumer."""
         with self._changed:
             held = self._held.pop(tag, None)
             if answer == UNKNOWN or (answer == SETTLED and tag in self._sent):
@@ -288,7 +288,7 @@ class StreamsSession:
     """Close is idempotent. Connects on first use.
 
     Transport options:
-    consumer: its name; a unique one by default. Whoever begins to consume under a name takes
+    consumer: its name; a unique one by default. A consumer that starts under a name takes
         back at once what that name held, so no two may have one at a time: the later
         wins, and the earlier loses its leases.
     lease_s: how long after its holder's last renewal a message may be taken by others.

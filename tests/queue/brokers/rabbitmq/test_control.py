@@ -69,9 +69,9 @@ def test_a_queue_that_is_refused_does_not_keep_it_from_the_others(
 
 
 @pytest.mark.parametrize("compression", ["application/x-gzip", "none that there is"])
-@pytest.mark.parametrize("lane", [EXCHANGE, "emergency"])
+@pytest.mark.parametrize("level", [EXCHANGE, "emergency"])
 def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
-    app: TaskApp, compression: str, lane: str
+    app: TaskApp, compression: str, level: str
 ) -> None:
     """A small message could be larger than this computer, and an unknown one end the link."""
     heard = threading.Event()
@@ -82,7 +82,7 @@ def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
         return {}
 
     log = Silence()
-    exchange = app.emergency_exchange if lane == "emergency" else lane
+    exchange = app.emergency_exchange if level == "emergency" else level
     with kombu.Connection(app.broker) as stranger, working(app, name="w", log=log):
         kombu.Producer(stranger.channel()).publish(
             zlib.compress(b'{"method": "ping", "id": "i", "name": "stop"}'),

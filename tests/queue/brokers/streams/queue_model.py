@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED
-from blimp.queue.redis.keys import LANES
+from blimp.queue.redis.keys import LEVELS
 
 State = Literal["scheduled", "ready", "held", "returned", "done", "dead"]
 MOST = 4  # deliveries
@@ -19,9 +19,9 @@ class Message:
     scheduled, else when it is, in hours from now. life: how often it came back from the dead.
     """
 
-    def __init__(self, number: int, lane: int, *, is_stale: bool = False) -> None:
+    def __init__(self, number: int, level: int, *, is_stale: bool = False) -> None:
         self.number = number
-        self.lane = lane
+        self.level = level
         self.is_stale = is_stale
         self.state: State = "ready"
         self.session: str | None = None
@@ -46,15 +46,15 @@ class Message:
 class QueueModel:
     def __init__(self) -> None:
         self.messages: dict[int, Message] = {}
-        self.lanes: list[list[Message]] = [[] for _ in range(LANES)]
+        self.levels: list[list[Message]] = [[] for _ in range(LEVELS)]
         self.dead: list[Message] = []
 
     # --- into the queue ----------------------------------------------------------------------
 
-    def put(self, number: int, lane: int, *, is_stale: bool, due: int | None) -> None:
-        message = self.messages[number] = Message(number, lane, is_stale=is_stale)
+    def put(self, number: int, level: int, *, is_stale: bool, due: int | None) -> None:
+        message = self.messages[number] = Message(number, level, is_stale=is_stale)
         if due is None:
-            self.lanes[lane].append(message)
+            self.levels[level].append(message)
         else:
             message.state, message.due = "scheduled", due
 
@@ -70,7 +70,7 @@ class QueueModel:
         for one in self.scheduled():
             if one.due is not None and one.due <= early:
                 one.due, one.state = None, "ready"
-                self.lanes[one.lane].append(one)
+                self.levels[one.level].append(one)
         given: list[tuple[int, int]] = []
         for message in self._in_order(name):
             if len(given) == room:
@@ -93,8 +93,8 @@ class QueueModel:
         return given
 
     def _in_order(self, name: str) -> Iterator[Message]:
-        for lane in self.lanes:
-            waiting = list(lane)
+        for level in self.levels:
+            waiting = list(level)
             for one in waiting:
                 abandoned = one.state == "held" and one.is_idle and one.session != name
                 if one.state == "returned" or abandoned:
@@ -115,11 +115,11 @@ class QueueModel:
         return LOST
 
     def finish(self, message: Message) -> None:
-        self.lanes[message.lane].remove(message)
+        self.levels[message.level].remove(message)
         message.state, message.session = "done", None
 
     def dead_letter(self, message: Message, reason: str) -> None:
-        self.lanes[message.lane].remove(message)
+        self.levels[message.level].remove(message)
         message.die(reason)
         self.dead.append(message)
 
@@ -130,11 +130,11 @@ class QueueModel:
         self.dead.remove(message)
         message.state, message.count, message.is_stale = "ready", 0, False
         message.is_idle, message.life = False, message.life + 1
-        self.lanes[message.lane].append(message)
+        self.levels[message.level].append(message)
 
     def purge(self) -> int:
         """Return how many went: all but those that are held."""
-        gone = [one for lane in self.lanes for one in lane if one.state != "held"]
+        gone = [one for level in self.levels for one in level if one.state != "held"]
         for one in gone:
             self.finish(one)
         for one in (later := self.scheduled()):

@@ -37,8 +37,8 @@ def claim(session: StreamsSession) -> Claim:
     return claim
 
 
-def put(session: StreamsSession, queue: str, *, lane: int = 2, due_ms: int = 0) -> Put:
-    return Put(queue=session.keys.queue(queue), lane=lane, due_ms=due_ms, head=b"h", body=b"b")
+def put(session: StreamsSession, queue: str, *, level: int = 2, due_ms: int = 0) -> Put:
+    return Put(queue=session.keys.queue(queue), level=level, due_ms=due_ms, head=b"h", body=b"b")
 
 
 def standing(session: StreamsSession) -> tuple[bool, int, int, int]:
@@ -55,7 +55,7 @@ def standing(session: StreamsSession) -> tuple[bool, int, int, int]:
 
 def whole(session: StreamsSession, claim: Claim | None, **options: Any) -> dict[str, Any]:
     """An end with everything: a result, one message at once, another in the far future."""
-    following = (put(session, "r"), put(session, "r", lane=0, due_ms=4_000_000_000_000))
+    following = (put(session, "r"), put(session, "r", level=0, due_ms=4_000_000_000_000))
     return {
         "claim": claim, "result": KEY, "record": b'{"status": "SUCCESS"}', "keep_s": 9,
         "puts": following,
@@ -81,7 +81,7 @@ def test_many_end_at_once_each_for_itself(session: StreamsSession) -> None:
     keys = session.keys.queue("q")
     session.store.make_group(keys)
     for _ in range(3):
-        put_raw(session, b"body", head=b"head", lane=1)
+        put_raw(session, b"body", head=b"head", level=1)
     first, second, third = (one for one, _ in session.store.take([keys], room=3).deliveries)
     session.store.release([second])
     ends = [{"claim": first}, whole(session, second), whole(session, third)]
@@ -133,7 +133,7 @@ def test_a_message_that_follows_looks_as_if_published(
     message = msgspec.structs.replace(message, eta_s=None)
     app.publisher.publish(message)
     put = post(message, keys=session.keys)
-    ((_, fields),) = client.xrange(keys.lanes[put.lane])
+    ((_, fields),) = client.xrange(keys.levels[put.level])
     assert (put.due_ms, put.body) == (0, fields[b"b"])
     theirs, ours = json.loads(fields[b"h"]), json.loads(put.head)
     for document in (theirs, ours):
@@ -181,10 +181,10 @@ def test_a_retry_is_one_step(app: TaskApp, server: redis.Redis, ignore_result: b
         for one in monitor.listen():
             command: str = one["command"]
             heard.append((one["client_type"] == "lua", command))
-            if len(_find(heard, "XDEL ", ":lane:")) == 2:
+            if len(_find(heard, "XDEL ", ":level:")) == 2:
                 break
-    _, put = _find(heard, "XADD ", ":lane:")
-    gone, _ = _find(heard, "XDEL ", ":lane:")
+    _, put = _find(heard, "XADD ", ":level:")
+    gone, _ = _find(heard, "XDEL ", ":level:")
     assert put < gone
     assert all(in_script for in_script, _ in heard[put:gone]), "a script of its own came between"
 

@@ -1,4 +1,4 @@
-"""Taking past kombu: batches in order of lanes, and nothing missed while it waits."""
+"""Taking past kombu: batches in order of levels, and nothing missed while it waits."""
 
 import time
 from collections.abc import Iterator
@@ -27,11 +27,11 @@ def fetcher(streams: str) -> Iterator[Fetcher]:
     session.close()
 
 
-def put(session: StreamsSession, *bodies: bytes, lane: int = 2, due_ms: int = 0) -> None:
+def put(session: StreamsSession, *bodies: bytes, level: int = 2, due_ms: int = 0) -> None:
     """Put messages in one step, as they follow the end of a task."""
     keys = session.keys.queue("q")
     puts = tuple(
-        Put(queue=keys, lane=lane, due_ms=due_ms, head=b"{}", body=body) for body in bodies
+        Put(queue=keys, level=level, due_ms=due_ms, head=b"{}", body=body) for body in bodies
     )
     assert complete(session.store, {"puts": puts}) == [DONE]
 
@@ -53,8 +53,8 @@ def wait(fetcher: Fetcher) -> list[Delivered]:
 def test_a_batch_is_in_order_of_lanes_and_no_larger_than_the_room(
     fetcher: Fetcher, session: StreamsSession
 ) -> None:
-    put(session, b"1", b"2", b"3", lane=3)
-    put(session, b"first", lane=0)
+    put(session, b"1", b"2", b"3", level=3)
+    put(session, b"first", level=0)
     assert bodies(fetcher.take(room=3, timeout_s=0.0)) == [b"first", b"1", b"2"]
     assert bodies(fetcher.take(room=3, timeout_s=0.0)) == [b"3"]
     assert fetcher.take(room=3, timeout_s=0.0) == []

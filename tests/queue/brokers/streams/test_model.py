@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 from blimp.queue.brokers.streams.envelope import Claim, Put, Stamp
 from blimp.queue.brokers.streams.store import DONE
 from blimp.queue.brokers.streams.visibility import StreamsSession
-from blimp.queue.redis.keys import GROUP, LANES, NOBODY
+from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY
 from tests.broker import EmbeddedBroker
 from tests.queue.brokers.streams.completions import complete
 from tests.queue.brokers.streams.queue_model import MOST, Message, QueueModel
@@ -40,7 +40,7 @@ HOUR_MS = 3_600_000
 
 Delivery = tuple[str, Claim, int, int]  # holder, its claim, number and life of the message
 any_holder = st.sampled_from(list(HOLDERS))
-any_lane = st.integers(1, 2)
+any_level = st.integers(1, 2)
 
 
 class Queue(RuleBasedStateMachine):
@@ -69,8 +69,8 @@ class Queue(RuleBasedStateMachine):
         self.model = QueueModel()
         self.sent = 0
         self.results: set[str] = set()
-        for lane in (1, 2):
-            self.put(lane=lane, count=3, due=None, is_stale=False, repeated=1)
+        for level in (1, 2):
+            self.put(level=level, count=3, due=None, is_stale=False, repeated=1)
 
     def teardown(self) -> None:
         for session in getattr(self, "holders", {}).values():
@@ -79,22 +79,24 @@ class Queue(RuleBasedStateMachine):
     # --- into the queue ----------------------------------------------------------------------
 
     @rule(
-        lane=any_lane,
+        level=any_level,
         count=st.integers(1, 4),
         due=st.none() | st.integers(1, 3),
         is_stale=st.sampled_from((False, False, False, True)),
         repeated=st.integers(1, 2),
     )
     def publish(
-        self, lane: int, count: int, due: int | None, is_stale: bool, repeated: int
+        self, level: int, count: int, due: int | None, is_stale: bool, repeated: int
     ) -> None:
-        self.put(lane=lane, count=count, due=due, is_stale=is_stale, repeated=repeated)
+        self.put(level=level, count=count, due=due, is_stale=is_stale, repeated=repeated)
 
-    def put(self, *, lane: int, count: int, due: int | None, is_stale: bool, repeated: int) -> None:
+    def put(
+        self, *, level: int, count: int, due: int | None, is_stale: bool, repeated: int
+    ) -> None:
         """`repeated`: the answer was lost, and it is published again."""
         for number in range(self.sent, self.sent + count):
             what = envelope(
-                lane=lane,
+                level=level,
                 head=str(number).encode(),
                 due_ms=self.due_ms(due, number),
                 ttl_ms=0 if is_stale else None,
@@ -102,7 +104,7 @@ class Queue(RuleBasedStateMachine):
             stamp = Stamp(self.any.keys.sender("s"), number + 1, 60_000)
             for _ in range(repeated):
                 assert self.any.store.publish([(self.keys, False)], what, stamp=stamp) == []
-            self.model.put(number, lane, is_stale=is_stale, due=due)
+            self.model.put(number, level, is_stale=is_stale, due=due)
         self.sent += count
 
     def due_ms(self, due: int | None, number: int) -> int:
@@ -111,7 +113,7 @@ class Queue(RuleBasedStateMachine):
 
     # --- out of it ---------------------------------------------------------------------------
 
-    @precondition(lambda self: self.model.scheduled() or any(self.model.lanes))
+    @precondition(lambda self: self.model.scheduled() or any(self.model.levels))
     @rule(target=deliveries, label=any_holder, room=st.integers(1, 3), early=st.integers(0, 2))
     def deliver(self, label: str, room: int, early: int) -> Any:
         early_ms = early * HOUR_MS + HOUR_MS // 2 if early else 0
@@ -136,8 +138,8 @@ class Queue(RuleBasedStateMachine):
         return self.holders[label].store, claim, self.model.messages[number], answer
 
     def entry_of(self, number: int) -> str | None:
-        lane = self.keys.lanes[self.model.messages[number].lane]
-        for id, fields in self.client.xrange(lane):
+        level = self.keys.levels[self.model.messages[number].level]
+        for id, fields in self.client.xrange(level):
             if int(fields[b"h"]) == number:
                 return str(id.decode())
         return None
@@ -156,14 +158,14 @@ class Queue(RuleBasedStateMachine):
         if answer == DONE:
             self.model.finish(message)
 
-    @rule(delivery=deliveries, lane=any_lane, due=st.none() | st.just(2))
-    def complete_with_what_follows(self, delivery: Delivery, lane: int, due: int | None) -> None:
+    @rule(delivery=deliveries, level=any_level, due=st.none() | st.just(2))
+    def complete_with_what_follows(self, delivery: Delivery, level: int, due: int | None) -> None:
         """Result, next message and acknowledgement in one step, or none of them."""
         store, claim, message, answer = self.judged(delivery)
         number, key = self.sent, f"celery-task-meta-{claim.tag}"
         put = Put(
             queue=self.keys,
-            lane=lane,
+            level=level,
             due_ms=self.due_ms(due, number),
             head=str(number).encode(),
             body=b"",
@@ -175,7 +177,7 @@ class Queue(RuleBasedStateMachine):
             self.sent += 1
             self.results.add(key)
             self.model.finish(message)
-            self.model.put(number, lane, is_stale=False, due=due)
+            self.model.put(number, level, is_stale=False, due=due)
 
     @rule(delivery=deliveries)
     def put_back(self, delivery: Delivery) -> None:
@@ -206,14 +208,14 @@ class Queue(RuleBasedStateMachine):
     def stand_still(self, label: str) -> None:
         """A holder renewed nothing for longer than the lease."""
         name = HOLDERS[label]
-        for lane in self.keys.lanes:
+        for level in self.keys.levels:
             ids = [
                 one["message_id"]
-                for one in self.client.xpending_range(lane, GROUP, "-", "+", 1000, name)
+                for one in self.client.xpending_range(level, GROUP, "-", "+", 1000, name)
             ]
             if ids:
                 idle_ms = int(LEASE_S * 2000)
-                self.client.xclaim(lane, GROUP, name, 0, ids, idle=idle_ms, justid=True)
+                self.client.xclaim(level, GROUP, name, 0, ids, idle=idle_ms, justid=True)
         for message in self.model.messages.values():
             message.is_idle |= message.session == name
 
@@ -226,7 +228,7 @@ class Queue(RuleBasedStateMachine):
         known = data.draw(st.sets(st.sampled_from(numbers))) if held else set()
         store = self.holders[label].store
         claims = [
-            store.claim(self.keys, one.lane, str(self.entry_of(one.number)), one.count)
+            store.claim(self.keys, one.level, str(self.entry_of(one.number)), one.count)
             for one in held
             if one.number in known
         ]
@@ -258,15 +260,15 @@ class Queue(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         pipe = self.client.pipeline(transaction=False)
-        for lane in self.keys.lanes:
-            pipe.xrange(lane)
-            pipe.xpending_range(lane, GROUP, "-", "+", 1000)
+        for level in self.keys.levels:
+            pipe.xrange(level)
+            pipe.xpending_range(level, GROUP, "-", "+", 1000)
         pipe.xrange(self.keys.dead)
         pipe.zcard(self.keys.later)
         pipe.keys("celery-task-meta-*")
-        *lanes, dead, scheduled, results = pipe.execute()
-        for number in range(LANES):
-            self.lane_agrees(number, entries=lanes[2 * number], pending=lanes[2 * number + 1])
+        *levels, dead, scheduled, results = pipe.execute()
+        for number in range(LEVELS):
+            self.level_agrees(number, entries=levels[2 * number], pending=levels[2 * number + 1])
         assert [
             (int(fields[b"h"]), fields[b"reason"].decode().partition(":")[0]) for _, fields in dead
         ] == [(one.number, one.reason) for one in self.model.dead]
@@ -281,9 +283,9 @@ class Queue(RuleBasedStateMachine):
         assert counts.ready == states.count("ready") + states.count("returned")
         assert counts.scheduled == states.count("scheduled")
 
-    def lane_agrees(self, lane: int, *, entries: Any, pending: Any) -> None:
+    def level_agrees(self, level: int, *, entries: Any, pending: Any) -> None:
         number_of = {id: int(fields[b"h"]) for id, fields in entries}
-        assert list(number_of.values()) == [one.number for one in self.model.lanes[lane]]
+        assert list(number_of.values()) == [one.number for one in self.model.levels[level]]
         there = {
             number_of[one["message_id"]]: (
                 one["consumer"].decode(),
@@ -294,7 +296,7 @@ class Queue(RuleBasedStateMachine):
         }
         assert there == {
             one.number: (one.session or NOBODY, one.count, one.is_idle or one.session is None)
-            for one in self.model.lanes[lane]
+            for one in self.model.levels[level]
             if one.state in ("held", "returned")
         }
 

@@ -15,24 +15,24 @@ from blimp.queue.brokers.streams.envelope import Stamp
 from blimp.queue.brokers.streams.streams_sender import StreamsSender
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import TaskMessage, write_message
-from blimp.queue.redis.keys import LANES
+from blimp.queue.redis.keys import LEVELS
 from tests.queue.kombu_transport.conftest import Connect
 
 MESSAGE = TaskMessage(id="a", task="t", queue="q")
 
 
 def all_put(session: StreamsSession) -> list[tuple[int, Any]]:
-    """Return lane and kombu payload of all that was put into queue `q`."""
+    """Return level and kombu payload of all that was put into queue `q`."""
     keys, client = session.keys.queue("q"), session.link.client
     found: list[tuple[int, Any]] = []
-    for lane in range(LANES):
-        entries: Any = client.xrange(keys.lanes[lane])
+    for level in range(LEVELS):
+        entries: Any = client.xrange(keys.levels[level])
         for _, fields in entries:
-            found.append((lane, wire.unpack([part for pair in fields.items() for part in pair])))
+            found.append((level, wire.unpack([part for pair in fields.items() for part in pair])))
     members: Any = client.zrange(keys.later, 0, -1)
     for member in members:
-        lane, fields = msgspec.msgpack.decode(member)
-        found.append((lane, wire.unpack([part.encode() for part in fields])))
+        level, fields = msgspec.msgpack.decode(member)
+        found.append((level, wire.unpack([part.encode() for part in fields])))
     for _, payload in found:
         del payload["properties"]["delivery_tag"]  # another each time
     return found
@@ -92,12 +92,12 @@ def test_a_server_that_forgot_its_scripts_and_connections_is_no_error(
 def test_what_could_not_be_put_is_not_taken_for_put(streams: str, session: StreamsSession) -> None:
     headers, body = write_message(MESSAGE, signer=None)
     sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
-    lane = session.keys.queue("q").lanes[2]
+    level = session.keys.queue("q").levels[2]
     stamp = Stamp("blimp.test-sender", 1, 10_000)
-    client.set(lane, "no stream")
+    client.set(level, "no stream")
     with pytest.raises(LinkError, match="WRONGTYPE"):
         sender.send(MESSAGE, headers, body, stamp)
-    client.delete(lane)
+    client.delete(level)
     sender.send(MESSAGE, headers, body, stamp)
     sender.close()
     assert len(all_put(session)) == 1

@@ -54,7 +54,7 @@ def take(session: StreamsSession, *, count: int = 1) -> list[Claim]:
 def end_elsewhere(session: StreamsSession, claim: Claim) -> None:
     """Have another take and complete it, as after the lease."""
     session.link.client.xclaim(claim.stream, "workers", session.consumer, 0, [claim.id])
-    later = session.store.claim(claim.queue, claim.lane, claim.id, claim.fence + 1)
+    later = session.store.claim(claim.queue, claim.level, claim.id, claim.fence + 1)
     assert session.store.ack([later]) == [DONE]
 
 
