@@ -6,8 +6,8 @@ was made and before it is delivered; then it is started again, and the workload 
 lost, nothing moved twice, nothing left. `--target server`: the server is killed there instead,
 which writes its file before it answers (appendfsync always), is started on it again, and the
 worker lives on. `--target client`: a client publishes one of everything (client.py) through the
-proxy and is killed; what it was told is sent runs exactly once, what it was not told runs at
-most once. `--target clients-server`: the server is killed at the client's commands.
+proxy and is killed; a send that was confirmed to it runs exactly once, any other at most
+once. `--target clients-server`: the server is killed at the client's commands.
 
 The commands are numbered by runs without a fault. A number stands for the k-th command of
 one kind, so that threads that pass one another do not change what it means, and what depends

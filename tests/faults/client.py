@@ -1,4 +1,4 @@
-"""A program that publishes, as the process under test: what it sends and what it was told.
+"""A program that publishes, as the process under test: what it sends, and what was confirmed.
 
 It sends one of each kind of message and appends the name of a step to its log as soon as the
 call returned: that send is confirmed. A step that is not in the log may or may not have

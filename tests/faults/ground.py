@@ -80,16 +80,16 @@ class WorkerUnderFire:
             )
 
     def is_ready(self) -> bool:
-        """Say whether it consumes. Raises RuntimeError with its last words where it ended."""
+        """Say whether it consumes. Raises RuntimeError with the end of its log if it ended."""
         assert self._child is not None
         if self.ready_s is None:
             with self._log.open("rb") as log:
                 log.seek(self._read_bytes)
-                told = log.read()
-            if b"\nready\n" in b"\n" + told:
+                text = log.read()
+            if b"\nready\n" in b"\n" + text:
                 self.ready_s = time.monotonic()
             elif not self._child.running():
-                raise RuntimeError(f"worker {self.name} ended: {told[-2000:].decode()}")
+                raise RuntimeError(f"worker {self.name} ended: {text[-2000:].decode()}")
         return self.ready_s is not None
 
     def kill(self) -> float:

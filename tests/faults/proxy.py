@@ -36,7 +36,7 @@ class Fault(Protocol):
     """Asked in the proxy's thread: before a command goes up, after its reply came down.
 
     True: it is passed on. False: it is not, and the connection ends. None: it is not, and
-    nobody is told.
+    the connection stays open.
     """
 
     def before(self, command: Command) -> bool | None: ...
@@ -57,7 +57,7 @@ class _Pair:
 class Proxy:
     """Listens at `path` for the server at `upstream`. Close is idempotent.
 
-    swallow: while it is set, nothing passes either way and nobody is told: the link is half
+    swallow: while it is set, nothing passes either way and no connection ends: the link is half
         open. Connections that were in use then never pass anything again.
     """
 
@@ -145,7 +145,7 @@ class Proxy:
         data = source.recv(1 << 20)
         if self.swallow or pair.is_dead:
             pair.is_dead = True
-            if not data:  # the one end is gone, and the other is not told
+            if not data:  # one end is gone, and the other does not learn of it
                 self._chosen.unregister(source)
             return
         if not data:

@@ -131,8 +131,8 @@ def make_app(broker: str = BROKER, **options: object) -> TaskApp:
         with body(context):
             raise ValueError("it always does")
 
-    @app.task(name="told", bind=True, track_started=True)
-    def told(context: TaskContext) -> None:
+    @app.task(name="progress", bind=True, track_started=True)
+    def report_progress(context: TaskContext) -> None:
         with body(context):
             context.progress(0.5)
 

@@ -1,4 +1,4 @@
-"""A worker's clock that is stepped by an hour under what it has in hand.
+"""A worker's clock that is stepped by an hour under what it has in flight.
 
 The machine's own clock is another's to set. What is stepped is the app's Clock and time.time,
 which is all that the queue reads; monotonic time is not stepped by any system either.

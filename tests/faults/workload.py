@@ -50,7 +50,7 @@ STEPS = (
     Step(name="fail", task="fail", final=(State.FAILURE,)),
     Step(name="reject", task="reject", final=(State.FAILURE,)),
     Step(name="put_back", task="put_back", bodies=2),
-    Step(name="told", task="told"),
+    Step(name="progress", task="progress"),
     Step(name="older", task="steer", final=(State.SUPERSEDED,), bodies=0),
     Step(name="newer", task="steer", effects=(1,)),
     Step(name="revoked", task="turn", final=(State.REVOKED,), bodies=0),
@@ -102,7 +102,7 @@ class Workload:
         chord([one("fail", "failed_part")], failed)()
 
     def _send_poison(self) -> None:
-        """Have one that was delivered as often as may be, and whose holder is long dead."""
+        """Send one that a dead worker has had as often as the limit allows."""
         self._app.send_task("noop", task_id=f"{self._run}-{POISON}", priority=1)
         level, client = Keys().queue(APP).levels[0], self._side.client
         client.xgroup_create(level, GROUP, id="0", mkstream=True)
