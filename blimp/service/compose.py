@@ -213,7 +213,7 @@ def _notify(loop: FlightLoop, notified: set[str], supervisor: str | None) -> set
 def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     """Run the task worker: commands to the mailbox, snapshots to the ground."""
     from blimp.link.downlink import Downlink
-    from blimp.queue.worker.restart import Launch
+    from blimp.queue.worker.shutdown import Launch
     from blimp.queue.worker.worker import Worker
     from blimp.tasks.app import build_ship_app
     from blimp.tasks.fleet import FleetMember

@@ -59,7 +59,7 @@ def load_app(path: str) -> TaskApp:
 def _worker(app: TaskApp, options: argparse.Namespace) -> int:
     from blimp.config import trace_settings_from_environment
     from blimp.queue.observability.watch import watched
-    from blimp.queue.worker.restart import Launch
+    from blimp.queue.worker.shutdown import Launch
     from blimp.queue.worker.worker import Worker
 
     app.log_level = options.log_level

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.outcome import Outcome
-from blimp.queue.worker.middleware.once import is_marked, let_marks_expire
+from blimp.queue.worker.middleware.skip import is_marked, let_marks_expire
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

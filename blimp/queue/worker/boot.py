@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from blimp.queue.extensions import BootStep
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.options import TaskOptions
+    from blimp.queue.task import Task
 
 # What a task may ask for, and whether it does. All of it is noted on a Redis server.
 NEEDS_STORE: dict[str, Callable[[TaskOptions], bool]] = {
@@ -129,3 +131,29 @@ class Boot:
 
 def _name(step: BootStep) -> str:
     return type(step).__qualname__
+
+
+def locate_all(app: TaskApp, *, app_path: str | None) -> dict[str, str]:
+    """Return, by task name, where to find each cpu_bound task of `app`.
+
+    app_path: where the app itself is, if that is known. Raises ConfigError naming a task that
+    no other process can find.
+    """
+    return {
+        task.name: app_path or _locate(task)
+        for task in app.tasks.values()
+        if task.options.cpu_bound
+    }
+
+
+def _locate(task: Task) -> str:
+    module_name = task.function.__module__
+    if module_name != "__main__":
+        for attribute, value in list(vars(sys.modules[module_name]).items()):
+            if value is task or value is task.app:
+                return f"{module_name}:{attribute}"
+    raise ConfigError(
+        f"task {task.name!r} is cpu_bound, and a process of its own cannot find it in module "
+        f"{module_name!r}: have it or its app an attribute of a module that can be imported, "
+        "or give Worker(app_path='module:attribute')"
+    )

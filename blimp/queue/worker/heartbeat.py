@@ -1,14 +1,179 @@
-"""The worker's heartbeat: renews its name, checks the broker, and wakes it to stop."""
+"""One live worker per name, and the heartbeat that renews it.
+
+The messages that a worker has not acknowledged belong to its name. So the name is a lease in
+Redis. If its holder is known to be dead, because it ran on this machine and is gone, the lease is
+taken over at once; otherwise when it expires. redis-py's Lock cannot do that: it has a random
+token, and nothing that says who the holder was.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import socket
 import threading
+import uuid
 from collections.abc import Callable, Iterable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from blimp.errors import LinkError
-from blimp.queue.worker.name_lock import NameInUse
+from blimp.errors import LinkError, TaskError
+from blimp.queue.redis.keys import worker_key
+from blimp.queue.redis.scripts import Script
+
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp
+    from blimp.queue.redis.client import RedisServer
+
+LEASE_MS = 5_000
+
+# KEYS[1] the lease. ARGV: ours, milliseconds, the dead holder's to be replaced ("" for none).
+# Returns 1 when it is ours, otherwise the holder's.
+# A full server allows it: or no worker could empty it.
+_TAKE = Script("""#!lua flags=allow-oom
+local held = redis.call('GET', KEYS[1])
+if not held or held == ARGV[1] or held == ARGV[3] then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  return 1
+end
+return held
+""")
+_LEAVE = Script(
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
+)
+
+
+class NameInUse(TaskError):
+    """Another worker has the name. certain: it is known to run still."""
+
+    def __init__(self, reason: str, *, certain: bool) -> None:
+        super().__init__(reason)
+        self.certain = certain
+
+
+class NameLock:
+    """The lease of worker `worker` of app `app`. Methods raise LinkError without a broker."""
+
+    def __init__(self, *, link: RedisServer, app: str, worker: str) -> None:
+        self._link = link
+        self._key = worker_key(app, worker)
+        self._worker = worker
+        self._own = json.dumps({"token": uuid.uuid4().hex, **process_identity(os.getpid())})
+
+    def take(self) -> None:
+        """Take or renew the name. Raises NameInUse naming the worker that has it."""
+        holder = self._take(replacing="")
+        if holder is not None and _lives(holder) is False:
+            holder = self._take(replacing=holder)
+        if holder is not None:
+            raise NameInUse(
+                f"worker name {self._worker!r} is in use by {_describe(holder)}",
+                certain=_lives(holder) is True,
+            )
+
+    def leave(self) -> None:
+        with self._link.link():
+            _LEAVE.run(self._link.client, [self._key], [self._own])
+
+    def _take(self, *, replacing: str) -> str | None:
+        with self._link.link():
+            answer = _TAKE.run(self._link.client, [self._key], [self._own, LEASE_MS, replacing])
+        if answer == 1:
+            return None
+        if not isinstance(answer, bytes):
+            raise LinkError(f"worker name {self._worker!r}: the broker answered {answer!r}")
+        return answer.decode()
+
+
+def process_identity(pid: int) -> dict[str, Any]:
+    """Return what identifies a process, a boot and a machine; a reused pid differs."""
+    return {
+        "host": socket.gethostname(),
+        "boot": _read("/proc/sys/kernel/random/boot_id"),
+        "pid": pid,
+        "started": _start_time(pid),
+    }
+
+
+def _lives(holder: str) -> bool | None:
+    """Return whether the holder still runs; None if that was on another machine."""
+    try:
+        was = json.loads(holder)
+        now = process_identity(int(was["pid"]))
+    except (ValueError, KeyError, TypeError):
+        return None
+    if was.get("host") != now["host"]:
+        return None
+    return bool(was.get("boot") == now["boot"] and was.get("started") == now["started"])
+
+
+def _describe(holder: str) -> str:
+    try:
+        was = json.loads(holder)
+        return f"process {was['pid']} on {was['host']}"
+    except (ValueError, KeyError, TypeError):
+        return f"{holder!r:.80}"
+
+
+def _start_time(pid: int) -> str:
+    """Return the start time of `pid` (proc(5), stat field 22), "" if there is none."""
+    stat = _read(f"/proc/{pid}/stat")
+    fields = stat.rpartition(")")[2].split()  # the name before may hold anything
+    if not fields or fields[0] in ("Z", "X"):
+        return ""
+    return fields[19]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+AGAIN_S = 0.2
+
+
+class OwnName:
+    """The lease of `worker`'s name. Raises NameInUse if another worker keeps it."""
+
+    def __init__(self, *, app: TaskApp, worker: str, stopping: threading.Event, log: Any) -> None:
+        self._app = app
+        self._stopping = stopping
+        self._log = log
+        self._lock = NameLock(link=app.broker_link, app=app.name, worker=worker)
+
+    def renew(self) -> None:
+        """Raises LinkError, NameInUse."""
+        self._lock.take()
+
+    def wait(self) -> None:
+        """Wait for the broker, and for the lease of a namesake that may be dead to expire."""
+        outage = self._app.outage("no broker", log=self._log, ends=True)
+        first_refused_s: float | None = None
+        while not self._stopping.is_set():
+            try:
+                self._lock.take()
+                outage.over()
+                return
+            except LinkError as error:
+                self._stopping.wait(outage.failed(error))
+            except NameInUse as error:
+                now_s = self._app.clock.now_s()
+                first_refused_s = first_refused_s or now_s
+                # A process that is being killed lives on for a moment.
+                patience_s = 1.0 if error.certain else LEASE_MS / 1000.0 + 1.0
+                if now_s - first_refused_s > patience_s:
+                    raise
+                self._stopping.wait(AGAIN_S)
+
+    def leave(self) -> None:
+        try:
+            self._lock.leave()
+        except LinkError:
+            return  # the lease expires by itself
+
 
 PERIOD_S = 1.0
 QUIET_PERIOD_S = 1.5  # without link watchers; a name's lease is three times as long

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 CallNext = Callable[["Job"], Awaitable["Outcome"]]  # the rest of a chain of middleware
+Run = Callable[["Job"], Coroutine[Any, Any, None]]  # of a pool: runs a job to its end
 InThread = Callable[..., Awaitable[Any]]  # runs a call that may wait for the broker
 
 

@@ -18,11 +18,16 @@ from blimp.queue.context import TaskContext
 from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
-from blimp.queue.worker.failures import outcome_of, timed_out, worker_lost
+from blimp.queue.worker.completions import outcome_of, timed_out, worker_lost
 from blimp.queue.worker.job import Place
 from blimp.queue.worker.middleware import chain, default_middleware
-from blimp.queue.worker.middleware.once import begun_before, clear_begun, is_marked, mark_begun
-from blimp.queue.worker.middleware.skip import revoked
+from blimp.queue.worker.middleware.skip import (
+    begun_before,
+    clear_begun,
+    is_marked,
+    mark_begun,
+    revoked,
+)
 from blimp.queue.worker.time_limits import Limits, limit_of
 
 if TYPE_CHECKING:

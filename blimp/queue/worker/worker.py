@@ -18,20 +18,15 @@ from kombu.clocks import LamportClock
 from blimp.queue.extensions import Extension, Observers, extensions_of, observes
 from blimp.queue.results.open import prepare_results
 from blimp.queue.worker.acker import Acker
-from blimp.queue.worker.boot import Boot, check_tasks, missing_guarantees
-from blimp.queue.worker.completions import Completions
+from blimp.queue.worker.boot import Boot, check_tasks, locate_all, missing_guarantees
+from blimp.queue.worker.completions import Completions, timed_out
 from blimp.queue.worker.consumer_loop import ConsumerLoop
-from blimp.queue.worker.failures import timed_out
-from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat
-from blimp.queue.worker.in_flight import InFlight
+from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat, OwnName
+from blimp.queue.worker.in_flight import LEAST, MOST, InFlight
 from blimp.queue.worker.job import Job, Place, Stage
-from blimp.queue.worker.name_lock import OwnName
-from blimp.queue.worker.pools.origin import locate_all
-from blimp.queue.worker.pools.pools import Sizes, WorkerPools
-from blimp.queue.worker.prefetch import LEAST, MOST
-from blimp.queue.worker.restart import Launch, Wear
+from blimp.queue.worker.pools import Sizes, WorkerPools
 from blimp.queue.worker.runner import Runner
-from blimp.queue.worker.shutdown import Drain, Stops, StopSignals
+from blimp.queue.worker.shutdown import Drain, Launch, Stops, StopSignals, Wear
 from blimp.queue.worker.time_limits import Alarms, Limits
 
 if TYPE_CHECKING:

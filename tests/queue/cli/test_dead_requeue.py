@@ -11,7 +11,7 @@ from blimp.queue.brokers.streams.store import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.worker.middleware.once import mark_begun
+from blimp.queue.worker.middleware.skip import mark_begun
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.server_view import Look
 

@@ -11,9 +11,8 @@ from blimp.errors import ConfigError
 from blimp.queue import State, TaskApp
 from blimp.queue.options import per_second
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.worker.in_flight import MOST_SLOWED, InFlight
+from blimp.queue.worker.in_flight import LEAST_HELD, LONGEST_LATER_S, MOST_SLOWED, InFlight, Rate
 from blimp.queue.worker.job import Job
-from blimp.queue.worker.prefetch import LEAST_HELD, LONGEST_LATER_S, Rate
 from tests.queue.conftest import wait_until, working
 from tests.queue.control.conftest import Ask
 from tests.queue.server_view import Look

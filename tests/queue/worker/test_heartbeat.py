@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from blimp.queue.worker.heartbeat import Heartbeat
-from blimp.queue.worker.name_lock import NameInUse
+from blimp.queue.worker.heartbeat import Heartbeat, NameInUse
 from tests.queue.conftest import DEADLINE_S, Silence
 
 

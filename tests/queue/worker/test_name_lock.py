@@ -11,7 +11,7 @@ import redis
 
 from blimp.errors import LinkError
 from blimp.queue import TaskApp, Worker
-from blimp.queue.worker.name_lock import NameInUse, NameLock, process_identity
+from blimp.queue.worker.heartbeat import NameInUse, NameLock, process_identity
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 
 KEY = "blimp.worker.tests.worker"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blimp.clock import ManualClock
-from blimp.queue.worker.prefetch import AHEAD_S, LEAST, MOST, AdaptivePrefetch
+from blimp.queue.worker.in_flight import AHEAD_S, LEAST, MOST, AdaptivePrefetch
 
 
 def test_it_follows_what_ends_within_its_limits() -> None:

@@ -14,7 +14,7 @@ from tests.queue.conftest import Silence, wait_until, working
 
 
 def test_a_name_in_use_is_refused_with_its_holder(app: TaskApp) -> None:
-    from blimp.queue.worker.name_lock import NameLock
+    from blimp.queue.worker.heartbeat import NameLock
 
     with working(app):
         second = NameLock(link=app.broker_link, app="tests", worker="worker")

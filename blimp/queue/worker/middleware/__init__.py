@@ -24,9 +24,14 @@ if TYPE_CHECKING:
 
 def default_middleware(app: TaskApp) -> list[Middleware]:
     """Return the table of middleware, outermost first. A new one is one line here."""
-    from blimp.queue.worker.middleware.once import Once
     from blimp.queue.worker.middleware.requires import Leftovers, Requires
-    from blimp.queue.worker.middleware.skip import Expiry, OverLimit, SkipRevoked, SkipSuperseded
+    from blimp.queue.worker.middleware.skip import (
+        Expiry,
+        Once,
+        OverLimit,
+        SkipRevoked,
+        SkipSuperseded,
+    )
 
     return [
         Leftovers(app=app),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from blimp.errors import LeaseError, LeaseLost, LinkError, NoneFree
 from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.protocol.record import State
-from blimp.queue.worker.failures import outcome_of
+from blimp.queue.worker.completions import outcome_of
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

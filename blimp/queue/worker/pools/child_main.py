@@ -7,6 +7,7 @@ comes as a signal, which Python handles there; another thread reads the channel.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import os
 import queue
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.clock import SystemClock
-from blimp.errors import ResultError, SoftTimeLimitExceeded
+from blimp.errors import ConfigError, ResultError, SoftTimeLimitExceeded
 from blimp.queue.context import TaskContext
 from blimp.queue.extensions import ChildExtension, ChildHook, load
 from blimp.queue.protocol.embed import called_task
@@ -29,7 +30,7 @@ from blimp.queue.protocol.message import to_json
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
 from blimp.queue.task import Task
-from blimp.queue.worker.failures import outcome_of
+from blimp.queue.worker.completions import outcome_of
 from blimp.queue.worker.pools.child import (
     Begin,
     Channel,
@@ -43,8 +44,7 @@ from blimp.queue.worker.pools.child import (
     Unfit,
     with_arguments,
 )
-from blimp.queue.worker.pools.origin import find
-from blimp.queue.worker.restart import Wear
+from blimp.queue.worker.shutdown import Wear
 
 if TYPE_CHECKING:
     from blimp.queue.resources.grant import Grant
@@ -233,3 +233,19 @@ def _sendable(result: Any, task: Task, begin: Begin) -> Any:
             f"{task.name} returned {len(data)} bytes as JSON: the limit is {begin.limit_bytes}"
         )
     return msgspec.Raw(data)
+
+
+def find(origin: str, name: str) -> Task:
+    """Return the task `name` at `origin`. Raises ConfigError if it is not there."""
+    from blimp.queue.app import TaskApp
+
+    module_name, _, attribute = origin.partition(":")
+    found = getattr(importlib.import_module(module_name), attribute, None)
+    if isinstance(found, TaskApp):
+        found = found.tasks.get(name)
+    if not isinstance(found, Task) or found.name != name:
+        raise ConfigError(
+            f"task {name!r} is not in {origin}: a process of its own sees what the module makes "
+            "when it is imported, and no more"
+        )
+    return found

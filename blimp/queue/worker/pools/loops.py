@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from blimp import errors
 
 if TYPE_CHECKING:
-    from blimp.queue.worker.job import Job
-    from blimp.queue.worker.pools import Run
+    from blimp.queue.worker.job import Job, Run
 
 WAITERS = 4  # threads in which a loop's jobs wait for the broker
 

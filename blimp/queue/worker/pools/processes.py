@@ -25,8 +25,7 @@ from blimp.queue.worker.pools.threads import Leaving, drive, here
 if TYPE_CHECKING:
     from blimp.queue.context import TaskContext
     from blimp.queue.protocol.outcome import Outcome
-    from blimp.queue.worker.job import Job
-    from blimp.queue.worker.pools import Run
+    from blimp.queue.worker.job import Job, Run
 
 START_S = 30.0  # a Pi takes seconds to import an application
 WAITS = Backoff(first_s=0.2, cap_s=30.0, full_jitter=False)  # after a child that did not start

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from blimp.errors import SoftTimeLimitExceeded
 
 if TYPE_CHECKING:
-    from blimp.queue.worker.job import Job
-    from blimp.queue.worker.pools import Run
+    from blimp.queue.worker.job import Job, Run
 
 
 class Leaving:

@@ -19,6 +19,7 @@ from blimp.errors import ConfigError, WorkerLost
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.outcome import Outcome
 from blimp.queue.protocol.record import State
+from blimp.queue.worker.boot import locate_all
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools import child as child_module
 from blimp.queue.worker.pools.child import (
@@ -30,7 +31,7 @@ from blimp.queue.worker.pools.child import (
     Setup,
     without_arguments,
 )
-from blimp.queue.worker.pools.origin import find, locate_all
+from blimp.queue.worker.pools.child_main import find
 from blimp.queue.worker.pools.processes import ProcessPool
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until
 from tests.queue.worn_app import app as labour

@@ -11,7 +11,7 @@ from blimp.errors import ConfigError, Refused, TaskFailed
 from blimp.queue import State, TaskApp, Worker
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until
 from tests.queue.server_view import Look
-from tests.queue.worker.test_restart import LABOUR, runs
+from tests.queue.worker.test_shutdown import LABOUR, runs
 
 Start = Callable[..., WorkerProcess]
 

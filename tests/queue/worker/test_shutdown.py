@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blimp.queue import AsyncResult, State, TaskApp
-from blimp.queue.worker.restart import STOP_SIGNALS, Launch
+from blimp.queue.worker.shutdown import STOP_SIGNALS, Launch
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until
 from tests.queue.server_view import Look
 
@@ -210,7 +210,7 @@ ANEW = """
 import signal
 import subprocess
 import sys
-from blimp.queue.worker.restart import let_stop_signals_in
+from blimp.queue.worker.shutdown import let_stop_signals_in
 heard = []
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
     signal.signal(number, lambda number, _: heard.append(number))
@@ -219,7 +219,7 @@ print(*map(int, heard), flush=True)
 """
 BEGINS_ANEW = f"""
 import signal, sys, threading
-from blimp.queue.worker.restart import Launch
+from blimp.queue.worker.shutdown import Launch
 
 stop = signal.Signals(int(sys.argv[1]))
 now, done = threading.Event(), threading.Event()

@@ -6,7 +6,7 @@ import redis
 
 from blimp.queue import TaskApp
 from blimp.queue.redis.keys import began_key
-from blimp.queue.worker.middleware.once import KEEP_ENDED_S
+from blimp.queue.worker.middleware.skip import KEEP_ENDED_S
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 
