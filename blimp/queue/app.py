@@ -14,6 +14,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError, ResultError, Revoked, UnknownTask
 from blimp.queue.brokers import broker_for
+from blimp.queue.brokers.base import Found
 from blimp.queue.builtin_tasks import builtin_task, map_task
 from blimp.queue.extensions import SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
@@ -340,7 +341,9 @@ class TaskApp(Hooks, Closing):
     def revoke(self, id: str, *, terminate: bool = False) -> Revocation:
         """Revoke task `id`, sent or not; return what was found of it.
 
-        If it has not begun, its state is REVOKED at once. A revocation is kept for a day.
+        If its message waits, it never runs, and its state is REVOKED at once. What a worker has
+        already is "in flight": the worker is asked, and its state is the worker's to say.
+        A revocation is kept for a day.
         terminate: end it, too, if it runs: a coroutine is cancelled, a process killed; in a
         plain function SoftTimeLimitExceeded is raised, and `TaskContext.revoked` is set.
         Raises LinkError.
@@ -353,7 +356,7 @@ class TaskApp(Hooks, Closing):
             return Revocation.SENT
 
     def _revoke_waiting(self, id: str) -> Revocation:
-        """Store REVOKED for a task whose message waits; its worker ends the message later."""
+        """Mark a message that waits; only then its state is REVOKED, for it can run no more."""
         results = self.results
         record = Record(id=id, state=State.PENDING) if results is None else results.get(id)
         if record.final:
@@ -361,15 +364,18 @@ class TaskApp(Hooks, Closing):
             return Revocation.REVOKED if is_revoked else Revocation.ENDED
         if not self.capabilities.finds_messages:
             return Revocation.SENT
+        mark, found = self.revocations.mark(id), Found.ABSENT
         for queue in {self.queue, *(task.options.queue for task in self.tasks.values())} - {None}:
-            waits = self.publisher.find(str(queue), id)
-            if waits is not None:
+            answer = self.publisher.revoke(str(queue), id, mark)
+            if answer is not Found.ABSENT:
+                found = answer
+            if answer in (Found.MARKED, Found.IN_FLIGHT):
                 break
-        else:
+        if found is Found.ABSENT:
             has_begun = record.state is not State.PENDING
             return Revocation.IN_FLIGHT if has_begun else Revocation.UNKNOWN
-        if not waits:
-            return Revocation.IN_FLIGHT
+        if found is not Found.MARKED:
+            return Revocation[found.name]
         if results is not None:
             revoked = Record(
                 id=id,
@@ -377,7 +383,7 @@ class TaskApp(Hooks, Closing):
                 fault=fault_of(Revoked("revoked before it began")),
                 date_done=datetime.fromtimestamp(self.clock.wall_s(), UTC).isoformat(),
             )
-            if not results.store(revoked):
+            if not results.store(revoked) and results.get(id).state is not State.REVOKED:
                 return Revocation.ENDED
         return Revocation.REVOKED
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # After so many deliveries a task that its worker does not survive is given up.
 MOST_DELIVERIES = 20
+MOST_SEARCHED = 100_000  # messages of a queue, for one that is to be revoked
 LAST = "+inf"  # the place of a chord's part that has none
 
 # The guarantee that is missing without each capability, as a worker says it at its start.
@@ -58,7 +60,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     schedules: the broker keeps a message until its ETA. has_priorities: it delivers by them.
     exclusive_names: of two live workers with one name the second is refused.
     keeps_broadcasts: a broadcast reaches a worker that was not connected at the moment.
-    finds_messages: it can say whether a task's message waits.
+    finds_messages: it finds a task's message that waits, and marks it as revoked.
     local_prefetch: a changed prefetch costs no round trip.
     longest_wait_s: how long a consumer may block if there is no other broker to look at.
     notes: further limits, in the words of a worker's start line.
@@ -84,6 +86,15 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         """Return the guarantees that are missing; none on streams."""
         absent = tuple(words for name, words in MISSING.items() if not getattr(self, name))
         return absent + self.notes + (() if has_store else MISSING_STORE)
+
+
+class Found(Enum):
+    """What was found of a message that is to be revoked. NOT_SEARCHED: too many are before it."""
+
+    MARKED = auto()  # it waited: no worker runs it
+    IN_FLIGHT = auto()
+    ABSENT = auto()
+    NOT_SEARCHED = auto()
 
 
 class BrokerLeft(LinkError):
@@ -333,8 +344,8 @@ class Sender(Protocol):
         """Send once to all that listen on kombu's `exchange`."""
         ...
 
-    def find(self, queue: str, id: str) -> bool | None:
-        """Return whether the message of task `id` waits; False: in flight, None: not there.
+    def revoke(self, queue: str, id: str, mark: bytes) -> Found:
+        """Mark the message of task `id` as revoked if it waits; a worker gets `mark` with it.
 
         Only with `finds_messages`.
         """

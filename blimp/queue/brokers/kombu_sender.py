@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from blimp.queue.brokers.base import Found
 from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, TaskMessage
 from blimp.queue.redis.urls import is_refused, link_error
 
@@ -136,9 +137,9 @@ class KombuSender:
                 )
             return self._pool
 
-    def find(self, queue: str, id: str) -> bool | None:  # noqa: ARG002
+    def revoke(self, queue: str, id: str, mark: bytes) -> Found:  # noqa: ARG002
         """A broker of kombu's cannot be searched."""
-        return None
+        return Found.NOT_SEARCHED
 
     def close(self) -> None:
         with self._lock:

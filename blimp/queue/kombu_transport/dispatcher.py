@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from blimp.queue.brokers.streams.visibility import StreamsSession
 
 FANOUT_BLOCK_MS = 5_000
+LONG_PAST = "1970-01-01T00:00:00+00:00"
 
 Delivery = tuple["Claim", list[bytes]]  # and the fields of its entry
 
@@ -190,6 +191,8 @@ class Dispatcher:
             head = dict(zip(fields[::2], fields[1::2], strict=False)).get(wire.HEAD, b"")
             self._session.on_undecodable(head, claim.queue.name, error)
             return None
+        if len(fields) >= 6 and fields[4] == wire.REVOKED:
+            payload["headers"]["expires"] = LONG_PAST  # Celery does not run it, it is REVOKED
         properties = payload["properties"]
         properties["delivery_tag"] = claim.tag
         properties["delivery_count"] = claim.fence

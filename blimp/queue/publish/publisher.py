@@ -21,7 +21,7 @@ from blimp.queue.redis.failover import Brokers
 from blimp.queue.retry import PUBLISHING, RetryPolicy
 
 if TYPE_CHECKING:
-    from blimp.queue.brokers.base import Sender
+    from blimp.queue.brokers.base import Found, Sender
     from blimp.queue.protocol.signing import Signer
 
 
@@ -97,10 +97,10 @@ class Publisher:
         """Send JSON once to all that listen on kombu's `exchange`. Raises LinkError."""
         self._sender().notify(exchange, body, routing_key=routing_key, headers=headers)
 
-    def find(self, queue: str, id: str) -> bool | None:
-        """Return whether the message of task `id` waits in `queue`; see Sender.find."""
-        found: list[bool | None] = []
-        self._retry(lambda: found.append(self._sender().find(queue, id)), None)
+    def revoke(self, queue: str, id: str, mark: bytes) -> Found:
+        """Mark the message of task `id` in `queue` as revoked; see Sender.revoke."""
+        found: list[Found] = []
+        self._retry(lambda: found.append(self._sender().revoke(queue, id, mark)), None)
         return found[-1]
 
     def _retry(self, function: Callable[[], None], policy: RetryPolicy | None) -> None:

@@ -1,7 +1,8 @@
 """Revoked tasks: which there are, kept on the server and known in every worker.
 
 The server keeps each for `KEEP_S`, for workers that were cut off or start later. A broadcast
-reaches the others at once. With a signing key each is signed, in both places.
+reaches the others at once. A message that waits is marked, too: the worker that receives it
+needs neither. With a signing key each is signed, in all three places.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import MessageError
+from blimp.queue.brokers.base import MOST_SEARCHED
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.redis.keys import revoked_key
 
@@ -28,10 +30,14 @@ SEPARATOR = "\n"  # no id has one
 class Revocation(StrEnum):
     """What `TaskApp.revoke` found. In each case the revocation itself is in force."""
 
-    REVOKED = "revoked: it had not begun"
+    REVOKED = "revoked: it had not begun, and never runs"
     IN_FLIGHT = "in flight: its worker was asked to revoke it"
     ENDED = "has ended already"
     UNKNOWN = "unknown: nothing of it was found; it will not begin if it is sent within a day"
+    NOT_SEARCHED = (
+        f"not among the first {MOST_SEARCHED} messages of its queue: the workers were asked to "
+        "revoke it"
+    )
     SENT = "sent to the workers: the broker cannot say whether it waits"
 
 
@@ -71,10 +77,22 @@ class Revocations:
             self._link.ask(write)
         self.add(id, terminate=terminate)
 
+    def mark(self, id: str) -> bytes:
+        """Return what is added to the message of `id`, for the worker that receives it."""
+        return self._write(id, terminate=False).encode()
+
+    def accept(self, id: str, mark: bytes) -> bool:
+        """Add the one that `mark` on the message of `id` says; return False if it is not valid."""
+        found = _read(mark)
+        if found is None or found[0] != id or not self._is_signed(id, found[2], terminate=found[1]):
+            return False
+        self.add(id, terminate=False)
+        return True
+
     def add(self, id: str, *, terminate: bool) -> None:
         """Add one that came by broadcast."""
         with self._lock:
-            self._known[id] = terminate or self._known.get(id, False)
+            self._known[id] = terminate or self._known.pop(id, False)
             while len(self._known) > MOST:
                 self._known.popitem(last=False)
 

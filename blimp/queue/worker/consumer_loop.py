@@ -254,7 +254,10 @@ class ConsumerLoop:
         if parsed.eta_s is not None:
             wait_s = parsed.eta_s - self._app.broker_clock.now_s()
         job = Job(message=parsed, task=task, delivery=delivery)
-        if self._in_flight.limits_rates and wait_s <= 0.0 and self._postpone(job):
+        mark = getattr(message, "revoked", b"")  # of streams
+        if mark and self._app.revocations.accept(parsed.id, mark):
+            wait_s = 0.0  # it ends at once, whenever it was to run
+        elif self._in_flight.limits_rates and wait_s <= 0.0 and self._postpone(job):
             return
         self.totals[parsed.task] += 1
         if self._observers:

@@ -3,18 +3,22 @@
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
-from blimp.errors import ConfigError, MessageError, Revoked, SoftTimeLimitExceeded
-from blimp.queue import TaskApp, TaskContext
+from blimp.errors import ConfigError, MessageError, Revoked, SoftTimeLimitExceeded, TaskFailed
+from blimp.queue import GroupResult, TaskApp, TaskContext, chord
+from blimp.queue.brokers.base import Found
+from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
-from blimp.queue.control.extension import ControlExtension
+from blimp.queue.control.extension import ControlExtension, Revoker
 from blimp.queue.protocol.record import State
 from blimp.queue.publish.revocations import KEEP_S, Revocation, Revocations
+from blimp.queue.redis.urls import redis_url
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.server_view import Look
 
@@ -376,6 +380,109 @@ def test_revoke_says_what_it_found(app: TaskApp) -> None:
         go.set()
         assert handle.get(DEADLINE_S) == "done"
         assert handle.revoke() is Revocation.ENDED
+
+
+@pytest.fixture
+def sender(url: str, app: TaskApp) -> Iterator[TaskApp]:
+    with TaskApp("tests", broker=url, result_backend=url) as other:
+        yield other
+
+
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have workers learn of no revocation, by broadcast or from the server."""
+    monkeypatch.setattr(Revoker, "receive", lambda *_: "")
+    monkeypatch.setattr(Revocations, "load", lambda *_, **__: {})
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_worker_that_is_cut_off_runs_nothing_that_is_revoked(
+    app: TaskApp, sender: TaskApp, ran: list[str], look: Look
+) -> None:
+    """Whoever wins the race for a message: what the sender calls REVOKED does not run."""
+    with working(app):
+        handles = [sender.send_task("note", (str(number),)) for number in range(40)]
+        found = [one.revoke() for one in reversed(handles)][::-1]
+        for one in handles:
+            one.wait(DEADLINE_S)
+    for number, (one, answer) in enumerate(zip(handles, found, strict=True)):
+        assert answer in (Revocation.REVOKED, Revocation.IN_FLIGHT, Revocation.ENDED)
+        assert (one.state is State.REVOKED) is (answer is Revocation.REVOKED)
+        assert (str(number) in ran) is (answer is not Revocation.REVOKED)
+    assert look.left_behind() == []
+
+
+@pytest.mark.usefixtures("cut_off")
+@pytest.mark.parametrize("countdown", [None, 3600.0])
+def test_a_revoked_message_ends_in_a_worker_that_is_cut_off(
+    app: TaskApp, sender: TaskApp, ran: list[str], look: Look, countdown: float | None
+) -> None:
+    handle = sender.send_task("note", ("a",), countdown=countdown)
+    assert sender.revoke(handle.id) is Revocation.REVOKED
+    with working(app):
+        assert sender.send_task("note", ("b",)).wait(DEADLINE_S).state is State.SUCCESS
+        wait_until(lambda: look.waiting() + look.in_hand() == 0, "a message stays")
+    assert ran == ["b"]
+    assert handle.state is State.REVOKED
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_what_was_put_back_is_revoked(app: TaskApp, sender: TaskApp, ran: list[str]) -> None:
+    handle = sender.send_task("note", ("a",))
+    holder = StreamsSession(url=redis_url(app.broker), options={})
+    queue = holder.keys.queue("tests")
+    (delivery,) = holder.store.take([queue], room=1).deliveries
+    assert sender.revoke(handle.id) is Revocation.IN_FLIGHT
+    assert handle.state is State.PENDING
+    assert holder.store.release([delivery[0]]) == [1]
+    assert sender.revoke(handle.id) is Revocation.REVOKED
+    holder.close()
+    with working(app):
+        assert sender.send_task("note", ("b",)).wait(DEADLINE_S).state is State.SUCCESS
+    assert ran == ["b"]
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_callbacks_and_chords_of_a_revoked_message_end(app: TaskApp, sender: TaskApp) -> None:
+    errors: list[str] = []
+    app.task(name="same")(lambda value: value)
+    app.task(name="total")(sum)
+    app.task(name="error")(errors.append)
+    part = app.tasks["same"].s(1)
+    part.link_error(app.tasks["error"].s())
+    handle = chord([part, app.tasks["same"].s(2)], app.tasks["total"].s()).apply_async()
+    assert isinstance(handle.parent, GroupResult)
+    assert sender.revoke(handle.parent[0].id) is Revocation.REVOKED
+    with working(app):
+        with pytest.raises(TaskFailed, match="ChordError: Dependency"):
+            handle.get(timeout=DEADLINE_S)
+        wait_until(lambda: errors == [handle.parent[0].id], "the errback does not run")
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_forged_mark_revokes_nothing(url: str, server: redis.Redis) -> None:
+    with TaskApp("tests", broker=url, result_backend=url, signing_key="k" * 20) as app:
+        app.task(name="same")(lambda value: value)
+        handle = app.send_task("same", (1,))
+        assert app.publisher.revoke("tests", handle.id, b"-" + handle.id.encode()) is Found.MARKED
+        with working(app):
+            assert handle.get(DEADLINE_S) == 1
+
+
+def test_an_id_among_the_arguments_is_not_the_task(app: TaskApp, sender: TaskApp) -> None:
+    app.task(name="same")(lambda **_: 1)
+    handle = sender.send_task("same", headers={"about": {"id": "x"}})
+    assert sender.revoke("x") is Revocation.UNKNOWN
+    with working(app):
+        assert handle.get(DEADLINE_S) == 1
+
+
+def test_the_search_has_a_limit(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blimp.queue.brokers.streams.store.MOST_SEARCHED", 1000)
+    handles = [app.send_task("a") for _ in range(1001)]
+    assert handles[-1].revoke() is Revocation.NOT_SEARCHED
+    assert handles[-1].state is State.PENDING
+    assert handles[999].revoke() is Revocation.REVOKED
 
 
 def test_a_message_is_found_among_many(app: TaskApp, server: redis.Redis) -> None:

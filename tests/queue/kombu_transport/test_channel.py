@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from blimp.errors import ConfigError
+from blimp.queue.brokers.base import Found
 from blimp.queue.brokers.streams.store import DONE, LOST, Counts, DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.client import Link
@@ -245,6 +246,18 @@ def test_an_unreadable_eta_does_not_hide_a_message(connect: Connect) -> None:
     basket = Basket(connect(), queue("q"))
     send(connect(), 1, headers={"eta": "soon"})
     assert basket.take_bodies(1) == [1]
+
+
+def test_a_task_that_was_revoked_while_it_waited_has_expired(
+    connect: Connect, session: StreamsSession
+) -> None:
+    """Celery's worker ends it as REVOKED then, and does not run it."""
+    send(connect(), 1, 2, headers={"task": "a", "id": "x"})
+    assert session.store.revoke(session.keys.queue("q"), "x", b"-x") is Found.MARKED
+    second, first = Basket(connect(), queue("q")).take(2)
+    assert (first.decode(), second.decode()) == (1, 2)
+    assert datetime.fromisoformat(first.headers["expires"]) < datetime.now(UTC)
+    assert "expires" not in second.headers
 
 
 def test_a_direct_exchange_routes_by_its_key(connect: Connect, session: StreamsSession) -> None:

@@ -80,7 +80,7 @@ class Stamps:
         return Stamp(self._keys.published(found), 1, self._remember_ms)
 
 
-HEAD, BODY = b"h", b"b"
+HEAD, BODY, REVOKED = b"h", b"b", b"r"
 TEXT, BYTES = "text", "bytes"
 NORMAL_LEVEL = 2
 _encoder = JSONEncoder()  # kombu's `dumps` makes one for each message
@@ -272,7 +272,7 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
 
 class StreamsMessage(msgspec.Struct, kw_only=True):
     """Its names are kombu's, so that a reader takes either. The fence is in the header where others
-    carry it.
+    carry it. revoked: the mark of one that was revoked while it waited.
     """
 
     claim: Claim
@@ -281,6 +281,7 @@ class StreamsMessage(msgspec.Struct, kw_only=True):
     body: bytes | str
     content_type: str | None
     content_encoding: str | None
+    revoked: bytes = b""
 
 
 class _Head(msgspec.Struct, rename={"content_type": "content-type",
@@ -323,6 +324,8 @@ def open_message(claim: Claim, fields: list[bytes], *, head_limit_bytes: int) ->
             content_type=payload.get("content-type"),
             content_encoding=payload.get("content-encoding"),
         )
+    if len(fields) >= 6 and fields[4] == REVOKED:
+        message.revoked = fields[5]
     if claim.fence > 1:
         before = message.headers.get("blimp_delivery")
         again = (before if isinstance(before, int) else 0) + claim.fence - 1

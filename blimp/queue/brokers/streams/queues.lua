@@ -1,5 +1,21 @@
 -- Scripts about whole queues and exchanges. "--- NAME" begins a script.
 
+-- Says whether an entry's fields are the message of task `id`, by its headers.
+-- first: of ARGV, where the spellings of the id in JSON begin; a search for them is cheap.
+local function is_of_task(fields, id, first)
+  if fields[1] ~= 'h' or fields[3] ~= 'b' then
+    return false
+  end
+  for n = first, #ARGV do
+    if string.find(fields[2], ARGV[n], 1, true) then
+      local readable, head = pcall(cjson.decode, fields[2])
+      local headers = readable and type(head) == 'table' and head.headers
+      return type(headers) == 'table' and headers.id == id
+    end
+  end
+  return false
+end
+
 --- counts
 -- Counts the messages of one queue.
 -- KEYS     one stream per priority, schedule, dead letters
@@ -241,21 +257,46 @@ redis.call('XADD', KEYS[2 + tonumber(fields.level)], '*', 'h', head, 'b', fields
 redis.call('XDEL', KEYS[1], ARGV[1])
 return 1
 
---- find
--- Looks for a task's message in a part of a priority stream.
+--- revoke
+#!lua flags=allow-oom
+-- Marks a task's message as revoked, if it waits in this part of a priority stream. No consumer
+-- runs what has the mark, whether or not it knows of the revocation.
 -- KEYS[1]  priority stream
 -- ARGV[1]  group    ARGV[2]  the consumer of what was put back    ARGV[3]  where to start
--- ARGV[4]  most entries to look at    ARGV[5], ARGV[6]  spellings of its id in a head
--- Returns {'', 1 if it is in flight, 0 if it waits, -1 if it is not there}, or {the last entry
+-- ARGV[4]  most entries to look at    ARGV[5]  id    ARGV[6]  mark    then spellings of the id
+-- Returns {'', 1 if it is in flight, 0 if it is marked, -1 if it is not there}, or {the last entry
 -- looked at, -1} if there are more.
-local entries = redis.call('XRANGE', KEYS[1], ARGV[3], '+', 'COUNT', ARGV[4])
+-- An entry cannot be changed: the marked one takes its place at the end, without a time to live.
+local stream, group, nobody = KEYS[1], ARGV[1], ARGV[2]
+local entries = redis.call('XRANGE', stream, ARGV[3], '+', 'COUNT', ARGV[4])
 for _, entry in ipairs(entries) do
   local id, fields = entry[1], entry[2]
-  local head = fields[1] == 'h' and fields[2] or ''
-  if string.find(head, ARGV[5], 1, true) or string.find(head, ARGV[6], 1, true) then
-    local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
+  if is_of_task(fields, ARGV[5], 7) then
+    local pending = redis.pcall('XPENDING', stream, group, id, id, 1)
     local holder = not pending.err and pending[1] and pending[1][2]
-    return { '', holder and holder ~= ARGV[2] and 1 or 0 }
+    if holder and holder ~= nobody then
+      return { '', 1 }
+    end
+    if fields[5] ~= 'r' then
+      redis.call('XACK', stream, group, id)
+      redis.call('XDEL', stream, id)
+      redis.call('XADD', stream, '*', 'h', fields[2], 'b', fields[4], 'r', ARGV[6])
+    end
+    return { '', 0 }
   end
 end
 return { #entries == tonumber(ARGV[4]) and entries[#entries][1] or '', -1 }
+
+--- revoke_scheduled
+#!lua flags=allow-oom
+-- Takes a message out of the schedule and marks it as revoked: a consumer ends it at once.
+-- KEYS[1]  schedule    KEYS     then one stream per priority
+-- ARGV[1]  the member    ARGV[2]  id    ARGV[3]  mark    then spellings of the id
+-- Returns 1 marked, 0 not of this task, or not there any more: it has become due.
+local message = cmsgpack.unpack(ARGV[1])
+local fields = message[2]
+if not is_of_task(fields, ARGV[2], 4) or redis.call('ZREM', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+redis.call('XADD', KEYS[2 + message[1]], '*', 'h', fields[2], 'b', fields[4], 'r', ARGV[3])
+return 1

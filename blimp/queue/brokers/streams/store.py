@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import redis
 
+from blimp.queue.brokers.base import MOST_SEARCHED, Found
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.envelope import NONE, Claim, Stamp
 from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY, Keys, QueueKeys
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
 UNKNOWN = 2  # how a renewal may be: the server was emptied
 FORGET_AFTER_MS = 3_600_000  # a silent consumer that holds nothing
-PURGE_AT_ONCE = FIND_AT_ONCE = 1000
+PURGE_AT_ONCE = SEARCH_AT_ONCE = 1000
 
 Run = Callable[[Any, list[str], list[Any]], Any]  # a client, keys, arguments
 
@@ -246,26 +247,40 @@ class Store:
             oldest_age_s=None if age_ms < 0 else age_ms / 1000.0,
         )
 
-    def find(self, queue: QueueKeys, id: str) -> bool | None:
-        """Return whether the message of task `id` waits; False: in flight, None: not there.
+    def revoke(self, queue: QueueKeys, id: str, mark: bytes) -> Found:
+        """Mark the message of task `id` as revoked if it waits; `mark` goes with it.
 
-        Looks at every message, in parts: for a person's question, not for each task.
+        Looks at the messages in parts, MOST_SEARCHED at most: for a person's question, not for
+        each task.
         """
-        spellings = [f'"id":"{id}"', f'"id": "{id}"']
+        spellings = [
+            f'"id":{space}{text}'
+            for text in {json.dumps(id), json.dumps(id, ensure_ascii=False)}
+            for space in ("", " ")
+        ]
         texts = [one.encode() for one in spellings]
+        left = MOST_SEARCHED
         # The schedule first: a message that is due meanwhile is then found in its stream.
-        scheduled = self.link.client.zscan_iter(queue.later, count=FIND_AT_ONCE)
-        if any(text in member for member, _ in scheduled for text in texts):
-            return True
+        for member, _ in self.link.client.zscan_iter(queue.later, count=SEARCH_AT_ONCE):
+            left -= 1
+            if any(text in member for text in texts):
+                args = [member, id, mark, *spellings]
+                if self.run("revoke_scheduled", [queue.later, *queue.levels], args):
+                    return Found.MARKED
+            if left <= 0:
+                return Found.NOT_SEARCHED
         for stream in queue.levels:
             start = "-"
             while start:
-                args = [GROUP, NOBODY, start, FIND_AT_ONCE, *spellings]
-                last, found = self.run("find", [stream], args)
-                if found >= 0:
-                    return bool(found == 0)
+                if left <= 0:
+                    return Found.NOT_SEARCHED
+                args = [GROUP, NOBODY, start, SEARCH_AT_ONCE, id, mark, *spellings]
+                last, answer = self.run("revoke", [stream], args)
+                if answer >= 0:
+                    return Found.IN_FLIGHT if answer else Found.MARKED
                 start = f"({last.decode()}" if last else ""
-        return None
+                left -= SEARCH_AT_ONCE if last else 0
+        return Found.ABSENT
 
     def purge(self, queue: QueueKeys) -> int:
         """Drop what waits in `queue`; return how many."""

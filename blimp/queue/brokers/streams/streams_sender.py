@@ -19,6 +19,7 @@ from blimp.queue.redis.client import reset_after_fork, streams_options
 from blimp.queue.redis.urls import is_lost, link_error, redis_url
 
 if TYPE_CHECKING:
+    from blimp.queue.brokers.base import Found
     from blimp.queue.protocol.message import TaskMessage
 
 REMEMBER_MS = 600_000
@@ -143,10 +144,10 @@ class StreamsSender:
             )
         )
 
-    def find(self, queue: str, id: str) -> bool | None:
-        found: list[bool | None] = []
+    def revoke(self, queue: str, id: str, mark: bytes) -> Found:
+        found: list[Found] = []
         store = self._session.store
-        self._run(lambda: found.append(store.find(store.keys.queue(queue), id)))
+        self._run(lambda: found.append(store.revoke(store.keys.queue(queue), id, mark)))
         return found[0]
 
     def _run(self, function: Callable[[], object]) -> None:
