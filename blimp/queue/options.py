@@ -70,6 +70,11 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     coalesce: bool | str = False
     requires: str | None = None
 
+    @property
+    def begins_once(self) -> bool:
+        """Whether it must be known that a task has begun: it may not begin twice."""
+        return not self.idempotent or self.reject_on_worker_lost
+
 
 class TaskKeywords(TypedDict, total=False):
     """What `TaskApp.task` takes: the options, the backoff under Celery's names.

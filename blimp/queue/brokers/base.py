@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # After so many deliveries a task that its worker does not survive is given up.
 MOST_DELIVERIES = 20
 MOST_SEARCHED = 100_000  # messages of a queue, for one that is to be revoked
+MARK_KEEP_S = 86_400  # a begun-mark outlives its message so long, for a copy of that
 LAST = "+inf"  # the place of a chord's part that has none
 
 # The guarantee that is missing without each capability, as a worker says it at its start.
@@ -187,6 +188,8 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     requeue: put the message back instead of acknowledging it.
     dead: make it a dead letter instead, for this reason.
     chords: None for most.
+    mark: a key that expires MARK_KEEP_S after this end; it says that the task has begun, and
+        does not expire while its message is pending, however long that lies.
     job: the worker's own; a broker does not look at it.
     """
 
@@ -198,6 +201,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     requeue: bool = False
     dead: str = ""
     chords: ChordUpdate | None = None
+    mark: str = ""
     job: Any = None
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.outcome import Outcome
-from blimp.queue.worker.middleware.skip import is_marked, let_marks_expire
+from blimp.queue.worker.middleware.skip import let_marks_expire
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -136,12 +136,10 @@ class Acker:
 
     def _finish(self, batch: Sequence[Completion]) -> None:
         written = self._write(batch)
-        marked = [
-            one.message for one in written if is_marked(one.job.task.options) and not one.requeue
-        ]
-        if marked:
+        marks = [] if self._atomic else [one.mark for one in written if one.mark]
+        if marks:
             with contextlib.suppress(LinkError):  # they stay: some bytes, and no wrong answer
-                let_marks_expire(self._app, marked)
+                let_marks_expire(self._app, marks)
         if self._observers:
             self._notify(written)
         try:

@@ -29,6 +29,7 @@ from blimp.queue.protocol.fault import fault_of
 from blimp.queue.protocol.message import to_json
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import Record, State
+from blimp.queue.redis.keys import began_key
 from blimp.queue.retry import is_given_up
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.task import Task
     from blimp.queue.worker.job import Job
+
+RETRY_DELAY_S = 1.0  # of a retry without a time
 
 
 class Completions:
@@ -54,48 +57,24 @@ class Completions:
         Sets `job.outcome`, which differs if the result cannot be written. Raises LinkError if
         the broker must be asked first and does not answer.
         """
-        late, message = job.task.options.acks_late, job.message
+        message = job.message
         if outcome.requeue:
+            if job.task.options.acks_late:
+                return _completion(job, requeue=True)
             again = msgspec.structs.replace(message, delivery=message.delivery + 1)
-            return Completion(
-                delivery=job.delivery,
-                message=message,
-                job=job,
-                requeue=late,
-                next=() if late else (again,),
-                acks=late,
-            )
+            return _completion(job, next=(again,))
         if outcome.again_in_s is not None:
             eta_s = self._app.broker_clock.now_s() + outcome.again_in_s
-            return Completion(
-                delivery=job.delivery,
-                message=message,
-                job=job,
-                next=(msgspec.structs.replace(message, eta_s=eta_s),),
-                acks=late,
-            )
-        if not message.is_followed and outcome.replacement is None:
-            record, job.outcome = self._encode(job, outcome, None)
-            return Completion(
-                delivery=job.delivery,
-                message=message,
-                job=job,
-                record=record,
-                next=self._next(job, job.outcome),
-                acks=late,
-                dead=job.outcome.dead,
-            )
-        return self._build_followed(job, outcome)
+            return _completion(job, next=(msgspec.structs.replace(message, eta_s=eta_s),))
+        if message.is_followed or outcome.replacement is not None:
+            return self._build_followed(job, outcome)
+        record, outcome = self._encode(job, outcome, None)
+        job.outcome = outcome
+        return _end(job, record=record, next=self._next(job, outcome), dead=outcome.dead)
 
     def could_not_be_built(self, job: Job, error: Exception) -> Completion:
         """Return the completion of a job whose own raised `error`: a dead letter."""
-        return Completion(
-            delivery=job.delivery,
-            message=job.message,
-            job=job,
-            acks=job.task.options.acks_late,
-            dead=f"its end cannot be written: {error}",
-        )
+        return _end(job, dead=f"its end cannot be written: {error}")
 
     def record(self, job: Job, outcome: Outcome, found: After | None = None) -> Record:
         """Return `outcome` as it is stored. found: what follows it."""
@@ -127,13 +106,10 @@ class Completions:
             outcome = stored
             found, _ = self._follow(job, outcome)
         job.outcome = outcome
-        return Completion(
-            delivery=job.delivery,
-            message=job.message,
-            job=job,
+        return _end(
+            job,
             record=record,
             next=(*self._next(job, outcome), *found.messages),
-            acks=job.task.options.acks_late,
             dead=outcome.dead,
             chords=update_of(self._app, found, outcome),
         )
@@ -187,7 +163,20 @@ class Completions:
         return b""
 
 
-RETRY_DELAY_S = 1.0  # of a retry without a time
+def _completion(job: Job, **fields: Any) -> Completion:
+    acks = job.task.options.acks_late
+    return Completion(delivery=job.delivery, message=job.message, job=job, acks=acks, **fields)
+
+
+def _end(job: Job, **fields: Any) -> Completion:
+    """Return a completion after which this try does not come again: its mark may expire."""
+    mark = mark_key(job.message) if job.task.options.begins_once else ""
+    return _completion(job, mark=mark, **fields)
+
+
+def mark_key(message: TaskMessage) -> str:
+    """Return the key that says that this try of a task has begun."""
+    return began_key(message.id, message.retries, message.nesting)
 
 
 def outcome_of(

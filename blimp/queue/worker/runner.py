@@ -24,7 +24,6 @@ from blimp.queue.worker.middleware import chain, default_middleware
 from blimp.queue.worker.middleware.skip import (
     begun_before,
     clear_begun,
-    is_marked,
     mark_begun,
     revoked,
 )
@@ -124,7 +123,7 @@ class Runner:
             return  # the worker that has the message now writes its end
         # A job that ends with a requeue did end. What another delivery began is not its own.
         may_begin = job.task.options.idempotent or (job.mark and not is_stuck)
-        if outcome.requeue and is_marked(job.task.options) and may_begin:
+        if outcome.requeue and job.task.options.begins_once and may_begin:
             self._acker.until_done(clear_begun, self._app, job.message)
         completion = self._completion(job, outcome)
         if completion is None:
@@ -203,7 +202,7 @@ class Runner:
         options, call = job.task.options, job.call
         assert job.in_thread is not None
         assert call is not None
-        if is_marked(options) and not await job.in_thread(mark_begun, self._app, job):
+        if options.begins_once and not await job.in_thread(mark_begun, self._app, job):
             return begun_before(job)
         if options.track_started:
             await job.in_thread(self._store_started, job)

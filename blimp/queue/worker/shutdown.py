@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from blimp.errors import LinkError
-from blimp.queue.worker.middleware.skip import clear_begun, is_marked
+from blimp.queue.worker.middleware.skip import clear_begun
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -173,7 +173,7 @@ class Drain:
         job.cancel()
         try:
             if job.task.options.idempotent and job.task.options.acks_late:
-                if is_marked(job.task.options):
+                if job.task.options.begins_once:
                     clear_begun(self._app, job.message)
                 job.delivery.requeue()
         except LinkError:

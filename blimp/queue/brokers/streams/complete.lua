@@ -36,10 +36,11 @@ return answer
 --   KEYS   its stream, its dead letters, celery-task-meta-<id> (key and channel)
 --   ARGV   entry id, fence, priority, the reason to make it a dead letter, the record (JSON),
 --          seconds to keep that, number of messages that follow; "" for what there is not
+--   if that number has a "*" before it: KEYS a mark that expires then    ARGV in how many seconds
 --   and for each message that follows
 --     KEYS   stream of its priority, schedule, bell
 --     ARGV   priority, server's ms when due, head, body
---   and if that number has a "+" before it
+--   and if that number has a "+" before it (after the "*")
 --     ARGV   number of parts of chords, of chords whose body follows, of further records, of
 --            chords that begin, seconds to keep what chords are
 --     then for each part          KEYS  j t s d c of its chord, see chords.lua
@@ -143,6 +144,9 @@ local function finish(one)
   elseif one.stream ~= '' then
     redis.call('SET', one.stream, '1', 'EX', KEEP_S)
   end
+  if one.mark then
+    redis.call('EXPIRE', one.mark, one.mark_s)
+  end
   return 1
 end
 
@@ -151,6 +155,10 @@ while arg < #ARGV do
   local one, count = { following = {} }, nil
   one.stream, one.dead, one.result = next_keys(3)
   one.id, one.fence, one.level, one.reason, one.record, one.keep_s, count = next_args(7)
+  if string.byte(count) == 42 then -- "*"
+    count = string.sub(count, 2)
+    one.mark, one.mark_s = next_keys(1), next_args(1)
+  end
   for n = 1, tonumber(count) do
     local stream, later, bell = next_keys(3)
     local level, due_ms, head, body = next_args(4)

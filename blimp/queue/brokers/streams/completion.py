@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from blimp.queue.brokers.base import MARK_KEEP_S
 from blimp.queue.brokers.streams.envelope import post
 from blimp.queue.redis.keys import chord_keys, chord_size_key, result_key
 
@@ -48,6 +49,7 @@ class CompletionArguments:
             keep_s=options.result_keep_s,
             puts=puts,
             reason=completion.dead if claim is not None else "",
+            mark=completion.mark,
             update=update,
         )
 
@@ -61,6 +63,7 @@ class CompletionArguments:
         keep_s: int = 0,
         puts: Sequence[Put] = (),
         reason: str = "",
+        mark: str = "",
         update: tuple[list[str], list[Any]] | None = None,
     ) -> None:
         """Add what complete.lua reads of one."""
@@ -70,8 +73,13 @@ class CompletionArguments:
         else:
             self.keys += (claim.stream, claim.queue.dead, result)
             self.args += (claim.id, claim.fence, claim.level)
-        count: int | str = len(puts) if update is None else f"+{len(puts)}"
+        count: int | str = len(puts)
+        if update is not None or mark:
+            count = f"{'*' * bool(mark)}{'+' * (update is not None)}{count}"
         self.args += (reason, record, keep_s, count)
+        if mark:
+            self.keys.append(mark)
+            self.args.append(MARK_KEEP_S)
         for put in puts:
             self.keys += (put.queue.levels[put.level], put.queue.later, put.queue.bell)
             self.args += (put.level, put.due_ms, put.head, put.body)

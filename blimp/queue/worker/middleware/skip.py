@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import Expired, Interrupted, LinkError, Revoked, Superseded, WorkerLost
+from blimp.queue.brokers.base import MARK_KEEP_S
 from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.outcome import Outcome, failure
 from blimp.queue.protocol.record import State
 from blimp.queue.publish.coalescing import Coalescing
-from blimp.queue.redis.keys import began_key
 from blimp.queue.results.waiting import type_checked
-from blimp.queue.worker.completions import worker_lost
+from blimp.queue.worker.completions import mark_key, worker_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.queue.app import TaskApp
-    from blimp.queue.options import TaskOptions
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.publish.revocations import Revocations
     from blimp.queue.redis.clock import BrokerClock
@@ -118,9 +117,6 @@ class SkipSuperseded:
         return await call_next(job)
 
 
-KEEP_ENDED_S = 86_400  # a mark outlives its message so long, for a copy of that
-
-
 class Once:
     """Looks for what an earlier delivery left.
 
@@ -134,7 +130,7 @@ class Once:
 
     def wants(self, job: Job) -> bool:
         message = job.message
-        return message.delivery > 1 or AGAIN in message.headers or is_marked(job.task.options)
+        return message.delivery > 1 or AGAIN in message.headers or job.task.options.begins_once
 
     async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         assert job.in_thread is not None
@@ -143,19 +139,14 @@ class Once:
             job.previous = await job.in_thread(self._app.results.get, job.message.id)
             if job.previous is not None and job.previous.final:
                 return Outcome(state=job.previous.state, settled=True)
-        if is_marked(job.task.options) and await job.in_thread(self._has_begun, job):
+        if job.task.options.begins_once and await job.in_thread(self._has_begun, job):
             return begun_before(job)
         return await call_next(job)
 
     def _has_begun(self, job: Job) -> bool:
-        key = _key(job.message)
+        key = mark_key(job.message)
         mark: Any = self._app.broker_link.ask(lambda client: type_checked(lambda: client.get(key)))
         return mark is not None and mark != job.mark
-
-
-def is_marked(options: TaskOptions) -> bool:
-    """Return whether it must be known that a task has begun: it may not begin twice."""
-    return not options.idempotent or options.reject_on_worker_lost
 
 
 def begun_before(job: Job) -> Outcome:
@@ -180,10 +171,10 @@ def mark_begun(app: TaskApp, job: Job) -> bool:
     """Note that `job` begins; return False if another delivery of its message has begun.
 
     Asked again because an answer was lost, it knows its own mark. A mark does not expire while
-    its message is pending, however long that lies: see `let_marks_expire`.
+    its message is pending, however long that lies: see `Completion.mark`.
     """
     job.mark = job.mark or uuid.uuid4().bytes
-    key = _key(job.message)
+    key = mark_key(job.message)
 
     def mark(client: Redis) -> bool:
         if client.set(key, job.mark, nx=True):
@@ -193,17 +184,18 @@ def mark_begun(app: TaskApp, job: Job) -> bool:
     return app.broker_link.ask(mark)
 
 
-def let_marks_expire(app: TaskApp, messages: Iterable[TaskMessage]) -> None:
+def let_marks_expire(app: TaskApp, marks: Iterable[str]) -> None:
     """Have the marks of messages that have ended expire. Raises LinkError.
 
-    A worker that is killed between the end and this leaves a key of some 100 bytes.
+    For a broker that cannot do so in the step of the completion. Not before the acknowledgement:
+    the message may lie longer than any expiry. So a worker that is killed in between leaves a
+    key of some 100 bytes.
     """
-    keys = [_key(message) for message in messages]
 
     def expire(client: Redis) -> None:
         with client.pipeline(transaction=False) as pipe:
-            for key in keys:
-                pipe.expire(key, KEEP_ENDED_S)
+            for key in marks:
+                pipe.expire(key, MARK_KEEP_S)
             pipe.execute()
 
     app.broker_link.ask(expire)
@@ -214,8 +206,4 @@ def clear_begun(app: TaskApp, message: TaskMessage) -> None:
     if not app.has_store:  # then nothing is marked, see guarantees.check_tasks
         return
     with app.broker_link.link():
-        app.broker_link.client.delete(_key(message))
-
-
-def _key(message: TaskMessage) -> str:
-    return began_key(message.id, message.retries, message.nesting)
+        app.broker_link.client.delete(mark_key(message))
