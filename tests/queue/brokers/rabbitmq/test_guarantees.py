@@ -9,10 +9,14 @@ from blimp.errors import ConfigError
 from blimp.queue import TaskApp, TaskContext, Worker
 from blimp.queue.brokers import broker_for
 from blimp.queue.brokers.base import MISSING, Capabilities
+from blimp.queue.brokers.kombu_consumer import KombuDelivery
 from blimp.queue.extensions import Broadcast
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.publish.publisher import Publisher
 from blimp.queue.worker.boot import missing_guarantees
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+from tests.rabbitmq import find_rabbitmq
 
 
 @pytest.mark.parametrize(
@@ -220,3 +224,43 @@ def test_memory_hears_broadcasts_and_puts_back_at_a_warm_stop(name: str) -> None
         assert not ran.is_set()
         with working(app, name="next"):
             assert ran.wait(DEADLINE_S)
+
+
+@pytest.mark.parametrize("transport", ["memory", "amqp"])
+def test_the_next_try_is_queued_before_the_last_is_acknowledged(
+    name: str,
+    transport: str,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without atomic completion a worker killed in between must leave one too many, not none."""
+    url = "memory://"
+    if transport == "amqp":
+        find_rabbitmq()  # skips without one
+        url = request.getfixturevalue("rabbit").url
+    steps: list[str] = []
+    publish, ack = Publisher.publish, KombuDelivery.ack
+
+    def noted_publish(self: Publisher, message: TaskMessage, *args: Any, **options: Any) -> Any:
+        answer = publish(self, message, *args, **options)
+        steps.append(f"try {message.retries} queued")
+        return answer
+
+    def noted_ack(self: KombuDelivery) -> None:
+        steps.append(f"try {self.message.headers['retries']} acknowledged")
+        ack(self)
+
+    with TaskApp(name, broker=url) as app:
+        assert not app.capabilities.atomic_completion
+
+        @app.task(name="shaky", autoretry_for=(OSError,), retry_backoff=0.001, bind=True)
+        def shaky(context: TaskContext) -> None:
+            if context.message.retries == 0:
+                raise OSError("again")
+
+        shaky.delay()
+        monkeypatch.setattr(Publisher, "publish", noted_publish)
+        monkeypatch.setattr(KombuDelivery, "ack", noted_ack)
+        with working(app) as worker:
+            wait_until(lambda: worker.counts["done"] == 2, "not tried again")
+    assert steps == ["try 1 queued", "try 0 acknowledged", "try 1 acknowledged"]
