@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from blimp.errors import MessageError
-from blimp.queue.protocol.kombu_body import COMPRESSIONS, decompress, from_json
+from blimp.queue.protocol.kombu_body import COMPRESSIONS, MARK, decompress, from_json
 from blimp.queue.protocol.message import (
     CONTENT_ENCODING,
     CONTENT_TYPE,
@@ -48,9 +48,11 @@ def parse_message(
     compression = headers.get("compression")
     if compression is None and content_encoding in COMPRESSIONS:
         compression, content_encoding = content_encoding, None  # see brokers' guard_channel
-    if str(content_encoding or CONTENT_ENCODING).lower() not in ("utf-8", "utf8"):
+    if content_encoding != CONTENT_ENCODING and str(
+        content_encoding or CONTENT_ENCODING
+    ).lower() not in ("utf-8", "utf8"):
         raise MessageError(f"content encoding {content_encoding!r}: only 'utf-8' is accepted")
-    raw = body.encode() if isinstance(body, str) else bytes(body)
+    raw = body.encode() if isinstance(body, str) else bytes(body)  # no copy of what is bytes
     if len(raw) > limit_bytes:
         raise MessageError(f"body of {len(raw)} bytes: the limit is {limit_bytes}")
     if signer is not None:
@@ -71,7 +73,13 @@ def parse_message(
     before = int(known.blimp_delivery or 0)
     if before < 1 and headers.get("redelivered"):
         before = 1  # given back by kombu itself, which keeps no count
-    followed = _canvas(headers, embed)
+    is_plain = (
+        headers.get("group_index") is None
+        and not headers.get("stamps")
+        and not (embed and any(embed.values()))
+    )
+    followed = {} if is_plain else _canvas(headers, embed)
+    eta, expires = headers.get("eta"), headers.get("expires")
     return TaskMessage(
         id=known.id,
         task=known.task,
@@ -80,8 +88,8 @@ def parse_message(
         queue=queue,
         priority=priority if isinstance(priority, int) else NORMAL,
         retries=known.retries or 0,
-        eta_s=_from_iso(headers, "eta"),
-        expires_s=_from_iso(headers, "expires"),
+        eta_s=None if eta is None else _from_iso(eta, "eta"),
+        expires_s=None if expires is None else _from_iso(expires, "expires"),
         issued_ms=None if issued_ms is None else int(issued_ms),
         ttl_s=ttl_s,
         coalesce=known.blimp_coalesce or None,
@@ -133,9 +141,9 @@ def _read_headers(headers: Mapping[str, Any]) -> _Headers:
         found = msgspec.convert(headers, _Headers)
     except msgspec.ValidationError:
         return _checked(headers)
-    texts = (found.id, found.task, found.root_id, found.parent_id, found.group, found.origin)
-    is_printable = "".join(text for text in texts if text).isprintable()
-    if found.id and found.task and is_printable and not found.blimp_coalesce:
+    id, task = found.id, found.task
+    more = (found.root_id or "", found.parent_id or "", found.group or "", found.origin or "")
+    if id and task and not found.blimp_coalesce and "".join((id, task, *more)).isprintable():
         return found
     return _checked(headers)
 
@@ -197,9 +205,18 @@ def readable_id(headers: object) -> str | None:
     return None
 
 
+_decode_body = msgspec.json.Decoder(tuple[list[Any], dict[str, Any], dict[str, Any] | None]).decode
+
+
 def _parse_body(
     raw: bytes,
 ) -> tuple[tuple[Any, ...], dict[str, Any], dict[str, Any] | None]:
+    if MARK not in raw:
+        try:
+            args, kwargs, embed = _decode_body(raw)
+            return tuple(args), kwargs, embed
+        except (ValueError, RecursionError):
+            pass  # the careful way below says what is wrong
     try:
         parts = from_json(raw)
     except (ValueError, RecursionError) as error:
@@ -284,10 +301,7 @@ def _timelimit(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:
     return (hard_s, soft_s)
 
 
-def _from_iso(headers: Mapping[str, Any], name: str) -> float | None:
-    value = headers.get(name)
-    if value is None:
-        return None
+def _from_iso(value: Any, name: str) -> float:
     try:
         return epoch_s(value)
     except (TypeError, ValueError, OverflowError):
