@@ -20,17 +20,15 @@ from blimp.queue.extensions import SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.embed import MAP, STARMAP
-from blimp.queue.protocol.fault import fault_of
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import Record, State, fault_of
 from blimp.queue.protocol.signing import Key, Signer
 from blimp.queue.publish.publisher import Publisher
-from blimp.queue.publish.revocations import BROADCAST, Revocation, Revocations
 from blimp.queue.publish.sending import SendOptions, send
+from blimp.queue.publish.taken_back import BROADCAST, Revocation, Revocations
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
-from blimp.queue.redis.failover import Brokers, Strategy
-from blimp.queue.redis.urls import SCHEMES
+from blimp.queue.redis.urls import SCHEMES, Brokers, Strategy
 from blimp.queue.results.backend import ResultKeywords, result_options
 from blimp.queue.results.open import database_url, open_database
 from blimp.queue.results.redis_backend import RedisResults

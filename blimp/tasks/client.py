@@ -179,8 +179,7 @@ class VehicleClient(Closing):
         from blimp.queue.publish.publisher import Publisher
         from blimp.queue.redis.client import RedisServer
         from blimp.queue.redis.clock import BrokerClock
-        from blimp.queue.redis.failover import Brokers
-        from blimp.queue.redis.urls import SCHEMES
+        from blimp.queue.redis.urls import SCHEMES, Brokers
         from blimp.queue.results.redis_backend import RedisResults
 
         with self._lock:

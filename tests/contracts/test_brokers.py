@@ -17,7 +17,7 @@ from blimp.queue.brokers.base import MISSING, Broker, Completion, Consumer, Cons
 from blimp.queue.brokers.streams.store import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, LOW, TaskMessage, write_message
-from blimp.queue.redis.failover import Brokers
+from blimp.queue.redis.urls import Brokers
 from tests.broker import EmbeddedBroker
 from tests.queue.brokers.rabbitmq.conftest import rabbit as rabbit
 from tests.queue.conftest import DEADLINE_S, Silence

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from blimp.clock import SystemClock
-from blimp.queue.protocol.fault import Fault
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import Fault, Record, State
 from blimp.queue.results.backend import ResultOptions
 from blimp.queue.results.sql.database import SqlResults
 from tests.interop.guest import PROGRAMS, Guest, find_guest

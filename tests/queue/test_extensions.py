@@ -9,7 +9,7 @@ import pytest
 from blimp.errors import LinkError
 from blimp.queue import TaskApp, Worker
 from blimp.queue.extensions import Extension
-from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.protocol.record import Outcome
 from blimp.queue.worker.job import Job
 from tests.queue.conftest import DEADLINE_S, Silence, working
 

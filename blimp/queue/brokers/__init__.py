@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # By name: the URL schemes, and the class. It is imported when a URL asks for it: a program on
 # Redis does not pay 3 MB for py-amqp.
 BROKERS = {
-    "streams": (REDIS_SCHEMES, "blimp.queue.brokers.streams.broker:StreamsBroker"),
+    "streams": (REDIS_SCHEMES, "blimp.queue.brokers.streams:StreamsBroker"),
     "amqp": (("amqp", "amqps", "pyamqp"), "blimp.queue.brokers.rabbitmq:RabbitBroker"),
     "memory": (("memory",), "blimp.queue.brokers.memory:MemoryBroker"),
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from blimp.queue.protocol.embed import Signature
     from blimp.queue.protocol.signing import Signer
-    from blimp.queue.redis.failover import Brokers
+    from blimp.queue.redis.urls import Brokers
 
 # After so many deliveries a task that its worker does not survive is given up.
 MOST_DELIVERIES = 20

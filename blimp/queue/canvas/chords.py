@@ -20,8 +20,7 @@ from blimp.queue.canvas.follow import MOST_WORDS, After, Failing, encode_all, wi
 from blimp.queue.canvas.plan import Ids, Planner
 from blimp.queue.canvas.send import CanvasApp, settings_of
 from blimp.queue.protocol.embed import options_of
-from blimp.queue.protocol.fault import Fault
-from blimp.queue.protocol.record import State
+from blimp.queue.protocol.record import Fault, State
 from blimp.queue.redis.keys import chord_keys, chord_size_key, group_key
 from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.redis.urls import is_refusal

@@ -33,10 +33,8 @@ from blimp.queue.protocol.embed import (
     parts_of,
     with_options,
 )
-from blimp.queue.protocol.fault import Fault
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.protocol.outcome import Outcome, failure
-from blimp.queue.protocol.record import FINAL, Record, State, decode
+from blimp.queue.protocol.record import FINAL, Fault, Outcome, Record, State, decode, failure
 from blimp.queue.protocol.trace_context import PARENT, STATE
 
 if TYPE_CHECKING:

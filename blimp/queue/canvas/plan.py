@@ -51,7 +51,7 @@ from blimp.queue.protocol.message import (
     make_message,
     needs_now,
 )
-from blimp.queue.publish.coalescing import KnownTask
+from blimp.queue.publish.taken_back import KnownTask
 
 
 def _allow(*_: object) -> None:

@@ -22,10 +22,9 @@ from blimp.errors import LinkError, MessageError, Refused, ResultError
 from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.control.command import EXCHANGE, CommandMailbox, connected
 from blimp.queue.extensions import Broadcast, BroadcastHandler
-from blimp.queue.protocol.fault import fault_of
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
-from blimp.queue.protocol.record import Record, State
-from blimp.queue.publish.revocations import BROADCAST as REVOKE
+from blimp.queue.protocol.record import Record, State, fault_of
+from blimp.queue.publish.taken_back import BROADCAST as REVOKE
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp

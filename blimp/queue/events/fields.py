@@ -16,9 +16,8 @@ from blimp.queue.protocol.message import MAX_REPR_LENGTH, build_headers
 from blimp.queue.protocol.record import State
 
 if TYPE_CHECKING:
-    from blimp.queue.protocol.fault import Fault
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.protocol.record import Fault, Outcome
     from blimp.queue.worker.job import Job
 
 Fields = dict[str, Any]

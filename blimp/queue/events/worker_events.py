@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from msgspec import Struct
 
     from blimp.queue.events.fields import Fields
-    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.protocol.record import Outcome
     from blimp.queue.worker.job import Job
     from blimp.queue.worker.worker import Worker
 

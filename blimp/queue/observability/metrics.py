@@ -37,7 +37,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.protocol.record import Outcome
     from blimp.queue.worker.job import Job
     from blimp.queue.worker.worker import Worker
 

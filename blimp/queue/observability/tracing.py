@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from blimp.queue.app import TaskApp
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.protocol.record import Outcome
     from blimp.queue.worker.job import CallNext, Job
 
 CLOSE_S = 2.0  # for spans that still wait: no process waits longer for their collector

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.observability.tracing import Tracer
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.protocol.record import Outcome
     from blimp.queue.worker.job import CallNext, Job
     from blimp.queue.worker.worker import Worker
 

@@ -1,8 +1,12 @@
-"""What became of a task: its states and the record that Celery also reads.
+"""How a task ended: its states, its outcome, and the record that Celery also reads.
 
 Celery knows three final states. Ours are finer, so a record carries both: `status` is
 Celery's, `blimp_state` is ours if they differ. A Celery program that waits for a refused
 command gets an exception named Refused with the reason, and does not wait for ever.
+
+An exception has our class names inside, and Celery's names and form outside: Celery's reader looks
+the class up by `exc_module` and `exc_type`, and calls it with the arguments in `exc_message`.
+Source: Celery 5.7 `backends/base.py`, `prepare_exception` and `exception_to_python`.
 """
 
 from __future__ import annotations
@@ -13,9 +17,95 @@ from typing import Any
 import msgspec
 
 from blimp.errors import ResultError
-from blimp.queue.protocol.fault import Fault, read_fault
 from blimp.queue.protocol.kombu_body import from_json
-from blimp.queue.protocol.message import to_json
+from blimp.queue.protocol.message import TaskMessage, to_json
+
+OURS = "blimp.errors"
+CELERY = "celery.exceptions"  # billiard's exceptions, too, have these names there
+
+# A Celery program catches these by its own names.
+CELERY_NAMES = {
+    "Expired": "TaskRevokedError",
+    "MaxRetriesExceeded": "MaxRetriesExceededError",
+    "Reject": "Reject",
+    "Retry": "Retry",
+    "Revoked": "TaskRevokedError",
+    "SoftTimeLimitExceeded": "SoftTimeLimitExceeded",
+    "Superseded": "TaskRevokedError",
+    "TimeLimitExceeded": "TimeLimitExceeded",
+    "UnknownTask": "NotRegistered",
+    "WorkerLost": "WorkerLostError",
+}
+_OUR_NAMES = {theirs: ours for ours, theirs in CELERY_NAMES.items()}
+_REVOKED_NAMES = {"EXPIRED": "Expired", "REVOKED": "Revoked", "SUPERSEDED": "Superseded"}
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """An exception: its class by our names, and its arguments as JSON can hold them.
+
+    said: `str()` of the exception, if that is not its arguments in a row.
+    """
+
+    exc_type: str
+    exc_message: list[Any]
+    exc_module: str = OURS
+    said: str = ""
+
+    @property
+    def text(self) -> str:
+        return self.said or " ".join(str(part) for part in self.exc_message)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as Celery's backends write an exception, by Celery's names."""
+        exc_type, exc_module = self.exc_type, self.exc_module
+        if exc_module == OURS and exc_type in CELERY_NAMES:
+            exc_type, exc_module = CELERY_NAMES[exc_type], CELERY
+        document = {
+            "exc_type": exc_type,
+            "exc_message": self.exc_message,
+            "exc_module": exc_module,
+        }
+        return document | {"blimp_said": self.said} if self.said else document
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Return `error` with its arguments; those that JSON cannot hold are written out."""
+    kind = type(error)
+    arguments = [_writable(one) for one in error.args]
+    said = str(error)
+    name = kind.__name__ if "<locals>" in kind.__qualname__ else kind.__qualname__
+    fault = Fault(exc_type=name, exc_message=arguments, exc_module=kind.__module__)
+    return fault if fault.text == said else msgspec.structs.replace(fault, said=said)
+
+
+def _writable(argument: Any) -> Any:
+    """Return `argument` as plain JSON, so that it is the same after any encoder."""
+    try:
+        return msgspec.json.decode(to_json(argument))
+    except Exception:  # an argument's own methods may raise anything
+        return _repr(argument)
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as error:
+        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+
+
+def read_fault(document: dict[str, Any], state: str) -> Fault:
+    """Return the exception in the record of a task that ended in `state` (ours), by our names."""
+    message = document.get("exc_message")
+    exc_type, exc_module = str(document.get("exc_type", "")), str(document.get("exc_module", ""))
+    if exc_module in (CELERY, "billiard.exceptions") and exc_type in _OUR_NAMES:
+        ours = _REVOKED_NAMES.get(state) if exc_type == "TaskRevokedError" else None
+        exc_type, exc_module = ours or _OUR_NAMES[exc_type], OURS
+    return Fault(
+        exc_type=exc_type,
+        exc_message=message if isinstance(message, list) else [message],
+        exc_module=exc_module,
+        said=str(document.get("blimp_said", "")),
+    )
 
 
 class State(StrEnum):
@@ -159,3 +249,35 @@ def decode(data: bytes) -> Record:
         )
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise ResultError(f"a result of {len(data)} bytes cannot be read: {error}") from error
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job ended; written before its message is acknowledged.
+
+    retry_in_s: with RETRY, when to run it again.
+    next: further messages that are sent if, and only if, this outcome is written.
+    requeue: put the message back instead, and write nothing.
+    again_in_s: instead of all that, deliver the message again after so many seconds, as it is:
+        neither a delivery nor a try is counted.
+    dead: write it, and make the message a dead letter for this reason.
+    replacement: the signature that runs in the task's place; no result is written.
+    settled: another delivery has written the result, or will; only acknowledge.
+    """
+
+    state: State
+    result: Any = None
+    fault: Fault | None = None
+    traceback: str | None = None
+    retry_in_s: float | None = None
+    next: tuple[TaskMessage, ...] = ()
+    requeue: bool = False
+    again_in_s: float | None = None
+    dead: str = ""
+    replacement: dict[str, Any] | None = None
+    settled: bool = False
+
+
+def failure(
+    error: BaseException, *, state: State = State.FAILURE, trace: str | None = None
+) -> Outcome:
+    return Outcome(state=state, fault=fault_of(error), traceback=trace)

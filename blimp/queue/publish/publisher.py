@@ -17,7 +17,7 @@ from blimp.queue.protocol.message import (
     to_json,
     write_message,
 )
-from blimp.queue.redis.failover import Brokers
+from blimp.queue.redis.urls import Brokers
 from blimp.queue.retry import PUBLISHING, RetryPolicy
 
 if TYPE_CHECKING:

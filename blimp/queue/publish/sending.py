@@ -19,7 +19,7 @@ from blimp.queue.protocol.message import (
     check_priority,
     make_message,
 )
-from blimp.queue.publish.coalescing import Coalescing, KnownTask, coalescing_key
+from blimp.queue.publish.taken_back import Coalescing, KnownTask, coalescing_key
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
 
 if TYPE_CHECKING:

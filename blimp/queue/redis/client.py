@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from blimp.errors import ConfigError, LinkError
-from blimp.queue.redis.failover import Brokers
 from blimp.queue.redis.urls import (
     SCHEMES,
     SENTINEL_PORT,
+    Brokers,
     hide_password,
     link_errors,
     redis_url,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError, LinkError
-from blimp.queue.redis.failover import split_urls
-from blimp.queue.redis.urls import SCHEMES, check_address, hide_password
+from blimp.queue.redis.urls import SCHEMES, check_address, hide_password, split_urls
 from blimp.queue.results.backend import DATABASE, DIALECTS
 
 if TYPE_CHECKING:

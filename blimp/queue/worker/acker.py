@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, ResultError
-from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.protocol.record import Outcome
 from blimp.queue.worker.middleware.skip import let_marks_expire
 
 if TYPE_CHECKING:

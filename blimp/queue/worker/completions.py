@@ -25,10 +25,8 @@ from blimp.errors import (
     WorkerLost,
 )
 from blimp.queue.brokers.base import MOST_DELIVERIES, Completion
-from blimp.queue.protocol.fault import fault_of
 from blimp.queue.protocol.message import to_json
-from blimp.queue.protocol.outcome import Outcome, failure
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import Outcome, Record, State, failure, fault_of
 from blimp.queue.redis.keys import began_key
 from blimp.queue.retry import is_given_up
 

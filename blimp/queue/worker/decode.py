@@ -11,10 +11,8 @@ from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
 from blimp.queue.log import Throttle
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.embed import NO_REDIS
-from blimp.queue.protocol.fault import fault_of
-from blimp.queue.protocol.outcome import failure
 from blimp.queue.protocol.read import parse_message, readable_id
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import Record, State, failure, fault_of
 from blimp.queue.task import Task
 
 if TYPE_CHECKING:

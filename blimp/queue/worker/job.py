@@ -13,7 +13,7 @@ from blimp.queue.task import Task
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Delivery
-    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.protocol.record import Outcome
     from blimp.queue.resources.grant import Grant
 
 

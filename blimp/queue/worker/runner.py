@@ -16,8 +16,7 @@ from blimp.errors import LinkError, ResultError, WorkerLost
 from blimp.queue.brokers.base import BrokerLeft, Completion
 from blimp.queue.context import TaskContext
 from blimp.queue.protocol.message import AGAIN
-from blimp.queue.protocol.outcome import Outcome, failure
-from blimp.queue.protocol.record import State
+from blimp.queue.protocol.record import Outcome, State, failure
 from blimp.queue.worker.completions import outcome_of, timed_out, worker_lost
 from blimp.queue.worker.job import Place
 from blimp.queue.worker.middleware import chain, default_middleware

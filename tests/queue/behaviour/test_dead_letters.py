@@ -8,7 +8,7 @@ from blimp.errors import Reject, TaskFailed
 from blimp.queue import TaskApp, chord
 from blimp.queue.brokers.base import MOST_DELIVERIES
 from blimp.queue.extensions import Extension
-from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.protocol.record import Outcome
 from blimp.queue.redis.keys import GROUP, Keys
 from blimp.queue.worker.job import Job
 from tests.queue.conftest import DEADLINE_S, Silence, working

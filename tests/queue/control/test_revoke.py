@@ -17,7 +17,7 @@ from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
 from blimp.queue.control.extension import ControlExtension, Revoker
 from blimp.queue.protocol.record import State
-from blimp.queue.publish.revocations import KEEP_S, Revocation, Revocations
+from blimp.queue.publish.taken_back import KEEP_S, Revocation, Revocations
 from blimp.queue.redis.urls import redis_url
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.server_view import Look

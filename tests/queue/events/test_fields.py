@@ -11,8 +11,7 @@ from blimp.queue import TaskApp
 from blimp.queue.brokers.base import Delivery
 from blimp.queue.events import fields
 from blimp.queue.protocol.message import MAX_REPR_LENGTH, TaskMessage
-from blimp.queue.protocol.outcome import Outcome, failure
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import Outcome, Record, State, failure
 from blimp.queue.worker.job import Job
 
 PROGRAM = fields.program(hostname="pad", pid=7)

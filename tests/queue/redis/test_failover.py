@@ -18,7 +18,7 @@ from blimp.queue.brokers.base import ConsumerOptions
 from blimp.queue.brokers.streams.consumer import StreamsConsumer, StreamsDelivery
 from blimp.queue.cli.main import main
 from blimp.queue.redis.client import RedisServer
-from blimp.queue.redis.failover import Brokers, split_urls
+from blimp.queue.redis.urls import Brokers, split_urls
 from blimp.tasks.client import VehicleClient
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory

@@ -9,8 +9,7 @@ import redis
 from blimp.clock import SystemClock
 from blimp.errors import ResultError
 from blimp.queue import TaskApp
-from blimp.queue.protocol.fault import Fault
-from blimp.queue.protocol.record import FINAL, Record, State
+from blimp.queue.protocol.record import FINAL, Fault, Record, State
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.results.backend import ResultBackend
 from blimp.queue.results.handle import AsyncResult

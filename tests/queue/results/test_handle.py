@@ -6,8 +6,7 @@ import pytest
 
 from blimp.errors import Refused, TaskFailed
 from blimp.queue import AsyncResult, GroupResult, TaskApp
-from blimp.queue.protocol.fault import Fault
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import Fault, Record, State
 from tests.queue.conftest import DEADLINE_S
 
 

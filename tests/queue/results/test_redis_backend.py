@@ -19,8 +19,7 @@ from blimp.errors import (
     TaskFailed,
 )
 from blimp.queue import TaskApp
-from blimp.queue.protocol.fault import Fault
-from blimp.queue.protocol.record import FINAL, Record, State, decode, encode
+from blimp.queue.protocol.record import FINAL, Fault, Record, State, decode, encode
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.keys import FAILED_RESULTS
 from blimp.queue.results.handle import error_of

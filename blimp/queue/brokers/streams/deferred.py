@@ -21,7 +21,7 @@ from blimp.queue.retry import ReconnectDelay, RetryPolicy
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.streams.visibility import StreamsSession
-    from blimp.queue.redis.failover import Brokers
+    from blimp.queue.redis.urls import Brokers
 
 T = TypeVar("T")
 

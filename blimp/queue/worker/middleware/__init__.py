@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.extensions import Middleware
-    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.protocol.record import Outcome
     from blimp.queue.worker.job import CallNext, Job
 
 

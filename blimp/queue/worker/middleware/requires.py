@@ -7,8 +7,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from blimp.errors import LeaseError, LeaseLost, LinkError, NoneFree
-from blimp.queue.protocol.outcome import Outcome
-from blimp.queue.protocol.record import State
+from blimp.queue.protocol.record import Outcome, State
 from blimp.queue.worker.completions import outcome_of
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import msgspec
 from blimp.errors import Expired, Interrupted, LinkError, Revoked, Superseded, WorkerLost
 from blimp.queue.brokers.base import MARK_KEEP_S
 from blimp.queue.protocol.message import AGAIN
-from blimp.queue.protocol.outcome import Outcome, failure
-from blimp.queue.protocol.record import State
-from blimp.queue.publish.coalescing import Coalescing
+from blimp.queue.protocol.record import Outcome, State, failure
+from blimp.queue.publish.taken_back import Coalescing
 from blimp.queue.results.waiting import type_checked
 from blimp.queue.worker.completions import mark_key, worker_lost
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from blimp.queue.app import TaskApp
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.publish.revocations import Revocations
+    from blimp.queue.publish.taken_back import Revocations
     from blimp.queue.redis.clock import BrokerClock
     from blimp.queue.worker.job import CallNext, Job
 

@@ -25,8 +25,7 @@ from blimp.processes import Child
 from blimp.queue.extensions import ChildExtension
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import TaskMessage, to_json
-from blimp.queue.protocol.outcome import Outcome
-from blimp.queue.protocol.record import Record
+from blimp.queue.protocol.record import Outcome, Record
 
 MAX_FRAME_BYTES = 256_000_000
 FRAME_S = 30  # a frame that has begun to arrive is lost if nothing more of it comes for so long

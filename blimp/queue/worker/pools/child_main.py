@@ -27,8 +27,7 @@ from blimp.queue.context import TaskContext
 from blimp.queue.extensions import ChildExtension, ChildHook, load
 from blimp.queue.protocol.embed import called_task
 from blimp.queue.protocol.message import to_json
-from blimp.queue.protocol.outcome import Outcome, failure
-from blimp.queue.protocol.record import State
+from blimp.queue.protocol.record import Outcome, State, failure
 from blimp.queue.task import Task
 from blimp.queue.worker.completions import outcome_of
 from blimp.queue.worker.pools.child import (

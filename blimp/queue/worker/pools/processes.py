@@ -24,7 +24,7 @@ from blimp.queue.worker.pools.threads import Leaving, drive, here
 
 if TYPE_CHECKING:
     from blimp.queue.context import TaskContext
-    from blimp.queue.protocol.outcome import Outcome
+    from blimp.queue.protocol.record import Outcome
     from blimp.queue.worker.job import Job, Run
 
 START_S = 30.0  # a Pi takes seconds to import an application

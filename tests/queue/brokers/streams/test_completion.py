@@ -15,7 +15,7 @@ from blimp.queue.brokers.streams.envelope import Claim, Put, post
 from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
-from blimp.queue.protocol.outcome import Outcome
+from blimp.queue.protocol.record import Outcome
 from blimp.queue.worker.job import CallNext, Job
 from tests.broker import EmbeddedBroker
 from tests.queue.behaviour.test_leases import steal

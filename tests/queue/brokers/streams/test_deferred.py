@@ -8,8 +8,7 @@ import pytest
 from blimp.errors import LinkError
 from blimp.queue.brokers.streams.deferred import DeferredAcks
 from blimp.queue.brokers.streams.visibility import StreamsSession
-from blimp.queue.redis.failover import Brokers
-from blimp.queue.redis.urls import redis_url
+from blimp.queue.redis.urls import Brokers, redis_url
 from tests.broker import EmbeddedBroker
 from tests.queue.conftest import wait_until
 

@@ -16,8 +16,7 @@ from blimp.clock import ManualClock, SystemClock
 from blimp.errors import ConfigError, LinkError, NotAuthorised, ResultError
 from blimp.queue import TaskApp
 from blimp.queue.cli.main import main
-from blimp.queue.protocol.fault import Fault
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import Fault, Record, State
 from blimp.queue.results.backend import ResultOptions, result_options
 from blimp.queue.results.sql.database import Cleanup, SqlResults
 from blimp.queue.results.sql.sessions import Sessions

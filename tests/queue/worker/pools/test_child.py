@@ -17,8 +17,7 @@ import pytest
 
 from blimp.errors import ConfigError, WorkerLost
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.protocol.outcome import Outcome
-from blimp.queue.protocol.record import State
+from blimp.queue.protocol.record import Outcome, State
 from blimp.queue.worker.boot import locate_all
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools import child as child_module

@@ -9,7 +9,7 @@ import redis
 from blimp.errors import LinkError, MessageError, Superseded
 from blimp.queue import TaskApp, TaskContext
 from blimp.queue.protocol.record import State
-from blimp.queue.publish.coalescing import Coalescing
+from blimp.queue.publish.taken_back import Coalescing
 from blimp.queue.results.handle import AsyncResult
 from tests.queue.conftest import DEADLINE_S, working
 from tests.queue.server_view import Look

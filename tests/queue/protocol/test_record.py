@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from blimp import errors
-from blimp.queue.protocol.fault import fault_of
-from blimp.queue.protocol.record import Record, State, decode, encode
+from blimp.queue.protocol.record import Record, State, decode, encode, fault_of
 
 
 def record(error: BaseException, state: State = State.FAILURE) -> Record:

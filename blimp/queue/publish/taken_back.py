@@ -1,23 +1,34 @@
-"""Revoked tasks: which there are, kept on the server and known in every worker.
+"""Messages that are sent and are not to run: revoked, or superseded by a newer one.
 
-The server keeps each for `KEEP_S`, for workers that were cut off or start later. A broadcast
-reaches the others at once. A message that waits is marked, too: the worker that receives it
-needs neither. With a signing key each is signed, in all three places.
+Revocations: the server keeps each for `KEEP_S`, for workers that were cut off or start later. A
+broadcast reaches the others at once. A message that waits is marked, too: the worker that receives
+it needs neither. With a signing key each is signed, in all three places.
+
+Coalescing: of the waiting messages with one key only the newest runs. The server numbers the
+messages of a queue as they are sent, and remembers the newest of each key. A message is published
+first and remembered then: a sender that is killed in between leaves an older one that runs as
+well, never one that is dropped for a newer that never came. A worker that is about to start an
+older one finds the newer, and ends it as SUPERSEDED. A retry and a redelivery keep the number of
+their message.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from blimp.errors import MessageError
+from blimp.errors import LinkError, MessageError
 from blimp.queue.brokers.base import MOST_SEARCHED
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
-from blimp.queue.redis.keys import revoked_key
+from blimp.queue.redis.keys import newest_key, number_key, revoked_key
+from blimp.queue.redis.scripts import Script
 
 if TYPE_CHECKING:
+    from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
     from blimp.queue.redis.client import RedisServer
 
@@ -155,3 +166,107 @@ def _read(member: bytes) -> tuple[str, bool, str] | None:
 
 def _document(id: str, *, terminate: bool) -> dict[str, Any]:
     return {"id": id, "name": BROADCAST, "payload": {"terminate": terminate}}
+
+
+NEWEST_KEEP_S = 7 * 86_400  # what waits for longer runs, though a newer one came
+
+# Returns a number above all before: microseconds on the server's clock, if that is one.
+# KEYS[1] the last number. ARGV[1] seconds to keep it.
+_NUMBER = Script("""
+local time = redis.call('TIME')
+local number = time[1] * 1000000 + time[2]
+local last = tonumber(redis.call('GET', KEYS[1]) or '0')
+if number <= last then
+  number = last + 1
+end
+local text = string.format('%.0f', number)
+redis.call('SET', KEYS[1], text, 'EX', ARGV[1])
+return text
+""")
+
+# KEYS[1] the newest of a key, "number id". ARGV: number, id, seconds to keep it.
+_REMEMBER = Script("""
+local known = redis.call('GET', KEYS[1])
+if known and tonumber(string.match(known, '^%d+')) >= tonumber(ARGV[1]) then
+  return 0
+end
+redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[2], 'EX', ARGV[3])
+return 1
+""")
+
+
+class KnownOptions(Protocol):
+    """The options of a registered task that its messages inherit."""
+
+    @property
+    def queue(self) -> str | None: ...
+    @property
+    def ttl_s(self) -> float | None: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def ignore_result(self) -> bool: ...
+    @property
+    def coalesce(self) -> bool | str: ...
+
+
+class KnownTask(Protocol):
+    name: str
+
+    @property
+    def options(self) -> KnownOptions: ...
+
+    def named_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]: ...
+
+
+def coalescing_key(task: KnownTask, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+    """Return the key of a call, None if its task does not coalesce.
+
+    Raises MessageError if the arguments do not fill in the template.
+    """
+    template = task.options.coalesce
+    if template is False:
+        return None
+    if template is True:
+        return task.name
+    try:
+        key = template.format_map(task.named_arguments(args, kwargs))
+    except (KeyError, IndexError, AttributeError, ValueError) as error:
+        raise MessageError(
+            f"coalesce={template!r} of {task.name!r}: the arguments do not fill it in: {error!r}"
+        ) from None
+    return f"{task.name}:{key}"
+
+
+class Coalescing:
+    """What the server knows of the newest messages. Methods raise LinkError."""
+
+    def __init__(self, *, link: RedisServer) -> None:
+        self._link = link
+
+    def number(self, queue: str, key: str) -> int:
+        """Return the next message's number. Raises MessageError for a key that is none."""
+        if not 0 < len(key) <= MAX_NAME_LENGTH or not key.isprintable():
+            raise MessageError(
+                f"coalescing key {key!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters"
+            )
+        place = number_key(queue)
+        return int(self._link.ask(lambda client: _NUMBER.run(client, [place], [NEWEST_KEEP_S])))
+
+    def remember(self, message: TaskMessage) -> None:
+        """Have older messages superseded by `message`, which is published."""
+        arguments = (message.coalesce_number, message.id, NEWEST_KEEP_S)
+        with contextlib.suppress(LinkError):  # older ones run as well
+            self._link.ask(lambda client: _REMEMBER.run(client, [_place(message)], arguments))
+
+    def newer(self, message: TaskMessage) -> str | None:
+        """Return the id of the message that supersedes `message`, None if it is the newest."""
+        found: Any = self._link.ask(lambda client: client.get(_place(message)))
+        if found is None:
+            return None
+        number, _, id = found.decode(errors="replace").partition(" ")
+        return id if int(number) > (message.coalesce_number or 0) else None
+
+
+def _place(message: TaskMessage) -> str:
+    return newest_key(message.queue, message.coalesce or "")
