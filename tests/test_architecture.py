@@ -18,10 +18,15 @@ FORBIDDEN = {
     "bury": "dead-letter", "buried": "dead-lettered", "keeper": "backend", "keepers": "backends",
     "told": "sent", "whoever": "the caller, the worker, ...", "anew": "again",
     "deadly": "over the delivery limit", "parcel": "envelope", "lane": "priority stream",
-    "lanes": "priority streams", "lookahead": "prefetch",
+    "lanes": "priority streams", "lookahead": "prefetch", "away": "unreachable",
+    "spent": "used, over its limit",
 }  # fmt: skip
 # Real English, or the field's own use.
-ALLOWED = {"by hand", "on the other hand", "hand over", "hand-written", "right-handed"}
+ALLOWED = {
+    "by hand", "on the other hand", "hand over", "hand-written", "right-handed",
+    "fly away", "moves away", "polled away", "running away", "sends the rest away",
+    "take away", "take it away", "taken away",
+}  # fmt: skip
 
 
 def modules() -> dict[str, Path]:

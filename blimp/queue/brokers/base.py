@@ -119,7 +119,7 @@ class Delivery(Protocol):
         """Put the message back at the head of its queue, its delivery count one higher.
 
         seen: False if it never began and this worker takes nothing more: then it does not
-        count, if the broker can tell.
+        count, if the broker counts deliveries.
         """
         ...
 
@@ -327,7 +327,7 @@ class Sender(Protocol):
     def connect(self) -> None: ...
 
     def stamp(self) -> Any:
-        """Return what tells a repeated publish from another; None if the broker cannot."""
+        """Return what identifies a repeated publish; None if the broker cannot recognise one."""
         ...
 
     def release(self, stamp: Any) -> None:

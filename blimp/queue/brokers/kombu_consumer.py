@@ -105,10 +105,10 @@ class KombuConnection:
             self._limit = self._quota = messages
             alone = self._is_amqp and not self._is_shared
             if alone:
-                # It is a new consumer's own, and what waits was taken by those before it.
+                # The limit is a new consumer's own; the earlier consumers hold what waits.
                 self._quota -= self._options.waiting()
             if self._is_amqp and self._quota > MOST:
-                self._quota = 0  # none; to hold back here would starve what need not wait
+                self._quota = 0  # no limit: a limit here would starve messages that need not wait
             self._channel.basic_qos(0, self._quota, self._is_shared)
             if alone or not self._consumers:
                 before, self._consumers = self._consumers, {}
@@ -203,7 +203,7 @@ class KombuConnection:
 
     def _has_arrived(self) -> bool:
         if self._socket is None:
-            return True  # asking is looking
+            return True  # only a read can find out
         if getattr(self._socket, "pending", lambda: 0)():
             return True
         return any(key.fd != self._bell for key, _ in self._selector.select(0))
@@ -356,7 +356,7 @@ class KombuConsumer:
                         link.call(self._arrived.popleft().requeue)
                     return
                 except LinkError:
-                    pass  # it is all the broker's again
+                    pass  # the broker has all of it again
             self._drop_link()
 
     # --- any thread's ---------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class KombuSender:
     def _producer(self, *, may_refuse: bool = False) -> Iterator[Any]:
         """Yield a producer; turn what kombu and its drivers raise into LinkError.
 
-        may_refuse: a broker that says no is as good as the others, and stays in use.
+        may_refuse: a refusal does not mark the broker as lost: it stays in use.
         """
         from amqp.exceptions import AMQPError, MessageNacked
         from kombu.exceptions import KombuError, OperationalError

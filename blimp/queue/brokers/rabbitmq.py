@@ -84,10 +84,10 @@ def connection_options(*, timeout_s: float) -> dict[str, Any]:
 
 
 def forgiving_frames(connection: Any, callback: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return py-amqp's frame handler, made to take a message whatever its properties are.
+    """Return py-amqp's frame handler that accepts a message with any properties.
 
-    One that cannot be read would be delivered again, and end every connection. It comes without
-    properties instead, and is refused for that.
+    A message that cannot be read would be delivered again, and end every connection. It is
+    delivered without properties instead, and refused for that.
     """
     on_frame = frame_handler(connection, callback)
 

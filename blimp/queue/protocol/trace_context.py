@@ -1,4 +1,4 @@
-"""Which trace a message belongs to: two headers, carried whether or not anybody traces here.
+"""Which trace a message belongs to: two headers, carried even if nothing traces here.
 
 A trace that another program began goes on through retries and what a task calls. What is no
 trace context is left out, and never fails a task.

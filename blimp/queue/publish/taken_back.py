@@ -56,7 +56,7 @@ class Revocations:
     """Thread-safe. Methods that ask the server raise LinkError.
 
     link: None without a server: then only the broadcast carries a revocation.
-    signer: None if everybody who reaches the server may revoke.
+    signer: None if every program that reaches the server may revoke.
     """
 
     def __init__(self, *, link: RedisServer | None, app: str, signer: Signer | None) -> None:

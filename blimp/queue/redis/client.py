@@ -175,8 +175,8 @@ class Link:
     def check_server(self) -> tuple[str, ...]:
         """Return warnings about the server's settings. Raises ConfigError if it cannot be used.
 
-        Too old: the scripts need newer commands. Eviction: a full server would drop messages
-        that were confirmed, without a word.
+        Too old: the scripts need newer commands. Eviction: a full server would drop confirmed
+        messages, and report nothing.
         """
         found: Any = self.client.info("server", "memory", "persistence")
         server = str(found.get("server_name", "redis"))
@@ -259,7 +259,7 @@ class RedisServer:
 
 class Inherited(Protocol):
     def after_fork(self) -> None:
-        """Start again in a child, without a word to the server. No other thread runs yet."""
+        """Start again in a child, and send the server nothing. No other thread runs yet."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The broker's clock: the one that all who measure a message's age agree on.
+"""The broker's clock: all processes measure a message's age on it.
 
 A Pi has no battery-backed clock, and a laptop's may be wrong; both can ask the broker.
 """
@@ -39,9 +39,9 @@ class BrokerClock:
     While all are unreachable it continues from the last answer on this machine's monotonic
     clock, so that the age of a message in flight is still known.
 
-    An answer is as old as its way here was long, which is unknown. A sender takes the
-    earliest that it can be now, and who judges an age the latest, so that nothing is ever
-    taken for younger than it is.
+    An answer is as old as its way back took, which is unknown. A sender uses the earliest time
+    that it can be now, and the judge of an age the latest: no message is ever judged younger
+    than it is.
     """
 
     def __init__(self, *, link: RedisServer | None, clock: Clock) -> None:

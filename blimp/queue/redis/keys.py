@@ -70,7 +70,7 @@ class Keys:
         return f"{self._prefix}:fanout:{name}"
 
     def once(self, tag: str) -> str:
-        """Set where the delivery `tag`, acknowledged before it ran, has come to its end."""
+        """There if the delivery `tag`, acknowledged before it ran, is completed."""
         return f"{self._prefix}:ended:{tag}"
 
     def sender(self, name: str) -> str:

@@ -112,8 +112,8 @@ class Grant:
     """A resource that is held. Thread-safe.
 
     resource, token, holder, pool: see Ticket. ttl_s: how long it lasts unless it is renewed.
-    lost: set when it has ended without a release here: it was not renewed in time, was taken
-        away, or its holder acquired it again elsewhere. reason: why.
+    lost: set when it has ended without a release here: it was not renewed in time, was
+        taken away, or its holder acquired it again elsewhere. reason: why.
     `ResourcePool.renew` renews it; `lease`, `keep` and a worker do so in the background.
     """
 

@@ -39,11 +39,11 @@ class CompletionArguments:
             for one in following
         ]
         update = None if chords is None else self._chord_arguments(chords)
-        # Without a pending entry, a key of its own tells a repetition.
-        is_told = claim is None and (puts or update)
+        # Without a pending entry, a key of its own identifies a repetition.
+        needs_key = claim is None and (puts or update)
         self.write(
             claim=claim,
-            once=self._keys.once(completion.delivery.tag) if is_told else "",
+            once=self._keys.once(completion.delivery.tag) if needs_key else "",
             result=result_key(completion.message.id),
             record=completion.record if options.completes_results else b"",
             keep_s=options.result_keep_s,

@@ -97,7 +97,7 @@ class Question:
         until_s = time.monotonic() + self._link.timeout_s
         while not self._link.client.client_unblock(self._client_id):
             if self._is_over(wait_ms=UNBLOCK_AGAIN_MS) or time.monotonic() >= until_s:
-                return  # whatever it is, reading the answer tells
+                return  # reading the answer shows what happened
 
     def _is_over(self, *, wait_ms: int) -> bool:
         """Say whether there is something to read within `wait_ms`, or no connection any more."""
@@ -244,7 +244,7 @@ class Fetcher:
         """Return about `room` messages, level by level; none after `timeout_s` or `interrupt`.
 
         In a level the queues take turns to be first.
-        Where it had to wait it returns one of a level at most: call again.
+        If it had to wait, it returns at most one message of a level: call it again.
         """
         question = self._reader.messages
         if not self._queues:
@@ -320,7 +320,7 @@ class Fetcher:
             return deliveries
         leases = self._session.leases
         leases.hold([claim for claim, _ in deliveries])
-        if self._asked.is_late():  # the answer lay here unrenewed: some may be another's by now
+        if self._asked.is_late():  # not renewed since: other consumers may have some by now
             leases.renew([claim for claim, _ in deliveries])
             return [one for one in deliveries if one[0].tag in leases]
         return deliveries
@@ -358,7 +358,7 @@ def take_good(store: Store, queues: Sequence[QueueKeys], *, room: int, early_ms:
 
 
 def idle_s(taken: Taken, *, lease_s: float) -> float:
-    """Return how long there is nothing to look for but what the server tells of."""
+    """Return for how long only an answer of the server can bring something."""
     wait_s = lease_s / SWEEPS_PER_LEASE
     if taken.next_due_ms is None:
         return wait_s

@@ -1,6 +1,6 @@
 -- Functions that several scripts use: put before each script of this folder.
 
--- Tells a waiting reader to look at more than its priority streams.
+-- Wakes a waiting reader: it looks at more than its priority streams then.
 local function ring(bell)
   redis.call('XADD', bell, 'MAXLEN', '~', 64, '*', 'r', '')
 end

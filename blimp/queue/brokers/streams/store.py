@@ -156,8 +156,8 @@ class Store:
         """Deliver up to `room` messages: level by level, in a level the put back and dead first.
 
         early_ms: how long before it is due a scheduled one may be taken.
-        Where the answer is lost with its connection, `begin` finds what it brought: nothing
-        else takes what its consumer has.
+        If the answer is lost with its connection, `begin` finds the deliveries: no other
+        consumer takes what this one holds.
         """
         keys = [
             key

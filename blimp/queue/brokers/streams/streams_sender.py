@@ -64,7 +64,7 @@ class StreamsSender:
                 self._is_checked = True
 
     def stamp(self) -> Stamp:
-        """Return what tells a repeated publish from another.
+        """Return what identifies a repeated publish.
 
         The server remembers only the latest number of each key, so no two publishes under way
         share a key: not two threads, and not a signal handler with what it interrupts.

@@ -1,4 +1,4 @@
-"""Leases: what one consumer holds, kept alive by a thread of its own, whatever the tasks do."""
+"""Leases: what one consumer holds. A thread of their own renews them, whatever the tasks do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Ack:
-    """One thread's wish in a shared acknowledgement."""
+    """One thread's part of a shared acknowledgement."""
 
     __slots__ = ("answer", "claim")
 
@@ -55,13 +55,13 @@ class Leases:
         self.forget()
 
     def forget(self) -> None:
-        """Hold nothing, without a word: for a forked child, which has no thread of this."""
+        """Hold nothing, and report nothing: for a forked child, which does not have the thread."""
         self._held: dict[str, Claim] = {}
         self._changed = threading.Condition()
         self._idle = True
         self._thread: threading.Thread | None = None
         self._later: deque[str] = deque()
-        self._sent: set[str] = set()  # tags whose end we have asked for, and no answer came yet
+        self._sent: set[str] = set()  # tags whose end was sent, and not answered yet
         self._gathering = threading.Lock()
         self._waiting: list[_Ack] = []
         self._sending = threading.Lock()
@@ -182,7 +182,7 @@ class Leases:
                     if answer == LOST and held is not None:
                         lost.append(claim.tag)
         for tag in lost:
-            self._tell(tag)
+            self._report_lost(tag)
         return answers
 
     def dead_letter(self, tag: str, reason: str) -> int:
@@ -206,7 +206,7 @@ class Leases:
         ]
 
     def _send(self, claims: Sequence[Claim]) -> set[str]:
-        """Remember that these are about to end; return the tags for which that was so already."""
+        """Note that these are about to end; return the tags that were noted before."""
         tags = {claim.tag for claim in claims}
         with self._changed:
             repeated = tags & self._sent
@@ -218,10 +218,10 @@ class Leases:
             held = self._held.pop(tag, None)
             self._sent.discard(tag)
         if answer == LOST and held is not None:
-            self._tell(tag)
+            self._report_lost(tag)
         return answer
 
-    def _tell(self, tag: str) -> None:
+    def _report_lost(self, tag: str) -> None:
         try:
             self._on_lost(tag)
         except Exception:  # the other leases must live on
@@ -246,7 +246,7 @@ class Leases:
                 return  # no other has it; or the thread that ended it gets the answer
             self._sent.discard(tag)
         if held is not None:
-            self._tell(tag)
+            self._report_lost(tag)
 
     def _serve(self) -> None:
         empty = 0  # periods in a row without a claim
@@ -260,12 +260,12 @@ class Leases:
                     return
                 empty = empty + 1 if not self._held and not self._idle else 0
                 if self._idle or not (self._held or self._later):
-                    continue  # what has just come needs no renewal yet
+                    continue  # a new claim needs no renewal yet
             try:
                 self.flush()
                 self.renew()
             except ERRORS:
-                continue  # the reading thread finds it too, and reconnects; the claims stay
+                continue  # the reading thread reconnects; the claims stay
             except Exception:
                 logger.exception("renewing leases")
 
@@ -288,9 +288,8 @@ class StreamsSession:
     """Close is idempotent. Connects on first use.
 
     Transport options:
-    consumer: its name; a unique one by default. A consumer that starts under a name takes
-        back at once what that name held, so no two may have one at a time: the later
-        wins, and the earlier loses its leases.
+    consumer: its name; a unique one by default. A consumer that starts requeues what its name
+        held. Of two consumers with one name the later one wins, and the earlier loses its leases.
     lease_s: how long after its holder's last renewal a message may be taken by others.
     max_deliveries: after so many it is a dead letter. max_dead_letters, max_dead_letter_bytes: kept
         per queue; the oldest go.
@@ -325,7 +324,7 @@ class StreamsSession:
         reset_after_fork(self)
 
     def after_fork(self) -> None:
-        """A child is another consumer: what its parent holds is its parent's."""
+        """Make a forked child another consumer: its parent keeps what it holds."""
         self.link.after_fork()
         self.leases.forget()
         self.consumer = self.store.consumer = f"{self.consumer}.{os.getpid()}"
