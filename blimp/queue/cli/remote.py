@@ -161,7 +161,7 @@ def ask_workers(app: TaskApp, options: argparse.Namespace) -> int:
         who = f"no answer from {', '.join(missing)}" if missing else "no worker answered"
         print(f"error: {who} within {options.timeout:g} s", file=sys.stderr)
         return 1
-    return int(any(_is_error(reply) for reply in replies.values()))
+    return int(any(isinstance(one, dict) and "error" in one for one in replies.values()))
 
 
 def _say(name: str, reply: Any) -> None:
@@ -186,10 +186,6 @@ def _lines(body: Any) -> list[str]:
             return ["- empty -"]
         return [f"* {one if isinstance(one, str) else json.dumps(one)}" for one in body]
     return json.dumps(body, indent=4).splitlines()
-
-
-def _is_error(reply: Any) -> bool:
-    return isinstance(reply, dict) and "error" in reply
 
 
 def _seconds(text: str) -> float:

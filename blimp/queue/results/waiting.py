@@ -6,7 +6,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from blimp.closing import Closing
 from blimp.errors import LinkError, ResultError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from blimp.clock import Clock
     from blimp.queue.redis.client import RedisServer
+    from blimp.queue.results.backend import ResultWatch
 
 T = TypeVar("T")
 
@@ -160,19 +161,13 @@ class PollingWatch(Closing):
         self._closed = True
 
 
-class _Watch(Protocol):
-    def next(self, *, timeout_s: float) -> Record | None: ...
-
-    def close(self) -> None: ...
-
-
 class OneByOne(Closing):
     """The records of several tasks, one task after the other: only one is watched at a time."""
 
-    def __init__(self, *, watch: Callable[[str], _Watch], ids: Sequence[str]) -> None:
+    def __init__(self, *, watch: Callable[[str], ResultWatch], ids: Sequence[str]) -> None:
         self._open = watch
         self._left = list(reversed(ids))
-        self._watch: _Watch | None = None
+        self._watch: ResultWatch | None = None
 
     def next(self, *, timeout_s: float) -> Record | None:
         if not self._left:

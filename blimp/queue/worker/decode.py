@@ -42,13 +42,13 @@ class Decoder:
             task = self._app.task_for(parsed)
             return parsed, task
         except (MessageError, UnknownTask) as error:
-            if parsed is not None and parsed.is_followed and self._can_count(parsed):
+            can_count = parsed is not None and (
+                parsed.chord is None or self._app.chords is not None
+            )
+            if parsed is not None and parsed.is_followed and can_count:
                 return parsed, self._failing(parsed, error)
             self._rejected(error, queue=queue, headers=message.headers)
             return str(error)
-
-    def _can_count(self, parsed: TaskMessage) -> bool:
-        return parsed.chord is None or self._app.chords is not None
 
     def _failing(self, parsed: TaskMessage, error: Exception) -> Task:
         """Return a task that fails with `error`, so that chains and chords of `parsed` go on.

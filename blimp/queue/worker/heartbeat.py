@@ -23,10 +23,12 @@ from blimp.queue.redis.keys import worker_key
 from blimp.queue.redis.scripts import Script
 
 if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp
+    from blimp.clock import Clock
     from blimp.queue.redis.client import RedisServer
+    from blimp.queue.retry import Outage
 
 LEASE_MS = 5_000
+AGAIN_S = 0.2
 
 # KEYS[1] the lease. ARGV: ours, milliseconds, the dead holder's to be replaced ("" for none).
 # Returns 1 when it is ours, otherwise the holder's.
@@ -72,8 +74,31 @@ class NameLock:
                 certain=_lives(holder) is True,
             )
 
+    def wait(self, *, clock: Clock, outage: Outage, stopping: threading.Event) -> None:
+        """Take the name; wait for the broker, and for the lease of a dead namesake to expire.
+
+        Raises NameInUse if a worker keeps it.
+        """
+        first_refused_s: float | None = None
+        while not stopping.is_set():
+            try:
+                self.take()
+                outage.over()
+                return
+            except LinkError as error:
+                stopping.wait(outage.failed(error))
+            except NameInUse as error:
+                now_s = clock.now_s()
+                first_refused_s = first_refused_s or now_s
+                # A process that is being killed lives on for a moment.
+                patience_s = 1.0 if error.certain else LEASE_MS / 1000.0 + 1.0
+                if now_s - first_refused_s > patience_s:
+                    raise
+                stopping.wait(AGAIN_S)
+
     def leave(self) -> None:
-        with self._link.link():
+        """Give the name up; without a broker, the lease expires by itself."""
+        with contextlib.suppress(LinkError), self._link.link():
             _LEAVE.run(self._link.client, [self._key], [self._own])
 
     def _take(self, *, replacing: str) -> str | None:
@@ -130,49 +155,6 @@ def _read(path: str) -> str:
         return Path(path).read_text().strip()
     except OSError:
         return ""
-
-
-AGAIN_S = 0.2
-
-
-class OwnName:
-    """The lease of `worker`'s name. Raises NameInUse if another worker keeps it."""
-
-    def __init__(self, *, app: TaskApp, worker: str, stopping: threading.Event, log: Any) -> None:
-        self._app = app
-        self._stopping = stopping
-        self._log = log
-        self._lock = NameLock(link=app.broker_link, app=app.name, worker=worker)
-
-    def renew(self) -> None:
-        """Raises LinkError, NameInUse."""
-        self._lock.take()
-
-    def wait(self) -> None:
-        """Wait for the broker, and for the lease of a namesake that may be dead to expire."""
-        outage = self._app.outage("no broker", log=self._log, ends=True)
-        first_refused_s: float | None = None
-        while not self._stopping.is_set():
-            try:
-                self._lock.take()
-                outage.over()
-                return
-            except LinkError as error:
-                self._stopping.wait(outage.failed(error))
-            except NameInUse as error:
-                now_s = self._app.clock.now_s()
-                first_refused_s = first_refused_s or now_s
-                # A process that is being killed lives on for a moment.
-                patience_s = 1.0 if error.certain else LEASE_MS / 1000.0 + 1.0
-                if now_s - first_refused_s > patience_s:
-                    raise
-                self._stopping.wait(AGAIN_S)
-
-    def leave(self) -> None:
-        try:
-            self._lock.leave()
-        except LinkError:
-            return  # the lease expires by itself
 
 
 PERIOD_S = 1.0

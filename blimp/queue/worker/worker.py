@@ -21,7 +21,7 @@ from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot, check_tasks, locate_all, missing_guarantees
 from blimp.queue.worker.completions import Completions, timed_out
 from blimp.queue.worker.consumer_loop import ConsumerLoop
-from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat, OwnName
+from blimp.queue.worker.heartbeat import PERIOD_S, QUIET_PERIOD_S, Heartbeat, NameLock
 from blimp.queue.worker.in_flight import LEAST, MOST, InFlight
 from blimp.queue.worker.job import Job, Place, Stage
 from blimp.queue.worker.pools import Sizes, WorkerPools
@@ -86,11 +86,9 @@ class Worker:
         self._counting = threading.Lock()
         self._wear = Wear(max_tasks=max_tasks, max_memory_mb=max_memory_mb)
         self._stops = Stops(on_request=self._stop_requested)
-        self._own_name: OwnName | None = None  # None: no message depends on the name
+        self._own_name: NameLock | None = None  # None: no message depends on the name
         if app.capabilities.exclusive_names:
-            self._own_name = OwnName(
-                app=app, worker=self.name, stopping=self._stops.stopping, log=self.log
-            )
+            self._own_name = NameLock(link=app.broker_link, app=app.name, worker=self.name)
         self.in_flight = InFlight(
             clock=app.clock,
             prefetch=prefetch,
@@ -107,7 +105,7 @@ class Worker:
             worker=self.name,
             queues=tuple(dict.fromkeys(queues)) or (app.queue,),
             in_flight=self.in_flight,
-            submit=self._submit,
+            submit=lambda job: self.pools.submit(job),
             on_consuming=self._consuming,
             stopping=self._stops.stopping,
             counts=self.counts,
@@ -225,7 +223,7 @@ class Worker:
         """Consume until stopped, and drain."""
         self.pools.start()  # after the signals are unblocked: threads inherit the mask
         heartbeat = Heartbeat(
-            beat=self.consumer_loop.probe if self._own_name is None else self._own_name.renew,
+            beat=self.consumer_loop.probe if self._own_name is None else self._own_name.take,
             watchers=(
                 *self.app.link_watchers,
                 *(extension.beat for extension in self.extensions),
@@ -240,7 +238,11 @@ class Worker:
         try:
             self._stops.start()
             if self._own_name is not None:
-                self._own_name.wait()
+                self._own_name.wait(
+                    clock=self.app.clock,
+                    outage=self.app.outage("no broker", log=self.log, ends=True),
+                    stopping=self._stops.stopping,
+                )
             heartbeat.start()
             for extension in self.extensions:
                 extension.starting()
@@ -269,9 +271,6 @@ class Worker:
         self._stops.cold()
 
     # --- one job ---------------------------------------------------------------------------
-
-    def _submit(self, job: Job) -> None:
-        self.pools.submit(job)
 
     def _done(self, *jobs: Job) -> None:
         """Called in any thread: the jobs are no longer in flight."""

@@ -102,7 +102,7 @@ def test_a_stop_that_comes_before_them_starts_none(
     heeded = threading.Event()
     tell_stopping = worker.pools.tell_stopping
 
-    def take_name() -> None:
+    def take_name(**_: object) -> None:
         worker.stop()
         assert heeded.wait(DEADLINE_S)
 

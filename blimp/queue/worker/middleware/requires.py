@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from blimp.errors import LeaseError, LeaseLost, LinkError, NoneFree
@@ -42,10 +42,8 @@ class Requires:
     def wants(self, job: Job) -> bool:
         return job.task.options.requires is not None
 
-    def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Outcome]:
-        return self._with(job, call_next, pool=self._app.pools[job.task.options.requires or ""])
-
-    async def _with(self, job: Job, call_next: CallNext, *, pool: ResourcePool) -> Outcome:
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
+        pool = self._app.pools[job.task.options.requires or ""]
         assert job.in_thread is not None
         found: Grant | Outcome = await job.in_thread(self._take, job, pool)
         if isinstance(found, Outcome):
@@ -111,17 +109,14 @@ class Leftovers:
     def wants(self, job: Job) -> bool:
         return job.task.options.requires is not None
 
-    def __call__(self, job: Job, call_next: CallNext) -> Awaitable[Outcome]:
-        return self._after(job, call_next, pool=self._app.pools[job.task.options.requires or ""])
-
-    async def _after(self, job: Job, call_next: CallNext, *, pool: ResourcePool) -> Outcome:
+    async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
+        pool = self._app.pools[job.task.options.requires or ""]
         assert job.in_thread is not None
         outcome = await call_next(job)
         comes_again = outcome.requeue or outcome.again_in_s is not None
         if job.grant is None and not outcome.settled and not comes_again:
             with contextlib.suppress(LinkError, LeaseError):  # it ends with its time to live
-                await job.in_thread(self._dismiss, job, pool)
+                await job.in_thread(
+                    partial(pool.dismiss, job.message.id, rank=job.message.delivery)
+                )
         return outcome
-
-    def _dismiss(self, job: Job, pool: ResourcePool) -> None:
-        pool.dismiss(job.message.id, rank=job.message.delivery)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import random
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from blimp.queue.worker.pools.child import (
     Stopping,
     without_arguments,
 )
-from blimp.queue.worker.pools.threads import Leaving, drive, here
+from blimp.queue.worker.pools.threads import JobThreads, drive
 
 if TYPE_CHECKING:
     from blimp.queue.context import TaskContext
@@ -32,7 +31,7 @@ WAITS = Backoff(first_s=0.2, cap_s=30.0, full_jitter=False)  # after a child tha
 CLOSE_S = 1.0
 
 
-class ProcessPool:
+class ProcessPool(JobThreads):
     """Up to `size` children, each with a thread of its own, started when there is work.
 
     A thread waits for its child alone, so a child that dies, hangs or does not start costs only
@@ -54,77 +53,49 @@ class ProcessPool:
         start_s: float = START_S,
         log: Any,
     ) -> None:
+        super().__init__(work=self._serve, name="child")
         self._run = run
         self._origins = origins
         self._max_tasks = max_tasks
         self._max_memory_mb = max_memory_mb
         self._start_s = start_s
         self._log = log
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._chance = random.Random()
         self._begun = 0
-        self._lock = threading.Lock()
+        self._guard = threading.Lock()  # of the children
         self._children: set[ChildProcess] = set()
         self._stopping = False
-        self._closed = threading.Event()
-        self._leaving = Leaving()
-        self._size = 0
-        self._threads: list[threading.Thread] = []
+        self._closing = threading.Event()
         self.resize(size)
-
-    def submit(self, job: Job) -> None:
-        job.in_thread = here
-        self._jobs.put(job)
-
-    def resize(self, size: int) -> None:
-        """Have up to `size` children; a busy one ends after its job. By one thread at a time."""
-        if size < self._size:
-            self._leaving.add(self._size - size)
-            for _ in range(self._size - size):
-                self._jobs.put(None)  # for threads that wait for a job
-        else:
-            for _ in range(self._leaving.stay(size - self._size)):
-                name = f"child-{len(self._threads)}"
-                thread = threading.Thread(target=self._work, name=name, daemon=True)
-                self._threads.append(thread)
-                thread.start()
-        self._size = size
 
     def pids(self) -> list[int]:
         """Return the pids of its processes."""
-        with self._lock:
+        with self._guard:
             return [child.pid for child in self._children]
 
     def tell_stopping(self) -> None:
         """Inform the tasks that the worker is about to stop."""
-        with self._lock:
+        with self._guard:
             self._stopping = True
             children = list(self._children)
         for child in children:
             child.send_control(Stopping(child=child.number))
 
     def close(self) -> None:
-        self._closed.set()
-        for _ in self._threads:
-            self._jobs.put(None)
-        with self._lock:
+        self._closing.set()
+        super().close()
+        with self._guard:
             children = list(self._children)
         for child in children:
             child.kill_unless_idle()
-        for thread in self._threads:
-            thread.join(timeout=CLOSE_S)
+        self.join(CLOSE_S)
 
     # --- one thread and its child ------------------------------------------------------------
 
-    def _work(self) -> None:
+    def _serve(self) -> None:
         child: ChildProcess | None = None
         try:
-            while not self._leaving.may_leave():
-                job = self._jobs.get()
-                if job is None:
-                    if self._closed.is_set():
-                        return
-                    continue
+            while (job := self.next()) is not None:
                 child = self._ready(child)
                 if child is None:
                     return
@@ -143,7 +114,7 @@ class ProcessPool:
     def _ready(self, child: ChildProcess | None) -> ChildProcess | None:
         """Return a child that can run a job, `child` if it still can; None after `close`."""
         failures = 0
-        while not self._closed.is_set():
+        while not self._closing.is_set():
             if child is not None:
                 if child.running():
                     return child
@@ -157,19 +128,19 @@ class ProcessPool:
                 if child is not None:
                     self._end(child, kill=True)
                     child = None
-                if not self._closed.is_set():
+                if not self._closing.is_set():
                     wait_s = WAITS.delay_s(failures, chance=self._chance)
                     failures += 1
                     self._log.error(
                         "child does not start", reason=str(error), again_in_s=round(wait_s, 3)
                     )
-                    self._closed.wait(wait_s)
+                    self._closing.wait(wait_s)
         if child is not None:
             self._end(child)
         return None
 
     def _begin(self) -> ChildProcess:
-        with self._lock:
+        with self._guard:
             self._begun += 1
             number = self._begun
         child = ChildProcess(
@@ -180,12 +151,12 @@ class ProcessPool:
                 max_memory_mb=self._max_memory_mb,
             )
         )
-        with self._lock:
+        with self._guard:
             self._children.add(child)
             stopping = self._stopping
         if stopping:
             child.send_control(Stopping(child=child.number))
-        if self._closed.is_set():
+        if self._closing.is_set():
             child.kill()
         return child
 
@@ -193,7 +164,7 @@ class ProcessPool:
         if kill:
             child.kill()
         child.end()
-        with self._lock:
+        with self._guard:
             self._children.discard(child)
 
 

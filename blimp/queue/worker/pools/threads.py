@@ -15,81 +15,84 @@ if TYPE_CHECKING:
     from blimp.queue.worker.job import Job, Run
 
 
-class Leaving:
-    """How many threads of a pool are to leave. Each asks between two jobs. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.count = 0
-
-    def add(self, threads: int) -> None:
-        """`threads` more are to leave."""
-        with self._lock:
-            self.count += threads
-
-    def stay(self, threads: int) -> int:
-        """`threads` are needed again: return how many must be started besides those that stay."""
-        with self._lock:
-            kept = min(threads, self.count)
-            self.count -= kept
-            return threads - kept
-
-    def may_leave(self) -> bool:
-        """Return whether the calling thread is to leave."""
-        if not self.count:
-            return False
-        with self._lock:
-            if not self.count:
-                return False
-            self.count -= 1
-            return True
-
-
-_STOP = None
 _MOST_YIELDS = 100  # one is enough, unless the function caught the exception
 
 
-class ThreadPool:
-    """`size` threads that take jobs from one queue in order of arrival."""
+class JobThreads:
+    """Threads that take jobs from one queue in order of arrival; their number may change.
+
+    work: what each of them runs: it takes its jobs with `next` until that returns None.
+    """
+
+    def __init__(self, *, work: Callable[[], None], name: str) -> None:
+        self._work = work
+        self._name = name
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._size = self._leaving = 0
+        self._closed = False
+
+    def submit(self, job: Job) -> None:
+        job.in_thread = here
+        self._jobs.put(job)
+
+    def next(self) -> Job | None:
+        """Wait for a job and return it; None if the calling thread is to leave."""
+        while not self._may_leave():
+            job = self._jobs.get()
+            if job is not None or self._closed:
+                return job
+        return None
+
+    def resize(self, size: int) -> None:
+        """Have `size` threads; a busy one leaves after its job. By one thread at a time."""
+        with self._lock:
+            more = size - self._size
+            new = max(0, more - self._leaving)  # besides those that need not leave now
+            self._leaving = max(0, self._leaving - more)
+            self._size = size
+        for _ in range(-more):
+            self._jobs.put(None)  # for those that wait for a job
+        for _ in range(new):
+            name = f"{self._name}-{len(self._threads)}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        self._closed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _may_leave(self) -> bool:
+        if not self._leaving:
+            return False
+        with self._lock:
+            leaves = self._leaving > 0
+            self._leaving -= leaves
+            return leaves
+
+
+class ThreadPool(JobThreads):
+    """`size` threads, each of which runs one job after the other."""
 
     def __init__(self, *, run: Run, size: int) -> None:
+        super().__init__(work=self._serve, name="task")
         self._run = run
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._leaving = Leaving()
-        self._begun = self._size = 0
-        self._closed = False
         self.resize(size)
 
     def submit(self, job: Job) -> None:
         job.call = ThreadCall(job)
-        job.in_thread = here
-        self._jobs.put(job)
+        super().submit(job)
 
-    def resize(self, size: int) -> None:
-        """Have `size` threads; a busy one leaves after its job. By one thread at a time."""
-        if size < self._size:
-            self._leaving.add(self._size - size)
-            for _ in range(self._size - size):
-                self._jobs.put(_STOP)  # for those that wait for a job
-        else:
-            for _ in range(self._leaving.stay(size - self._size)):
-                name = f"task-{self._begun}"
-                self._begun += 1
-                threading.Thread(target=self._work, name=name, daemon=True).start()
-        self._size = size
-
-    def close(self) -> None:
-        self._closed = True
-        for _ in range(self._begun):
-            self._jobs.put(_STOP)
-
-    def _work(self) -> None:
-        while not self._leaving.may_leave():
-            job = self._jobs.get()
-            if job is not None:
-                drive(self._run(job))
-            elif self._closed:
-                return
+    def _serve(self) -> None:
+        while (job := self.next()) is not None:
+            drive(self._run(job))
 
 
 class ThreadCall:
