@@ -34,7 +34,7 @@ FAILED = ("FAILURE", "REVOKED")
 
 UntilDone = Callable[..., bool]
 
-# Calls of the functions in chords.lua, each a script of its own.
+# Calls of the functions in results.lua, each a script of its own.
 BEGIN = "for n, key in ipairs(KEYS) do begin_chord(key, ARGV[n + 1], ARGV[1]) end"
 COUNT = "return count_part(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(ARGV))"
 JOIN = "join_parts(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1])"
@@ -77,8 +77,8 @@ def _asked(function: Callable[[], Any]) -> Any:
 
 @cache
 def _script(call: str) -> Script:
-    """Return the script that makes `call` of the functions in chords.lua."""
-    return Script(read_functions("chords.lua") + call)
+    """Return the script that makes `call` of the functions in results.lua."""
+    return Script(read_functions("results.lua") + call)
 
 
 # --- the body --------------------------------------------------------------------------------

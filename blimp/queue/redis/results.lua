@@ -42,3 +42,62 @@ local function store_result(key, record, keep_s)
   return 1
 end
 
+-- Functions that count the parts of chords. canvas/chords.py and brokers/streams/complete.lua
+-- add the calls. The keys and their content are Celery's, so that Celery's workers and ours can end
+-- parts of the same chord:
+--   j  sorted set: one entry per ended part, by its place     d  set of `<task id>:<place>`
+--   s  number of parts     t  a correction to that number (Celery writes it)
+--   c  ours: the part that has to start the body; 'done' after that, and nothing counts any more
+
+-- Counts one part. Returns 2 if all have ended and this part has to start the body, else 1.
+-- The same part counts once, and asked again gets the same answer.
+local function count_part(j, t, s, d, c, member, place, entry, keep_s)
+  local known, claim = redis.call('GET', c), 'blimp:' .. member
+  if known and known ~= claim then
+    return 1
+  end
+  if redis.call('SISMEMBER', d, member) == 0 then
+    redis.call('ZADD', j, place, entry)
+    redis.call('SADD', d, member)
+  end
+  if keep_s ~= '0' then
+    for _, key in ipairs({ j, t, s, d }) do
+      redis.call('EXPIRE', key, keep_s)
+    end
+  end
+  local size, more = redis.call('GET', s), redis.call('GET', t) or 0
+  if not size then
+    return 1
+  end
+  if not tonumber(size) or not tonumber(more) then
+    error({ err = 'ERR ' .. s .. ' is no number' })
+  end
+  if redis.call('ZCARD', j) < tonumber(size) + tonumber(more) then
+    return 1
+  end
+  redis.call('SET', c, claim)
+  redis.call('EXPIRE', c, keep_s ~= '0' and keep_s or 86400)
+  return 2
+end
+
+local function has_joined(c)
+  return redis.call('GET', c) == 'done'
+end
+
+-- Marks the body as started. Returns false if it was started before.
+local function join_parts(j, t, s, d, c, done_s)
+  if has_joined(c) then
+    return false
+  end
+  redis.call('DEL', j, t, s, d)
+  redis.call('SET', c, 'done', 'EX', done_s)
+  return true
+end
+
+-- Writes the number of parts, once.
+local function begin_chord(s, size, keep_s)
+  redis.call('SET', s, size, 'NX')
+  if keep_s ~= '0' then
+    redis.call('EXPIRE', s, keep_s)
+  end
+end

@@ -43,7 +43,7 @@ return answer
 --   and if that number has a "+" before it (after the "*")
 --     ARGV   number of parts of chords, of chords whose body follows, of further records, of
 --            chords that begin, seconds to keep what chords are
---     then for each part          KEYS  j t s d c of its chord, see chords.lua
+--     then for each part          KEYS  j t s d c of its chord, see redis/results.lua
 --                                 ARGV  member, place, entry
 --          each body that follows KEYS  j t s d c    ARGV  seconds to remember it
 --          each further record    KEYS  celery-task-meta-<id>    ARGV  record, seconds to keep it

@@ -33,7 +33,7 @@ def _load() -> dict[str, Script]:
     here = Path(__file__).parent
     shared = (here / "shared.lua").read_text()
     # A final result is final and a chord is counted once, whichever script writes.
-    ends = read_functions("results.lua") + read_functions("chords.lua") + shared
+    ends = read_functions("results.lua") + shared
     scripts: dict[str, Script] = {}
     for name in ("publish", "deliver", "complete", "queues"):
         functions = ends if name == "complete" else shared

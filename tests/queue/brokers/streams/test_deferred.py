@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.streams.deferred import DeferredAcks
+from blimp.queue.brokers.streams.consumer import DeferredAcks
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.urls import Brokers, redis_url
 from tests.broker import EmbeddedBroker
