@@ -5,23 +5,20 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.errors import ConfigError, LinkError, ResultError, Revoked, UnknownTask
+from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
 from blimp.queue.brokers import broker_for
-from blimp.queue.brokers.base import Found
 from blimp.queue.builtin_tasks import builtin_task, map_task
 from blimp.queue.extensions import SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.embed import MAP, STARMAP
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
-from blimp.queue.protocol.record import Record, State, fault_of
 from blimp.queue.protocol.signing import Key, Signer
 from blimp.queue.publish.publisher import Publisher
 from blimp.queue.publish.sending import SendOptions, send
@@ -129,8 +126,9 @@ class TaskApp(Hooks, Closing):
         kept = None
         if result_backend is not None and database is None:
             kept = Brokers(result_backend, schemes=SCHEMES)
-        self._shares = kept is not None and kept.urls == self.brokers.urls
-        kept = self.brokers if self._shares else kept  # they change over together
+        # Whether results are kept on the broker itself.
+        self.shares_server = kept is not None and kept.urls == self.brokers.urls
+        kept = self.brokers if self.shares_server else kept  # they change over together
         self._store: RedisServer | None = None
         if self.capabilities.on_redis:
             self._store = RedisServer(self.brokers, timeout_s=timeout_s)
@@ -192,12 +190,7 @@ class TaskApp(Hooks, Closing):
     @property
     def completes_at_once(self) -> bool:
         """Whether a result and its acknowledgement are one step: same server, our transport."""
-        return self.capabilities.atomic_completion and self._shares
-
-    @property
-    def shares_server(self) -> bool:
-        """Whether results are kept on the broker itself."""
-        return self._shares
+        return self.capabilities.atomic_completion and self.shares_server
 
     @property
     def broker_link(self) -> RedisServer:
@@ -252,7 +245,7 @@ class TaskApp(Hooks, Closing):
     @property
     def chords_end_at_once(self) -> bool:
         """Whether the parts of chords are counted in the step that ends a delivery."""
-        shares = self._shares or not isinstance(self.results, RedisResults)
+        shares = self.shares_server or not isinstance(self.results, RedisResults)
         return self.capabilities.atomic_completion and shares
 
     @overload
@@ -349,41 +342,15 @@ class TaskApp(Hooks, Closing):
         self.revocations.keep(id, terminate=terminate, now_s=self.broker_clock.now_s())
         self.broadcast(BROADCAST, {"id": id, "terminate": terminate})
         try:
-            return self._revoke_waiting(id)
+            return self.revocations.revoke_waiting(
+                id,
+                queues={self.queue, *(task.options.queue for task in self.tasks.values())},
+                publisher=self.publisher if self.capabilities.finds_messages else None,
+                results=self.results,
+                wall_s=self.clock.wall_s(),
+            )
         except (LinkError, ResultError):  # the workers know of it all the same
             return Revocation.SENT
-
-    def _revoke_waiting(self, id: str) -> Revocation:
-        """Mark a message that waits; only then its state is REVOKED, for it can run no more."""
-        results = self.results
-        record = Record(id=id, state=State.PENDING) if results is None else results.get(id)
-        if record.final:
-            is_revoked = record.state is State.REVOKED
-            return Revocation.REVOKED if is_revoked else Revocation.ENDED
-        if not self.capabilities.finds_messages:
-            return Revocation.SENT
-        mark, found = self.revocations.mark(id), Found.ABSENT
-        for queue in {self.queue, *(task.options.queue for task in self.tasks.values())} - {None}:
-            answer = self.publisher.revoke(str(queue), id, mark)
-            if answer is not Found.ABSENT:
-                found = answer
-            if answer in (Found.MARKED, Found.IN_FLIGHT):
-                break
-        if found is Found.ABSENT:
-            has_begun = record.state is not State.PENDING
-            return Revocation.IN_FLIGHT if has_begun else Revocation.UNKNOWN
-        if found is not Found.MARKED:
-            return Revocation[found.name]
-        if results is not None:
-            revoked = Record(
-                id=id,
-                state=State.REVOKED,
-                fault=fault_of(Revoked("revoked before it began")),
-                date_done=datetime.fromtimestamp(self.clock.wall_s(), UTC).isoformat(),
-            )
-            if not results.store(revoked) and results.get(id).state is not State.REVOKED:
-                return Revocation.ENDED
-        return Revocation.REVOKED
 
     # --- emergency broadcast and link ------------------------------------------------------
 

@@ -17,19 +17,22 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from blimp.errors import LinkError, MessageError
-from blimp.queue.brokers.base import MOST_SEARCHED
+from blimp.errors import LinkError, MessageError, Revoked
+from blimp.queue.brokers.base import MOST_SEARCHED, Found
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
+from blimp.queue.protocol.record import Record, State, fault_of
 from blimp.queue.redis.keys import newest_key, number_key, revoked_key
 from blimp.queue.redis.scripts import Script
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
+    from blimp.queue.publish.publisher import Publisher
     from blimp.queue.redis.client import RedisServer
 
 KEEP_S = 86_400
@@ -91,6 +94,49 @@ class Revocations:
     def mark(self, id: str) -> bytes:
         """Return what is added to the message of `id`, for the worker that receives it."""
         return self._write(id, terminate=False).encode()
+
+    def revoke_waiting(
+        self,
+        id: str,
+        *,
+        queues: Iterable[str | None],
+        publisher: Publisher | None,
+        results: Any,
+        wall_s: float,
+    ) -> Revocation:
+        """Mark the message of `id` if it waits; only then its state is REVOKED: it can run no more.
+
+        publisher: None if its broker finds no messages. results: the result backend, if any.
+        Raises LinkError, ResultError.
+        """
+        record = Record(id=id, state=State.PENDING) if results is None else results.get(id)
+        if record.final:
+            is_revoked = record.state is State.REVOKED
+            return Revocation.REVOKED if is_revoked else Revocation.ENDED
+        if publisher is None:
+            return Revocation.SENT
+        mark, found = self.mark(id), Found.ABSENT
+        for queue in filter(None, queues):
+            answer = publisher.revoke(queue, id, mark)
+            if answer is not Found.ABSENT:
+                found = answer
+            if answer in (Found.MARKED, Found.IN_FLIGHT):
+                break
+        if found is Found.ABSENT:
+            has_begun = record.state is not State.PENDING
+            return Revocation.IN_FLIGHT if has_begun else Revocation.UNKNOWN
+        if found is not Found.MARKED:
+            return Revocation[found.name]
+        if results is not None:
+            revoked = Record(
+                id=id,
+                state=State.REVOKED,
+                fault=fault_of(Revoked("revoked before it began")),
+                date_done=datetime.fromtimestamp(wall_s, UTC).isoformat(),
+            )
+            if not results.store(revoked) and results.get(id).state is not State.REVOKED:
+                return Revocation.ENDED
+        return Revocation.REVOKED
 
     def accept(self, id: str, mark: bytes) -> bool:
         """Add the one that `mark` on the message of `id` says; return False if it is not valid."""
