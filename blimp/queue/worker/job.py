@@ -78,28 +78,30 @@ class Job:
         function was called and returned. outcome: what is written of it.
     """
 
+    # Defaults of the class: most jobs never change them, and each assignment would cost.
+    previous: Record | None = None
+    in_thread: InThread | None = None
+    _stage = Stage.WAITING
+    _lost: threading.Event | None = None  # made on first use
+    _revoked: threading.Event | None = None
+    is_lost = False
+    is_revoked = False
+    call: Call | None = None
+    timed_out_s: float | None = None
+    mark = b""
+    grant: Grant | None = None
+    is_called = False
+    received_s: float | None = None
+    started_s: float | None = None
+    ended_s: float | None = None
+    outcome: Outcome | None = None
+
     def __init__(self, *, message: TaskMessage, task: Task, delivery: Delivery) -> None:
         self.message = message
         self.task = task
         self.delivery = delivery
         self.place = place_of(task)
-        self.previous: Record | None = None
-        self.in_thread: InThread | None = None
-        self._stage = Stage.WAITING
         self._lock = threading.Lock()
-        self._lost: threading.Event | None = None  # made on first use: it costs
-        self._revoked: threading.Event | None = None
-        self.is_lost = False
-        self.is_revoked = False
-        self.call: Call | None = None
-        self.timed_out_s: float | None = None
-        self.mark = b""
-        self.grant: Grant | None = None
-        self.is_called = False
-        self.received_s: float | None = None
-        self.started_s: float | None = None
-        self.ended_s: float | None = None
-        self.outcome: Outcome | None = None
 
     @property
     def stage(self) -> Stage:

@@ -32,10 +32,12 @@ return answer
 -- Ends deliveries, each in one step: the caller still holds it, then its result is written, then
 -- what follows it is enqueued, then its message is gone, or a dead letter.
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  dead letters to keep, "<letters>:<bytes>"
--- then for each delivery
+-- then for each delivery that is only acknowledged, as most are without results
+--   KEYS   its stream    ARGV   "", entry id, fence
+-- and for each other one
 --   KEYS   its stream, its dead letters, celery-task-meta-<id> (key and channel)
---   ARGV   entry id, fence, priority, the reason to make it a dead letter, the record (JSON),
---          seconds to keep that, number of messages that follow; "" for what there is not
+--   ARGV   number of messages that follow, entry id, fence, priority, the reason to make it a
+--          dead letter, the record (JSON), seconds to keep that; "" for what there is not
 --   if that number has a "*" before it: KEYS a mark that expires then    ARGV in how many seconds
 --   and for each message that follows
 --     KEYS   stream of its priority, schedule, bell
@@ -150,11 +152,20 @@ local function finish(one)
   return 1
 end
 
-local answers = {}
-while arg < #ARGV do
-  local one, count = { following = {} }, nil
-  one.stream, one.dead, one.result = next_keys(3)
-  one.id, one.fence, one.level, one.reason, one.record, one.keep_s, count = next_args(7)
+local function acknowledge(one)
+  local answer = held(one.stream, ARGV[1], ARGV[2], one.id, one.fence)
+  if answer == 1 then
+    redis.call('XACK', one.stream, ARGV[1], one.id)
+    redis.call('XDEL', one.stream, one.id)
+  end
+  return answer
+end
+
+-- Reads what `one` has beside its acknowledgement.
+local function read_rest(one, count)
+  one.dead, one.result = next_keys(2)
+  one.level, one.reason, one.record, one.keep_s = next_args(4)
+  one.following = {}
   if string.byte(count) == 42 then -- "*"
     count = string.sub(count, 2)
     one.mark, one.mark_s = next_keys(1), next_args(1)
@@ -167,7 +178,18 @@ while arg < #ARGV do
   if string.byte(count) == 43 then -- "+"
     read_canvas(one)
   end
-  local done, answer = pcall(finish, one)
+end
+
+local answers = {}
+while arg < #ARGV do
+  local one, count, step = {}, next_args(1), acknowledge
+  one.stream = next_keys(1)
+  one.id, one.fence = next_args(2)
+  if count ~= '' then
+    step = finish
+    read_rest(one, count)
+  end
+  local done, answer = pcall(step, one)
   if not done then
     answer = type(answer) == 'table' and answer.err or tostring(answer)
   end

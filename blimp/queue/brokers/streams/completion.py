@@ -33,6 +33,16 @@ class CompletionArguments:
         Raises MessageError, ResultError if JSON cannot hold what follows.
         """
         options, chords = self._options, completion.chords
+        if claim is not None and not (
+            chords is not None
+            or completion.next
+            or completion.dead
+            or completion.mark
+            or (completion.record and options.completes_results)
+        ):
+            self.keys.append(claim.stream)
+            self.args += ("", claim.id, claim.fence)
+            return
         following = () if chords is not None and chords.is_silent else completion.next
         puts = [
             post(one, keys=self._keys, signer=options.signer, limit_bytes=options.limit_bytes)
@@ -67,16 +77,16 @@ class CompletionArguments:
         update: tuple[list[str], list[Any]] | None = None,
     ) -> None:
         """Add what complete.lua reads of one."""
-        if claim is None:
-            self.keys += (once, "", result)
-            self.args += ("", 0, 0)
-        else:
-            self.keys += (claim.stream, claim.queue.dead, result)
-            self.args += (claim.id, claim.fence, claim.level)
         count: int | str = len(puts)
         if update is not None or mark:
             count = f"{'*' * bool(mark)}{'+' * (update is not None)}{count}"
-        self.args += (reason, record, keep_s, count)
+        if claim is None:
+            self.keys += (once, "", result)
+            self.args += (count, "", 0, 0)
+        else:
+            self.keys += (claim.stream, claim.queue.dead, result)
+            self.args += (count, claim.id, claim.fence, claim.level)
+        self.args += (reason, record, keep_s)
         if mark:
             self.keys.append(mark)
             self.args.append(MARK_KEEP_S)

@@ -270,50 +270,38 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
     )
 
 
-class StreamsMessage(msgspec.Struct, kw_only=True):
+class StreamsMessage(msgspec.Struct, kw_only=True, rename={
+    "content_type": "content-type", "content_encoding": "content-encoding"
+}):  # fmt: skip
     """Its names are kombu's, so that a reader takes either. The fence is in the header where others
-    carry it. revoked: the mark of one that was revoked while it waited.
+    carry it. revoked: the mark of one that was revoked while it waited. Decoded from the head;
+    claim, body and revoked are set after that, whatever the head has under these names.
     """
 
-    claim: Claim
-    headers: dict[str, Any]
-    properties: dict[str, Any]
-    body: bytes | str
-    content_type: str | None
-    content_encoding: str | None
-    revoked: bytes = b""
-
-
-class _Head(msgspec.Struct, rename={"content_type": "content-type",
-                                    "content_encoding": "content-encoding"}):  # fmt: skip
     headers: dict[str, Any]
     properties: dict[str, Any]
     content_type: str | None = None
     content_encoding: str | None = None
+    claim: Any = None  # a Claim
+    body: Any = b""  # bytes or text
+    revoked: bytes = b""
 
 
-_decode = msgspec.json.Decoder(_Head).decode
+_decode = msgspec.json.Decoder(StreamsMessage).decode
 
 
 def open_message(claim: Claim, fields: list[bytes], *, head_limit_bytes: int) -> StreamsMessage:
     """Return the message in an entry's fields. Raises ValueError saying why it cannot be read."""
-    head = None
+    message = None
     if len(fields) >= 2 and len(fields[1]) > head_limit_bytes:
         raise ValueError(f"headers of {len(fields[1])} bytes: the limit is {head_limit_bytes}")
     if len(fields) >= 4 and fields[0] == HEAD and fields[2] == BODY:
         try:
-            head = None if b"__type__" in fields[1] else _decode(fields[1])
+            message = None if b"__type__" in fields[1] else _decode(fields[1])
         except (ValueError, RecursionError):
-            head = None  # what is wrong with it is said below
-    if head is not None:
-        message = StreamsMessage(
-            claim=claim,
-            headers=head.headers,
-            properties=head.properties,
-            body=fields[3],
-            content_type=head.content_type,
-            content_encoding=head.content_encoding,
-        )
+            message = None  # what is wrong with it is said below
+    if message is not None:
+        message.claim, message.body, message.revoked = claim, fields[3], b""
     else:
         payload = unpack(fields)
         message = StreamsMessage(
