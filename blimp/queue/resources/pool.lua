@@ -114,13 +114,14 @@ end
 
 local has_changed = false -- a waiting holder may be served now
 
--- Ends the grant of a resource, which returns to the pool, or leaves it.
+-- Ends the grant of a resource, which returns to the pool, or leaves it. Counts how.
 local function end_grant(resource, grant, how, call)
   if redis.call('HGET', holders, grant.holder) == resource then
     redis.call('HDEL', holders, grant.holder)
   end
   redis.call('ZREM', due, resource)
   note_end(resource, grant, how, call)
+  count((how:gsub(' ', '_')))
   if grant.is_leaving then
     redis.call('HDEL', resources, resource)
     count('removed')
@@ -174,7 +175,6 @@ local function expire()
     local grant = read(resource)
     if grant then
       end_grant(resource, grant, 'expired')
-      count('expired')
     else
       repair()
     end
@@ -231,7 +231,6 @@ function operations.remove(resource, now)
   grant.is_leaving = true
   if now == '1' then
     end_grant(resource, grant, 'taken away')
-    count('taken_away')
     return 'removed'
   end
   redis.call('HSET', resources, resource, cjson.encode(grant))
@@ -326,7 +325,6 @@ function operations.release(resource, token, holder, call)
   local grant = read(resource)
   if is_of(grant, token, holder) then
     end_grant(resource, grant, 'released', call)
-    count('released')
     return { 'released', '', 1, 0, 0 }
   end
   local held_by = grant and grant.holder or ''
@@ -362,7 +360,6 @@ function operations.dismiss(holder, rank)
   stop_waiting(holder)
   if grant and grant.holder == holder and rank_of(grant) <= tonumber(rank) then
     end_grant(resource, grant, 'released')
-    count('released')
     return resource
   end
   return ''
@@ -374,7 +371,6 @@ function operations.take_away(resource)
   local grant = read(resource)
   if grant then
     end_grant(resource, grant, 'taken away')
-    count('taken_away')
   end
   return grant and grant.holder or ''
 end

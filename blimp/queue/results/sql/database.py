@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from blimp.errors import BlimpError, LinkError, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, State, decode, encode
@@ -139,8 +141,8 @@ class SqlResults:
         return Record(id=id, state=State.PENDING) if data is None else decode(data)
 
     def read(self, id: str) -> bytes | None:
-        with self._naming(id), self.sessions.session() as connection:
-            found = connection.execute(self._statements.one, {"key": check_id(id)})
+        with self._row(id) as connection:
+            found = connection.execute(self._statements.one, {"key": id})
             row = found.mappings().first()
             if row is None:
                 return None
@@ -159,8 +161,8 @@ class SqlResults:
         return found
 
     def forget(self, id: str) -> None:
-        with self._naming(id), self.sessions.session(writes=True) as connection:
-            connection.execute(self._statements.forget, {"key": check_id(id)})
+        with self._row(id, writes=True) as connection:
+            connection.execute(self._statements.forget, {"key": id})
 
     def watch(self, *ids: str) -> ResultWatch:
         return self._watch(ids[0]) if len(ids) == 1 else OneByOne(watch=self._watch, ids=ids)
@@ -180,18 +182,17 @@ class SqlResults:
             "result": to_json(document["result"]),
             "date_done": utc_now(self._clock.wall_s()),
         }
-        with self._naming(id, kind="group"), self.sessions.session(writes=True) as connection:
-            check_id(id)
+        with self._row(id, kind="group", writes=True) as connection:
             connection.execute(self._statements.save_group, row)
 
     def group(self, id: str) -> dict[str, Any] | None:
-        with self._naming(id, kind="group"), self.sessions.session() as connection:
-            found = connection.execute(self._statements.group, {"key": check_id(id)}).first()
+        with self._row(id, kind="group") as connection:
+            found = connection.execute(self._statements.group, {"key": id}).first()
             return None if found is None else {"result": from_json(found[0], what="result")}
 
     def forget_group(self, id: str) -> None:
-        with self._naming(id, kind="group"), self.sessions.session(writes=True) as connection:
-            connection.execute(self._statements.forget_group, {"key": check_id(id)})
+        with self._row(id, kind="group", writes=True) as connection:
+            connection.execute(self._statements.forget_group, {"key": id})
 
     # --- life ------------------------------------------------------------------------------
 
@@ -215,12 +216,14 @@ class SqlResults:
         self.sessions.close()
 
     @contextlib.contextmanager
-    def _naming(self, id: str, *, kind: str = "task") -> Iterator[None]:
-        """Name the row in an error about it."""
+    def _row(self, id: str, *, kind: str = "task", writes: bool = False) -> Iterator[sa.Connection]:
+        """Yield a connection for the row of `id`, which an error about it names."""
         tables = self.sessions.tables
         table = tables.task if kind == "task" else tables.group
         try:
-            yield
+            with self.sessions.session(writes=writes) as connection:
+                check_id(id)
+                yield connection
         except (ResultError, ValueError, TypeError) as error:  # TypeError: of a column's type
             raise ResultError(f"{table.fullname}, {kind} {id:.{64}}: {error}") from error
 

@@ -102,8 +102,11 @@ class Sessions:
         Raises LinkError, or ResultError if the row cannot be written.
         """
         self.prepare()
-        with self._translating(), self._turn(writes), self.engine.begin() as connection:
-            yield connection
+        try:
+            with self._turn(writes), self.engine.begin() as connection:
+                yield connection
+        except PASSING as error:
+            raise self._translated(error) from None
 
     def prepare(self) -> None:
         """Create or check the tables, once. Raises LinkError, TableMismatch.
@@ -128,13 +131,6 @@ class Sessions:
 
     def _turn(self, writes: bool) -> contextlib.AbstractContextManager[object]:
         return self._writing if writes and self.dialect == "sqlite" else contextlib.nullcontext()
-
-    @contextlib.contextmanager
-    def _translating(self) -> Iterator[None]:
-        try:
-            yield
-        except PASSING as error:
-            raise self._translated(error) from None
 
     def _translated(self, error: exc.SQLAlchemyError) -> Exception:
         found = translated(error, where=self.where)
