@@ -15,15 +15,15 @@ from blimp.errors import BlimpError, LinkError, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, State, decode, encode
 from blimp.queue.redis.keys import result_key
-from blimp.queue.results.sql.rows import (
+from blimp.queue.results.sql.sessions import Sessions
+from blimp.queue.results.sql.tables import (
+    Statements,
     check_id,
     document_of,
     from_json,
     row_of,
     utc_now,
 )
-from blimp.queue.results.sql.sessions import Sessions
-from blimp.queue.results.sql.tables import Statements
 from blimp.queue.results.waiting import OneByOne, PollingWatch, Watch
 
 if TYPE_CHECKING:
