@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from blimp.queue.brokers.streams.store import SCRIPTS
-from blimp.queue.redis.keys import GROUP, NOBODY, Keys
+from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY, Keys
 
 
 class Look:
@@ -23,7 +23,7 @@ class Look:
 
     def waiting(self, queue: str = "tests") -> int:
         """Return how many messages wait in `queue`, the scheduled included."""
-        ready, _, scheduled, _, _ = self._counts(queue)
+        ready, _, scheduled, _ = self._counts(queue)
         return ready + scheduled
 
     def dead(self, queue: str = "tests") -> int:
@@ -71,9 +71,10 @@ class Look:
             and not (b":level:" in key and self.server.xlen(key) == 0)
         )
 
-    def _counts(self, queue: str) -> list[int]:
+    def _counts(self, queue: str) -> tuple[int, int, int, int]:
+        """Return how many are ready, in flight, scheduled and dead."""
         keys = self._keys.queue(queue)
-        counts: list[int] = SCRIPTS["counts"].run(
-            self.server, [*keys.levels, keys.later, keys.dead], [GROUP, NOBODY]
+        _, (*levels, scheduled, dead) = SCRIPTS["levels"].run(
+            self.server, [*keys.levels, keys.later, keys.dead], [GROUP, NOBODY, LEVELS]
         )
-        return counts
+        return sum(levels[::3]), sum(levels[1::3]), scheduled, dead

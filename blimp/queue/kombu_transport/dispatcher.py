@@ -16,6 +16,7 @@ from blimp.queue.brokers.streams.fetcher import (
     claimed,
     idle_s,
     make_groups,
+    streams_of,
     take_good,
 )
 from blimp.queue.kombu_transport.connection import logger
@@ -107,9 +108,8 @@ class Dispatcher:
                 return
             if hungry and may_wait:
                 self._asked.now(block_s=self._block_ms / 1000.0)
-                self.reader.ask_messages(
-                    hungry, consumer=self._session.consumer, block_ms=self._block_ms
-                )
+                about, consumer = streams_of(hungry), self._session.consumer
+                self.reader.ask_messages(about, consumer=consumer, block_ms=self._block_ms)
         if self._listeners and not self.reader.fanout.asked:
             self.reader.ask_fanout(self._listeners.after(), block_ms=FANOUT_BLOCK_MS)
 

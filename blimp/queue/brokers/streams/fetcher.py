@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 UNBLOCK_AGAIN_MS = 5
 
 Entry = tuple[str, str, list[bytes]]  # stream, entry id, fields
+Streams = Mapping[str, tuple["QueueKeys", int]]  # queue and level of each stream
 
 
 class Question:
@@ -131,18 +132,12 @@ class Reader:
         os.set_blocking(self._wake_out, False)
         self._closed = False
 
-    def ask_messages(self, queues: Sequence[QueueKeys], *, consumer: str, block_ms: int) -> None:
-        """Ask for the next message of `queues`: delivered and recorded by the server at once."""
-        streams = [stream for queue in queues for stream in (*queue.levels, queue.bell)]
+    def ask_messages(self, about: Streams, *, consumer: str, block_ms: int) -> None:
+        """Ask for the next message of `about`: delivered and recorded by the server at once."""
         command = (
             "XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 1, "BLOCK", max(1, block_ms),
-            "STREAMS", *streams, *(">" for _ in streams),
+            "STREAMS", *about, *(">" for _ in about),
         )  # fmt: skip
-        about = {
-            stream: (queue, level)
-            for queue in queues
-            for level, stream in enumerate((*queue.levels, queue.bell))
-        }
         self.messages.ask(command, block_ms=block_ms, about=about)
 
     def ask_fanout(self, after: dict[str, str], *, block_ms: int) -> None:
@@ -219,11 +214,7 @@ class Fetcher:
     def __init__(self, *, session: StreamsSession, queues: Sequence[str]) -> None:
         self._session = session
         self._queues = [session.keys.queue(name) for name in queues]
-        self._about = {
-            stream: (queue, level)
-            for queue in self._queues
-            for level, stream in enumerate((*queue.levels, queue.bell))
-        }
+        self._about = streams_of(self._queues)
         self._reader = Reader(session.link)
         self._asked = Asked(lease_s=session.lease_s)
         self._look_s = 0.0  # when it is time to look for what no answer shows
@@ -280,11 +271,8 @@ class Fetcher:
         block_s = max(0.001, self._look_s - time.monotonic())
         self._asked.now(block_s=block_s)
         block_ms = math.ceil(block_s * 1000)
-        command = (
-            "XREADGROUP", "GROUP", GROUP, self._session.consumer, "COUNT", 1, "BLOCK", block_ms,
-            "STREAMS", *self._about, *(">" for _ in self._about),
-        )  # fmt: skip
-        self._reader.messages.ask(command, block_ms=block_ms)
+        consumer = self._session.consumer
+        self._reader.ask_messages(self._about, consumer=consumer, block_ms=block_ms)
 
     def interrupt(self) -> None:
         """Have a `take` that waits return now. Any thread."""
@@ -366,10 +354,16 @@ def idle_s(taken: Taken, *, lease_s: float) -> float:
     return min(wait_s, (taken.next_due_ms + 1) / 1000.0)
 
 
-def claimed(
-    store: Store, entries: Iterable[Entry], about: Mapping[str, tuple[QueueKeys, int]]
-) -> list[Delivered]:
-    """Return an answer's messages, level by level; `about`: the queue and level of each stream."""
+def streams_of(queues: Iterable[QueueKeys]) -> Streams:
+    return {
+        stream: (queue, level)
+        for queue in queues
+        for level, stream in enumerate((*queue.levels, queue.bell))
+    }
+
+
+def claimed(store: Store, entries: Iterable[Entry], about: Streams) -> list[Delivered]:
+    """Return an answer's messages, level by level."""
     found: list[Delivered] = []
     for stream, id, fields in entries:
         queue, level = about[stream]

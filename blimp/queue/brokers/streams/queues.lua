@@ -16,36 +16,6 @@ local function is_of_task(fields, id, first)
   return false
 end
 
---- counts
--- Counts the messages of one queue.
--- KEYS     one stream per priority, schedule, dead letters
--- ARGV[1]  group    ARGV[2]  the name of no consumer
--- Returns {ready, in flight, scheduled, dead, age of the oldest in ms or -1}.
-local levels = #KEYS - 2
-local ready, in_flight, oldest_ms = 0, 0, -1
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-for level = 1, levels do
-  local length = redis.call('XLEN', KEYS[level])
-  local taken = 0
-  local summary = redis.pcall('XPENDING', KEYS[level], ARGV[1])
-  if not summary.err and summary[1] > 0 then
-    for _, one in ipairs(summary[4]) do
-      if one[1] ~= ARGV[2] then
-        taken = taken + tonumber(one[2])
-      end
-    end
-  end
-  ready = ready + math.max(0, length - taken)
-  in_flight = in_flight + taken
-  local first = redis.call('XRANGE', KEYS[level], '-', '+', 'COUNT', 1)
-  if first[1] then
-    oldest_ms = math.max(oldest_ms, now_ms - tonumber(string.match(first[1][1], '^%d+')))
-  end
-end
-return { ready, in_flight, redis.call('ZCARD', KEYS[levels + 1]),
-  redis.call('XLEN', KEYS[levels + 2]), oldest_ms }
-
 --- levels
 -- Counts what is in each priority of several queues.
 -- KEYS     of each queue: one stream per priority, schedule, dead letters

@@ -45,7 +45,7 @@ SCRIPTS = _load()
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """oldest_age_s: of what is ready or in flight; None if there is nothing."""
+    """oldest_age_s: of what is ready; None if nothing is."""
 
     ready: int
     in_flight: int
@@ -238,10 +238,14 @@ class Store:
 
     def counts(self, queue: QueueKeys) -> Counts:
         keys = [*queue.levels, queue.later, queue.dead]
-        ready, in_flight, scheduled, dead, age_ms = self.run("counts", keys, [GROUP, NOBODY])
+        _, (*levels, scheduled, dead) = self.run("levels", keys, [GROUP, NOBODY, LEVELS])
+        ready, in_flight, ages_ms = levels[::3], levels[1::3], levels[2::3]
+        if min(*ready, scheduled, dead) < 0:
+            raise redis.ResponseError(f"queue {queue.name!r}: WRONGTYPE of one of its keys")
+        age_ms = max(ages_ms)
         return Counts(
-            ready=ready,
-            in_flight=in_flight,
+            ready=sum(ready),
+            in_flight=sum(in_flight),
             scheduled=scheduled,
             dead=dead,
             oldest_age_s=None if age_ms < 0 else age_ms / 1000.0,
