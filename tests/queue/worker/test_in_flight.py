@@ -1,5 +1,7 @@
 """What is in hand: how much is taken for each executor, and when that ends."""
 
+from __future__ import annotations
+
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 from blimp.clock import ManualClock
 from blimp.queue import TaskApp
 from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.worker.in_flight import InFlight
+from blimp.queue.worker.in_flight import AHEAD_S, LEAST, MOST, AdaptivePrefetch, InFlight
 from blimp.queue.worker.job import Job
 
 PREFETCH = 4
@@ -136,3 +138,19 @@ def test_what_has_run_and_waits_to_be_written_makes_room_up_to_a_limit(
     in_flight.release(*jobs)
     assert in_flight.room() == 4
     assert in_flight.jobs() == []
+
+
+def test_it_follows_what_ends_within_its_limits() -> None:
+    clock = ManualClock()
+    ahead = AdaptivePrefetch(clock=clock)
+    assert ahead.limit() == LEAST
+    ahead.ended(120)
+    assert ahead.limit() == LEAST, "not before the moment is over"
+    clock.advance(2.0 * AHEAD_S)
+    assert ahead.limit() == 60
+    ahead.ended(10_000)
+    clock.advance(2.0 * AHEAD_S)
+    assert ahead.limit() == MOST
+    clock.advance(10.0)  # a long task
+    ahead.ended(1)
+    assert ahead.limit() == LEAST
