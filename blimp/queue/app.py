@@ -26,7 +26,8 @@ from blimp.queue.publish.taken_back import BROADCAST, Revocation, Revocations
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
 from blimp.queue.redis.urls import SCHEMES, Brokers, Strategy
-from blimp.queue.results.backend import ResultKeywords, database_url, open_database, result_options
+from blimp.queue.results.backend import ResultKeywords, result_options
+from blimp.queue.results.open import database_url, open_database
 from blimp.queue.results.redis_backend import RedisResults
 from blimp.queue.retry import (
     CONNECTING,

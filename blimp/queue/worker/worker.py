@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kombu.clocks import LamportClock
 
 from blimp.queue.extensions import Extension, Observers, extensions_of, observes
-from blimp.queue.results.backend import prepare_results
+from blimp.queue.results.open import prepare_results
 from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot, check_tasks, locate_all, missing_guarantees
 from blimp.queue.worker.completions import Completions, timed_out

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from blimp.errors import TableMismatch
 from blimp.queue import GroupResult, State, TaskApp, Worker, chain, chord, group
-from blimp.queue.results.backend import prepare_results
+from blimp.queue.results.open import prepare_results
 from blimp.queue.results.sql.database import Cleanup, SqlResults
 from tests.postgres import Postgres
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
