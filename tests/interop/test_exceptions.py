@@ -9,6 +9,8 @@ from kombu.utils.json import dumps, loads
 
 from blimp.errors import Refused, Reject, WorkerLost
 from blimp.queue import TaskApp, TaskContext
+from blimp.queue.protocol.record import State
+from blimp.queue.publish.taken_back import Revocation
 from tests.interop.guest import PROGRAMS, Guest, find_guest
 from tests.queue.conftest import working
 
@@ -190,3 +192,16 @@ def test_our_client_reads_what_a_celery_worker_writes(app: TaskApp, guest: Guest
     values = [loads(one) for one in TYPED]
     handles = [app.send_task("same", (one,)) for one in values]
     assert [handle.get(20.0) for handle in handles] == values
+
+
+def test_a_celery_worker_does_not_run_what_was_revoked_while_it_waited(
+    app: TaskApp, guest: Guest
+) -> None:
+    revoked = app.send_task("same", (1,))
+    assert revoked.revoke() is Revocation.REVOKED
+    handle = app.send_task("same", (2,))
+    worker = guest.start("-m", "celery", "-A", "sums", "worker", "-P", "solo", "-l", "INFO")
+    assert handle.get(20.0) == 2
+    assert revoked.state is State.REVOKED
+    assert not worker.has_printed(revoked.id, "succeeded")
+    assert worker.has_printed(revoked.id, "Discarding revoked task")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from blimp.errors import LinkError, MessageError, Revoked
 from blimp.queue.brokers.base import MOST_SEARCHED, Found
-from blimp.queue.protocol.message import MAX_NAME_LENGTH
+from blimp.queue.protocol.message import MAX_NAME_LENGTH, TaskDefaults
 from blimp.queue.protocol.record import Record, State, fault_of
 from blimp.queue.redis.keys import newest_key, number_key, revoked_key
 from blimp.queue.redis.scripts import Script
@@ -241,17 +241,7 @@ return 1
 """)
 
 
-class KnownOptions(Protocol):
-    """The options of a registered task that its messages inherit."""
-
-    @property
-    def queue(self) -> str | None: ...
-    @property
-    def ttl_s(self) -> float | None: ...
-    @property
-    def priority(self) -> int: ...
-    @property
-    def ignore_result(self) -> bool: ...
+class KnownOptions(TaskDefaults, Protocol):
     @property
     def coalesce(self) -> bool | str: ...
 
