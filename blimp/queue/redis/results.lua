@@ -3,8 +3,8 @@ local MOST_FAILURES, LONGEST_ID = 10000, 255 -- so the index of failures stays b
 -- Writes what became of a task, unless a final record is there. Put before scripts that end tasks.
 -- key: celery-task-meta-<id>, key and channel. record: JSON. keep_s: seconds, "0" for ever.
 -- Returns 1 if it was written, 0 if a final record stands.
--- cjson only judges: the record is written byte for byte. Most tasks have no record yet, so it is
--- written first, and looked at only if there is one.
+-- The record is written byte for byte. Most tasks have none yet, so it is written first, and the
+-- one before is looked at only if there is one.
 local function store_result(key, record, keep_s)
   local written
   if keep_s == '0' then
@@ -13,12 +13,16 @@ local function store_result(key, record, keep_s)
     written = redis.call('SET', key, record, 'NX', 'EX', keep_s)
   end
   if not written then
-    local readable, before = pcall(cjson.decode, redis.call('GET', key))
-    if readable and type(before) == 'table' then
-      local status = before['status']
-      if status == 'SUCCESS' or status == 'FAILURE' or status == 'REVOKED' then
-        return 0
-      end
+    local before = redis.call('GET', key)
+    -- Both Celery and we write the status first. cjson cannot read every record: not one with a
+    -- lone surrogate, or nested too deeply.
+    local status = string.match(before, '^{"status": ?"(%u+)"')
+    if not status then
+      local readable, document = pcall(cjson.decode, before)
+      status = readable and type(document) == 'table' and document['status']
+    end
+    if status == 'SUCCESS' or status == 'FAILURE' or status == 'REVOKED' then
+      return 0
     end
     if keep_s == '0' then
       redis.call('SET', key, record)

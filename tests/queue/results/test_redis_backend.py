@@ -133,6 +133,16 @@ def test_a_spoilt_record_can_be_replaced(results: RedisResults, server: redis.Re
     assert results.store(Record(id="a", state=State.SUCCESS))
 
 
+@pytest.mark.parametrize("result", [r'"\ud800"', "[" * 1100 + "]" * 1100], ids=["text", "nested"])
+def test_a_final_record_stays_that_the_servers_json_cannot_read(
+    results: RedisResults, server: redis.Redis, result: str
+) -> None:
+    record = f'{{"status": "SUCCESS", "result": {result}, "task_id": "a"}}'
+    server.set("celery-task-meta-a", record)
+    assert not results.store(Record(id="a", state=State.PROGRESS))
+    assert server.get("celery-task-meta-a") == record.encode()
+
+
 def test_an_unknown_task_is_pending_and_can_be_forgotten(results: RedisResults) -> None:
     assert results.get("a").state is State.PENDING
     results.store(Record(id="a", state=State.SUCCESS))

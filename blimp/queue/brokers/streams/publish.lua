@@ -1,17 +1,31 @@
 -- Scripts that put messages into queues and exchanges. "--- NAME" begins a script.
 
+-- Notes that a sender's publish `number` is put. Returns true if it, or a later one, was before:
+-- an attempt whose connection was given up may arrive after its repetition and the next publish.
+-- Also returns the number that was there before, or false.
+local function is_repeated(key, number, remember_ms)
+  local last = redis.call('SET', key, number, 'PX', remember_ms, 'GET')
+  if last and tonumber(last) >= tonumber(number) then
+    redis.call('SET', key, last, 'PX', remember_ms)
+    return true
+  end
+  return false, last
+end
+
 --- put
 -- Puts one message into a priority stream, once: what most publishes need, at half the price of
--- `publish`. A sender repeats only its latest publish, so its number is all that is remembered.
+-- `publish`. A sender has one publish under way for each key, and numbers them upwards, so the
+-- latest number is all that is remembered.
 -- KEYS[1]  the number of its sender's latest publish    KEYS[2]  priority stream
 -- ARGV[1]  number of this publish    ARGV[2]  ms to remember it    ARGV[3]  head    ARGV[4]  body
 -- Returns 1, or 0 for a repetition.
-if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'GET') == ARGV[1] then
+local repeated, last = is_repeated(KEYS[1], ARGV[1], ARGV[2])
+if repeated then
   return 0
 end
 local put = redis.pcall('XADD', KEYS[2], '*', 'h', ARGV[3], 'b', ARGV[4])
 if put.err then
-  redis.call('DEL', KEYS[1]) -- it may be sent again
+  redis.call('SET', KEYS[1], last or 0, 'PX', ARGV[2]) -- this one may be sent again
   return put
 end
 return 1
@@ -29,7 +43,7 @@ for n = 2, #KEYS do
     return redis.error_reply('WRONGTYPE ' .. KEYS[n] .. ' is a ' .. kind)
   end
 end
-if redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2], 'GET') == ARGV[1] then
+if is_repeated(KEYS[1], ARGV[1], ARGV[2]) then
   return 0
 end
 for n = 0, (#KEYS - 1) / 3 - 1 do

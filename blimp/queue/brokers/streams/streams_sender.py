@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import uuid
 from collections import deque
@@ -48,6 +49,8 @@ class StreamsSender:
     def after_fork(self) -> None:
         self._checking = threading.Lock()
         self._is_checked = False
+        self._own = uuid.uuid4().hex  # in the keys of its stamps
+        self._keys_made = itertools.count()
         self._stamps: deque[Stamp] = deque()  # of publishes that have ended
         self._idle: deque[Any] = deque()  # connections that no thread uses now
 
@@ -72,11 +75,13 @@ class StreamsSender:
         try:
             last = self._stamps.pop()
         except IndexError:
-            last = Stamp(self._session.keys.sender(uuid.uuid4().hex), 0, REMEMBER_MS)
+            name = f"{self._own}-{next(self._keys_made)}"
+            last = Stamp(self._session.keys.sender(name), 0, REMEMBER_MS)
         return Stamp(last.key, last.number + 1, REMEMBER_MS)
 
     def release(self, stamp: Stamp) -> None:
-        self._stamps.append(stamp)
+        if self._own in stamp.key:  # else it is of the parent, which goes on with it
+            self._stamps.append(stamp)
 
     def send(
         self, message: TaskMessage, headers: dict[str, Any], body: bytes, stamp: Stamp

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
 import pytest
+import redis
 
 from blimp.errors import LinkError
 from blimp.queue.brokers.streams import envelope as wire
@@ -15,7 +18,9 @@ from blimp.queue.brokers.streams.envelope import Stamp
 from blimp.queue.brokers.streams.streams_sender import StreamsSender
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import TaskMessage, write_message
+from blimp.queue.publish.publisher import Publisher
 from blimp.queue.redis.keys import LEVELS
+from blimp.queue.retry import RetryPolicy
 from tests.queue.kombu_transport.conftest import Connect
 
 MESSAGE = TaskMessage(id="a", task="t", queue="q")
@@ -70,6 +75,81 @@ def test_the_same_stamp_puts_nothing_more(streams: str, session: StreamsSession)
         sender.send(MESSAGE, headers, body, stamp)
     sender.close()
     assert len(all_put(session)) == 2
+
+
+@pytest.mark.parametrize("eta_s", [None, 4_102_444_800.0], ids=["now", "later"])
+def test_an_attempt_that_arrives_after_later_publishes_puts_nothing(
+    streams: str, session: StreamsSession, eta_s: float | None
+) -> None:
+    """The network may deliver the bytes of a connection that was given up long before."""
+    message = msgspec.structs.replace(MESSAGE, eta_s=eta_s)
+    sender = StreamsSender(streams, timeout_s=2.0)
+    for number in (1, 2, 3, 1, 3, 2):
+        headers, body = write_message(message, signer=None)
+        headers["attempt"] = number
+        sender.send(message, headers, body, Stamp("blimp.test-sender", number, 10_000))
+    sender.close()
+    assert sorted(payload["headers"]["attempt"] for _, payload in all_put(session)) == [1, 2, 3]
+
+
+def test_after_a_refused_publish_the_earlier_ones_are_still_known(
+    streams: str, session: StreamsSession
+) -> None:
+    headers, body = write_message(MESSAGE, signer=None)
+    sender, client = StreamsSender(streams, timeout_s=2.0), session.link.client
+    other = msgspec.structs.replace(MESSAGE, queue="other")
+    client.set(session.keys.queue("other").levels[2], "no stream")
+    first, second = (Stamp("blimp.test-sender", number, 10_000) for number in (1, 2))
+    sender.send(MESSAGE, headers, body, first)
+    with pytest.raises(LinkError, match="WRONGTYPE"):
+        sender.send(other, headers, body, second)
+    sender.send(MESSAGE, headers, body, first)
+    sender.close()
+    assert len(all_put(session)) == 1
+
+
+def test_publishes_under_way_share_no_key(streams: str) -> None:
+    sender = StreamsSender(streams, timeout_s=2.0)
+    first, second = sender.stamp(), sender.stamp()
+    assert first.key != second.key
+    sender.release(first)
+    third = sender.stamp()
+    assert (third.key, third.number) == (first.key, first.number + 1)
+    sender.after_fork()
+    sender.release(second)  # the child of a fork in the middle of a publish
+    assert sender.stamp().key not in (first.key, second.key)
+    sender.close()
+
+
+def test_threads_that_share_a_publisher_and_lose_answers_put_each_message_once(
+    streams: str, session: StreamsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, each = 4, 30
+    link: Any = session.link.client.connection_pool.connection_class
+    read, answers = link.read_response, itertools.count(1)
+
+    def read_response(self: Any, *args: Any, **options: Any) -> Any:
+        answer = read(self, *args, **options)
+        if answer == 1 and next(answers) % 3 == 0:
+            self.disconnect()
+            raise redis.TimeoutError("answer late")
+        return answer
+
+    publisher = Publisher(url=streams, policy=RetryPolicy(max_retries=20, interval_max=0.0))
+    publisher.connect()
+    monkeypatch.setattr(link, "read_response", read_response)
+
+    def send(thread: int) -> None:
+        for number in range(each):
+            id = f"{thread}-{number}"
+            publisher.publish(msgspec.structs.replace(MESSAGE, id=id))
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(send, range(threads)))
+    monkeypatch.undo()
+    publisher.close()
+    ids = [payload["headers"]["id"] for _, payload in all_put(session)]
+    assert len(ids) == len(set(ids)) == threads * each
 
 
 def test_a_server_that_forgot_its_scripts_and_connections_is_no_error(
