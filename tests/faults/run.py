@@ -108,7 +108,7 @@ class Runs:
             process.close()
         self._forked.clear()
         self.proxy.restart()
-        self.side.client.flushall()
+        self.side.empty()
         if point is not None and point.kills_server and self._finals is not None:
             self._finals.close()
             self._finals = None

@@ -39,6 +39,15 @@ class ServerSide:
         self.client: Any = open_redis(url, timeout_s=10.0)
         self._keys = Keys().queue(queue)
 
+    def empty(self) -> None:
+        """Delete all keys, and have no command of a connection that is open now come after it.
+
+        A killed process's last command may lie unread in the server's socket, and would make
+        its group again.
+        """
+        self.client.client_kill_filter(_type="normal", skipme=True)
+        self.client.flushall()
+
     def held_by(self, consumer: str) -> set[str]:
         """Return the ids of the tasks that `consumer` holds."""
         ids = set()

@@ -16,12 +16,14 @@ from typing import Any
 
 from blimp.errors import LinkError, Reject
 from blimp.queue import TaskApp, TaskContext
-from blimp.queue.brokers.streams import consumer as streams_line
+from blimp.queue.brokers.streams import consumer
+from blimp.queue.worker import completions
 from tests.faults.motor import MotorLink, What
 
-# Killed for the twentieth time by us a message is no poison: campaigns have it come again.
+# A message whose worker a campaign killed twenty times is not poison: it is delivered again.
 if "FAULTS_MAX_DELIVERIES" in os.environ:
-    streams_line.MOST_DELIVERIES = int(os.environ["FAULTS_MAX_DELIVERIES"])
+    for module in (consumer, completions):
+        module.MOST_DELIVERIES = int(os.environ["FAULTS_MAX_DELIVERIES"])  # type: ignore[attr-defined]
 
 APP = "faults"
 BROKER = os.environ.get("FAULTS_BROKER", "redis+socket:///nowhere?virtual_host=0")
