@@ -9,6 +9,7 @@ from blimp.errors import LinkError
 from blimp.queue.control.broadcast import BroadcastReceiver
 from blimp.queue.control.remote_control import RemoteControl
 from blimp.queue.extensions import Extension
+from blimp.queue.options import OFF
 from blimp.queue.worker.job import Place, Stage, place_of
 from blimp.queue.worker.middleware.skip import revoked
 
@@ -36,7 +37,7 @@ class ControlExtension(Extension):
             app=worker.app,
             worker=worker.name,
             on_revoke=self.revocation.receive,
-            on_command=self.remote.receive if self.remote.is_on else None,
+            on_command=None if worker.app.remote_control == OFF else self.remote.receive,
             log=worker.log,
         )
 
@@ -50,7 +51,7 @@ class ControlExtension(Extension):
         if app.broadcasts and not self.broadcasts.wait_listening(app.timeout_s):
             # Tasks are taken all the same: a ship that can be flown can also be landed.
             self._worker.log.error("emergency broadcasts not received yet")
-        elif self.remote.is_on and not self._worker.ready.is_set():
+        elif app.remote_control != OFF and not self._worker.ready.is_set():
             self.broadcasts.wait_listening(LISTENING_S)  # a worker that is ready answers
         self.revocation.load()
 

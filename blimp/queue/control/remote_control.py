@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections import ChainMap, Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blimp.closing import Closing
 from blimp.errors import BlimpError, MessageError
 from blimp.queue.control.change_commands import CHANGE_COMMANDS
 from blimp.queue.control.command import (
@@ -23,12 +23,12 @@ from blimp.queue.control.command import (
     Command,
     CommandContext,
     CommandMailbox,
-    connection_to,
     is_for,
     read_command,
 )
 from blimp.queue.control.inspect_commands import INSPECT_COMMANDS
-from blimp.queue.options import ALL, OFF
+from blimp.queue.extensions import ControlCommand
+from blimp.queue.options import ALL
 from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE, to_json
 
 if TYPE_CHECKING:
@@ -56,39 +56,37 @@ class ControlMessage(NamedTuple):
 
 
 class RemoteControl:
-    """`receive` may be called by any thread. Close is idempotent.
+    """Runs and answers commands, in a thread of its own. Close is idempotent.
 
-    revoke: see CommandContext. counts: commands received, dropped in a flood, unreadable, done
-    and unanswered.
+    revoke: see CommandContext.
     """
 
     def __init__(self, worker: Worker, *, revoke: Callable[[str, bool], str]) -> None:
         self._worker = worker
-        self._revoke = revoke
-        self._started_s = worker.app.clock.now_s()
+        self._app = worker.app
+        self._log = worker.log
+        self._context = CommandContext(
+            worker=worker, revoke=revoke, connect=self._connect, started_s=worker.app.clock.now_s()
+        )
+        self._commands: dict[str, ControlCommand] = {}
+        self._mailbox: Any = CommandMailbox(worker.app, clock=worker.logical_clock)
+        self._connections: dict[str, Any] = {}  # by the broker's URL
+        self._tickets: OrderedDict[str, None] = OrderedDict()  # of signed commands that ran
         self._changed = threading.Condition()
         self._waiting: deque[ControlMessage] = deque()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
         self._is_flooded = False
-        self._tickets: OrderedDict[str, None] = OrderedDict()  # of signed commands that ran
-        self.counts: Counter[str] = Counter()
-
-    @property
-    def is_on(self) -> bool:
-        return self._worker.app.remote_control != OFF
 
     def receive(self, url: str, message: Any) -> None:
-        """Queue kombu's `message` from the broker at `url`. Neither waits nor raises."""
+        """Queue kombu's `message` from the broker at `url`. Any thread; never waits nor raises."""
         body = message.body if len(message.body) <= MAX_COMMAND_BYTES else b""  # too long for one
         command = ControlMessage(url, body, message.content_type, message.headers.get("clock"))
         with self._changed:
-            self.counts["received"] += 1
             if len(self._waiting) >= MAX_WAITING:
-                self.counts["dropped"] += 1
-                was_flooded, self._is_flooded = self._is_flooded, True
-                if not was_flooded:
-                    self._worker.log.error("remote control flooded", waiting=MAX_WAITING)
+                if not self._is_flooded:
+                    self._log.error("remote control flooded", waiting=MAX_WAITING)
+                self._is_flooded = True
                 return
             self._waiting.append(command)
             if self._thread is None and not self._closed.is_set():
@@ -105,17 +103,21 @@ class RemoteControl:
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=CLOSE_S)
 
+    # --- the thread ------------------------------------------------------------------------------
+
     def _serve(self) -> None:
-        with CommandHandler(
-            self._worker,
-            revoke=self._revoke,
-            started_s=self._started_s,
-            tickets=self._tickets,
-            counts=self.counts,
-        ) as handler:
-            while (message := self._next()) is not None:
-                handler.handle(message)
-                self._closed.wait(PAUSE_S)
+        connections = self._connections = {}  # a thread's own: its successor may be there already
+        for table, is_change in ((INSPECT_COMMANDS, False), (CHANGE_COMMANDS, True)):
+            for name, function in table.items():
+                own = partial(function, self._context)
+                self._commands[name] = ControlCommand(function=own, is_change=is_change)
+        for extension in self._worker.extensions:
+            self._commands |= extension.commands
+        while (message := self._next()) is not None:
+            self._handle(message)
+            self._closed.wait(PAUSE_S)
+        for connection in connections.values():
+            _release(connection)
 
     def _next(self) -> ControlMessage | None:
         """Wait for a message; None if the thread shall end."""
@@ -128,95 +130,53 @@ class RemoteControl:
             self._thread = None
             return None
 
-
-class CommandHandler(Closing):
-    """Checks, runs and answers commands, in one thread. Never raises. A context manager."""
-
-    def __init__(
-        self,
-        worker: Worker,
-        *,
-        revoke: Callable[[str, bool], str],
-        started_s: float,
-        tickets: OrderedDict[str, None],
-        counts: Counter[str],
-    ) -> None:
-        self._worker = worker
-        self._app = worker.app
-        self._log = worker.log
-        self._context = CommandContext(
-            worker=worker, revoke=revoke, connect=self._connect, started_s=started_s
-        )
-        self._mailbox: Any = CommandMailbox(worker.app, clock=worker.logical_clock)
-        self._tickets = tickets
-        self._counts = counts
-        self._connections: dict[str, Any] = {}  # by the broker's URL
-        self._changes = ChainMap({}, CHANGE_COMMANDS)  # those of extensions first
-        self._inspects = ChainMap({}, INSPECT_COMMANDS)
-        for extension in worker.extensions:
-            for name, command in extension.commands.items():
-                table = self._changes if command.is_change else self._inspects
-                table[name] = _without_context(command.function)
-
-    def handle(self, message: ControlMessage) -> None:
+    def _handle(self, message: ControlMessage) -> None:
         """Run one command if this worker is meant, and answer if an answer is wanted."""
         if isinstance(message.clock, int) and 0 <= message.clock < MAX_CLOCK:
             self._worker.logical_clock.adjust(message.clock)
+        app, name = self._app, self._worker.name
         try:
             command = read_command(message.body, content_type=message.content_type)
-            is_ours = is_for(command, worker=self._worker.name, app=self._app.name)
+            if not is_for(command, worker=name, app=app.name, signer=app.signer):
+                return
         except MessageError as error:
-            self._counts["unreadable"] += 1
             self._log.error("remote command unreadable", reason=str(error)[:LOG_LENGTH])
             return
-        if not is_ours:
-            return
         reply = self._run(command)
-        self._counts["done"] += 1
-        if command.reply_to is not None:
-            try:
-                self._reply(command, reply, url=message.url)
-            except Exception as error:  # this caller gets no answer; the next one may
-                self._drop(message.url)
-                self._counts["unanswered"] += 1
-                self._log.warning(
-                    "remote command unanswered",
-                    command=command.method[:LOG_LENGTH],
-                    reason=str(error)[:LOG_LENGTH],
-                )
+        if command.reply_to is None:
+            return
+        try:
+            self._reply(command, reply, url=message.url)
+        except Exception as error:  # this caller gets no answer; the next one may
+            _release(self._connections.pop(message.url, None))
+            fields = {"command": command.method[:LOG_LENGTH], "reason": str(error)[:LOG_LENGTH]}
+            self._log.warning("remote command unanswered", **fields)
 
     def _run(self, command: Command) -> Any:
         """Run it; return the answer, `{"error": …}` if it was not done."""
         name = command.method
-        change = self._changes.get(name)
-        function = change or self._inspects.get(name)
+        arguments = {} if command.arguments is None else command.arguments
         try:
-            if function is None:
-                return self._unknown(name)
-            if change is not None:
+            found = self._commands.get(name)
+            if found is None:
+                known = ", ".join(sorted(self._commands))
+                raise MessageError(f"{KeyError(name[:80])!r}: no such command; there are: {known}")
+            if found.is_change:
                 self._check_allowed(command)
-            arguments = _arguments(command, function)
-            reply = function(self._context, **arguments)
+            if not isinstance(arguments, dict):
+                raise MessageError(f"arguments are {type(arguments).__name__}, must be an object")
+            signature(found.function).bind(**arguments)
+            reply = found.function(**arguments)
         except (BlimpError, TypeError) as error:
-            return self._not_done(name, str(error))
+            fields = {"command": name[:LOG_LENGTH], "reason": str(error)[:LOG_LENGTH]}
+            self._log.warning("remote command refused", **fields)
+            return {"error": str(error)}
         except Exception as error:
             self._log.exception("remote command", command=name)
             return {"error": repr(error)}
-        if change is not None and "error" in (reply or {}):
-            return self._not_done(name, reply["error"])
-        if change is not None:
+        if found.is_change:
             self._log.info("remote command", command=name, arguments=repr(arguments)[:LOG_LENGTH])
         return reply
-
-    def _unknown(self, name: str) -> dict[str, str]:
-        known = ", ".join(sorted({*self._inspects, *self._changes}))
-        return self._not_done(name, f"{KeyError(name[:80])!r}: no such command; there are: {known}")
-
-    def _not_done(self, name: str, reason: str) -> dict[str, str]:
-        self._log.warning(
-            "remote command refused", command=name[:LOG_LENGTH], reason=reason[:LOG_LENGTH]
-        )
-        return {"error": reason}
 
     def _check_allowed(self, command: Command) -> None:
         """Raise MessageError for a change that needs a signature, and has no good one."""
@@ -267,37 +227,14 @@ class CommandHandler(Closing):
 
     def _connect(self, url: str | None = None) -> Any:
         """Return a kombu connection to a broker, by default the one in use."""
-        url = url or self._app.broker
+        app, url = self._app, url or self._app.broker
         if url not in self._connections:
-            connection = connection_to(self._app, url)
+            connection = app.broker_kind.open_connection(url, timeout_s=app.timeout_s)
             connection.ensure_connection(max_retries=0)
             self._connections[url] = connection
         return self._connections[url]
 
-    def _drop(self, url: str) -> None:
-        connection = self._connections.pop(url, None)
-        if connection is not None:
-            with contextlib.suppress(Exception):  # it is lost
-                connection.release()
 
-    def close(self) -> None:
-        for url in list(self._connections):
-            self._drop(url)
-
-
-def _without_context(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an extension's command as one of ours is called."""
-    return lambda _, **arguments: function(**arguments)
-
-
-def _arguments(command: Command, function: Any) -> dict[str, Any]:
-    """Return what `function` is called with. Raises MessageError if it does not take that."""
-    arguments = {} if command.arguments is None else command.arguments
-    if not isinstance(arguments, dict):
-        kind = type(arguments).__name__
-        raise MessageError(f"{command.method}: arguments are {kind}, must be an object")
-    try:
-        signature(function).bind(None, **arguments)
-    except TypeError as error:
-        raise MessageError(f"{command.method}: {error}") from None
-    return arguments
+def _release(connection: Any) -> None:
+    with contextlib.suppress(Exception):  # it is lost, or there is none
+        connection.release()
