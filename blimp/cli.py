@@ -32,6 +32,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+sim_app = typer.Typer(rich_markup_mode=None)
+app.add_typer(sim_app, name="sim")
+
 Airframe = Annotated[
     str, typer.Option("--airframe", help="A known airframe, or the path of a .toml file.")
 ]
@@ -189,8 +192,9 @@ def worker(
     work(options, on_stop=_on_signals)
 
 
-@app.command()
+@sim_app.callback(invoke_without_command=True)
 def sim(
+    context: typer.Context,
     *,
     airframe: Airframe = "twin",
     seed: Seed = 1,
@@ -207,6 +211,8 @@ def sim(
 
     Example: blimp sim --airframe gtmab --wind 0.3
     """
+    if context.invoked_subcommand is not None:
+        return
     from blimp.service.compose import WorldOptions, simulate
 
     options = WorldOptions(
@@ -214,6 +220,24 @@ def sim(
         pad_east_m=pad_east,
     )  # fmt: skip
     simulate(options, on_stop=_on_signals)
+
+
+@sim_app.command()
+def truth(*, runtime_dir: RuntimeDir = None, json_output: Json = False) -> None:
+    """Ask a running simulated world where its ship is and what its chips drive.
+
+    It asks the world, never the flight process.
+
+    Example: blimp sim truth --json
+    """
+    from blimp.service.truth import ask_truth
+
+    report = ask_truth(runtime_dir)
+    if json_output:
+        _print_json(report)
+        return
+    for name, value in report.items():
+        print(f"{name:18} {value}")
 
 
 @app.command("safe-state")

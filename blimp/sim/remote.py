@@ -52,11 +52,15 @@ class RemoteWorld(Closing):
 
     # --- beyond the wires ------------------------------------------------------------------
 
+    def report(self) -> wire.Truth:
+        """Return the ship's true state and what its chips drive, of one instant."""
+        return self._ask(wire.AskTruth(), wire.Truth)
+
     def truth(self) -> VehicleState:
-        return self._ask(wire.AskTruth(), wire.Truth).state
+        return self.report().state
 
     def outputs(self) -> dict[str, float]:
-        return self._ask(wire.AskOutputs(), wire.Outputs).values
+        return self.report().outputs
 
     def fault(self, device: str, kind: str, /, **options: object) -> None:
         """Let a device fail. Raises ConfigError naming what is known."""

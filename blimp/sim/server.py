@@ -184,9 +184,7 @@ class Server(Closing):
             case wire.AskBoard():
                 return wire.Board(world.i2c_buses(), dict(world.serial_ports()))
             case wire.AskTruth():
-                return wire.Truth(world.truth)
-            case wire.AskOutputs():
-                return wire.Outputs(world.outputs)
+                return wire.Truth(world.truth, world.outputs, world.outputs_safe)
             case wire.SetFault(device, kind, options):
                 try:
                     world.fault(device, kind, **options)

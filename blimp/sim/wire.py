@@ -89,10 +89,6 @@ class AskTruth(_Frame, frozen=True, tag=9):
     """Answer: Truth."""
 
 
-class AskOutputs(_Frame, frozen=True, tag=10):
-    """Answer: Outputs."""
-
-
 class SetFault(_Frame, frozen=True, tag=11):
     """Answer: Done or Refused."""
 
@@ -111,7 +107,6 @@ Request = (
     | Subscribe
     | AskBoard
     | AskTruth
-    | AskOutputs
     | SetFault
 )
 
@@ -140,11 +135,14 @@ class Board(_Frame, frozen=True, tag=67):
 
 
 class Truth(_Frame, frozen=True, tag=68):
+    """What no part of the flight control sees; all of one instant.
+
+    outputs: the throttle that reaches each motor, and each servo's angle in radians.
+    """
+
     state: VehicleState
-
-
-class Outputs(_Frame, frozen=True, tag=69):
-    values: dict[str, float]
+    outputs: dict[str, float]
+    outputs_safe: bool
 
 
 class Done(_Frame, frozen=True, tag=70):
@@ -170,7 +168,7 @@ class SerialBytes(_Frame, frozen=True, tag=81):
     data: bytes
 
 
-Reply = Data | Failed | PinState | Board | Truth | Outputs | Done | Refused | Pulse | SerialBytes
+Reply = Data | Failed | PinState | Board | Truth | Done | Refused | Pulse | SerialBytes
 
 decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode

@@ -207,6 +207,14 @@ class World(Closing):
         outputs.update(zip(frame.servo_names, self._servo_targets(), strict=True))
         return outputs
 
+    @property
+    def outputs_safe(self) -> bool:
+        """Whether no motor is driven and no servo gets pulses."""
+        electronics = self.electronics
+        return not any(electronics.throttles()) and not any(
+            angle is not None for angle in electronics.servo_angles()
+        )
+
     def fault(self, device: str, kind: str, /, **options: object) -> None:
         """Let a device fail; see `blimp.sim.faults`. Raises ConfigError naming what is known."""
         self._tick()

@@ -1,0 +1,47 @@
+"""`blimp sim truth`: what the world of a running simulated ship knows of it."""
+
+from pathlib import Path
+from typing import Any
+
+from blimp.config import registry_dir
+from blimp.errors import ConfigError
+from blimp.link.paths import RuntimePaths
+from blimp.rotation import euler
+from blimp.sim.remote import RemoteWorld
+from ground_station.discover import running_stacks
+
+
+def ask_truth(runtime_dir: Path | None) -> dict[str, Any]:
+    """Return state and outputs of the ship whose sockets are in `runtime_dir`.
+
+    None: the only stack that this user runs. Raises ConfigError if there is none, if there are
+    several, or if no world answers.
+    """
+    paths = RuntimePaths(runtime_dir or _only_stack())
+    paths.check()
+    try:
+        with RemoteWorld(paths.world) as world:
+            report = world.report()
+    except OSError as error:
+        raise ConfigError(f"no simulated world answers at {paths.world}") from error
+    state = report.state
+    return {
+        "t_s": state.t_s,
+        "position_ned_m": list(state.position_ned_m),
+        "velocity_ned_mps": list(state.velocity_ned_mps),
+        "altitude_m": state.altitude_m,
+        "attitude_rad": dict(zip(("roll", "pitch", "yaw"), euler(state.attitude), strict=True)),
+        "on_ground": state.on_ground,
+        "actuators": report.outputs,
+        "outputs_safe": report.outputs_safe,
+    }
+
+
+def _only_stack() -> Path:
+    stacks = running_stacks(registry_dir())
+    if len(stacks) == 1:
+        return Path(stacks[0].runtime_dir)
+    if not stacks:
+        raise ConfigError("no simulated ship runs on this machine: start one with blimp up --sim")
+    known = ", ".join(f"{stack.vehicle} in {stack.runtime_dir}" for stack in stacks)
+    raise ConfigError(f"{len(stacks)} ships run on this machine ({known}): give --runtime-dir")
