@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from blimp.errors import ConfigError
+from blimp.files import write_atomically
 from blimp.link.paths import make_directory
 
 MAX_FILE_BYTES = 4096
@@ -51,13 +52,9 @@ class KeptControl:
     def save(self, kept: Kept) -> None:
         """Write it whole or not at all. Raises ConfigError if it cannot be written."""
         make_directory(self._directory)
-        draft = self.path.with_suffix(f".{os.getpid()}")
         try:
             self._clear()
-            draft.unlink(missing_ok=True)
-            draft.touch(mode=0o600, exist_ok=False)
-            draft.write_bytes(msgspec.json.encode(kept))
-            draft.rename(self.path)
+            write_atomically(self.path, msgspec.json.encode(kept), mode=0o600)
         except OSError as error:
             raise ConfigError(f"{self.path} cannot be written: {error.strerror}") from error
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from blimp.errors import ConfigError
+from blimp.files import write_atomically
 from blimp.link.paths import make_directory
 
 MAX_ENTRY_BYTES = 64 * 1024
@@ -55,10 +56,8 @@ def register(path: Path, *, vehicle: str, broker: str, runtime_dir: Path) -> Non
             runtime_dir=str(runtime_dir),
             started=start_time(os.getpid()) or 0,
         )
-        draft = path.with_suffix(".new")
-        draft.touch(mode=0o600)  # the broker's URL may hold a password
-        draft.write_bytes(msgspec.json.encode(entry))
-        draft.rename(path)
+        # For this user alone: the broker's URL may hold a password.
+        write_atomically(path, msgspec.json.encode(entry), mode=0o600)
 
 
 def unregister(path: Path, *, runtime_dir: Path) -> None:

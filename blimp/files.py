@@ -1,0 +1,33 @@
+"""Files that are whole or not there, whatever interrupts their writing."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int | None = None) -> None:
+    """Write `data` to `path`: a process killed or a power cut meanwhile leaves the old file.
+
+    mode: None for that of the file that is there, or for this user alone. Raises OSError; then,
+    too, the old file is whole and no draft is left. Of two writers at once one wins, whole.
+    """
+    if mode is None:
+        is_there = path.is_file() and not path.is_symlink()
+        mode = path.stat().st_mode & 0o777 if is_there else 0o600
+    # Of a name that nobody can foresee, made with O_EXCL: a symlink of a stranger is not followed.
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # else the rename may reach the disk before the data
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
