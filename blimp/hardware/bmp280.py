@@ -11,14 +11,11 @@ import msgspec
 
 from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
-from blimp.hardware.bus import Buses, I2CBus
-from blimp.hardware.device import Sensor, Steps, Wiring, read_options
+from blimp.hardware.barometer import Barometer
+from blimp.hardware.bus import Buses
+from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.registers import BMP280 as R
 from blimp.types import BaroSample
-
-MIN_PA, MAX_PA = 30000.0, 110000.0  # table 2
-MIN_C, MAX_C = -40.0, 85.0
-MAX_STEP_PA = 1000.0  # 85 m of height between two reads
 
 _CALIBRATION = Struct("<HhhHhhhhhhhh")
 # Temperature once, pressure eight times: 20 ms a reading, noise about 0.5 Pa before the filter.
@@ -72,11 +69,9 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
         return p + (c + d + self.p7) / 16.0
 
 
-class Bmp280(Sensor[BaroSample]):
+class Bmp280(Barometer):
     """Reads in normal mode: the chip measures on its own, the driver takes what is there."""
 
-    ROLE: ClassVar[str] = "baro"
-    UNIT: ClassVar[str] = "Pa"
     WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
     STALE_S: ClassVar[float] = 2.0
     STALE_ERROR: ClassVar[str] = f"frozen: the same {R.DATA_LENGTH} bytes"
@@ -84,22 +79,12 @@ class Bmp280(Sensor[BaroSample]):
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
         read_options(row.options, Options, who=row.name)
-        self._bus: I2CBus | None = None
         self._calibration: Calibration | None = None
         self._raw = b""
-        self._pressure_pa: float | None = None
-
-    def close(self) -> None:
-        self._bus = None
 
     def _start(self) -> Steps:
-        bus = self._bus = self._buses.i2c(self._row.bus)
-        where = f"{self.name}: bmp280 at {bus.name} address 0x{self._address:02X}"
-        identity = bus.read(self._address, R.ID, 1)[0]
-        if identity != R.CHIP_ID:
-            raise DeviceError(
-                f"{where}: id (0x{R.ID:02X}) reads 0x{identity:02X}, expected 0x{R.CHIP_ID:02X}"
-            )
+        bus = self._open()
+        self._identify("id", R.ID, R.CHIP_ID)
         bus.write(self._address, R.RESET, bytes([R.RESET_WORD]))
         yield R.START_UP_S
         if bus.read(self._address, R.STATUS, 1)[0] & R.STATUS_IM_UPDATE:
@@ -107,24 +92,17 @@ class Bmp280(Sensor[BaroSample]):
         data = bus.read(self._address, R.CALIB00, R.CALIB_LENGTH)
         calibration = Calibration.from_bytes(data)
         if calibration.t1 == 0 or calibration.p1 == 0 or data == b"\xff" * R.CALIB_LENGTH:
-            raise DeviceError(f"{where}: its calibration is empty: {data.hex(' ')}")
+            raise DeviceError(f"{self._where}: its calibration is empty: {data.hex(' ')}")
         self._calibration = calibration
         yield 0.0
         # The filter first: in normal mode a write to it may be lost (datasheet 4.3.5).
         bus.write(self._address, R.CONFIG, bytes([_CONFIG]))
         bus.write(self._address, R.CTRL_MEAS, bytes([_CTRL_MEAS]))
-        kept = bus.read(self._address, R.CTRL_MEAS, 2)
-        if kept != bytes([_CTRL_MEAS, _CONFIG]):
-            raise DeviceError(
-                f"{where}: ctrl_meas and config read {kept.hex(' ')} after "
-                f"{_CTRL_MEAS:02x} {_CONFIG:02x} was written"
-            )
-        self._pressure_pa = None
+        self._check_kept(R.CTRL_MEAS, bytes([_CTRL_MEAS, _CONFIG]))
+        self._pressure.forget()
         yield 0.05  # the first conversion
 
     def _read(self, now_s: float) -> BaroSample | None:
-        if self._bus is None or self._calibration is None:
-            raise DeviceError(f"{self.name}: closed")
         raw = self._bus.read(self._address, R.PRESS_MSB, R.DATA_LENGTH)
         adc_p = raw[0] << 12 | raw[1] << 4 | raw[2] >> 4
         adc_t = raw[3] << 12 | raw[4] << 4 | raw[5] >> 4
@@ -134,22 +112,10 @@ class Bmp280(Sensor[BaroSample]):
         if raw == self._raw:
             return None
         self._raw = raw
+        assert self._calibration is not None  # read at the start
         fine = self._calibration.fine_temperature(adc_t)
-        temperature_c = fine / 5120.0
-        pressure_pa = self._calibration.pressure_pa(adc_p, fine)
-        before_pa, self._pressure_pa = self._pressure_pa, pressure_pa
-        if not (MIN_PA <= pressure_pa <= MAX_PA and MIN_C <= temperature_c <= MAX_C):
-            raise DeviceError(
-                f"{self.name}: {pressure_pa:.0f} Pa and {temperature_c:.1f} °C are outside the "
-                f"chip's {MIN_PA:.0f} to {MAX_PA:.0f} Pa and {MIN_C:.0f} to {MAX_C:.0f} °C"
-            )
-        if before_pa is not None and abs(pressure_pa - before_pa) > MAX_STEP_PA:
-            raise DeviceError(
-                f"{self.name}: pressure jumped from {before_pa:.0f} to {pressure_pa:.0f} Pa "
-                "between two reads: the bytes are garbage"
-            )
-        self._alive(now_s)
-        return BaroSample(t_s=now_s, pressure_pa=pressure_pa, temperature_c=temperature_c)
-
-    def _value(self, sample: BaroSample) -> float:
-        return sample.pressure_pa
+        return self._sample(
+            now_s,
+            pressure_pa=self._calibration.pressure_pa(adc_p, fine),
+            temperature_c=fine / 5120.0,
+        )

@@ -24,12 +24,12 @@ RETRY_S = 0.5  # between attempts to start a device again
 Steps = Iterator[float]
 
 
-class _Sample(Protocol):
+class Sample(Protocol):
     @property
     def t_s(self) -> float: ...
 
 
-S = TypeVar("S", bound=_Sample)
+S = TypeVar("S", bound=Sample)
 O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - read as "options"
 
 

@@ -9,9 +9,10 @@ from typing import ClassVar
 import msgspec
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError, DeviceError
-from blimp.hardware.bus import Buses, I2CBus
-from blimp.hardware.device import Sensor, Steps, Wiring, read_options
+from blimp.errors import BoardError
+from blimp.hardware.bus import Buses
+from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.i2c_sensor import I2CSensor
 from blimp.hardware.registers import INA219 as R
 from blimp.types import PowerSample
 
@@ -39,7 +40,7 @@ def calibration_word(*, shunt_ohm: float, current_lsb_a: float) -> int:
     return word
 
 
-class Ina219(Sensor[PowerSample]):
+class Ina219(I2CSensor[PowerSample]):
     """Voltage at the bus pin, current positive out of the battery."""
 
     ROLE: ClassVar[str] = "power"
@@ -51,7 +52,6 @@ class Ina219(Sensor[PowerSample]):
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
         options = read_options(row.options, Options, who=row.name)
-        self._bus: I2CBus | None = None
         self._lsb_a = options.current_lsb_a
         try:
             self._calibration = calibration_word(
@@ -70,36 +70,20 @@ class Ina219(Sensor[PowerSample]):
         )
         self._config = config.to_bytes(2, "big")
 
-    def close(self) -> None:
-        self._bus = None
-
     def _start(self) -> Steps:
-        bus = self._bus = self._buses.i2c(self._row.bus)
-        where = f"{self.name}: ina219 at {bus.name} address 0x{self._address:02X}"
+        bus = self._open()
         # It has no identity register: the configuration after a reset stands for one.
         bus.write(self._address, R.CONFIG, R.RST.to_bytes(2, "big"))
-        found = int.from_bytes(bus.read(self._address, R.CONFIG, 2), "big")
-        if found != R.CONFIG_RESET:
-            raise DeviceError(
-                f"{where}: configuration after reset reads 0x{found:04X}, "
-                f"expected 0x{R.CONFIG_RESET:04X}"
-            )
-        bus.write(self._address, R.CONFIG, self._config)
+        self._identify("configuration after reset", R.CONFIG, R.CONFIG_RESET, length=2)
         bus.write(self._address, R.CALIBRATION, self._calibration)
-        kept = bus.read(self._address, R.CONFIG, 2)
-        if kept != self._config:
-            raise DeviceError(
-                f"{where}: configuration reads {kept.hex()} after {self._config.hex()} was written"
-            )
+        self._set(R.CONFIG, self._config)
         yield 0.02  # the first conversion: sixteen samples of each
 
     def _read(self, now_s: float) -> PowerSample | None:
-        if self._bus is None:
-            raise DeviceError(f"{self.name}: closed")
-        bus = int.from_bytes(self._bus.read(self._address, R.BUS_VOLTAGE, 2), "big")
+        bus = self._word(R.BUS_VOLTAGE)
         if not bus & R.CNVR:
             return None
-        current = int.from_bytes(self._bus.read(self._address, R.CURRENT, 2), "big", signed=True)
+        current = self._word(R.CURRENT, signed=True)
         kept = self._bus.read(self._address, R.CALIBRATION, 2)
         if kept != self._calibration:
             # After a power cycle the chip measures on, with a current of 0.
@@ -107,7 +91,7 @@ class Ina219(Sensor[PowerSample]):
                 f"calibration reads {kept.hex()}, expected {self._calibration.hex()}: "
                 "the chip was reset"
             )
-        self._bus.read(self._address, R.POWER, 2)  # clears CNVR, which proves the next reading
+        self._word(R.POWER)  # clears CNVR, which proves the next reading
         remark = ""
         if bus & R.OVF:
             # The current is beyond its register. The voltage is good, and the one that matters.

@@ -11,8 +11,10 @@ import msgspec
 
 from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
-from blimp.hardware.bus import Buses, I2CBus
-from blimp.hardware.device import Sensor, Steps, Wiring, read_options
+from blimp.hardware.bus import Buses
+from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.i2c_sensor import I2CSensor
+from blimp.hardware.plausible import Plausible
 from blimp.hardware.registers import TFLuna as R
 from blimp.types import RangeSample
 
@@ -28,7 +30,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     max_m: float = 8.0
 
 
-class TfLuna(Sensor[RangeSample]):
+class TfLuna(I2CSensor[RangeSample]):
     """Measures on its own at 100 Hz; its tick counter shows that it lives."""
 
     ROLE: ClassVar[str] = "ranger"
@@ -41,41 +43,35 @@ class TfLuna(Sensor[RangeSample]):
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
         self._options = read_options(row.options, Options, who=row.name)
-        self._bus: I2CBus | None = None
         self._tick = -1
-        self._temperature_c: float | None = None
-
-    def close(self) -> None:
-        self._bus = None
+        self._temperature = Plausible(
+            f"{self.name}: its temperature",
+            "°C",
+            low=-40.0,
+            high=125.0,
+            step=MAX_TEMPERATURE_STEP_C,
+        )
 
     def _start(self) -> Steps:
-        bus = self._bus = self._buses.i2c(self._row.bus)
+        bus = self._open()
         identity = bus.read(self._address, R.SIGNATURE, len(R.SIGNATURE_BYTES))
         if identity != R.SIGNATURE_BYTES:
             raise DeviceError(
-                f"{self.name}: tfluna at {bus.name} address 0x{self._address:02X}: signature "
-                f"(0x{R.SIGNATURE:02X}) reads {identity!r}, expected {R.SIGNATURE_BYTES!r}"
+                f"{self._where}: signature (0x{R.SIGNATURE:02X}) reads {identity!r}, "
+                f"expected {R.SIGNATURE_BYTES!r}"
             )
         bus.write(self._address, R.MODE, bytes([R.MODE_CONTINUOUS]))
         bus.write(self._address, R.ENABLE, b"\x01")
-        self._temperature_c = None
+        self._temperature.forget()
         yield 0.1  # the manual's wait after a write, section 6.3
 
     def _read(self, now_s: float) -> RangeSample | None:
-        if self._bus is None:
-            raise DeviceError(f"{self.name}: closed")
         raw = self._bus.read(self._address, R.DIST_LOW, _DATA.size)
         distance_cm, amplitude, temperature, tick = _DATA.unpack(raw)
         if tick == self._tick:
             return None
         self._tick = tick
-        temperature_c = temperature / 100.0
-        before_c, self._temperature_c = self._temperature_c, temperature_c
-        if before_c is not None and abs(temperature_c - before_c) > MAX_TEMPERATURE_STEP_C:
-            raise DeviceError(
-                f"{self.name}: its temperature jumped from {before_c:.1f} to "
-                f"{temperature_c:.1f} °C between two reads: the bytes are garbage"
-            )
+        self._temperature.check(temperature / 100.0)
         distance_m = distance_cm / 100.0
         if amplitude < R.AMP_MIN:
             self._alive(now_s, f"signal {amplitude} is below {R.AMP_MIN}: nothing in range")

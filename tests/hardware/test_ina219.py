@@ -97,6 +97,7 @@ def test_another_chip_at_the_address_is_named() -> None:
     power, chip, _ = fitted()
     chip.on_write = lambda register, data: None
     power.poll(0.0)
-    assert "power: ina219 at i2c-1 address 0x41: configuration after reset reads 0x8000" in (
-        power.error
+    assert power.error == (
+        "power: ina219 at i2c-1 address 0x41: configuration after reset (0x00) reads 0x8000, "
+        "expected 0x399F"
     )

@@ -1,0 +1,62 @@
+"""What all sensors on I2C share: opening, who they are, and settings that are read back."""
+
+from typing import TypeVar
+
+from blimp.airframe import Device as Row
+from blimp.errors import DeviceError
+from blimp.hardware.bus import Buses, I2CBus
+from blimp.hardware.device import Sample, Sensor
+
+S = TypeVar("S", bound=Sample)
+
+
+class I2CSensor(Sensor[S]):
+    """A sensor at one address, with registers of 8 bits behind 8-bit numbers."""
+
+    def __init__(self, *, row: Row, buses: Buses) -> None:
+        super().__init__(row=row, buses=buses)
+        self._where = f"{self.name}: {row.chip} at {row.bus} address 0x{self._address:02X}"
+        self._opened: I2CBus | None = None
+
+    def close(self) -> None:
+        self._opened = None
+
+    def _open(self) -> I2CBus:
+        bus = self._opened = self._buses.i2c(self._row.bus)
+        return bus
+
+    @property
+    def _bus(self) -> I2CBus:
+        """The open bus. Raises DeviceError on a closed device."""
+        if self._opened is None:
+            raise DeviceError(f"{self.name}: closed")
+        return self._opened
+
+    def _identify(self, label: str, register: int, *expected: int, length: int = 1) -> int:
+        """Return the identity in `register`, big-endian. Raises DeviceError on another chip."""
+        found = int.from_bytes(self._bus.read(self._address, register, length), "big")
+        if found not in expected:
+            digits = 2 * length
+            known = " or ".join(f"0x{value:0{digits}X}" for value in expected)
+            raise DeviceError(
+                f"{self._where}: {label} (0x{register:02X}) reads 0x{found:0{digits}X}, "
+                f"expected {known}"
+            )
+        return found
+
+    def _set(self, register: int, data: bytes) -> None:
+        """Write and read back. Raises DeviceError if the chip did not keep it."""
+        self._bus.write(self._address, register, data)
+        self._check_kept(register, data)
+
+    def _check_kept(self, register: int, data: bytes) -> None:
+        kept = self._bus.read(self._address, register, len(data))
+        if kept != data:
+            raise DeviceError(
+                f"{self._where}: registers from 0x{register:02X} read {kept.hex(' ')} "
+                f"after {data.hex(' ')} was written"
+            )
+
+    def _word(self, register: int, *, signed: bool = False) -> int:
+        """Return a 16-bit big-endian register."""
+        return int.from_bytes(self._bus.read(self._address, register, 2), "big", signed=signed)

@@ -1,0 +1,26 @@
+"""Register maps: addresses, bits, identities and reset values. No conversion code.
+
+Drivers and simulated chips both read these maps, and each writes its own arithmetic from
+the datasheet: so they can share a register's address, and no mistake in a formula.
+
+Names are the datasheets'. One class is one chip and only a namespace; it is never made.
+"""
+
+from blimp.hardware.registers.barometers import BMP280
+from blimp.hardware.registers.inertial import MPU6050
+from blimp.hardware.registers.outputs import DRV8833, PCA9685
+from blimp.hardware.registers.position import DWM1001, NMEA
+from blimp.hardware.registers.power import INA219
+from blimp.hardware.registers.rangers import HCSR04, TFLuna
+
+__all__ = [
+    "BMP280",
+    "DRV8833",
+    "DWM1001",
+    "HCSR04",
+    "INA219",
+    "MPU6050",
+    "NMEA",
+    "PCA9685",
+    "TFLuna",
+]

@@ -1,0 +1,34 @@
+"""Power monitors. See the package."""
+
+from typing import Final
+
+
+class INA219:
+    """Texas Instruments INA219, SBOS448G. 16-bit big-endian registers, no auto-increment."""
+
+    ADDRESSES: Final = tuple(range(0x40, 0x50))
+    CONFIG: Final = 0x00
+    CONFIG_RESET: Final = 0x399F
+    RST: Final = 0x8000  # clears itself
+    BRNG_32V: Final = 0x2000
+    PG_40_MV: Final = 0x0000
+    PG_80_MV: Final = 0x0800
+    PG_160_MV: Final = 0x1000
+    PG_320_MV: Final = 0x1800
+    PG_MASK: Final = 0x1800
+    BADC_SHIFT: Final = 7
+    SADC_SHIFT: Final = 3
+    ADC_12_BIT: Final = 0x3  # one sample, 532 µs
+    ADC_4_SAMPLES: Final = 0xA  # 2.13 ms
+    ADC_16_SAMPLES: Final = 0xC  # 8.51 ms
+    MODE_MASK: Final = 0x0007
+    MODE_POWER_DOWN: Final = 0x0
+    MODE_SHUNT_AND_BUS_CONTINUOUS: Final = 0x7
+    SHUNT_VOLTAGE: Final = 0x01  # i16, 10 µV a bit at every gain
+    BUS_VOLTAGE: Final = 0x02  # bits 15..3, 4 mV a bit
+    CNVR: Final = 0x0002  # a conversion is ready; reading POWER clears it
+    OVF: Final = 0x0001  # current or power arithmetic overflowed
+    POWER: Final = 0x03  # 20 current bits a bit
+    CURRENT: Final = 0x04  # i16; 0 while CALIBRATION is 0
+    CALIBRATION: Final = 0x05  # bit 0 is not kept
+    CALIBRATION_RESET: Final = 0x0000
