@@ -1,17 +1,21 @@
-"""Fixtures for every test: a real broker, one for each test process."""
+"""Fixtures for every test: a real broker for each test process, and one of what starts slowly."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
+from tests.postgres import Postgres, find_postgres
+from tests.rabbitmq import RabbitMQ, find_rabbitmq
+from tests.shared import shared
 
 # A test that asks for one of these fixtures, or whose module uses one of these names, starts a
 # process or talks to one.
 FIXTURES = {
     "broker_server", "own_broker", "other_broker", "broker", "ground", "rabbit", "postgres",
-    "postgres_url", "tcp_server", "guest", "database",
+    "own_postgres", "postgres_url", "tcp_server", "guest", "database",
 }  # fmt: skip
 NAMES = {
     "subprocess", "multiprocessing", "EmbeddedBroker", "RedisServer", "WorkerProcess", "Child",
@@ -42,3 +46,32 @@ def broker_server() -> Iterator[EmbeddedBroker]:
     """A real Valkey or Redis on a Unix socket. Fails, never skips, if there is none."""
     with socket_directory() as directory, EmbeddedBroker(directory=directory / "b") as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def rabbit(shared_root: Path, worker_id: str) -> Iterator[RabbitMQ]:
+    """One node for all test processes, and a virtual host for each."""
+    command = find_rabbitmq()
+    with shared(shared_root, "rabbitmq", lambda at: RabbitMQ(directory=at, command=command)) as (
+        directory
+    ):
+        yield RabbitMQ(directory=directory, command=command, virtual_host=worker_id)
+
+
+@pytest.fixture(scope="session")
+def postgres(shared_root: Path) -> Iterator[Postgres]:
+    """One cluster for all test processes. Skips if there is none, and fails under CI."""
+    programs = find_postgres()
+
+    def start(at: Path) -> Postgres:
+        return Postgres(directory=at, programs=programs, is_durable=False)
+
+    with shared(shared_root, "postgres", start) as directory:
+        yield start(directory)
+
+
+@pytest.fixture(scope="session")
+def shared_root(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A directory of this run that all its processes have."""
+    own = tmp_path_factory.getbasetemp()
+    return own if worker_id == "master" else own.parent

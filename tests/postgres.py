@@ -44,6 +44,7 @@ class Postgres:
     Start it from the main thread: the kernel takes the end of the starting thread for the
     end of the parent. Raises BlimpError with the server's last words where it does not start.
     is_durable: what is committed is on the disk, as it must be wherever power may fail.
+    A second one in a directory whose server another process started is a user of that server.
     """
 
     def __init__(
@@ -136,13 +137,12 @@ class Postgres:
     def database(self) -> Iterator[str]:
         """Yield the `result_backend` of an empty database, that is gone afterwards."""
         self._databases += 1
-        name = f"results_{self._databases}"
+        name = f"results_{os.getpid()}_{self._databases}"  # a cluster may be several processes'
         with self.connect("postgres") as connection:
             connection.execute(f"CREATE DATABASE {name}".encode())
         yield self.url(name)
-        if self._child is not None:
-            with self.connect("postgres") as connection:
-                connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+        with self.connect("postgres") as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
     def url(self, database: str) -> str:
         return f"db+postgresql+psycopg://blimp@/{database}?host={self._directory}"

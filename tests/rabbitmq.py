@@ -1,5 +1,6 @@
 """A real RabbitMQ of the tests' own, that ends with them, kill -9 included."""
 
+import json
 import os
 import shutil
 import socket
@@ -16,6 +17,8 @@ from tests.broker import wait_for_answer
 
 # Debian's command in /usr/sbin changes the user; the one behind it runs as whoever asks.
 SERVERS = ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
+# One for each process of pytest-xdist, under its `worker_id`.
+VIRTUAL_HOSTS = ("master", *(f"gw{number}" for number in range(16)))
 HOW = "on Debian: apt-get install rabbitmq-server openssl (it need not be running)"
 
 
@@ -36,15 +39,28 @@ class RabbitMQ:
     """One node and the port mapper it needs, as ordinary processes on ports of their own.
 
     Start it from the main thread: the kernel takes the end of the starting thread for the
-    end of the parent. Raises BlimpError with the node's last words where it does not come up.
+    end of the parent. Raises BlimpError with the node's last words if it does not start.
+    virtual_host: of the URLs: one of `VIRTUAL_HOSTS`, which share nothing.
+    A second one in a directory whose node another process started is a user of that node.
     """
 
-    def __init__(self, *, directory: Path, command: str, start_timeout_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        command: str,
+        virtual_host: str = "master",
+        start_timeout_s: float = 60.0,
+    ) -> None:
         self._directory = directory
+        self._virtual_host = virtual_host
         self._command = command
         self._start_timeout_s = start_timeout_s
         self._children: list[Child] = []
-        self.port, self.tls_port, distribution_port, mapper_port = free_ports(4)
+        ports = directory / "ports"
+        if not ports.exists():
+            ports.write_text(json.dumps(free_ports(4)))
+        self.port, self.tls_port, distribution_port, mapper_port = json.loads(ports.read_text())
         self.certificate = directory / "certificate.pem"
         self._mapper_port = str(mapper_port)
         self._environment = {
@@ -69,14 +85,15 @@ class RabbitMQ:
 
     @property
     def url(self) -> str:
-        return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/{self._virtual_host}"
 
     @property
     def tls_url(self) -> str:
-        return f"amqps://guest:guest@localhost:{self.tls_port}//"
+        return f"amqps://guest:guest@localhost:{self.tls_port}/{self._virtual_host}"
 
     def __enter__(self) -> Self:
         self._configure_tls()
+        self._define_virtual_hosts()
         self._run("epmd", ["epmd", "-address", "127.0.0.1", "-port", self._mapper_port])
         node = self._run("rabbitmq", [self._command])
         wrong = wait_for_answer(node, answers=self._answers, within_s=self._start_timeout_s)
@@ -101,7 +118,17 @@ class RabbitMQ:
             f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}\n"
             f"ssl_options.certfile = {self.certificate}\n"
             f"ssl_options.keyfile = {key}\n"
+            f"load_definitions = {self._directory}/definitions.json\n"
         )
+
+    def _define_virtual_hosts(self) -> None:
+        may = {"configure": ".*", "write": ".*", "read": ".*"}
+        definitions = {
+            "users": [{"name": "guest", "password": "guest", "tags": "administrator"}],
+            "vhosts": [{"name": name} for name in VIRTUAL_HOSTS],
+            "permissions": [{"user": "guest", "vhost": name} | may for name in VIRTUAL_HOSTS],
+        }
+        (self._directory / "definitions.json").write_text(json.dumps(definitions))
 
     def _run(self, name: str, arguments: list[str]) -> Child:
         child = Child(

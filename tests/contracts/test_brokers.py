@@ -19,7 +19,6 @@ from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, LOW, TaskMessage, write_message
 from blimp.queue.redis.urls import Brokers
 from tests.broker import EmbeddedBroker
-from tests.queue.brokers.rabbitmq.conftest import rabbit as rabbit
 from tests.queue.conftest import DEADLINE_S, Silence
 from tests.rabbitmq import find_rabbitmq
 

@@ -1,4 +1,4 @@
-"""Result backends, and a PostgreSQL for those that need one."""
+"""Result backends in databases."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -10,22 +10,10 @@ import pytest
 from blimp.clock import SystemClock
 from blimp.queue.results.backend import ResultKeywords, result_options
 from blimp.queue.results.sql.database import SqlResults
-from tests.directory import socket_directory
-from tests.postgres import Postgres, find_postgres
+from tests.postgres import Postgres
 
 DATABASES = ["sqlite", "postgresql"]
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """One for all tests of a process. Skips where there is none, and fails under CI."""
-    programs = find_postgres()
-    with (
-        socket_directory() as directory,
-        Postgres(directory=directory, programs=programs, is_durable=False) as postgres,
-    ):
-        yield postgres
 
 
 @pytest.fixture(scope="session")

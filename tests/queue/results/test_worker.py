@@ -14,7 +14,8 @@ from blimp.errors import TableMismatch
 from blimp.queue import GroupResult, State, TaskApp, Worker, chain, chord, group
 from blimp.queue.results.open import prepare_results
 from blimp.queue.results.sql.database import Cleanup, SqlResults
-from tests.postgres import Postgres
+from tests.directory import socket_directory
+from tests.postgres import Postgres, find_postgres
 from tests.queue.conftest import DEADLINE_S, Silence, WorkerProcess, wait_until, working
 from tests.queue.server_view import Look
 
@@ -210,25 +211,36 @@ class Counting:
         return number
 
 
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """A cluster to be stopped and started: the others' is everybody's."""
+    programs = find_postgres()
+    with (
+        socket_directory() as directory,
+        Postgres(directory=directory, programs=programs, is_durable=False) as postgres,
+    ):
+        yield postgres
+
+
 def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
-    url: str, look: Look, postgres: Postgres
+    url: str, look: Look, own_postgres: Postgres
 ) -> None:
     log = Silence()
     with (
-        postgres.database() as backend,
+        own_postgres.database() as backend,
         TaskApp("tests", broker=url, result_backend=backend) as app,
     ):
         counting = Counting(app)
         with working(app, log=log):
             handles = [counting.send(number) for number in range(300)]
             assert handles[0].get(DEADLINE_S) == 0
-            postgres.crash()
+            own_postgres.crash()
             try:
                 handles += [counting.send(number) for number in range(300, 400)]
                 wait_until(lambda: bool(log.events("results unreachable")), "it is not missed")
                 assert look.in_hand() > 0
             finally:
-                postgres.start()
+                own_postgres.start()
             assert [handle.get(DEADLINE_S) for handle in handles] == list(range(400))
             wait_until(lambda: look.in_hand() == 0, "something is not acknowledged")
         assert rows(app) == {handle.id: "SUCCESS" for handle in handles}

@@ -1,30 +1,15 @@
-"""A RabbitMQ node for the session, and apps on it."""
+"""Apps on RabbitMQ."""
 
-import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from kombu import Connection
 
 from blimp.queue import TaskApp
 from tests.broker import EmbeddedBroker
-from tests.rabbitmq import RabbitMQ, find_rabbitmq
+from tests.rabbitmq import RabbitMQ
 from tests.tcp_link import TcpLink
-
-
-@pytest.fixture(scope="session")
-def rabbit() -> Iterator[RabbitMQ]:
-    """A node for the session: only for modules that begin with `find_rabbitmq()`."""
-    command = find_rabbitmq()
-    directory = Path(tempfile.mkdtemp(prefix="blimp-rabbit-"))
-    try:
-        with RabbitMQ(directory=directory, command=command) as node:
-            yield node
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture
