@@ -13,6 +13,7 @@ from blimp.closing import Closing
 from blimp.errors import BoardError, HardwareError
 from blimp.hardware.actuators import Actuators
 from blimp.hardware.bmp280 import Bmp280
+from blimp.hardware.bmp388 import Bmp388, Bmp390
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Device, Output, Sensor, attempt_all
 from blimp.hardware.drv8833 import Drv8833
@@ -29,6 +30,8 @@ from blimp.types import SensorReadings, SensorStatus
 # Every chip there is a driver for. A new one is one file and one line here.
 CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "bmp280": Bmp280,
+    "bmp388": Bmp388,
+    "bmp390": Bmp390,
     "drv8833": Drv8833,
     "dwm1001": Dwm1001,
     "gps-nmea": GpsNmea,

@@ -7,6 +7,7 @@ from blimp.airframe import Airframe, Device
 from blimp.errors import BoardError, ConfigError
 from blimp.sim.bus import I2CBus, no_answer
 from blimp.sim.chips.bmp280 import Bmp280
+from blimp.sim.chips.bmp388 import Bmp388, Bmp390
 from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip
 from blimp.sim.chips.drv8833 import Drv8833
 from blimp.sim.chips.dwm1001 import Dwm1001
@@ -24,6 +25,8 @@ from blimp.sim.truth import Truth
 # Every chip the simulator has, by its name in the board table. A new one is one line here.
 CHIPS: Mapping[str, type[Chip]] = {
     "bmp280": Bmp280,
+    "bmp388": Bmp388,
+    "bmp390": Bmp390,
     "drv8833": Drv8833,
     "dwm1001": Dwm1001,
     "gps-nmea": GpsNmea,

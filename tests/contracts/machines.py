@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from blimp import airframe
+from blimp.airframe import Airframe
 from blimp.clock import ManualClock
 from blimp.hardware.bus import Buses
 from blimp.hardware.linux import LinuxBuses
@@ -17,8 +18,8 @@ from blimp.sim.world import World
 class Machine:
     """The kernel's interfaces, answered by the simulated twin, in lockstep."""
 
-    def __init__(self, *, seed: int = 1) -> None:
-        self.airframe = airframe.load("twin")
+    def __init__(self, *, ship: Airframe | None = None, seed: int = 1) -> None:
+        self.airframe = ship or airframe.load("twin")
         self.clock = ManualClock()
         self.world = World(self.airframe, seed=seed, clock=self.clock)
         self.buses: Buses = LinuxBuses(clock=self.clock)
@@ -32,8 +33,8 @@ class Machine:
 
 
 @contextmanager
-def lockstep() -> Iterator[Machine]:
-    machine = Machine()
+def lockstep(ship: Airframe | None = None) -> Iterator[Machine]:
+    machine = Machine(ship=ship)
     with machine.world, linux_devices(machine.world, clock=machine.clock):
         yield machine
         machine.buses.close()

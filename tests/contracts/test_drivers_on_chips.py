@@ -1,50 +1,16 @@
-"""Drivers and simulated chips, written apart from the same data sheets, must agree."""
+"""A whole board of drivers on simulated chips; each chip alone is in `test_every_chip.py`."""
 
 import math
 from collections.abc import Iterator
 
 import pytest
 
-from blimp.hardware.board import Board, open_board, safe_state
+from blimp.hardware.board import safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.sim.seam import linux_devices
 from blimp.types import ActuatorCommand, SensorReadings
-from tests.contracts.machines import Machine, lockstep
-
-PERIOD_S = 0.01
-SENSORS = ("imu", "baro", "ranger", "sonar", "tag", "gps", "power")
-STOPPED = ActuatorCommand(motors=(0.0,) * 3, servos=(0.0,) * 3)
-
-
-class Flight:
-    """The board on the machine, polled as the flight loop does."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.world = machine.world
-        self.board: Board = open_board(machine.airframe, buses=machine.buses, clock=machine.clock)
-        self.readings = SensorReadings(t_s=0.0)
-
-    def run(self, seconds: float, command: ActuatorCommand = STOPPED) -> SensorReadings:
-        for _ in range(round(seconds / PERIOD_S)):
-            self.machine.run(PERIOD_S)
-            self.readings = self.board.read(self.machine.clock.now_s())
-            self.board.actuators.drive(command)
-        return self.readings
-
-    def until_unhealthy(self, name: str, *, within_s: float) -> float:
-        return self._until(name, sick=True, within_s=within_s)
-
-    def until_healthy(self, name: str, *, within_s: float) -> float:
-        return self._until(name, sick=False, within_s=within_s)
-
-    def _until(self, name: str, *, sick: bool, within_s: float) -> float:
-        for step in range(round(within_s / PERIOD_S)):
-            self.run(PERIOD_S)
-            if (name in self.readings.unhealthy) == sick:
-                return step * PERIOD_S
-        state = "healthy" if sick else self.board.self_test()[name]
-        raise AssertionError(f"{name} still {state} after {within_s} s")
+from tests.contracts.flight import Flight
+from tests.contracts.machines import lockstep
 
 
 @pytest.fixture
@@ -130,57 +96,6 @@ def test_another_process_makes_the_outputs_safe(flight: Flight) -> None:
     world.computer = old
     assert list(flight.world.electronics.throttles()) == [0.0, 0.0, 0.0]
     assert list(flight.world.electronics.servo_angles()) == [None, None, None]
-
-
-@pytest.mark.parametrize("name", SENSORS)
-def test_a_dead_sensor_is_named_keeps_its_last_sample_and_comes_back(
-    flight: Flight, name: str
-) -> None:
-    flight.run(2.0)
-    before = getattr(flight.readings, name)
-    flight.world.fault(name, "no_answer")
-    flight.until_unhealthy(name, within_s=4.0)
-    assert flight.readings.unhealthy == (name,)
-    flight.run(1.0)
-    after = getattr(flight.readings, name)
-    assert (after is None) == (before is None)
-    if after is not None:
-        assert after.t_s <= flight.machine.clock.now_s() - 1.0
-    flight.world.fault(name, "clear")
-    flight.until_healthy(name, within_s=3.0)
-
-
-@pytest.mark.parametrize("name", ["imu", "baro", "ranger", "power", "tag", "gps"])
-def test_a_frozen_sensor_is_found_out(flight: Flight, name: str) -> None:
-    flight.run(2.0)
-    flight.world.fault(name, "frozen")
-    flight.until_unhealthy(name, within_s=5.0)
-    flight.run(2.0)
-    assert name in flight.readings.unhealthy, "it must not look well for standing still"
-    flight.world.fault(name, "clear")
-    flight.until_healthy(name, within_s=3.0)
-
-
-@pytest.mark.parametrize("name", ["imu", "baro", "ranger", "power", "tag", "gps"])
-def test_garbage_makes_the_sensor_unhealthy_and_no_wild_samples(flight: Flight, name: str) -> None:
-    flight.run(2.0)
-    flight.world.fault(name, "garbage")
-    flight.until_unhealthy(name, within_s=5.0)
-    flight.world.fault(name, "clear")
-    flight.until_healthy(name, within_s=4.0)
-
-
-@pytest.mark.parametrize("name", ["imu", "baro"])
-def test_a_chip_with_another_identity_is_named(name: str) -> None:
-    with lockstep() as machine:
-        machine.world.fault(name, "wrong_identity")
-        flight = Flight(machine)
-        with flight.board:
-            flight.run(1.0)
-            assert flight.readings.unhealthy == (name,)
-            error = flight.board.self_test()[name]
-            assert name in error
-            assert "expected 0x" in error
 
 
 def test_a_stuck_bus_costs_its_devices_and_no_others(flight: Flight) -> None:

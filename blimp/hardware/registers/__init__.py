@@ -6,7 +6,7 @@ the datasheet: so they can share a register's address, and no mistake in a formu
 Names are the datasheets'. One class is one chip and only a namespace; it is never made.
 """
 
-from blimp.hardware.registers.barometers import BMP280
+from blimp.hardware.registers.barometers import BMP280, BMP388
 from blimp.hardware.registers.inertial import MPU6050
 from blimp.hardware.registers.outputs import DRV8833, PCA9685
 from blimp.hardware.registers.position import DWM1001, NMEA
@@ -15,6 +15,7 @@ from blimp.hardware.registers.rangers import HCSR04, TFLuna
 
 __all__ = [
     "BMP280",
+    "BMP388",
     "DRV8833",
     "DWM1001",
     "HCSR04",

@@ -46,3 +46,50 @@ class BMP280:
     DATA_LENGTH: Final = 6
     DATA_RESET: Final = 0x80000  # both readings before the first conversion
     START_UP_S: Final = 0.002  # from power-on or reset to the first communication
+
+
+class BMP388:
+    """Bosch BMP388 and BMP390, BST-BMP388-DS001 and BST-BMP390-DS002 section 4.
+
+    Reads auto-increment; a write of several bytes is pairs of register and value (5.2.1).
+    """
+
+    ADDRESSES: Final = (0x76, 0x77)  # SDO low, SDO high
+    CHIP_ID: Final = 0x00
+    CHIP_ID_BMP388: Final = 0x50
+    CHIP_ID_BMP390: Final = 0x60
+    ERR_REG: Final = 0x02  # STATUS and the data follow
+    ERR_FATAL: Final = 0x01
+    ERR_CMD: Final = 0x02
+    ERR_CONF: Final = 0x04  # this output rate has no time for this oversampling
+    STATUS: Final = 0x03
+    STATUS_CMD_RDY: Final = 0x10
+    STATUS_DRDY_PRESS: Final = 0x20  # cleared when the data are read
+    STATUS_DRDY_TEMP: Final = 0x40
+    DATA_0: Final = 0x04  # u24 little-endian pressure, then the same for temperature
+    DATA_LENGTH: Final = 6
+    DATA_RESET: Final = 0x800000
+    EVENT: Final = 0x10
+    EVENT_POR_DETECTED: Final = 0x01
+    PWR_CTRL: Final = 0x1B
+    PRESS_EN: Final = 0x01
+    TEMP_EN: Final = 0x02
+    MODE_MASK: Final = 0x30
+    MODE_SLEEP: Final = 0x00
+    MODE_FORCED: Final = 0x10
+    MODE_NORMAL: Final = 0x30
+    OSR: Final = 0x1C  # osr_t 5..3, osr_p 2..0: 2^n samples
+    OSR_RESET: Final = 0x02
+    OSR_T_SHIFT: Final = 3
+    OSR_X1: Final = 0
+    OSR_X8: Final = 3
+    ODR: Final = 0x1D  # 200 Hz / 2^n
+    ODR_50_HZ: Final = 2
+    CONFIG: Final = 0x1F  # iir_filter 3..1: coefficient 2^n - 1
+    IIR_SHIFT: Final = 1
+    IIR_3: Final = 2
+    CALIB: Final = 0x31  # T1 T2 u16, T3 i8, P1 P2 i16, P3 P4 i8, P5 P6 u16, P7 P8 i8, P9 i16,
+    CALIB_LENGTH: Final = 21  # P10 P11 i8, all little-endian and packed
+    CMD: Final = 0x7E
+    CMD_SOFTRESET: Final = 0xB6
+    START_UP_S: Final = 0.002  # table 3, after power-on or reset

@@ -6,10 +6,10 @@ temperature and pressure: this file knows only the datasheet, never a driver.
 """
 
 import struct
-from collections.abc import Callable
 
 from blimp.hardware.registers import BMP280
-from blimp.sim.chips.chip import Fitting, I2CChip
+from blimp.sim.chips.barometer import Barometer, quantise, solve
+from blimp.sim.chips.chip import Fitting
 
 _T = (27504, 26435, -1000)
 _P = (36477, -10685, 3024, 2855, 140, -7, 15500, -14600, 6000)
@@ -20,26 +20,20 @@ _NOISE_C = 0.005  # temperature resolution at x1, table 7
 _SAMPLES = (0, 1, 2, 4, 8, 16, 16, 16)  # osrs code -> oversampling, section 3.3
 _STANDBY_S = (0.0005, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # t_sb, table 11
 _FILTER = (1, 2, 4, 8, 16, 16, 16, 16)  # IIR coefficient, section 3.3.3
+_TOP = 1048574.0  # one below the largest raw value, for the slope
 _WRONG_ID = 0x60  # a BME280 sold as BMP280
-_OFFSET_PA = 100.0  # absolute accuracy ±1 hPa, table 2
-_OFFSET_C = 0.5  # at 25 °C, table 2
 
 
-class Bmp280(I2CChip):
-    """Channels: pressure in Pa, temperature in °C.
-
-    Conversions happen when they are read: each call works out how many the chip has made
+class Bmp280(Barometer):
+    """Conversions happen when they are read: each call works out how many the chip has made
     since the last one, and feeds them all through the IIR filter.
     """
 
-    KINDS = I2CChip.KINDS | {"wrong_identity"}
-    CHANNELS = ("pressure", "temperature")
-    DEFAULT_ADDRESS = 0x76
+    OFFSET_PA = 100.0  # absolute accuracy ±1 hPa, table 2
+    OFFSET_C = 0.5  # at 25 °C, table 2
 
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
-        self._offset_pa = self.random.uniform(-_OFFSET_PA, _OFFSET_PA)
-        self._offset_c = self.random.uniform(-_OFFSET_C, _OFFSET_C)
         self._memory = bytearray(256)
         self._pointer = 0
         self._reset()
@@ -53,8 +47,7 @@ class Bmp280(I2CChip):
         self._up_s = self.timeline.now_s + BMP280.START_UP_S
         self._started_s = 0.0
         self._done = 0  # conversions since the mode was set
-        self._filtered: tuple[float, float] | None = None  # raw temperature, raw pressure
-        self._last: tuple[float, float] | None = None
+        self._filtered = self._last = None
 
     def write(self, data: bytes) -> None:
         # Section 5.2.1: a write of several bytes is pairs of register and value.
@@ -141,44 +134,30 @@ class Bmp280(I2CChip):
         osrs_p = control >> BMP280.OSRS_P_SHIFT & 7
         coefficient = _FILTER[self._memory[BMP280.CONFIG] >> BMP280.FILTER_SHIFT & 7]
         raw_t, raw_p, counts_per_pa = self._truth_as_raw()
-        from_t, from_p = self._last or (raw_t, raw_p)
-        self._last = (raw_t, raw_p)
-        filtered = self._filtered
         sigma_p = _NOISE_PA[min(osrs_p, 5)] * counts_per_pa
-        gauss = self.random.gauss
-        steps = min(fresh, 5 * coefficient) if coefficient > 1 else 1
-        for step in range(steps - 1, -1, -1):
-            back = step / fresh  # the share of time between the last call and now
-            new_t = raw_t + (from_t - raw_t) * back + gauss(0.0, _NOISE_C * 3200.0)
-            new_p = raw_p + (from_p - raw_p) * back + gauss(0.0, sigma_p)
-            if filtered is None:
-                filtered = (new_t, new_p)
-            else:
-                old_t, old_p = filtered
-                filtered = (
-                    old_t + (new_t - old_t) / coefficient,
-                    old_p + (new_p - old_p) / coefficient,
-                )
-        self._filtered = filtered
-        assert filtered is not None
-        # Without the filter the resolution is 16 bits plus one for each doubling (3.3.1).
+        filtered = self._feed(
+            (raw_t, raw_p),
+            fresh=fresh,
+            coefficient=coefficient,
+            sigma=(_NOISE_C * 3200.0, sigma_p),
+        )
+
+        def bits(osrs: int) -> int:
+            # Without the filter the resolution is 16 bits plus one for each doubling (3.3.1).
+            return 20 if coefficient > 1 else min(15 + osrs, 20)
+
         self._store_raw(
-            _quantise(filtered[1], 20 if coefficient > 1 else 15 + osrs_p) if osrs_p else 0x80000,
-            _quantise(filtered[0], 20 if coefficient > 1 else 15 + osrs_t) if osrs_t else 0x80000,
+            quantise(filtered[1], bits(osrs_p), of=20) if osrs_p else BMP280.DATA_RESET,
+            quantise(filtered[0], bits(osrs_t), of=20) if osrs_t else BMP280.DATA_RESET,
         )
 
     def _truth_as_raw(self) -> tuple[float, float, float]:
         """Return raw temperature, raw pressure and the latter's counts for one pascal."""
-        celsius = self.truth.temperature_c + self._offset_c
-        pascal = self.truth.pressure_pa + self._offset_pa
-        if self.faults.altered:
-            now_s = self.timeline.now_s
-            pascal = self.faults.measure("pressure", pascal, now_s)
-            celsius = self.faults.measure("temperature", celsius, now_s)
+        celsius, pascal = self._felt()
         guess_t, guess_p = self._last or (519888.0, 415148.0)
-        raw_t, _ = _solve(lambda raw: fine_temperature(raw) / 5120.0, celsius, guess_t)
+        raw_t, _ = solve(lambda raw: fine_temperature(raw) / 5120.0, celsius, guess_t, top=_TOP)
         t_fine = fine_temperature(raw_t)
-        raw_p, slope = _solve(lambda raw: pressure(raw, t_fine), pascal, guess_p)
+        raw_p, slope = solve(lambda raw: pressure(raw, t_fine), pascal, guess_p, top=_TOP)
         return raw_t, raw_p, 1.0 / slope
 
     def _store_raw(self, raw_p: int, raw_t: int) -> None:
@@ -208,22 +187,3 @@ def pressure(raw: float, t_fine: float) -> float:
     scale = (1.0 + (p3 * a * a / 524288.0 + p2 * a) / 524288.0 / 32768.0) * p1
     p = (1048576.0 - raw - offset / 4096.0) * 6250.0 / scale
     return p + (p9 * p * p / 2147483648.0 + p * p8 / 32768.0 + p7) / 16.0
-
-
-def _solve(function: Callable[[float], float], wanted: float, guess: float) -> tuple[float, float]:
-    """Return (raw, slope) with function(raw) == wanted to a tenth of a count; Newton."""
-    slope = 1.0
-    for _ in range(20):
-        value = function(guess)
-        slope = function(guess + 1.0) - value
-        step = (wanted - value) / slope
-        guess = min(max(guess + step, 0.0), 1048574.0)
-        if abs(step) < 0.1:
-            break
-    return guess, slope
-
-
-def _quantise(raw: float, bits: int) -> int:
-    bits = min(bits, 20)
-    coarse = 1 << (20 - bits)
-    return min(max(round(raw / coarse) * coarse, 0), 0xFFFFF)

@@ -1,0 +1,200 @@
+"""Every driver on its simulated chip: written apart from one data sheet, they must agree.
+
+The rows are those of docs/chips.md.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from blimp.hardware.board import CHIPS, check
+from blimp.sim.electronics import CHIPS as SIMULATED
+from blimp.sim.world import World
+from blimp.types import (
+    ActuatorCommand,
+    BaroSample,
+    GpsSample,
+    ImuSample,
+    PositionSample,
+    PowerSample,
+    RangeSample,
+)
+from tests.contracts import rows
+from tests.contracts.flight import Flight
+from tests.contracts.machines import lockstep
+
+STARTED_S = 4.0  # by now the slowest chip has started and measured
+NO_FROZEN_ECHO = {"hcsr04"}  # a wall that stands still gives one distance as well
+
+
+@pytest.fixture
+def flight(request: pytest.FixtureRequest) -> Iterator[Flight]:
+    with lockstep(rows.ship(request.param)) as machine:
+        made = Flight(machine)
+        with made.board:
+            made.run(STARTED_S)
+            yield made
+
+
+def on(*names: str) -> pytest.MarkDecorator:
+    """Give a test `name`, a documented row, and the `flight` of the ship that has it."""
+    return pytest.mark.parametrize(
+        ("flight", "name"), [(name, name) for name in names], indirect=["flight"], ids=names
+    )
+
+
+def device(name: str) -> str:
+    return rows.documented()[name].name
+
+
+def sample(flight: Flight, name: str) -> object:
+    chip = CHIPS[rows.documented()[name].chip]
+    return getattr(flight.readings, chip.ROLE)  # type: ignore[union-attr]
+
+
+def test_every_driver_has_its_chip_and_its_row() -> None:
+    documented = {row.chip for row in rows.documented().values()}
+    assert set(CHIPS) == set(SIMULATED) == documented
+
+
+@pytest.mark.parametrize("name", rows.documented())
+def test_a_documented_row_can_be_wired_beside_the_others(name: str) -> None:
+    check(rows.ship(name))
+
+
+# --- sensors -------------------------------------------------------------------------------
+
+
+@on(*rows.sensors())
+def test_it_starts_and_agrees_with_the_truth(flight: Flight, name: str) -> None:
+    assert flight.board.self_test()[device(name)] in REMARKS
+    assert flight.readings.unhealthy == ()
+    made = sample(flight, name)
+    if made is None:
+        assert device(name) in NOTHING_IN_RANGE
+    else:
+        AGREES[type(made)](made, flight.world)
+        values = flight.board.status(flight.machine.clock.now_s())[device(name)].value
+        numbers = values if isinstance(values, tuple) else (values,)
+        assert all(math.isfinite(number or 0.0) for number in numbers)
+
+
+@on(*rows.sensors())
+def test_dead_it_is_named_keeps_its_last_sample_and_comes_back(flight: Flight, name: str) -> None:
+    before = sample(flight, name)
+    flight.world.fault(device(name), "no_answer")
+    flight.until_unhealthy(device(name), within_s=4.0)
+    assert flight.readings.unhealthy == (device(name),)
+    flight.run(1.0)
+    after = sample(flight, name)
+    assert (after is None) == (before is None)
+    if after is not None:
+        assert after.t_s <= flight.machine.clock.now_s() - 1.0  # type: ignore[attr-defined]
+    flight.world.fault(device(name), "clear")
+    flight.until_healthy(device(name), within_s=4.0)
+
+
+@on(*(name for name in rows.sensors() if name not in NO_FROZEN_ECHO))
+def test_frozen_it_is_found_out(flight: Flight, name: str) -> None:
+    flight.world.fault(device(name), "frozen")
+    flight.until_unhealthy(device(name), within_s=5.0)
+    flight.run(2.0)
+    assert device(name) in flight.readings.unhealthy, "it must not look well for standing still"
+    flight.world.fault(device(name), "clear")
+    flight.until_healthy(device(name), within_s=4.0)
+
+
+@on(*(name for name in rows.sensors() if name not in NO_FROZEN_ECHO))
+def test_garbage_makes_it_unhealthy_and_no_wild_sample(flight: Flight, name: str) -> None:
+    flight.world.fault(device(name), "garbage")
+    flight.until_unhealthy(device(name), within_s=5.0)
+    made = sample(flight, name)
+    if isinstance(made, BaroSample | PowerSample | RangeSample | PositionSample | GpsSample):
+        AGREES[type(made)](made, flight.world)
+    flight.world.fault(device(name), "clear")
+    flight.until_healthy(device(name), within_s=4.0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n for n in rows.sensors() if "wrong_identity" in SIMULATED[rows.documented()[n].chip].KINDS],
+)
+def test_another_chip_at_its_place_is_named(name: str) -> None:
+    with lockstep(rows.ship(name)) as machine:
+        machine.world.fault(device(name), "wrong_identity")
+        flight = Flight(machine)
+        with flight.board:
+            flight.run(1.0)
+            assert flight.readings.unhealthy == (device(name),)
+            error = flight.board.self_test()[device(name)]
+            assert device(name) in error
+            assert "expected" in error
+
+
+# --- outputs -------------------------------------------------------------------------------
+
+COMMAND = ActuatorCommand(motors=(0.5, -0.25, 1.0), servos=(0.5, 0.3, -0.3))
+
+
+@on(*rows.outputs())
+def test_commands_reach_what_it_drives_and_safe_stops_it(flight: Flight, name: str) -> None:
+    row = rows.documented()[name]
+    frame = flight.machine.airframe
+    names = frame.thruster_names + frame.servo_names
+    wanted = dict(zip(names, COMMAND.motors + COMMAND.servos, strict=True))
+    flight.run(1.0, COMMAND)
+    for output in row.outputs.values():
+        assert flight.world.outputs[output] == pytest.approx(0.0, abs=0.01), "not enabled yet"
+    flight.board.actuators.enable()
+    flight.run(1.5, COMMAND)
+    for output in row.outputs.values():
+        assert flight.world.outputs[output] == pytest.approx(wanted[output], abs=0.01), output
+    assert flight.board.actuators.safe() == ()
+    assert list(flight.world.electronics.throttles()) == [0.0, 0.0, 0.0]
+
+
+# --- what agrees -----------------------------------------------------------------------------
+
+REMARKS = {""}
+NOTHING_IN_RANGE = {"sonar", "ranger"}  # on the pad, nearer than they can see
+
+
+def _imu(made: ImuSample, world: World) -> None:
+    assert made.accel_body_mps2 == pytest.approx((0.0, 0.0, -9.81), abs=0.25)
+    assert made.gyro_body_radps == pytest.approx((0.0, 0.0, 0.0), abs=0.06)
+
+
+def _baro(made: BaroSample, world: World) -> None:
+    assert made.pressure_pa == pytest.approx(world.physics.pressure_pa, abs=160.0)
+    assert made.temperature_c == pytest.approx(world.physics.temperature_c, abs=2.5)
+
+
+def _range(made: RangeSample, world: World) -> None:
+    assert made.distance_m == pytest.approx(world.truth.altitude_m, abs=0.2)
+
+
+def _power(made: PowerSample, world: World) -> None:
+    assert made.voltage_v == pytest.approx(world.physics.battery_v, abs=0.03)
+    assert made.current_a == pytest.approx(world.physics.battery_current_a, abs=0.03)
+
+
+def _tag(made: PositionSample, world: World) -> None:
+    assert made.position_ned_m == pytest.approx(world.truth.position_ned_m, abs=0.6)
+
+
+def _gps(made: GpsSample, world: World) -> None:
+    home = world.airframe.home
+    assert made.latitude_deg == pytest.approx(home.latitude_deg, abs=1e-4)
+    assert made.longitude_deg == pytest.approx(home.longitude_deg, abs=1e-4)
+    assert made.velocity_ned_mps == pytest.approx((0.0, 0.0, 0.0), abs=0.4)
+
+
+AGREES: dict[type, Callable[..., None]] = {
+    ImuSample: _imu,
+    BaroSample: _baro,
+    RangeSample: _range,
+    PowerSample: _power,
+    PositionSample: _tag,
+    GpsSample: _gps,
+}
