@@ -242,15 +242,18 @@ class Wear:
         self._lock = threading.Lock()
         self._tasks = 0
 
-    def count(self, tasks: int = 1) -> str | None:
-        """Count tasks that have ended; return why the process should be replaced, or None."""
+    def count(self, tasks: int = 1, *, pid: int | None = None) -> str | None:
+        """Count tasks that have ended; return why the process should be replaced, or None.
+
+        pid: the process; None is this one.
+        """
         with self._lock:
             self._tasks += tasks
             tasks = self._tasks
         if self._max_tasks is not None and tasks >= self._max_tasks:
             return f"{tasks} tasks were run, the limit is {self._max_tasks}"
         if self._max_memory_mb is not None:
-            memory_mb = resident_bytes() / MEGABYTE
+            memory_mb = resident_bytes(pid) / MEGABYTE
             if memory_mb > self._max_memory_mb:
                 return f"{memory_mb:.0f} MB are in use, the limit is {self._max_memory_mb:g}"
         return None
@@ -270,6 +273,11 @@ def let_stop_signals_in() -> None:
         signal.raise_signal(number)
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of this process (proc(5), statm, second field)."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
+def resident_bytes(pid: int | None = None) -> int:
+    """Return the resident memory of a process (proc(5), statm), by default this one's.
+
+    It is 0 if the process has ended.
+    """
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return int(Path(f"/proc/{pid or 'self'}/statm").read_text().split()[1]) * _PAGE_BYTES
+    return 0

@@ -66,7 +66,7 @@ class WorkerPools:
         self._threads: ThreadPool
         self._processes: ProcessPool | None = None
         self._lock = threading.Lock()
-        self._stopping = False
+        self._is_stopping = False
 
     def start(self) -> None:
         """Start the threads. They block the signals that the calling thread blocks."""
@@ -105,17 +105,14 @@ class WorkerPools:
                 self._processes.resize(size)
 
     def child_pids(self) -> list[int]:
-        with self._lock:
-            processes = self._processes
-        return [] if processes is None else processes.pids()
+        return [] if self._processes is None else self._processes.pids()
 
     def tell_stopping(self) -> None:
         """Inform tasks in child processes that the worker is about to stop. Any thread."""
         with self._lock:
-            self._stopping = True
-            processes = self._processes
-        if processes is not None:
-            processes.tell_stopping()
+            self._is_stopping = True
+            if self._processes is not None:
+                self._processes.tell_stopping()
 
     def close(self) -> None:
         self._loops.close()
@@ -125,21 +122,18 @@ class WorkerPools:
 
     def _begin_processes(self) -> ProcessPool:
         """Return the pool, made with the first job for it: most workers need none."""
-        if self._processes is None:
-            from blimp.queue.worker.pools.processes import ProcessPool
+        with self._lock:
+            if self._processes is None:
+                from blimp.queue.worker.pools.processes import ProcessPool
 
-            processes = ProcessPool(
-                run=self._run,
-                size=self.sizes.process_workers,
-                origins=self._origins,
-                max_tasks=self.max_tasks,
-                max_memory_mb=self._max_memory_mb,
-                log=self._log,
-            )
-            with self._lock:
-                self._processes = processes
-                stopping = self._stopping
-                processes.resize(self.sizes.process_workers)  # changed while they began
-            if stopping:
-                processes.tell_stopping()
-        return self._processes
+                self._processes = ProcessPool(
+                    run=self._run,
+                    size=self.sizes.process_workers,
+                    origins=self._origins,
+                    max_tasks=self.max_tasks,
+                    max_memory_mb=self._max_memory_mb,
+                    log=self._log,
+                )
+                if self._is_stopping:
+                    self._processes.tell_stopping()
+            return self._processes

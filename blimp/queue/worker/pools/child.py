@@ -1,53 +1,52 @@
-"""A worker's side of one child process, and the frames and channel that both sides use.
+"""A child process that runs one task at a time, and the frames between it and its worker.
 
-Each child has a socket pair of its own, and every frame names its child and its job: a frame
-for one cannot be taken for another's, whatever number the kernel gives the descriptor.
+Every frame names its child and its job: a frame for one cannot be taken for another's, whatever
+number the kernel gives a descriptor. A soft time limit and the stop of the worker come as
+signals. The child never uses the worker's broker.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import importlib
+import math
+import os
+import random
 import select
 import signal
 import socket
 import struct
-import sys
 import threading
 import time
-from collections.abc import Callable
+from _thread import start_new_thread
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from typing import Any
 
 import msgspec
 
-from blimp.errors import WorkerLost
-from blimp.processes import Child
-from blimp.queue.extensions import ChildExtension
+from blimp.clock import SystemClock
+from blimp.errors import ConfigError, ResultError, SoftTimeLimitExceeded
+from blimp.queue.context import TaskContext
+from blimp.queue.extensions import ChildExtension, ChildHook, load
+from blimp.queue.protocol.embed import called_task
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import TaskMessage, to_json
-from blimp.queue.protocol.record import Outcome, Record
+from blimp.queue.protocol.record import Outcome, Record, State, failure
+from blimp.queue.task import Task
+from blimp.queue.worker.completions import outcome_of
 
 MAX_FRAME_BYTES = 256_000_000
 FRAME_S = 30  # a frame that has begun to arrive is lost if nothing more of it comes for so long
+INTERRUPT, STOPPING = signal.SIGUSR1, signal.SIGUSR2  # only to a child that is ready
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child gets on its command line. origins: "module:attribute", where its tasks are."""
-
-    child: int
-    origins: tuple[str, ...]
-    max_tasks: int | None
-    max_memory_mb: float | None
-
-
-class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class Frame(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
     child: int
 
 
-# --- to a child ----------------------------------------------------------------------------
-
-
-class Begin(Frame, frozen=True, kw_only=True, tag="begin"):
+class Begin(Frame, frozen=True, kw_only=True):
     """Run a task. broker_now_s: the broker's clock at this moment, if it is known.
 
     arguments: `[args, kwargs]` in kombu's JSON, which keeps their types; `message` has none.
@@ -65,55 +64,24 @@ class Begin(Frame, frozen=True, kw_only=True, tag="begin"):
     extension: ChildExtension | None = None
 
 
-def without_arguments(message: TaskMessage) -> tuple[TaskMessage, msgspec.Raw]:
-    """Return `message` and its arguments as `Begin` takes them."""
-    arguments = msgspec.Raw(to_json([message.args, message.kwargs]))
-    return msgspec.structs.replace(message, args=(), kwargs={}), arguments
+class Ready(Frame, frozen=True, kw_only=True):
+    """The child waits for its first task. problem: why it cannot run any, "" if it can."""
+
+    problem: str = ""
 
 
-def with_arguments(begin: Begin) -> TaskMessage:
-    """Return the message of `begin`, complete again."""
-    args, kwargs = from_json(bytes(begin.arguments))
-    return msgspec.structs.replace(begin.message, args=tuple(args), kwargs=kwargs)
-
-
-class Interrupt(Frame, frozen=True, kw_only=True, tag="interrupt"):
-    job: int
-
-
-class Stopping(Frame, frozen=True, kw_only=True, tag="stopping"):
-    pass
-
-
-# --- from a child --------------------------------------------------------------------------
-
-
-class Ready(Frame, frozen=True, kw_only=True, tag="ready"):
-    pass
-
-
-class Unfit(Frame, frozen=True, kw_only=True, tag="unfit"):
-    """It cannot start: a module of `origins` cannot be imported."""
-
-    reason: str
-
-
-class Progress(Frame, frozen=True, kw_only=True, tag="progress"):
+class Progress(Frame, frozen=True, kw_only=True):
     job: int
     fraction: float
     details: dict[str, Any]
 
 
-class Done(Frame, frozen=True, kw_only=True, tag="done"):
-    """A job has ended. worn: why a new child should replace this one, "" if it need not."""
-
+class Done(Frame, frozen=True, kw_only=True):
     job: int
     outcome: Outcome
-    worn: str = ""
 
 
-ToChild = Begin | Interrupt | Stopping
-FromChild = Ready | Unfit | Progress | Done
+FromChild = Ready | Progress | Done
 
 
 class Channel:
@@ -141,22 +109,6 @@ class Channel:
         with self._sending:
             self._connection.send_bytes(data)
 
-    def offer(self, frame: Frame) -> bool:
-        """Send a short frame if that can be done at once; return whether it was."""
-        if not self._sending.acquire(blocking=False):
-            return False
-        try:
-            ready = select.poll()
-            ready.register(self.fileno(), select.POLLOUT)
-            if not ready.poll(0):
-                return False
-            self._connection.send_bytes(msgspec.json.encode(frame))
-            return True
-        except (OSError, ValueError):  # it is closed, here or there
-            return False
-        finally:
-            self._sending.release()
-
     def receive(self) -> Any:
         """Wait for a frame and return it.
 
@@ -178,171 +130,182 @@ class Channel:
         self._connection.close()
 
 
-END_S = 1.0  # how long a child may take to end when its channel is closed
-
-# A fresh interpreter that looks for modules where this one does.
-_PROGRAM = """
-import json, sys
-sys.path[:] = json.loads(sys.argv[1])
-from blimp.queue.worker.pools.child_main import main
-main(sys.argv[2])
-"""
+# --- in the child ----------------------------------------------------------------------------
 
 
-class ChildProcess:
-    """A fresh interpreter that runs one job at a time. Never a fork: the worker has threads.
+def main(number: int, origins: Sequence[str]) -> None:
+    """Serve the worker at the other end of standard input until that closes it.
 
-    Raises OSError if the system has no process or descriptor left for it.
-
-    One thread starts it, waits, calls and ends it: the kernel kills the child when that
-    thread ends, kill -9 of the worker included. Any thread may `send_control` and `kill`.
+    origins: the "module:attribute" of each app whose tasks may come.
     """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    channel = Channel(socket.socket(fileno=os.dup(0)), receives=Begin)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # a task that reads standard input must not read frames
+    os.close(nothing)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        Server(number=number, channel=channel).serve(origins)
 
-    def __init__(self, setup: Setup) -> None:
-        self.number = setup.child
-        ours, theirs = socket.socketpair()
+
+class Server:
+    def __init__(self, *, number: int, channel: Channel) -> None:
+        self._number = number
+        self._channel = channel
+        self._chance = random.Random()
+        self._stopping = threading.Event()
+        self._may_interrupt = False
+        self._extension: ChildExtension | None = None
+        self._hook: ChildHook | None = None
+
+    def serve(self, origins: Sequence[str]) -> None:
+        """Run what comes. Raises EOFError when the worker closes the channel."""
         try:
-            self._process = _begin(setup, stdin=theirs.fileno())
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        self._channel = Channel(ours, receives=FromChild)
-        self._events = select.poll()
-        self._events.register(self._channel.fileno(), select.POLLIN)
-        self._events.register(self._process.fileno(), select.POLLIN)
-        self._lock = threading.Lock()
-        self._open = True
-        self._ready = False
-        self._jobs = 0
-        self._job: int | None = None
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def running(self) -> bool:
-        return self._open and self._process.running()
-
-    def wait_ready(self, timeout_s: float) -> None:
-        """Wait until it can run jobs. Raises WorkerLost saying why it cannot."""
-        frame = self._receive(until_s=time.monotonic() + timeout_s)
-        if isinstance(frame, Unfit):
-            raise WorkerLost(f"child {self.number} cannot start: {frame.reason}")
-        if not isinstance(frame, Ready):
-            raise WorkerLost(f"child {self.number} sent {type(frame).__name__}, not Ready")
-        with self._lock:
-            self._ready = True
-
-    def next_job(self) -> int:
-        with self._lock:
-            self._jobs += 1
-            self._job = self._jobs
-        return self._jobs
-
-    def call(self, begin: Begin, *, on_progress: Callable[[Progress], object]) -> Done:
-        """Run a job and return its end. Raises WorkerLost if the child ends before."""
+            for origin in origins:
+                importlib.import_module(origin.partition(":")[0])
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            self._channel.send(Ready(child=self._number, problem=problem))
+            return
+        signal.signal(INTERRUPT, self._interrupt)
+        # Not in the handler itself: the task that it interrupts may have the event's lock.
+        signal.signal(STOPPING, lambda *_: start_new_thread(self._stopping.set, ()))
+        self._channel.send(Ready(child=self._number))
         try:
-            self._send(begin)
             while True:
-                frame = self._receive(until_s=None)
-                if isinstance(frame, Progress):
-                    if frame.job == begin.job:
-                        on_progress(frame)
-                elif isinstance(frame, Done) and frame.job == begin.job:
-                    return frame
-                else:
-                    raise WorkerLost(f"child {self.number} sent {frame!r:.200} in job {begin.job}")
-        except WorkerLost:
-            self.kill()  # whatever its state, it gets no further job
-            raise
+                begin: Begin = self._channel.receive()
+                if begin.child != self._number:
+                    raise EOFError  # the worker finds this child gone, and starts another
+                outcome = self._run(begin)
+                self._channel.send(Done(child=self._number, job=begin.job, outcome=outcome))
         finally:
-            with self._lock:
-                self._job = None
+            if self._hook is not None:
+                self._hook.close()
 
-    def send_control(self, frame: Frame) -> None:
-        """Send a short frame, if its channel has room. Never waits: a child may stand still."""
-        with self._lock:
-            if self._open:
-                self._channel.offer(frame)
-
-    def kill(self, *, job: int | None = None) -> None:
-        """Kill it; if `job` is given, only while it runs that one."""
-        with self._lock:
-            if self._open and job in (None, self._job):
-                self._process.send(signal.SIGKILL)
-
-    def kill_unless_idle(self) -> None:
-        """Kill it while it starts or runs a job; one that waits for work ends by itself."""
-        with self._lock:
-            if self._open and not (self._ready and self._job is None):
-                self._process.send(signal.SIGKILL)
-
-    def end(self) -> None:
-        """End it and wait until it has ended. Idempotent."""
-        with self._lock:
-            if not self._open:
-                return
-            self._open = False
-            self._channel.close()  # the child reads that, and ends
-        # Descriptors are closed only here, so that no old number is used for another's.
-        self._wait_ended()
-        if self._process.running():
-            self._process.send(signal.SIGKILL)
-        self._process.end(within_s=END_S)
-
-    def _send(self, frame: Frame) -> None:
+    def _run(self, begin: Begin) -> Outcome:
         try:
-            self._channel.send(frame)
-        except OSError:
-            raise WorkerLost(self._last_words()) from None
-
-    def _receive(self, *, until_s: float | None) -> Any:
-        """Return the next frame. Raises WorkerLost if none comes: it ended, or is too late."""
-        self._wait(until_s)
+            begin = msgspec.structs.replace(begin, message=with_arguments(begin))
+            name = begin.message.task
+            task = find(begin.origin, called_task(name, begin.message.kwargs))
+            if task.name != name:
+                task = task.app.task_for(begin.message)
+            args = begin.message.args
+            if task.options.bind:
+                args = (ChildContext(task, begin, self._channel, self._stopping), *args)
+        except Exception as error:
+            return failure(error)
         try:
-            frame = self._channel.receive()
-        except ValueError as error:
-            raise WorkerLost(f"child {self.number} sent what cannot be read: {error}") from error
-        except (EOFError, TimeoutError):
-            raise WorkerLost(self._last_words()) from None
-        if frame.child != self.number:
-            raise WorkerLost(f"child {self.number} calls itself {frame.child}")
-        return frame
+            try:
+                self._may_interrupt = True
+                with self._around(begin):
+                    result = task.function(*args, **begin.message.kwargs)
+            finally:
+                self._may_interrupt = False
+            return Outcome(state=State.SUCCESS, result=_sendable(result, task, begin))
+        except BaseException as error:  # a task may raise SystemExit; the child goes on
+            self._may_interrupt = False  # the limit may have interrupted the line that does it
+            return outcome_of(error, task=task, message=begin.message, chance=self._chance)
 
-    def _wait(self, until_s: float | None) -> None:
-        left_ms = None if until_s is None else max(0.0, until_s - time.monotonic()) * 1000.0
-        ready = {number for number, _ in self._events.poll(left_ms)}
-        if not ready:
-            raise WorkerLost(f"child {self.number}, process {self.pid}, does not start in time")
-        # A process that it forked may keep the channel open: its own end decides.
-        if self._channel.fileno() not in ready:
-            raise WorkerLost(self._last_words())
+    def _around(self, begin: Begin) -> AbstractContextManager[object]:
+        """Return what the worker's extension has the task wrapped in."""
+        if begin.extension != self._extension:
+            self._extension = begin.extension
+            if begin.extension is not None:
+                self._hook = load(begin.extension.factory)(begin.extension.settings)
+        if self._hook is None:
+            return contextlib.nullcontext()
+        return self._hook.around(begin.message)
 
-    def _last_words(self) -> str:
-        self._wait_ended()
-        status = self._process.exit_status()
-        how = "closed its channel"
-        if status is not None:
-            how = f"ended with status {status}"
-            if status < 0:
-                how = f"was killed by {signal.Signals(-status).name}"
-        return f"its process {self.pid} {how}"
-
-    def _wait_ended(self) -> None:
-        """Wait a moment for a process that is about to end."""
-        if self._process.running():
-            end = select.poll()  # select takes no descriptor above 1023
-            end.register(self._process.fileno(), select.POLLIN)
-            end.poll(END_S * 1000.0)
+    def _interrupt(self, *_: object) -> None:
+        if self._may_interrupt:
+            self._may_interrupt = False
+            raise SoftTimeLimitExceeded
 
 
-def _begin(setup: Setup, *, stdin: int) -> Child:
-    path, setup_json = json.dumps(sys.path), msgspec.json.encode(setup).decode()
-    return Child(
-        name=f"child {setup.child}",
-        arguments=[sys.executable, "-c", _PROGRAM, path, setup_json],
-        death_signal=signal.SIGKILL,
-        stdin=stdin,
-    )
+class ChildContext(TaskContext):
+    """A TaskContext without a broker: progress and the broker's time go through the worker."""
+
+    def __init__(
+        self, task: Task, begin: Begin, channel: Channel, stopping: threading.Event
+    ) -> None:
+        super().__init__(
+            task=task,
+            message=begin.message,
+            worker=begin.worker,
+            stopping=stopping,
+            lost=threading.Event(),  # a child that loses its lease is killed
+            revoked=threading.Event(),  # so is a revoked one
+            previous=begin.previous,
+            grant=None if begin.grant is None else _grant(begin.grant),
+        )
+        self._begin = begin
+        self._channel = channel
+        self._began_s = time.monotonic()
+
+    def progress(self, fraction: float, **details: Any) -> bool:
+        """Ask the worker to publish how far the task is; returns True, as it does not answer."""
+        _as_json([fraction, details], f"{self.task.name}: progress")
+        begin = self._begin
+        self._channel.send(
+            Progress(child=begin.child, job=begin.job, fraction=fraction, details=details)
+        )
+        return True
+
+    def _broker_now_s(self) -> float:
+        if self._begin.broker_now_s is None:
+            return time.time()
+        return self._begin.broker_now_s + time.monotonic() - self._began_s
+
+
+def _grant(given: dict[str, Any]) -> Any:
+    """Return the grant as a child sees it: the worker renews it, and kills a child that lost it."""
+    from blimp.queue.resources.grant import Grant, Ticket
+
+    now_s = time.monotonic()
+    return Grant(ticket=Ticket.read(given), ttl_s=math.inf, asked_s=now_s, clock=SystemClock())
+
+
+def _sendable(result: Any, task: Task, begin: Begin) -> Any:
+    """Return `result` as JSON. Raises ResultError if JSON cannot hold it."""
+    if task.options.ignore_result or begin.message.ignore_result:
+        return None
+    data = _as_json(result, f"{task.name} returned what")
+    if len(data) > begin.limit_bytes:
+        raise ResultError(
+            f"{task.name} returned {len(data)} bytes as JSON: the limit is {begin.limit_bytes}"
+        )
+    return msgspec.Raw(data)
+
+
+def _as_json(value: Any, what: str) -> bytes:
+    try:
+        return to_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ResultError(f"{what} JSON cannot hold: {error}") from error
+
+
+def without_arguments(message: TaskMessage) -> tuple[TaskMessage, msgspec.Raw]:
+    """Return `message` and its arguments as `Begin` takes them."""
+    arguments = msgspec.Raw(to_json([message.args, message.kwargs]))
+    return msgspec.structs.replace(message, args=(), kwargs={}), arguments
+
+
+def with_arguments(begin: Begin) -> TaskMessage:
+    """Return the message of `begin`, complete again."""
+    args, kwargs = from_json(bytes(begin.arguments))
+    return msgspec.structs.replace(begin.message, args=tuple(args), kwargs=kwargs)
+
+
+def find(origin: str, name: str) -> Task:
+    """Return the task `name` at `origin`. Raises ConfigError if it is not there."""
+    from blimp.queue.app import TaskApp
+
+    module_name, _, attribute = origin.partition(":")
+    found = getattr(importlib.import_module(module_name), attribute, None)
+    if isinstance(found, TaskApp):
+        found = found.tasks.get(name)
+    if not isinstance(found, Task) or found.name != name:
+        raise ConfigError(
+            f"task {name!r} is not in {origin}: a process of its own sees what the module makes "
+            "when it is imported, and no more"
+        )
+    return found

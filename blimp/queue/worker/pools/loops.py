@@ -8,6 +8,8 @@ import threading
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from blimp import errors
@@ -25,7 +27,7 @@ class SoftTimeLimitExceeded(errors.SoftTimeLimitExceeded, asyncio.CancelledError
 
 
 @types.coroutine
-def interruptible(
+def guarded(
     coroutine: Coroutine[Any, Any, Any], *, instead: Callable[[], BaseException | None]
 ) -> Generator[Any, Any, Any]:
     """Await `coroutine`; if the task is cancelled, raise in it what `instead` returns.
@@ -61,7 +63,7 @@ class LoopPool:
         ]
 
     def submit(self, job: Job) -> None:
-        min(self._loops, key=_load).submit(job)
+        min(self._loops, key=attrgetter("load")).submit(job)
 
     def call(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run `coroutine` in the first loop, beside the jobs."""
@@ -124,7 +126,7 @@ class LoopThread:
             await self._run(job)
 
     def _aside(self, function: Callable[..., Any], *args: Any) -> Awaitable[Any]:
-        return self._loop.run_in_executor(self._waiters, lambda: function(*args))
+        return self._loop.run_in_executor(self._waiters, partial(function, *args))
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -134,19 +136,17 @@ class LoopThread:
             for task in self._tasks:
                 task.cancel()
             while self._tasks:
-                self._turn(self._end_all)
+                ended = asyncio.gather(*self._tasks, return_exceptions=True)
+                self._turn(partial(self._loop.run_until_complete, ended))
         finally:
             self._loop.close()
 
-    def _turn(self, run: Callable[[], None]) -> None:
+    def _turn(self, run: Callable[[], object]) -> None:
         """Run the loop. An exit in a part of one task, or in a callback, ends no other task."""
         try:
             run()
         except (SystemExit, KeyboardInterrupt):  # asyncio lets these two out
             self._log.exception("exit in a loop", loop=self._thread.name)
-
-    def _end_all(self) -> None:
-        self._loop.run_until_complete(asyncio.gather(*self._tasks, return_exceptions=True))
 
 
 class LoopCall:
@@ -164,9 +164,11 @@ class LoopCall:
         if self._cancelled:
             raise asyncio.CancelledError
         coroutine = self._job.task.function(*arguments, **self._job.message.kwargs)
+        if interruptible:
+            coroutine = guarded(coroutine, instead=self._take_interruption)
         self._running = True
         try:
-            return await (self._guarded(coroutine) if interruptible else coroutine)
+            return await coroutine
         finally:
             self._running = False
 
@@ -192,15 +194,8 @@ class LoopCall:
         if self._running and self.task is not None:
             self.task.cancel()
 
-    def _guarded(self, coroutine: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
-        return interruptible(coroutine, instead=self._take_interruption)
-
     def _take_interruption(self) -> BaseException | None:
         error, self._interruption = self._interruption, None
         if error is not None and self.task is not None:
             self.task.uncancel()
         return error
-
-
-def _load(loop: LoopThread) -> int:
-    return loop.load

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
+import select
+import signal
+import socket
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, ResultError, WorkerLost
+from blimp.processes import Child
 from blimp.queue.protocol.embed import called_task
 from blimp.queue.retry import Backoff
 from blimp.queue.worker.pools.child import (
+    INTERRUPT,
+    STOPPING,
     Begin,
-    ChildProcess,
-    Interrupt,
+    Channel,
+    Done,
+    FromChild,
     Progress,
-    Setup,
-    Stopping,
+    Ready,
     without_arguments,
 )
 from blimp.queue.worker.pools.threads import JobThreads, drive
+from blimp.queue.worker.shutdown import Wear
 
 if TYPE_CHECKING:
     from blimp.queue.context import TaskContext
@@ -29,6 +41,168 @@ if TYPE_CHECKING:
 START_S = 30.0  # a Pi takes seconds to import an application
 WAITS = Backoff(first_s=0.2, cap_s=30.0, full_jitter=False)  # after a child that did not start
 CLOSE_S = 1.0
+END_S = 1.0  # how long a child may take to end when its channel is closed
+
+# A fresh interpreter that looks for modules where this one does.
+_PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from blimp.queue.worker.pools.child import main
+main(int(sys.argv[2]), sys.argv[3:])
+"""
+
+
+class ChildProcess:
+    """A fresh interpreter that runs one job at a time. Never a fork: the worker has threads.
+
+    origins: the "module:attribute" of each app whose tasks it may get.
+    worn: why another should replace it now, "" if none should.
+    Raises OSError if the system has no process or descriptor left for it.
+
+    One thread starts it, waits, calls and ends it: the kernel kills the child when that
+    thread ends, kill -9 of the worker included. Any thread may signal and kill it.
+    """
+
+    def __init__(self, number: int, origins: Sequence[str], *, wear: Wear) -> None:
+        self.number = number
+        self.worn = ""
+        self._wear = wear
+        command = (sys.executable, "-c", _PROGRAM, json.dumps(sys.path))
+        ours, theirs = socket.socketpair()
+        try:
+            self._process = Child(
+                name=f"child {number}",
+                arguments=[*command, str(number), *origins],
+                death_signal=signal.SIGKILL,
+                stdin=theirs.fileno(),
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self.pid = self._process.pid
+        self._channel = Channel(ours, receives=FromChild)
+        self._events = select.poll()  # select takes no descriptor above 1023
+        self._events.register(self._channel.fileno(), select.POLLIN)
+        self._events.register(self._process.fileno(), select.POLLIN)
+        self._lock = threading.Lock()
+        self._is_open = True
+        self._is_ready = False
+        self._jobs = 0
+        self._job: int | None = None
+
+    def running(self) -> bool:
+        return self._is_open and self._process.running()
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """Wait until it can run jobs. Raises WorkerLost saying why it cannot."""
+        frame = self._receive(until_s=time.monotonic() + timeout_s)
+        if not isinstance(frame, Ready):
+            raise WorkerLost(f"child {self.number} sent {type(frame).__name__}, not Ready")
+        if frame.problem:
+            raise WorkerLost(f"child {self.number} cannot start: {frame.problem}")
+        with self._lock:
+            self._is_ready = True
+
+    def next_job(self) -> int:
+        with self._lock:
+            self._jobs += 1
+            self._job = self._jobs
+        return self._jobs
+
+    def call(self, begin: Begin, *, on_progress: Callable[[Progress], object]) -> Done:
+        """Run a job and return its end. Raises WorkerLost if the child ends before."""
+        try:
+            try:
+                self._channel.send(begin)
+            except OSError:
+                raise WorkerLost(self._last_words()) from None
+            while True:
+                frame = self._receive(until_s=None)
+                if isinstance(frame, Ready) or frame.job != begin.job:
+                    raise WorkerLost(f"child {self.number} sent {frame!r:.200} in job {begin.job}")
+                if isinstance(frame, Done):
+                    self.worn = self._wear.count(pid=self.pid) or ""
+                    return frame
+                on_progress(frame)
+        except WorkerLost:
+            self.kill()  # whatever its state, it gets no further job
+            raise
+        finally:
+            with self._lock:
+                self._job = None
+
+    def interrupt(self, job: int) -> None:
+        """Raise SoftTimeLimitExceeded in the task, if it still runs this job."""
+        with self._lock:
+            if self._is_open and job == self._job:
+                self._process.send(INTERRUPT)
+
+    def tell_stopping(self) -> None:
+        """Inform it, if it is ready, that the worker is about to stop."""
+        with self._lock:
+            if self._is_open and self._is_ready:
+                self._process.send(STOPPING)
+
+    def kill(self, *, job: int | None = None) -> None:
+        """Kill it; if `job` is given, only while it runs that one."""
+        with self._lock:
+            if self._is_open and job in (None, self._job):
+                self._process.send(signal.SIGKILL)
+
+    def kill_unless_idle(self) -> None:
+        """Kill it while it starts or runs a job; one that waits for work ends by itself."""
+        with self._lock:
+            if self._is_open and not (self._is_ready and self._job is None):
+                self._process.send(signal.SIGKILL)
+
+    def end(self) -> None:
+        """End it and wait until it has ended. Idempotent."""
+        with self._lock:
+            if not self._is_open:
+                return
+            self._is_open = False
+            self._channel.close()  # the child reads that, and ends
+        # Descriptors are closed only here, so that no old number is used for another's.
+        self._wait_ended()
+        self._process.send(signal.SIGKILL)
+        self._process.end(within_s=END_S)
+
+    def _receive(self, *, until_s: float | None) -> Any:
+        """Return the next frame. Raises WorkerLost if none comes: it ended, or is too late."""
+        left_ms = None if until_s is None else max(0.0, until_s - time.monotonic()) * 1000.0
+        ready = {number for number, _ in self._events.poll(left_ms)}
+        if not ready:
+            raise WorkerLost(f"child {self.number}, process {self.pid}, does not start in time")
+        # A process that it forked may keep the channel open: its own end decides.
+        if self._channel.fileno() not in ready:
+            raise WorkerLost(self._last_words())
+        try:
+            frame = self._channel.receive()
+        except ValueError as error:
+            raise WorkerLost(f"child {self.number} sent what cannot be read: {error}") from error
+        except (EOFError, TimeoutError):
+            raise WorkerLost(self._last_words()) from None
+        if frame.child != self.number:
+            raise WorkerLost(f"child {self.number} calls itself {frame.child}")
+        return frame
+
+    def _last_words(self) -> str:
+        self._wait_ended()
+        status = self._process.exit_status()
+        how = "closed its channel"
+        if status is not None:
+            how = f"ended with status {status}"
+            if status < 0:
+                how = f"was killed by {signal.Signals(-status).name}"
+        return f"its process {self.pid} {how}"
+
+    def _wait_ended(self) -> None:
+        """Wait a moment for a process that is about to end."""
+        end = select.poll()
+        end.register(self._process.fileno(), select.POLLIN)
+        end.poll(END_S * 1000.0)
 
 
 class ProcessPool(JobThreads):
@@ -70,64 +244,58 @@ class ProcessPool(JobThreads):
 
     def pids(self) -> list[int]:
         """Return the pids of its processes."""
-        with self._guard:
-            return [child.pid for child in self._children]
+        return [child.pid for child in self._all()]
 
     def tell_stopping(self) -> None:
         """Inform the tasks that the worker is about to stop."""
-        with self._guard:
-            self._stopping = True
-            children = list(self._children)
-        for child in children:
-            child.send_control(Stopping(child=child.number))
+        self._stopping = True
+        for child in self._all():
+            child.tell_stopping()
 
     def close(self) -> None:
         self._closing.set()
         super().close()
-        with self._guard:
-            children = list(self._children)
-        for child in children:
+        for child in self._all():
             child.kill_unless_idle()
         self.join(CLOSE_S)
+
+    def _all(self) -> list[ChildProcess]:
+        with self._guard:
+            return list(self._children)
 
     # --- one thread and its child ------------------------------------------------------------
 
     def _serve(self) -> None:
         child: ChildProcess | None = None
         try:
-            while (job := self.next()) is not None:
+            for job in self.jobs():
                 child = self._ready(child)
                 if child is None:
                     return
                 origin = self._origins.get(called_task(job.task.name, job.message.kwargs), "")
-                call = ChildCall(job=job, child=child, origin=origin)
-                job.call = call
+                job.call = ChildCall(job=job, child=child, origin=origin)
                 drive(self._run(job))
-                if call.worn:
-                    self._log.info("child replaced", child=child.number, reason=call.worn)
+                if child.worn:
+                    self._log.info("child replaced", child=child.number, reason=child.worn)
                     self._end(child)
                     child = self._ready(None)
         finally:
-            if child is not None:
-                self._end(child)
+            self._end(child)
 
     def _ready(self, child: ChildProcess | None) -> ChildProcess | None:
         """Return a child that can run a job, `child` if it still can; None after `close`."""
+        if child is not None and child.running():
+            return child
         failures = 0
         while not self._closing.is_set():
-            if child is not None:
-                if child.running():
-                    return child
-                self._end(child)
-                child = None
+            self._end(child)
+            child = None
             try:
                 child = self._begin()
                 child.wait_ready(self._start_s)
-                return child
             except (WorkerLost, OSError) as error:  # no descriptor or process is left at the moment
                 if child is not None:
-                    self._end(child, kill=True)
-                    child = None
+                    child.kill()
                 if not self._closing.is_set():
                     wait_s = WAITS.delay_s(failures, chance=self._chance)
                     failures += 1
@@ -135,8 +303,11 @@ class ProcessPool(JobThreads):
                         "child does not start", reason=str(error), again_in_s=round(wait_s, 3)
                     )
                     self._closing.wait(wait_s)
-        if child is not None:
-            self._end(child)
+            else:
+                if self._stopping:
+                    child.tell_stopping()
+                return child
+        self._end(child)
         return None
 
     def _begin(self) -> ChildProcess:
@@ -144,28 +315,21 @@ class ProcessPool(JobThreads):
             self._begun += 1
             number = self._begun
         child = ChildProcess(
-            Setup(
-                child=number,
-                origins=tuple(dict.fromkeys(self._origins.values())),
-                max_tasks=self._max_tasks,
-                max_memory_mb=self._max_memory_mb,
-            )
+            number,
+            tuple(dict.fromkeys(self._origins.values())),
+            wear=Wear(max_tasks=self._max_tasks, max_memory_mb=self._max_memory_mb),
         )
         with self._guard:
             self._children.add(child)
-            stopping = self._stopping
-        if stopping:
-            child.send_control(Stopping(child=child.number))
         if self._closing.is_set():
             child.kill()
         return child
 
-    def _end(self, child: ChildProcess, *, kill: bool = False) -> None:
-        if kill:
-            child.kill()
-        child.end()
-        with self._guard:
-            self._children.discard(child)
+    def _end(self, child: ChildProcess | None) -> None:
+        if child is not None:
+            child.end()
+            with self._guard:
+                self._children.discard(child)
 
 
 class ChildCall:
@@ -176,8 +340,7 @@ class ChildCall:
         self._child = child
         self._origin = origin
         self._number: int | None = None
-        self._cancelled = False
-        self.worn = ""
+        self._is_cancelled = False
 
     async def run(
         self,
@@ -185,54 +348,45 @@ class ChildCall:
         *,
         interruptible: bool,  # noqa: ARG002 - a child always is
     ) -> Outcome:
-        context: TaskContext | None = arguments[0] if self._job.task.options.bind else None
-        app = self._job.task.app
+        job, app = self._job, self._job.task.app
+        context: TaskContext | None = arguments[0] if job.task.options.bind else None
         self._number = self._child.next_job()
-        if self._cancelled:
+        if self._is_cancelled:
             raise WorkerLost("it was cancelled before it began")
-        message, sent_arguments = without_arguments(self._job.message)
-        done = self._child.call(
-            Begin(
-                child=self._child.number,
-                job=self._number,
-                origin=self._origin,
-                message=message,
-                arguments=sent_arguments,
-                limit_bytes=app.limit_bytes,
-                worker=context.worker if context is not None else "",
-                previous=self._job.previous,
-                broker_now_s=self._broker_now_s() if context is not None else None,
-                extension=app.child_extension,
-                grant=self._job.grant.as_dict() if self._job.grant is not None else None,
-            ),
-            on_progress=lambda progress: self._tell_progress(context, progress),
+        message, sent_arguments = without_arguments(job.message)
+        begin = Begin(
+            child=self._child.number,
+            job=self._number,
+            origin=self._origin,
+            message=message,
+            arguments=sent_arguments,
+            limit_bytes=app.limit_bytes,
+            worker=context.worker if context is not None else "",
+            previous=job.previous,
+            broker_now_s=self._broker_now_s() if context is not None else None,
+            extension=app.child_extension,
+            grant=job.grant.as_dict() if job.grant is not None else None,
         )
-        self.worn = done.worn
-        return done.outcome
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
+        return self._child.call(begin, on_progress=partial(_tell_progress, context)).outcome
 
     def interrupt(self) -> None:
         if self._number is not None:
-            self._child.send_control(Interrupt(child=self._child.number, job=self._number))
+            self._child.interrupt(self._number)
 
     def cancel(self) -> bool:
-        self._cancelled = True
+        self._is_cancelled = True
         if self._number is not None:
             self._child.kill(job=self._number)
         return True
-
-    def _tell_progress(self, context: TaskContext | None, progress: Progress) -> None:
-        if context is not None:
-            try:
-                context.progress(progress.fraction, **progress.details)
-            except ResultError:
-                return  # too long to be written; the task goes on
 
     def _broker_now_s(self) -> float | None:
         try:
             return self._job.task.app.broker_clock.now_s()
         except LinkError:
             return None
+
+
+def _tell_progress(context: TaskContext | None, progress: Progress) -> None:
+    if context is not None:
+        with contextlib.suppress(ResultError):  # too long to be written; the task goes on
+            context.progress(progress.fraction, **progress.details)

@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import SoftTimeLimitExceeded
@@ -21,61 +21,41 @@ _MOST_YIELDS = 100  # one is enough, unless the function caught the exception
 class JobThreads:
     """Threads that take jobs from one queue in order of arrival; their number may change.
 
-    work: what each of them runs: it takes its jobs with `next` until that returns None.
+    work: what each of them runs, to the end of its `jobs`.
     """
 
     def __init__(self, *, work: Callable[[], None], name: str) -> None:
         self._work = work
         self._name = name
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._size = self._leaving = 0
-        self._closed = False
+        self._size = 0
 
     def submit(self, job: Job) -> None:
         job.in_thread = here
         self._jobs.put(job)
 
-    def next(self) -> Job | None:
-        """Wait for a job and return it; None if the calling thread is to leave."""
-        while not self._may_leave():
-            job = self._jobs.get()
-            if job is not None or self._closed:
-                return job
-        return None
+    def jobs(self) -> Iterator[Job]:
+        """Yield jobs, waiting for each, until the calling thread is to leave."""
+        return iter(self._jobs.get, None)
 
     def resize(self, size: int) -> None:
-        """Have `size` threads; a busy one leaves after its job. By one thread at a time."""
-        with self._lock:
-            more = size - self._size
-            new = max(0, more - self._leaving)  # besides those that need not leave now
-            self._leaving = max(0, self._leaving - more)
-            self._size = size
-        for _ in range(-more):
-            self._jobs.put(None)  # for those that wait for a job
-        for _ in range(new):
+        """Have `size` threads. Those too many leave after what is queued now. One thread's."""
+        for _ in range(size, self._size):
+            self._jobs.put(None)
+        for _ in range(self._size, size):
             name = f"{self._name}-{len(self._threads)}"
             thread = threading.Thread(target=self._work, name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
+        self._size = size
 
     def close(self) -> None:
-        self._closed = True
-        for _ in self._threads:
-            self._jobs.put(None)
+        self.resize(0)
 
     def join(self, timeout_s: float) -> None:
         for thread in self._threads:
             thread.join(timeout_s)
-
-    def _may_leave(self) -> bool:
-        if not self._leaving:
-            return False
-        with self._lock:
-            leaves = self._leaving > 0
-            self._leaving -= leaves
-            return leaves
 
 
 class ThreadPool(JobThreads):
@@ -91,7 +71,7 @@ class ThreadPool(JobThreads):
         super().submit(job)
 
     def _serve(self) -> None:
-        while (job := self.next()) is not None:
+        for job in self.jobs():
             drive(self._run(job))
 
 

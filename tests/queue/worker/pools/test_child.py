@@ -21,25 +21,25 @@ from blimp.queue.protocol.record import Outcome, State
 from blimp.queue.worker.boot import locate_all
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools import child as child_module
+from blimp.queue.worker.pools import processes
 from blimp.queue.worker.pools.child import (
     Begin,
     Channel,
-    ChildProcess,
     FromChild,
     Ready,
-    Setup,
+    find,
     without_arguments,
 )
-from blimp.queue.worker.pools.child_main import find
-from blimp.queue.worker.pools.processes import ProcessPool
+from blimp.queue.worker.pools.processes import ChildProcess, ProcessPool
+from blimp.queue.worker.shutdown import Wear
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until
 from tests.queue.worn_app import app as labour
 
 ORIGIN = "tests.queue.worn_app:app"
 
 
-def setup(number: int = 1, *, origin: str = ORIGIN) -> Setup:
-    return Setup(child=number, origins=(origin,), max_tasks=None, max_memory_mb=None)
+def start(*, origin: str = ORIGIN) -> ChildProcess:
+    return ChildProcess(1, [origin], wear=Wear(max_tasks=None, max_memory_mb=None))
 
 
 def begin(child: ChildProcess, task: str, *args: object) -> Begin:
@@ -62,11 +62,11 @@ def say(**frame):
     data = json.dumps(frame).encode()
     os.write(0, struct.pack("!I", len(data)) + data)
 """
-    monkeypatch.setattr(child_module, "_PROGRAM", prelude + program)
+    monkeypatch.setattr(processes, "_PROGRAM", prelude + program)
 
 
 def test_a_child_runs_job_after_job_and_ends_when_told() -> None:
-    child = ChildProcess(setup())
+    child = start()
     try:
         child.wait_ready(DEADLINE_S)
         for _ in range(3):
@@ -83,8 +83,23 @@ def test_a_child_runs_job_after_job_and_ends_when_told() -> None:
     assert not child.running()
 
 
+def test_an_interruption_that_comes_too_late_strikes_no_other_job() -> None:
+    child = start()
+    try:
+        child.wait_ready(DEADLINE_S)
+        for _ in range(3):
+            job = begin(child, "cpu.pid")
+            child.call(job, on_progress=lambda _: None)
+            child.interrupt(job.job)
+            os.kill(child.pid, signal.SIGUSR1)  # as one that was under way when the job ended
+            done = child.call(begin(child, "cpu.pid"), on_progress=lambda _: None)
+            assert done.outcome.state is State.SUCCESS
+    finally:
+        child.end()
+
+
 def test_a_child_whose_app_is_not_there_says_so() -> None:
-    child = ChildProcess(setup(origin="tests.queue.absent:app"))
+    child = start(origin="tests.queue.absent:app")
     try:
         with pytest.raises(WorkerLost, match=r"cannot start: ModuleNotFoundError: No module named"):
             child.wait_ready(DEADLINE_S)
@@ -93,7 +108,7 @@ def test_a_child_whose_app_is_not_there_says_so() -> None:
 
 
 def test_a_child_that_dies_between_two_jobs_is_seen() -> None:
-    child = ChildProcess(setup())
+    child = start()
     try:
         child.wait_ready(DEADLINE_S)
         os.kill(child.pid, signal.SIGKILL)
@@ -111,14 +126,14 @@ def test_a_child_that_dies_between_two_jobs_is_seen() -> None:
         ("say(kind='ready', child=2); time.sleep(3600)", "child 1 calls itself 2"),
         ("os.write(0, b'x' * 100); time.sleep(3600)", "cannot be read: a frame above"),
         ("say(kind='what', child=1); time.sleep(3600)", "cannot be read: Invalid value"),
-        ("say(kind='unfit', child=1, reason='too tired')", "cannot start: too tired"),
+        ("say(kind='ready', child=1, problem='too tired')", "cannot start: too tired"),
     ],
 )
 def test_a_child_that_does_not_begin_well_is_lost(
     monkeypatch: pytest.MonkeyPatch, program: str, complaint: str
 ) -> None:
     pretend(monkeypatch, program)
-    child = ChildProcess(setup())
+    child = start()
     try:
         with pytest.raises(WorkerLost, match=complaint):
             child.wait_ready(0.5 if "in time" in complaint else DEADLINE_S)
@@ -134,7 +149,7 @@ def test_a_child_that_answers_for_another_job_is_killed(monkeypatch: pytest.Monk
         "say(kind='ready', child=1)\n"
         "say(kind='done', child=1, job=9, outcome={'state': 'SUCCESS'})\ntime.sleep(3600)",
     )
-    child = ChildProcess(setup())
+    child = start()
     try:
         child.wait_ready(DEADLINE_S)
         with pytest.raises(WorkerLost, match="in job 1"):
@@ -163,13 +178,13 @@ def test_a_child_whose_start_hangs_is_killed_and_begun_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The first two hang; what is to run waits for the third, and is run once."""
-    real = child_module._PROGRAM
+    real = processes._PROGRAM
     starts = tmp_path / "starts"
     hangs = (
         f"import time\nwith open({str(starts)!r}, 'a') as f: f.write('x')\n"
         f"if len(open({str(starts)!r}).read()) < 3: time.sleep(3600)\n"
     )
-    monkeypatch.setattr(child_module, "_PROGRAM", hangs + real)
+    monkeypatch.setattr(processes, "_PROGRAM", hangs + real)
     errand, log = Errand("cpu.pid"), Silence()
     executor = ProcessPool(
         run=errand.run, size=1, origins={"cpu.pid": ORIGIN}, start_s=1.0, log=log
@@ -205,7 +220,7 @@ def test_a_child_that_cannot_be_begun_leaves_nothing_open(more: int) -> None:
     gc.collect()  # of what earlier tests left
     before = open_descriptors()
     with descriptors(more=more), pytest.raises(OSError, match="Too many open files"):
-        ChildProcess(setup())
+        start()
     gc.collect()
     assert open_descriptors() <= before  # earlier tests' may still be closed meanwhile
 
@@ -220,7 +235,7 @@ def test_a_child_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "pidfd_open", refuse)
     with pytest.raises(OSError, match="Cannot allocate memory"):
-        ChildProcess(setup())
+        start()
     assert not Path(f"/proc/{begun[0]}").exists()
     assert open_descriptors() <= before
 
@@ -236,10 +251,10 @@ def test_a_child_among_very_many_descriptors_begins_and_ends(
     try:
         while held[-1] < 1024:
             held.append(os.dup(2))
-        child = ChildProcess(setup())
+        child = start()
         child.wait_ready(DEADLINE_S)
         child.end()
-        child = ChildProcess(setup())
+        child = start()
         child.wait_ready(DEADLINE_S)
         child.kill()
         with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
@@ -311,7 +326,7 @@ def test_half_a_frame_whose_sender_was_killed_is_not_waited_for_for_ever(
         "os.write(0, struct.pack('!i', 100) + b'half')\n"
         "os.kill(os.getpid(), signal.SIGKILL)",
     )
-    child = ChildProcess(setup())
+    child = start()
     try:
         with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
             child.wait_ready(DEADLINE_S)
@@ -340,15 +355,3 @@ def test_a_child_that_waits_long_for_work_keeps_its_channel(
         channel.receive()
     channel.close()
     channel.close()
-
-
-def test_an_offer_never_waits() -> None:
-    ours, theirs = socket.socketpair()
-    with theirs:
-        channel = Channel(ours, receives=FromChild)
-        offered = 0
-        while channel.offer(Ready(child=1)):
-            offered += 1
-            assert offered < 1_000_000
-        channel.close()
-    assert offered > 0
