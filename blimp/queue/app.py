@@ -20,8 +20,7 @@ from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.embed import MAP, STARMAP
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES
 from blimp.queue.protocol.signing import Key, Signer
-from blimp.queue.publish.publisher import Publisher
-from blimp.queue.publish.sending import SendOptions, send
+from blimp.queue.publish.publisher import Publisher, SendOptions, send
 from blimp.queue.publish.taken_back import BROADCAST, Revocation, Revocations
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
@@ -345,7 +344,7 @@ class TaskApp(Hooks, Closing):
             return self.revocations.revoke_waiting(
                 id,
                 queues={self.queue, *(task.options.queue for task in self.tasks.values())},
-                publisher=self.publisher if self.capabilities.finds_messages else None,
+                mark_message=self.publisher.revoke if self.capabilities.finds_messages else None,
                 results=self.results,
                 wall_s=self.clock.wall_s(),
             )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.extensions import ChildExtension
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.publish.sending import SendOptions
+    from blimp.queue.publish.publisher import SendOptions
     from blimp.queue.redis.clock import BrokerClock
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult

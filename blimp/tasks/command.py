@@ -22,8 +22,7 @@ from blimp.errors import (
     Revoked,
     TaskError,
 )
-from blimp.queue.protocol.message import NORMAL
-from blimp.queue.protocol.trace_context import PARENT, trace_headers
+from blimp.queue.protocol.message import NORMAL, PARENT, trace_headers
 from blimp.queue.redis.clock import Moment
 from blimp.tasks.authority import HEADER
 from blimp.types import Command, Outcome, OutcomeState, Snapshot

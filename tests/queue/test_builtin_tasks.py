@@ -70,7 +70,7 @@ def test_a_mapped_task_that_fails_fails_the_map(app: TaskApp) -> None:
 @pytest.mark.parametrize(
     ("called", "reason"),
     [
-        (None, "task is NoneType, must be a signature"),
+        (None, "task is no signature: Expected `object`, got `null`"),
         ({"task": "nobody.knows"}, "no task 'nobody.knows'"),
         ({"task": "celery.map"}, "no task 'celery.map'"),
         ({"task": "heavy", "subtask_type": "group", "kwargs": {"tasks": []}}, "not a single task"),

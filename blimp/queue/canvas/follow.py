@@ -33,9 +33,8 @@ from blimp.queue.protocol.embed import (
     parts_of,
     with_options,
 )
-from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.message import PARENT, STATE, TaskMessage
 from blimp.queue.protocol.record import FINAL, Fault, Outcome, Record, State, decode, failure
-from blimp.queue.protocol.trace_context import PARENT, STATE
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Completion

@@ -45,12 +45,8 @@ from blimp.queue.protocol.embed import (
     with_kwargs,
     with_options,
 )
-from blimp.queue.protocol.message import (
-    LOW,
-    TaskMessage,
-    make_message,
-    needs_now,
-)
+from blimp.queue.protocol.message import LOW, TaskMessage
+from blimp.queue.publish.publisher import make_message, needs_now
 from blimp.queue.publish.taken_back import KnownTask
 
 

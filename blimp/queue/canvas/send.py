@@ -11,7 +11,7 @@ from blimp.errors import ConfigError, MessageError
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
 from blimp.queue.protocol.message import check_limits, check_priority, write_message
-from blimp.queue.publish.sending import SendingApp, SendOptions, origin_of
+from blimp.queue.publish.publisher import SendingApp, SendOptions, origin_of
 from blimp.queue.results.handle import AsyncResult, GroupResult
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from blimp.queue.log import Log, StderrHandler, line_of, make_logger
-from blimp.queue.protocol.trace_context import read_context
+from blimp.queue.protocol.message import read_context
 
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
@@ -93,9 +93,8 @@ def _fields_of(message: TaskMessage) -> dict[str, Any]:
         "queue": message.queue,
         "delivery": message.delivery,
     }
-    trace = read_context(message.headers)
-    if trace is not None:
-        fields |= {"trace_id": trace.trace_id, "span_id": trace.span_id}
+    if (context := read_context(message.headers)) is not None:
+        fields |= {"trace_id": context[0], "span_id": context[1]}
     vehicle = message.headers.get("blimp_vehicle")
     if isinstance(vehicle, str):
         fields["vehicle"] = vehicle

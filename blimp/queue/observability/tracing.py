@@ -33,7 +33,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError
-from blimp.queue.protocol.trace_context import trace_headers
+from blimp.queue.protocol.message import trace_headers
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

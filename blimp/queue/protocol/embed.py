@@ -8,8 +8,11 @@ Source: Celery 5.7 `canvas.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from blimp.errors import MessageError
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
@@ -22,25 +25,58 @@ CHAIN, GROUP, CHORD = "chain", "group", "chord"
 # Tasks that Celery's workers have and ours.
 GATHER = "celery.accumulate"  # with `index=0` it returns its first argument
 MAP, STARMAP = "celery.map", "celery.starmap"
-TASK = None
 NO_REDIS = "chords need a Redis server to count on: as the broker, or for the results"
-KINDS = (TASK, CHAIN, GROUP, CHORD)
-NAMES = ("task_id", "queue", "group_id", "root_id", "parent_id")  # the options that are names
-_TYPES: dict[str, tuple[type, ...]] = {"args": (list, tuple), "kwargs": (dict,), "options": (dict,)}
 
 Signature = dict[str, Any]
+_Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 
 
-def read_callbacks(embed: Mapping[str, Any] | None, what: str) -> tuple[Signature, ...]:
+class _Options(msgspec.Struct):
+    """The options of a signature that this package reads."""
+
+    task_id: _Name | None = None
+    queue: _Name | None = None
+    group_id: _Name | None = None
+    group_index: int | None = None
+    root_id: _Name | None = None
+    parent_id: _Name | None = None
+    link: list[Any] | Signature | None = None
+    link_error: list[Any] | Signature | None = None
+    chain: list[Any] | Signature | None = None
+    chord: Signature | None = None
+
+
+class _Signature(msgspec.Struct):
+    task: _Name
+    args: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
+    options: _Options | None = None
+    subtask_type: Literal["chain", "group", "chord"] | None = None
+
+
+class _Tasks(msgspec.Struct):
+    """The `kwargs` of a chain or a group."""
+
+    tasks: list[Any]
+
+
+class _Chord(msgspec.Struct):
+    """The `kwargs` of a chord."""
+
+    header: list[Any] | Signature
+    body: Signature
+
+
+def read_callbacks(embed: Mapping[str, Any], what: str) -> tuple[Signature, ...]:
     """Return the signatures under `what`. Raises MessageError that says what is wrong."""
-    found = (embed or {}).get(what)
+    found = embed.get(what)
     if not found:
         return ()
     most = MOST_SIGNATURES if what == CHAIN else MOST_CALLBACKS
     if not isinstance(found, list) or len(found) > most:
         raise MessageError(f"body: {what!r} must be a list of at most {most} signatures")
-    check = _Check()
-    return tuple(check.signature(one, f"body: {what}[{n}]", 0) for n, one in enumerate(found))
+    _check((f"body: {what}[{number}]", one) for number, one in enumerate(found))
+    return tuple(found)
 
 
 def read_chord(embed: Mapping[str, Any]) -> Signature | None:
@@ -49,81 +85,47 @@ def read_chord(embed: Mapping[str, Any]) -> Signature | None:
     return check_signature(found, where="body: chord") if found else None
 
 
-def check_signature(signature: object, *, where: str) -> Signature:
+def check_signature(signature: Any, *, where: str) -> Signature:
     """Return `signature` if it and all signatures in it are valid. Raises MessageError."""
-    return _Check().signature(signature, where, 0)
+    _check([(where, signature)])
+    found: Signature = signature
+    return found
 
 
-class _Check:
-    """Checks one canvas and counts its signatures."""
-
-    def __init__(self) -> None:
-        self._left = MOST_SIGNATURES
-
-    def signature(self, signature: object, where: str, depth: int) -> Signature:
-        if not isinstance(signature, dict):
-            raise MessageError(f"{where} is {type(signature).__name__}, must be a signature")
-        self._left -= 1
-        if self._left < 0:
+def _check(signatures: Iterable[tuple[str, Any]]) -> None:
+    """Check one canvas. A place is the path to its signature."""
+    left = [(where, one, 0) for where, one in signatures]
+    count = 0
+    while left:
+        where, signature, depth = left.pop()
+        count += 1
+        if count > MOST_SIGNATURES:
             raise MessageError(f"{where}: more than {MOST_SIGNATURES} signatures in one canvas")
         if depth > MOST_DEEP:
             raise MessageError(f"{where[:200]}: nested deeper than {MOST_DEEP}")
-        name = signature.get("task")
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
-            raise MessageError(f"{where}: 'task' must be 1 to {MAX_NAME_LENGTH} letters")
-        for part, kinds in _TYPES.items():
-            value = signature.get(part)
-            if value is not None and not isinstance(value, kinds):
-                raise MessageError(
-                    f"{where}: {part} is {type(value).__name__}, must be {kinds[0].__name__}"
-                )
-        kind = signature.get("subtask_type")
-        if kind not in KINDS:
-            raise MessageError(f"{where} is a {kind!r:.40}: there are task, chain, group and chord")
-        self._options(signature.get("options") or {}, where, depth)
-        kwargs = signature.get("kwargs") or {}
-        if kind in (CHAIN, GROUP):
-            self._several(kwargs.get("tasks"), f"{where}.tasks", depth)
-        elif kind == CHORD:
-            self._chord(kwargs, where, depth)
-        return signature
+        try:
+            inner = list(_inner(msgspec.convert(signature, _Signature)))
+        except msgspec.ValidationError as error:
+            raise MessageError(f"{where} is no signature: {error}") from None
+        left += [(f"{where}.{part}", one, depth + 1) for part, one in inner]
 
-    def _chord(self, kwargs: Mapping[str, Any], where: str, depth: int) -> None:
-        header = kwargs.get("header")
-        if isinstance(header, dict):
-            self.signature(header, f"{where}.header", depth + 1)
-        else:
-            self._several(header, f"{where}.header", depth)
-        if kwargs.get("body") is None:
-            raise MessageError(f"{where}: a chord needs a body, and has none")
-        self.signature(kwargs["body"], f"{where}.body", depth + 1)
 
-    def _options(self, options: Mapping[str, Any], where: str, depth: int) -> None:
-        if not options:
-            return
-        for part in NAMES:
-            value = options.get(part)
-            if value is not None and (
-                not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_LENGTH
-            ):
-                raise MessageError(f"{where}: {part} must be 1 to {MAX_NAME_LENGTH} letters")
-        index = options.get("group_index")
-        if index is not None and (isinstance(index, bool) or not isinstance(index, int)):
-            raise MessageError(f"{where}: group_index is {index!r:.40}, must be an integer")
-        for part in ("link", "link_error", CHAIN):
-            value = options.get(part)
-            if isinstance(value, dict):
-                self.signature(value, f"{where}.{part}", depth + 1)
-            elif value:
-                self._several(value, f"{where}.{part}", depth)
-        if options.get(CHORD):
-            self.signature(options[CHORD], f"{where}.{CHORD}", depth + 1)
-
-    def _several(self, signatures: object, where: str, depth: int) -> None:
-        if not isinstance(signatures, list | tuple):
-            raise MessageError(f"{where} is {type(signatures).__name__}, must be a list")
-        for number, one in enumerate(signatures):
-            self.signature(one, f"{where}[{number}]", depth + 1)
+def _inner(signature: _Signature) -> Iterator[tuple[str, Any]]:
+    """Yield the signatures directly in one, each with its place. Raises ValidationError."""
+    parts: dict[str, Any] = {}
+    if signature.subtask_type == CHORD:
+        chord = msgspec.convert(signature.kwargs or {}, _Chord)
+        parts = {"header": chord.header, "body": chord.body}
+    elif signature.subtask_type is not None:
+        parts = {"tasks": msgspec.convert(signature.kwargs or {}, _Tasks).tasks}
+    if (own := signature.options) is not None:
+        parts |= {"link": own.link, "link_error": own.link_error, CHAIN: own.chain}
+        parts[CHORD] = own.chord
+    for part, value in parts.items():
+        if isinstance(value, list):
+            yield from ((f"{part}[{number}]", one) for number, one in enumerate(value))
+        elif value:
+            yield part, value
 
 
 def kind_of(signature: Signature) -> str | None:

@@ -8,7 +8,7 @@ blimp_ttl_s       the age past which it must not begin any more
 blimp_delivery    how often it was delivered before this time: the fence
 blimp_vehicle     the vehicle it is meant for
 blimp_source      who sent it, for people
-blimp_authority   the token of its sender's control of the vehicle; see authority.py
+blimp_authority   the token of its sender's control of the vehicle; see tasks/authority.py
 blimp_coalesce    its key: a newer message with the same supersedes it
 blimp_number      its place among the messages of its queue that coalesce
 blimp_version     the version of these headers; absent in the first
@@ -16,15 +16,18 @@ blimp_again       sent a second time: the answer to the first was lost
 blimp_signature   see signing.py
 
 `traceparent` and `tracestate` say which trace it belongs to, as Celery's own instrumentation
-writes them; see observe/context.py.
+writes them. They are carried even if nothing traces here, so that another program's trace goes on
+through retries and what a task calls. What is no trace context is left out.
 
-Source: docs.celeryq.dev, "Message Protocol", version 2; Celery 5.7 `app/amqp.py`.
+Sources: docs.celeryq.dev, "Message Protocol", version 2; Celery 5.7 `app/amqp.py`; W3C, "Trace
+Context", level 2, sections 3.2 and 3.3.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import reprlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -35,12 +38,9 @@ import msgspec
 
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.protocol.kombu_body import encode_value
-from blimp.queue.protocol.trace_context import PARENT, trace_headers
 
 if TYPE_CHECKING:
     import json
-    from collections.abc import Mapping
-
 
 MAX_MESSAGE_BYTES = 1_000_000
 MAX_NAME_LENGTH = 255
@@ -51,6 +51,9 @@ CONTENT_TYPE = "application/json"
 CONTENT_ENCODING = "utf-8"
 VERSION = 1  # of our own headers
 AGAIN = "blimp_again"
+PARENT, STATE = "traceparent", "tracestate"
+MAX_PARENT_LENGTH = 256  # of a version to come; the present one's is 55
+MAX_STATE_LENGTH, MAX_STATE_MEMBERS = 512, 32
 
 # The stock transport serves level 0 first and rounds down to these steps.
 EMERGENCY, HIGH, NORMAL, LOW = 0, 3, 6, 9
@@ -266,118 +269,41 @@ def check_priority(priority: int) -> int:
 def check_limits(*, soft_s: float | None, hard_s: float | None) -> None:
     """Raise ConfigError for time limits that cannot be, naming the limit."""
     for name, limit_s in (("soft_time_limit", soft_s), ("time_limit", hard_s)):
-        if limit_s is not None and not limit_s > 0.0:
-            raise ConfigError(f"{name} {limit_s:g}: must be above 0 seconds")
-        if limit_s is not None and limit_s > MAX_LIMIT_S:
-            raise ConfigError(f"{name} {limit_s:g}: must be up to {MAX_LIMIT_S:.0f} seconds")
+        if limit_s is not None and not 0.0 < limit_s <= MAX_LIMIT_S:
+            most_s = int(MAX_LIMIT_S)
+            raise ConfigError(f"{name} {limit_s:g}: must be above 0 and up to {most_s} seconds")
     if soft_s is not None and hard_s is not None and soft_s >= hard_s:
         raise ConfigError(f"soft_time_limit {soft_s:g}: must be below time_limit, {hard_s:g}")
 
 
-# --- the one builder of new messages ---------------------------------------------------------
+# No version "ff", nothing after the flags of version "00", no ids of zeros alone.
+_PARENT = re.compile(
+    r"(?!ff)(?!00-.{53})[0-9a-f]{2}-(?!0+-)([0-9a-f]{32})-(?!0+-)([0-9a-f]{16})-[0-9a-f]{2}"
+    r"(?:-[!-~]*)?"
+)
+_MEMBER = re.compile(r"[a-z0-9][a-z0-9_\-*/@]{0,255}=[ -+\--<>-~]{1,256}")
 
 
-class TaskDefaults(Protocol):
-    """The options of a registered task that its messages inherit."""
+def read_context(headers: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the ids of the trace and the span that `headers` name, in hexadecimal digits.
 
-    @property
-    def queue(self) -> str | None: ...
-    @property
-    def priority(self) -> int: ...
-    @property
-    def ttl_s(self) -> float | None: ...
-    @property
-    def ignore_result(self) -> bool: ...
-
-
-def make_message(
-    task: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    options: Mapping[str, Any],
-    *,
-    defaults: TaskDefaults | None,
-    queue: str,
-    now_s: float | None,
-    origin: str,
-    id: str | None = None,
-    **fields: Any,
-) -> TaskMessage:
-    """Return the message of a task that is sent with `options`: SendOptions, or a signature's.
-
-    defaults: for missing options, None if the task is not registered here. queue: for a task
-    without one. now_s: the broker's time; None leaves the message without a time of issue.
-    fields: of the message, instead of what the options say. Raises MessageError for a wrong
-    option.
+    None if they name none, or a malformed one.
     """
-    priority, ignore_result = NORMAL, False
-    if defaults is not None:
-        queue, priority = defaults.queue or queue, defaults.priority
-        ignore_result = defaults.ignore_result
-        if defaults.ttl_s is not None:
-            fields["ttl_s"] = defaults.ttl_s
-    if options:
-        id, queue = id or options.get("task_id"), options.get("queue") or queue
-        given, ignored = options.get("priority"), options.get("ignore_result")
-        priority = priority if given is None else given
-        ignore_result = ignore_result if ignored is None else ignored
-        fields = _times(options, now_s) | _numbers(options) | fields
-        if options.get("ttl_s") is not None:
-            fields["ttl_s"] = _number(options, "ttl_s")
-        if options.get("headers"):
-            fields.setdefault("headers", options["headers"])
-    return TaskMessage(
-        id=id or new_id(),
-        task=task,
-        args=args,
-        kwargs=kwargs,
-        queue=queue,
-        priority=priority,
-        issued_ms=None if now_s is None else int(now_s * 1000),
-        ignore_result=bool(ignore_result),
-        origin=origin,
-        **fields,
-    )
-
-
-def needs_now(options: Mapping[str, Any], defaults: TaskDefaults | None) -> bool:
-    """Return whether a message with these options needs the broker's time."""
-    if defaults is not None and defaults.ttl_s is not None:
-        return True
-    return any(options.get(name) is not None for name in ("ttl_s", "countdown", "expires"))
-
-
-def _times(options: Mapping[str, Any], now_s: float | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for field, name, from_now in (
-        ("eta_s", "eta", "countdown"),
-        ("expires_s", "expires", "expires"),
-    ):
-        value, after_s = options.get(name), options.get(from_now)
-        if value is not None and not isinstance(value, int | float):
-            try:
-                found[field] = epoch_s(value)
-            except (TypeError, ValueError, OverflowError):
-                raise MessageError(
-                    f"option {name!r} is {value!r:.80}, must be an ISO 8601 time"
-                ) from None
-        elif after_s is not None:
-            if isinstance(after_s, bool) or not isinstance(after_s, int | float):
-                raise MessageError(f"option {from_now!r} is {after_s!r:.40}, must be seconds")
-            assert now_s is not None
-            found[field] = now_s + after_s
-    return found
-
-
-def _numbers(options: Mapping[str, Any]) -> dict[str, Any]:
-    hard_s, soft_s = _number(options, "time_limit"), _number(options, "soft_time_limit")
-    return {} if hard_s is None and soft_s is None else {"timelimit": (hard_s, soft_s)}
-
-
-def _number(options: Mapping[str, Any], name: str) -> float | None:
-    value = options.get(name)
-    if value is None:
+    value = headers.get(PARENT)
+    if not isinstance(value, str) or len(value) > MAX_PARENT_LENGTH:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < MAX_NUMBER:
-        raise MessageError(f"option {name!r} is {value!r:.40}, must be a number above 0")
-    return value
+    found = _PARENT.fullmatch(value)
+    return None if found is None else (found[1], found[2])
+
+
+def trace_headers(headers: Mapping[str, Any]) -> dict[str, str]:
+    """Return those of `headers` that name a trace, as they are carried on."""
+    if read_context(headers) is None:
+        return {}
+    state = headers.get(STATE)
+    if not isinstance(state, str) or not 0 < len(state) <= MAX_STATE_LENGTH:
+        return {PARENT: headers[PARENT]}
+    members = [one.strip(" \t") for one in state.split(",")]
+    if len(members) > MAX_STATE_MEMBERS or not all(map(_MEMBER.fullmatch, filter(None, members))):
+        return {PARENT: headers[PARENT]}
+    return {PARENT: headers[PARENT], STATE: state}

@@ -1,28 +1,48 @@
-"""Putting messages into queues, from any thread."""
+"""Sending a task: what a caller may say of it, its message, and the way into a queue."""
 
 from __future__ import annotations
 
+import os
 import random
+import socket
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from blimp.clock import Clock, SystemClock
-from blimp.errors import LinkError, MessageError
+from blimp.errors import ConfigError, LinkError, MessageError
 from blimp.queue.brokers import broker_for
+from blimp.queue.options import TaskOptions
+from blimp.queue.protocol.embed import check_signature, listed
 from blimp.queue.protocol.message import (
     AGAIN,
     MAX_MESSAGE_BYTES,
+    MAX_NUMBER,
+    NORMAL,
     TaskMessage,
+    check_limits,
+    check_priority,
+    epoch_s,
+    new_id,
     to_json,
     write_message,
 )
+from blimp.queue.publish.taken_back import Coalescing, KnownTask, coalescing_key
 from blimp.queue.redis.urls import Brokers
-from blimp.queue.retry import PUBLISHING, RetryPolicy
+from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Found, Sender
     from blimp.queue.protocol.signing import Signer
+    from blimp.queue.redis.client import RedisServer
+    from blimp.queue.redis.clock import BrokerClock
+
+T = TypeVar("T")
 
 
 class Publisher:
@@ -58,7 +78,7 @@ class Publisher:
 
     def connect(self) -> None:
         """Have a connection ready, so that the first message need not wait for one."""
-        self._retry(lambda: self._sender().connect(), None)
+        self._retry(lambda: self._sender().connect())
 
     def publish(self, message: TaskMessage, *, policy: RetryPolicy | None = None) -> None:
         """Queue `message`. Raises LinkError if no broker answers.
@@ -89,7 +109,7 @@ class Publisher:
         body = to_json(document)
         if len(body) > self._limit_bytes:
             raise MessageError(f"broadcast of {len(body)} bytes: the limit is {self._limit_bytes}")
-        self._retry(lambda: self._sender().broadcast(exchange, body), None)
+        self._retry(lambda: self._sender().broadcast(exchange, body))
 
     def notify(
         self, body: bytes, *, exchange: Any, routing_key: str, headers: dict[str, Any]
@@ -99,12 +119,10 @@ class Publisher:
 
     def revoke(self, queue: str, id: str, mark: bytes) -> Found:
         """Mark the message of task `id` in `queue` as revoked; see Sender.revoke."""
-        found: list[Found] = []
-        self._retry(lambda: found.append(self._sender().revoke(queue, id, mark)), None)
-        return found[-1]
+        return self._retry(lambda: self._sender().revoke(queue, id, mark))
 
-    def _retry(self, function: Callable[[], None], policy: RetryPolicy | None) -> None:
-        (policy or self._policy).call(
+    def _retry(self, function: Callable[[], T], policy: RetryPolicy | None = None) -> T:
+        return (policy or self._policy).call(
             function,
             clock=self._clock,
             chance=self._chance,
@@ -118,14 +136,254 @@ class Publisher:
         sender = self._senders.get(url)
         if sender is None:
             with self._lock:
-                sender = self._senders.get(url)
-                if sender is None:
-                    sender = self._senders[url] = self._broker.open_sender(
-                        url, timeout_s=self._timeout_s, on_lost=self.brokers.failed
-                    )
+                sender = self._senders.get(url) or self._broker.open_sender(
+                    url, timeout_s=self._timeout_s, on_lost=self.brokers.failed
+                )
+                self._senders[url] = sender
         return sender
 
     def close(self) -> None:
         with self._lock:
             while self._senders:
                 self._senders.popitem()[1].close()
+
+
+class SendOptions(TypedDict, total=False):
+    """How one message is sent.
+
+    countdown, eta: not to begin before then. expires: not to begin after then (seconds from
+    now, or a time). ttl_s: not to begin when older than this on the broker's clock.
+    priority: 0 (first) to 9 (last). coalesce: of the waiting messages with this key only the
+    newest runs. soft_time_limit, time_limit: in seconds, instead of the task's own.
+    link, link_error: signatures, as Celery writes them, of what follows a success or any
+    other end; see canvas/signature.py. retry, retry_policy: for this message alone.
+    """
+
+    countdown: float | None
+    eta: datetime | None
+    expires: float | datetime | None
+    ttl_s: float | None
+    priority: int
+    queue: str | None
+    task_id: str | None
+    coalesce: str | None
+    soft_time_limit: float | None
+    time_limit: float | None
+    ignore_result: bool
+    headers: dict[str, Any] | None
+    link: dict[str, Any] | Sequence[dict[str, Any]]
+    link_error: dict[str, Any] | Sequence[dict[str, Any]]
+    retry: bool
+    retry_policy: RetryPolicy | dict[str, Any] | None
+
+
+class SendingApp(Protocol):
+    """What sending needs of a TaskApp; see there."""
+
+    queue: str
+    clock: Clock
+    chance: random.Random
+    retry_policy: RetryPolicy
+    publisher: Publisher
+    broker_clock: BrokerClock
+    tracer: Any
+    on_sent: Callable[..., None] | None
+
+    @property
+    def tasks(self) -> Mapping[str, KnownTask]: ...
+    @property
+    def broker_link(self) -> RedisServer: ...
+
+
+def send(
+    app: SendingApp,
+    name: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None,
+    options: SendOptions,
+) -> str:
+    """Send one task; return its id. Raises LinkError, MessageError, ConfigError.
+
+    Missing options default to those of the task, if it is registered here.
+    """
+    policy = app.retry_policy
+    if options:
+        unknown = sorted(options.keys() - SendOptions.__optional_keys__)
+        if unknown:
+            raise ConfigError(f"sending {name!r}: there is no option {', '.join(unknown)}")
+        check_limits(soft_s=options.get("soft_time_limit"), hard_s=options.get("time_limit"))
+        policy = policy_of(options.get("retry_policy"), policy)
+        if options.get("retry") is False:
+            policy = ONCE
+    at_s = 0.0 if app.on_sent is None else app.clock.wall_s()
+    # A repeated attempt sends the same message, with the time of the first.
+    now_s = policy.call(app.broker_clock.recent_s, clock=app.clock, chance=app.chance)
+    message = _message(app, name, args, kwargs or {}, options, now_s=now_s)
+    if app.tracer is None:
+        message = _publish(app, message, policy)
+    else:
+        with app.tracer.sending(message) as traced:
+            message = _publish(app, traced, policy)
+    if app.on_sent is not None:
+        app.on_sent(message, at_s=at_s)
+    return message.id
+
+
+def _message(
+    app: SendingApp,
+    name: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    options: SendOptions,
+    *,
+    now_s: float,
+) -> TaskMessage:
+    task = app.tasks.get(name)
+    fields: dict[str, Any] = {}
+    if options:
+        if options.get("priority") is not None:
+            check_priority(options["priority"])
+        if options.get("coalesce") is not None:
+            fields["coalesce"] = options["coalesce"]
+        for option, field in (("link", "callbacks"), ("link_error", "errbacks")):
+            if options.get(option):
+                fields[field] = tuple(
+                    check_signature(one, where=f"{option}[{number}]")
+                    for number, one in enumerate(listed(options.get(option)))
+                )
+    if task is not None and task.options.coalesce is not False and "coalesce" not in fields:
+        fields["coalesce"] = coalescing_key(task, args, kwargs)
+    return make_message(
+        name,
+        tuple(args),
+        kwargs,
+        options,
+        defaults=None if task is None else task.options,
+        queue=app.queue,
+        now_s=now_s,
+        origin=origin_of(os.getpid()),
+        **fields,
+    )
+
+
+def _publish(app: SendingApp, message: TaskMessage, policy: RetryPolicy) -> TaskMessage:
+    if message.coalesce is None:
+        app.publisher.publish(message, policy=policy)
+        return message
+    coalescing = Coalescing(link=app.broker_link)
+    number = policy.call(
+        partial(coalescing.number, message.queue, message.coalesce),
+        clock=app.clock,
+        chance=app.chance,
+    )
+    message = msgspec.structs.replace(message, coalesce_number=number)
+    app.publisher.publish(message, policy=policy)
+    coalescing.remember(message)
+    return message
+
+
+@cache
+def origin_of(process: int) -> str:
+    return f"{process}@{socket.gethostname()}"
+
+
+_Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]
+_Positive = Annotated[float, Meta(gt=0.0, lt=MAX_NUMBER)]
+
+
+class _Numbers(msgspec.Struct):
+    """The options that are numbers. A signature's may come from others, so they are checked."""
+
+    countdown: _Number | None = None
+    ttl_s: _Positive | None = None
+    time_limit: _Positive | None = None
+    soft_time_limit: _Positive | None = None
+
+
+def make_message(
+    task: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Mapping[str, Any],
+    *,
+    defaults: TaskOptions | None,
+    queue: str,
+    now_s: float | None,
+    origin: str,
+    id: str | None = None,
+    **fields: Any,
+) -> TaskMessage:
+    """Return the message of a task that is sent with `options`: SendOptions, or a signature's.
+
+    defaults: for missing options, None if the task is not registered here. queue: for a task
+    without one. now_s: the broker's time; None leaves the message without a time of issue.
+    fields: of the message, instead of what the options say. Raises MessageError for a wrong
+    option.
+    """
+    priority, ignore_result = NORMAL, False
+    if defaults is not None:
+        queue, priority = defaults.queue or queue, defaults.priority
+        ignore_result = defaults.ignore_result
+        if defaults.ttl_s is not None:
+            fields["ttl_s"] = defaults.ttl_s
+    if options:
+        id, queue = id or options.get("task_id"), options.get("queue") or queue
+        given, ignored = options.get("priority"), options.get("ignore_result")
+        priority = priority if given is None else given
+        ignore_result = ignore_result if ignored is None else ignored
+        fields |= _read_options(options, now_s)
+        if options.get("headers"):
+            fields.setdefault("headers", options["headers"])
+    return TaskMessage(
+        id=id or new_id(),
+        task=task,
+        args=args,
+        kwargs=kwargs,
+        queue=queue,
+        priority=priority,
+        issued_ms=None if now_s is None else int(now_s * 1000),
+        ignore_result=bool(ignore_result),
+        origin=origin,
+        **fields,
+    )
+
+
+def needs_now(options: Mapping[str, Any], defaults: TaskOptions | None) -> bool:
+    """Return whether a message with these options needs the broker's time."""
+    if defaults is not None and defaults.ttl_s is not None:
+        return True
+    return any(options.get(name) is not None for name in ("ttl_s", "countdown", "expires"))
+
+
+def _read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, Any]:
+    """Return the numbers and times in `options` as fields of a message."""
+    try:
+        read = msgspec.convert(options, _Numbers)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$.")
+        name = path.rstrip("`")
+        value = options.get(name)
+        raise MessageError(f"option {name!r} is {value!r:.80}: {what}") from None
+    found: dict[str, Any] = {}
+    if read.ttl_s is not None:
+        found["ttl_s"] = read.ttl_s
+    if read.time_limit is not None or read.soft_time_limit is not None:
+        found["timelimit"] = (read.time_limit, read.soft_time_limit)
+    if read.countdown is not None:
+        assert now_s is not None
+        found["eta_s"] = now_s + read.countdown
+    for field, name in (("eta_s", "eta"), ("expires_s", "expires")):
+        value = options.get(name)
+        if value is None:
+            continue
+        if name == "expires" and type(value) in (int, float):
+            assert now_s is not None
+            found[field] = now_s + value
+            continue
+        try:
+            found[field] = epoch_s(value)
+        except (TypeError, ValueError, OverflowError):
+            raise MessageError(
+                f"option {name!r} is {value!r:.80}, must be an ISO 8601 time"
+            ) from None
+    return found

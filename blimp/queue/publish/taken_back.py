@@ -17,14 +17,15 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from blimp.errors import LinkError, MessageError, Revoked
 from blimp.queue.brokers.base import MOST_SEARCHED, Found
-from blimp.queue.protocol.message import MAX_NAME_LENGTH, TaskDefaults
+from blimp.queue.options import TaskOptions
+from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.protocol.record import Record, State, fault_of
 from blimp.queue.redis.keys import newest_key, number_key, revoked_key
 from blimp.queue.redis.scripts import Script
@@ -32,13 +33,11 @@ from blimp.queue.redis.scripts import Script
 if TYPE_CHECKING:
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.protocol.signing import Signer
-    from blimp.queue.publish.publisher import Publisher
     from blimp.queue.redis.client import RedisServer
 
 KEEP_S = 86_400
 MOST = 50_000  # known at once; the oldest are forgotten
 BROADCAST = "blimp.revoke"
-SEPARATOR = "\n"  # no id has one
 
 
 class Revocation(StrEnum):
@@ -72,11 +71,10 @@ class Revocations:
 
     def keep(self, id: str, *, terminate: bool, now_s: float) -> None:
         """Store that `id` is revoked. Raises MessageError for what is no id."""
-        if not 0 < len(id) <= MAX_NAME_LENGTH or not id.isprintable():
-            raise MessageError(f"id {id!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters")
+        _check_name(id, "id")
         if self._link is not None:
             self._count = None
-            member = self._write(id, terminate=terminate)
+            member = self._member(id, terminate=terminate)
 
             def write(client: Any) -> None:
                 with client.pipeline() as pipe:
@@ -91,33 +89,28 @@ class Revocations:
             self._link.ask(write)
         self.add(id, terminate=terminate)
 
-    def mark(self, id: str) -> bytes:
-        """Return what is added to the message of `id`, for the worker that receives it."""
-        return self._write(id, terminate=False).encode()
-
     def revoke_waiting(
         self,
         id: str,
         *,
         queues: Iterable[str | None],
-        publisher: Publisher | None,
+        mark_message: Callable[[str, str, bytes], Found] | None,
         results: Any,
         wall_s: float,
     ) -> Revocation:
         """Mark the message of `id` if it waits; only then its state is REVOKED: it can run no more.
 
-        publisher: None if its broker finds no messages. results: the result backend, if any.
+        mark_message: `Publisher.revoke`; None if the broker finds none. results: may be None.
         Raises LinkError, ResultError.
         """
         record = Record(id=id, state=State.PENDING) if results is None else results.get(id)
         if record.final:
-            is_revoked = record.state is State.REVOKED
-            return Revocation.REVOKED if is_revoked else Revocation.ENDED
-        if publisher is None:
+            return Revocation.REVOKED if record.state is State.REVOKED else Revocation.ENDED
+        if mark_message is None:
             return Revocation.SENT
-        mark, found = self.mark(id), Found.ABSENT
+        mark, found = self._member(id, terminate=False).encode(), Found.ABSENT
         for queue in filter(None, queues):
-            answer = publisher.revoke(queue, id, mark)
+            answer = mark_message(queue, id, mark)
             if answer is not Found.ABSENT:
                 found = answer
             if answer in (Found.MARKED, Found.IN_FLIGHT):
@@ -140,11 +133,10 @@ class Revocations:
 
     def accept(self, id: str, mark: bytes) -> bool:
         """Add the one that `mark` on the message of `id` says; return False if it is not valid."""
-        found = _read(mark)
-        if found is None or found[0] != id or not self._is_signed(id, found[2], terminate=found[1]):
-            return False
-        self.add(id, terminate=False)
-        return True
+        is_valid = self._read(mark) == (id, False)
+        if is_valid:
+            self.add(id, terminate=False)
+        return is_valid
 
     def add(self, id: str, *, terminate: bool) -> None:
         """Add one that came by broadcast."""
@@ -165,32 +157,34 @@ class Revocations:
         self._count = count
         with self._lock:
             known = dict(self._known)
-        found: dict[str, bool] = {}
-        for id, terminate, signature in filter(None, map(_read, members)):
-            is_known = id in known and known[id] >= terminate
-            if is_known or self._is_signed(id, signature, terminate=terminate):
-                found[id] = terminate or found.get(id, False)
-        new = {id: end for id, end in found.items() if id not in known or end > known[id]}
+        new: dict[str, bool] = {}
+        for id, terminate in filter(None, (self._read(one, known) for one in members)):
+            if id not in known or terminate > known[id]:
+                new[id] = terminate or new.get(id, False)
         for id, terminate in new.items():
             self.add(id, terminate=terminate)
         return new
 
-    def _write(self, id: str, *, terminate: bool) -> str:
-        member = ("!" if terminate else "-") + id
-        if self._signer is None:
-            return member
-        document = _document(id, terminate=terminate)
-        return member + SEPARATOR + self._signer.sign_document(document, place=self._key)
+    def _member(self, id: str, *, terminate: bool) -> str:
+        """Return a revocation as it is stored: "!" or "-", the id and, after a newline, who."""
+        signature = ""
+        if self._signer is not None:
+            signature = "\n" + self._signer.sign_document(_document(id, terminate), place=self._key)
+        return ("!" if terminate else "-") + id + signature
 
-    def _is_signed(self, id: str, signature: str, *, terminate: bool) -> bool:
-        if self._signer is None:
-            return True
-        document = _document(id, terminate=terminate)
-        try:
-            self._signer.check_document(document, signature, place=self._key)
-        except MessageError:
-            return False
-        return True
+    def _read(self, member: bytes, known: Mapping[str, bool] = {}) -> tuple[str, bool] | None:
+        """Return an id, and whether to end its task; None for one that is damaged or forged.
+
+        known: those whose signature need not be checked again.
+        """
+        with contextlib.suppress(UnicodeDecodeError, MessageError):
+            id, _, signature = member[1:].decode().partition("\n")
+            terminate = member[:1] == b"!"
+            if self._signer is not None and not known.get(id, -1) >= terminate:
+                document = _document(id, terminate)
+                self._signer.check_document(document, signature, place=self._key)
+            return (id, terminate) if id else None
+        return None
 
     def ids(self) -> list[str]:
         """Return the ids of all that are known."""
@@ -201,18 +195,16 @@ class Revocations:
         return id in self._known
 
 
-def _read(member: bytes) -> tuple[str, bool, str] | None:
-    """Return an id, whether to end its task, and a signature; None for a damaged member."""
-    try:
-        id, _, signature = member[1:].decode().partition(SEPARATOR)
-    except UnicodeDecodeError:
-        return None
-    return (id, member[:1] == b"!", signature) if id else None
-
-
-def _document(id: str, *, terminate: bool) -> dict[str, Any]:
+def _document(id: str, terminate: bool) -> dict[str, Any]:
     return {"id": id, "name": BROADCAST, "payload": {"terminate": terminate}}
 
+
+def _check_name(name: str, what: str) -> None:
+    if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise MessageError(f"{what} {name!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters")
+
+
+# --- coalescing ------------------------------------------------------------------------------
 
 NEWEST_KEEP_S = 7 * 86_400  # what waits for longer runs, though a newer one came
 
@@ -241,16 +233,9 @@ return 1
 """)
 
 
-class KnownOptions(TaskDefaults, Protocol):
-    @property
-    def coalesce(self) -> bool | str: ...
-
-
 class KnownTask(Protocol):
     name: str
-
-    @property
-    def options(self) -> KnownOptions: ...
+    options: TaskOptions
 
     def named_arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]: ...
 
@@ -282,10 +267,7 @@ class Coalescing:
 
     def number(self, queue: str, key: str) -> int:
         """Return the next message's number. Raises MessageError for a key that is none."""
-        if not 0 < len(key) <= MAX_NAME_LENGTH or not key.isprintable():
-            raise MessageError(
-                f"coalescing key {key!r:.80}: must be 1 to {MAX_NAME_LENGTH} printable letters"
-            )
+        _check_name(key, "coalescing key")
         place = number_key(queue)
         return int(self._link.ask(lambda client: _NUMBER.run(client, [place], [NEWEST_KEEP_S])))
 

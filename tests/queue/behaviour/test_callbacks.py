@@ -119,15 +119,21 @@ def test_the_worker_that_finds_the_result_sends_what_its_writer_did_not(url: str
 @pytest.mark.parametrize(
     ("signature", "complaint"),
     [
-        (3, r"link\[0\] is int, must be a signature"),
-        ({}, r"link\[0\]: 'task' must be 1 to 255 letters"),
-        ({"task": "x" * 256}, "'task' must be 1 to 255 letters"),
-        ({"task": "t", "subtask_type": "chord", "kwargs": {"header": []}}, "a chord needs a body"),
-        ({"task": "t", "args": "ab"}, "args is str, must be list"),
-        ({"task": "t", "kwargs": [1]}, "kwargs is list, must be dict"),
-        ({"task": "t", "options": 1}, "options is int, must be dict"),
-        ({"task": "t", "options": {"queue": 1}}, "queue must be 1 to 255 letters"),
-        ({"task": "t", "options": {"link": [{"task": 1}]}}, r"link\[0\].link\[0\]: 'task' must"),
+        (3, r"link\[0\] is no signature: Expected `object`, got `int`"),
+        ({}, r"link\[0\] is no signature: .* missing required field `task`"),
+        ({"task": "x" * 256}, r"length <= 255 - at `\$.task`"),
+        (
+            {"task": "t", "subtask_type": "chord", "kwargs": {"header": []}},
+            "required field `body`",
+        ),
+        ({"task": "t", "args": "ab"}, r"Expected `array \| null`, got `str` - at `\$.args`"),
+        ({"task": "t", "kwargs": [1]}, r"`object \| null`, got `array` - at `\$.kwargs`"),
+        ({"task": "t", "options": 1}, r"got `int` - at `\$.options`"),
+        ({"task": "t", "options": {"queue": 1}}, r"got `int` - at `\$.options.queue`"),
+        (
+            {"task": "t", "options": {"link": [{"task": 1}]}},
+            r"link\[0\].link\[0\] is no signature",
+        ),
     ],
 )
 def test_a_wrong_signature_is_named(app: TaskApp, signature: object, complaint: str) -> None:

@@ -229,9 +229,12 @@ def test_a_time_in_the_options_of_a_later_link_is_written(worked: Sums) -> None:
 @pytest.mark.parametrize(
     ("embed", "complaint"),
     [
-        ({"chain": [3]}, r"body: chain\[0\] is int"),
-        ({"chord": 3}, "body: chord is int"),
-        ({"chord": {"task": "t", "subtask_type": "chord", "kwargs": {}}}, "header is NoneType"),
+        ({"chain": [3]}, r"body: chain\[0\] is no signature"),
+        ({"chord": 3}, "body: chord is no signature"),
+        (
+            {"chord": {"task": "t", "subtask_type": "chord", "kwargs": {}}},
+            "required field `header`",
+        ),
     ],
 )
 def test_a_message_with_a_wrong_canvas_is_a_failure(

@@ -166,7 +166,7 @@ def test_a_coroutine_may_be_replaced(sums: Replacing) -> None:
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (7, "replacement is int, must be a signature"),
+        (7, "replacement is no signature: Expected `object`, got `int`"),
         ({"task": "t", "options": {"chord": {"task": "u"}}}, "must not be a part of a chord"),
         ({"task": "t", "args": [object()]}, "JSON cannot hold"),
     ],

@@ -26,7 +26,7 @@ def test_what_is_no_signature_is_refused() -> None:
         group(signature("t")).link(signature("u"))
     with pytest.raises(ConfigError, match="has no app"):
         signature("t").delay()
-    with pytest.raises(MessageError, match="is a 'chunks'"):
+    with pytest.raises(MessageError, match="Invalid enum value 'chunks'"):
         signature({"task": "t", "subtask_type": "chunks"})
 
 

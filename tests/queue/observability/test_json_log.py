@@ -15,8 +15,7 @@ import redis
 from blimp.queue import TaskApp
 from blimp.queue.log import StderrHandler
 from blimp.queue.observability.json_log import JsonLogs, to_line
-from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.protocol.trace_context import PARENT
+from blimp.queue.protocol.message import PARENT, TaskMessage
 from tests.queue.conftest import DEADLINE_S, WorkerProcess
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -21,8 +21,7 @@ from blimp.queue.cli.trace import show
 from blimp.queue.observability.settings import TraceSettings, Watching, open_tracer
 from blimp.queue.observability.tracing import Tracer
 from blimp.queue.observability.watch import watched
-from blimp.queue.protocol.message import TaskMessage
-from blimp.queue.protocol.trace_context import PARENT
+from blimp.queue.protocol.message import PARENT, TaskMessage
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

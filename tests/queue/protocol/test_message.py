@@ -2,6 +2,8 @@
 
 import base64
 import json
+import time
+import uuid
 from typing import Any
 
 import pytest
@@ -9,8 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blimp.errors import MessageError
-from blimp.queue.protocol.message import TaskMessage, build_body, build_headers, write_message
+from blimp.queue.canvas.follow import after
+from blimp.queue.canvas.plan import Settings
+from blimp.queue.protocol.message import (
+    PARENT,
+    STATE,
+    TaskMessage,
+    build_body,
+    build_headers,
+    new_id,
+    read_context,
+    trace_headers,
+    write_message,
+)
 from blimp.queue.protocol.read import parse_message, readable_id
+from blimp.queue.protocol.record import State
 from tests.queue.celery_messages import CELERY_BODY, CELERY_HEADERS, CELERY_MESSAGE
 
 
@@ -98,35 +113,43 @@ def test_large_arguments_are_not_written_out_to_be_cut() -> None:
 @pytest.mark.parametrize(
     ("header", "value", "complaint"),
     [
-        ("id", None, "header 'id' is missing"),
-        ("id", "", "header 'id' is empty, must be 1 to 255"),
-        ("id", 7, "header 'id' is int, must be 1 to 255"),
-        ("id", "x" * 256, "header 'id' is str, must be 1 to 255"),
-        ("id", "\ud800", "header 'id' is str, must be 1 to 255"),
-        ("task", None, "header 'task' is missing"),
-        ("task", ["t"], "header 'task' is list, must be 1 to 255"),
-        ("retries", -1, "header 'retries' is -1, must be an integer from 0"),
-        ("retries", "2", "header 'retries' is '2', must be an integer from 0"),
-        ("retries", 2**31, "must be an integer from 0 to 2^31"),
-        ("retries", True, "header 'retries' is True, must be an integer"),
+        ("id", None, "header 'id' is None: Expected `str`"),
+        ("id", "", "header 'id' is '': Expected `str` of length >= 1"),
+        ("id", 7, "header 'id' is 7: Expected `str`"),
+        ("id", "x" * 256, "xx: Expected `str` of length <= 255"),
+        ("id", "\ud800", "header 'id' is '\\ud800', must be printable letters"),
+        ("group", "a\nb", "header 'group' is 'a\\nb', must be printable letters"),
+        ("blimp_coalesce", "\0", "header 'blimp_coalesce' is '\\x00', must be printable letters"),
+        ("task", None, "header 'task' is None: Expected `str`"),
+        ("task", ["t"], "header 'task' is ['t']: Expected `str`"),
+        ("retries", -1, "header 'retries' is -1: Expected `int` >= 0"),
+        ("retries", "2", "header 'retries' is '2': Expected `int | null`"),
+        ("retries", 2**31, "Expected `int` <= 2147483647"),
+        ("retries", True, "header 'retries' is True: Expected `int | null`"),
+        ("group_index", "1", "header 'group_index' is '1': Expected `int | null`"),
+        ("stamps", [1], "header 'stamps' is [1]: Expected `object | null`"),
         ("eta", "soon", "header 'eta' is 'soon', must be an ISO 8601 time"),
-        ("eta", 12, "header 'eta' is 12, must be an ISO 8601 time"),
-        ("expires", [], "header 'expires' is [], must be an ISO 8601 time"),
-        ("timelimit", 3, "header 'timelimit' is int, must be [hard, soft]"),
-        ("timelimit", [1, -1], "header 'timelimit' is [1, -1], must be 0 or more seconds"),
+        ("eta", 12, "header 'eta' is 12: Expected `str | null`"),
+        ("expires", [], "header 'expires' is []: Expected `str | null`"),
+        ("timelimit", 3, "header 'timelimit' is 3: Expected `array | null`"),
+        ("timelimit", [1, -1], "header 'timelimit[1]' is [1, -1]: Expected `float` >= 0.0"),
         (
             "timelimit",
             [1e10, None],
-            "header 'timelimit' is [10000000000.0, None], must be up to 31536000 seconds",
+            "'timelimit[0]' is [10000000000.0, None]: Expected `float` <",
         ),
-        ("timelimit", [1], "header 'timelimit' is list, must be [hard, soft]"),
-        ("timelimit", ["a", None], "header 'hard' is str, must be a finite number"),
-        ("ignore_result", 1, "header 'ignore_result' is int, must be true or false"),
+        ("timelimit", [1], "header 'timelimit' is [1]: Expected `array` of length 2"),
+        ("timelimit", ["a", None], "header 'timelimit[0]' is ['a', None]: Expected `float | null`"),
+        ("ignore_result", 1, "header 'ignore_result' is 1: Expected `bool | null`"),
         ("blimp_ttl_s", 2.0, "'blimp_ttl_s' needs 'blimp_issued_ms'"),
-        ("blimp_ttl_s", "2", "header 'blimp_ttl_s' is str, must be a finite number"),
-        ("blimp_issued_ms", float("nan"), "'blimp_issued_ms' is nan, must be a finite number"),
-        ("blimp_delivery", float("inf"), "header 'blimp_delivery' is inf, must be a finite"),
-        ("blimp_ttl_s", 10**400, "must be a finite number up to 1e+15"),
+        ("blimp_ttl_s", 0.0, "header 'blimp_ttl_s' is 0.0: Expected `float` > 0.0"),
+        ("blimp_ttl_s", -1, "header 'blimp_ttl_s' is -1: Expected `float` > 0.0"),
+        ("blimp_ttl_s", float("nan"), "header 'blimp_ttl_s' is nan: Expected `float` > 0.0"),
+        ("blimp_ttl_s", "2", "header 'blimp_ttl_s' is '2': Expected `float | null`"),
+        ("blimp_issued_ms", float("nan"), "'blimp_issued_ms' is nan: Expected `float` >= -1"),
+        ("blimp_delivery", float("inf"), "'blimp_delivery' is inf: Expected `float` <= 1000000"),
+        ("blimp_ttl_s", 10**400, "Number out of range: the limit is 1e+15"),
+        ("blimp_version", 2, "header 'blimp_version' is 2: this worker reads up to 1"),
     ],
 )
 def test_a_wrong_header_is_named(header: str, value: object, complaint: str) -> None:
@@ -135,10 +158,9 @@ def test_a_wrong_header_is_named(header: str, value: object, complaint: str) -> 
     assert complaint in str(caught.value)
 
 
-@pytest.mark.parametrize("ttl_s", [0.0, -1.0])
-def test_a_time_to_live_must_be_positive(ttl_s: float) -> None:
-    with pytest.raises(MessageError, match="it must be above 0"):
-        parse({**CELERY_HEADERS, "blimp_ttl_s": ttl_s, "blimp_issued_ms": 1})
+def test_a_message_without_an_id_is_named() -> None:
+    with pytest.raises(MessageError, match=r"headers: .* missing required field `id`"):
+        parse({"task": "t"})
 
 
 @pytest.mark.parametrize(
@@ -148,14 +170,15 @@ def test_a_time_to_live_must_be_positive(ttl_s: float) -> None:
         (b"not json", "body is not JSON"),
         (b"\xff\xfe", "body is not JSON"),
         (b"[[NaN], {}, {}]", "body is not JSON (NaN and Infinity are not)"),
-        (b"[[1e999], {}, {}]", "body is not JSON (NaN and Infinity are not)"),
+        (b"[[1e999], {}, {}]", "body: must be the three of [args, kwargs, embed]: Number out of"),
         (b"[[], {}, {}", "body is not JSON"),
         (b"{}", "must be the three of [args, kwargs, embed]"),
         (b"[[], {}]", "must be the three of [args, kwargs, embed]"),
-        (b'["ab", {}, {}]', "args is str, must be list"),
-        (b"[[], [1], {}]", "kwargs is list, must be dict"),
-        (b"[[], {}, 3]", "embed is int, must be dict"),
-        (b'[[], {}, {"chain": [{"task": 1}]}]', "body: chain[0]: 'task' must be"),
+        (b'["ab", {}, {}]', "Expected `array`, got `str` - at `$[0]`"),
+        (b'[{"__type__": 1}, {}, {}]', "Expected `array`, got `object` - at `$[0]`"),
+        (b"[[], [1], {}]", "Expected `object`, got `array` - at `$[1]`"),
+        (b"[[], {}, 3]", "Expected `object | null`, got `int` - at `$[2]`"),
+        (b'[[], {}, {"chain": [{"task": 1}]}]', "body: chain[0] is no signature: Expected `str`"),
         (b'[[], {}, {"chain": 3}]', "'chain' must be a list of at most"),
         (b'[[], {}, {"chord": {"task": "t"}}]', "header 'group' is missing"),
         (b"[" * 100_000, "body is not JSON"),
@@ -220,3 +243,68 @@ def test_any_headers_are_taken_or_named(changes: dict[str, Any]) -> None:
 def test_any_body_is_taken_or_named(body: bytes) -> None:
     with pytest.raises(MessageError):
         parse(body=b"\x00" + body)
+
+
+# --- the trace it belongs to ---------------------------------------------------------------
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+GOOD = f"00-{TRACE}-{SPAN}-01"
+
+
+def test_a_trace_goes_on_through_retries_and_what_a_task_calls() -> None:
+    headers = {PARENT: GOOD, STATE: "congo=t61rcWkgMzE,rojo@x=1", "lang": "py", "other": 1}
+    message = TaskMessage(id="a", task="t", callbacks=({"task": "next"},), headers=headers)
+    assert build_headers(message)[PARENT] == GOOD
+    assert build_headers(message)[STATE] == headers[STATE]
+    assert "other" not in build_headers(message)
+    settings = Settings(queue="q", now_s=time.time)
+    (called,) = after(message, state=State.SUCCESS, settings=settings).messages
+    assert build_headers(called)[PARENT] == GOOD
+    assert build_headers(called)[STATE] == headers[STATE]
+
+
+def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
+    found = read_context({PARENT: f"cc-{TRACE}-{SPAN}-01-what-the-future-brings"})
+    assert found == (TRACE, SPAN)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        None, 1, [GOOD], {"a": GOOD}, b"00", "", "00", GOOD.upper(), GOOD + "-x", GOOD + "\n",
+        f"ff-{TRACE}-{SPAN}-01", f"00-{'0' * 32}-{SPAN}-01", f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE}-{SPAN}-0", f"00-{TRACE[:-1]}-{SPAN}-01", f"cc-{TRACE}-{SPAN}-01x",
+        f"cc-{TRACE}-{SPAN}-01-" + "x" * 500, f"00-{TRACE}-{SPAN}-01" * 100_000,
+    ],
+)  # fmt: skip
+def test_an_invalid_trace_is_left_out(bad: Any) -> None:
+    headers = {PARENT: bad, STATE: "a=b"}
+    assert read_context(headers) is None
+    assert trace_headers(headers) == {}
+    written = build_headers(TaskMessage(id="a", task="t", headers=headers))
+    assert PARENT not in written
+    assert STATE not in written
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        7, "", "novalue", "a=b,=c", "A=b", "a=b\n", "a=\x00", "a=b" * 200, "é=b", "a=b\ud800",
+        ",".join(f"k{n}=v" for n in range(33)),
+    ],
+)  # fmt: skip
+def test_a_bad_state_does_not_cost_the_trace(bad: Any) -> None:
+    assert trace_headers({PARENT: GOOD, STATE: bad}) == {PARENT: GOOD}
+
+
+def test_no_state_takes_long_to_check() -> None:
+    began_s = time.process_time()
+    for evil in (" " * 512, "\t \t ," * 100, "a=" + " " * 510, "a=b," * 128):
+        trace_headers({PARENT: GOOD, STATE: evil})
+    assert time.process_time() - began_s < 1.0
+
+
+def test_an_id_is_a_random_uuid() -> None:
+    ids = {new_id() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert all(str(uuid.UUID(id)) == id and uuid.UUID(id).version == 4 for id in ids)

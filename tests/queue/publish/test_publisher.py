@@ -11,6 +11,8 @@ from blimp.clock import ManualClock
 from blimp.errors import ConfigError, LinkError
 from blimp.queue import TaskApp
 from blimp.queue.brokers.base import Completion
+from blimp.queue.protocol.message import HIGH
+from blimp.queue.redis.keys import Keys
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
 from blimp.queue.worker.acker import Acker
 from tests.queue.conftest import DEADLINE_S, working
@@ -137,3 +139,14 @@ def test_a_publish_whose_answer_was_lost_runs_once(
         app.send_task("note", ("c",)).wait(DEADLINE_S)
     assert runs == ["a", "b", "c"]
     assert look.left_behind() == []
+
+
+def test_a_task_sent_by_name_has_the_options_of_the_known_task(app: TaskApp, look: Look) -> None:
+    app.task(name="aim", queue="guns", priority=HIGH, ttl_s=5.0)(lambda: None)
+    app.send_task("aim")
+    app.tasks["aim"].delay()
+    app.send_task("aim", queue="other")
+    assert look.server.xlen(Keys().queue("guns").levels[1]) == 2
+    assert look.server.xlen(Keys().queue("other").levels[1]) == 1
+    entries = look.server.xrange(Keys().queue("guns").levels[1])
+    assert all(b'"blimp_ttl_s":5.0' in fields[b"h"] for _, fields in entries)
