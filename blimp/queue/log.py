@@ -5,6 +5,7 @@ Standard output is for data. structlog would cost an idle worker 4.3 MB and a st
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import logging
 import sys
@@ -130,9 +131,12 @@ def _value(value: Any) -> str:
     text = str(value)
     if text.isprintable() and not any(letter in text for letter in ' "='):
         return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(one if one.isprintable() else _escape(one) for one in escaped) + '"'
+    return '"' + printable(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
-def _escape(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
+def printable(text: str) -> str:
+    """Return `text` with what is not printable escaped: no line break, no escape sequence."""
+    if text.isprintable():
+        return text
+    escape = codecs.getencoder("unicode_escape")
+    return "".join(one if one.isprintable() else escape(one)[0].decode() for one in text)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import BlimpError, ConfigError
-from blimp.queue.cli import add_app, example, positive, seconds
+from blimp.queue.cli import add_command, add_queues, positive, say_error, seconds
 from blimp.queue.log import LEVELS
 from blimp.queue.observability.settings import add_options, read_options
 
@@ -33,20 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app = None if options.app is None else load_app(options.app)
         command: Callable[[TaskApp | None, argparse.Namespace], int] = options.run
         return command(app, options)
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
     except BlimpError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        say_error(error)
+        return 2 if isinstance(error, ConfigError) else 1
 
 
 def load_app(path: str) -> TaskApp:
     """Return the app at `module:attribute`. Raises ConfigError naming what is missing."""
     from blimp.queue.app import TaskApp
 
-    module_name, separator, attribute = path.partition(":")
-    if not (module_name and separator and attribute):
+    module_name, _, attribute = path.partition(":")
+    if not (module_name and attribute):
         raise ConfigError(f"-A {path!r}: must be module:attribute, such as weather:app")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -59,44 +56,6 @@ def load_app(path: str) -> TaskApp:
         kind = "is missing" if app is None else f"is {type(app).__name__}"
         raise ConfigError(f"-A {path!r}: {attribute} {kind} in {module_name}, must be a TaskApp")
     return app
-
-
-def _worker(app: TaskApp, options: argparse.Namespace) -> int:
-    from blimp.config import trace_settings_from_environment
-    from blimp.queue.observability.watch import watched
-    from blimp.queue.worker.shutdown import Launch
-    from blimp.queue.worker.worker import Worker
-
-    app.log_level = options.log_level
-    app.events = app.events or options.events
-    watching = msgspec.structs.replace(
-        read_options(options), trace=trace_settings_from_environment()
-    )
-    with app, watched(app, watching):
-        worker = Worker(
-            app=app,
-            name=options.name,
-            queues=[queue for queue in options.queues.split(",") if queue],
-            loop_workers=options.loop_workers,
-            loop_concurrency=options.loop_concurrency,
-            sync_workers=options.sync_workers,
-            process_workers=options.process_workers,
-            prefetch=options.prefetch,
-            max_tasks=options.max_tasks,
-            max_memory_mb=options.max_memory_mb,
-            grace_s=options.grace,
-            app_path=options.app,
-            launch=Launch.of_this_process(),
-            on_ready=_ready,
-        )
-        gc.set_threshold(GC_THRESHOLD, 10, 10)
-        return worker.run()
-
-
-def _ready() -> None:
-    gc.collect()
-    gc.freeze()  # modules and app live as long as the process: never look through them again
-    print("ready", file=sys.stderr, flush=True)
 
 
 def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -113,27 +72,25 @@ def make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
 
     from blimp.queue.cli import queues, remote, results, trace
 
-    queues.add_commands(commands)
-    remote.add_commands(commands)
-    trace.add_command(commands)
-    results.add_commands(commands)
+    for kind in (queues, remote, trace, results):
+        kind.add_commands(commands)
     return parser
 
 
 def _add_worker(commands: Any) -> None:
-    worker = commands.add_parser(
+    worker = add_command(
+        commands,
         "worker",
-        help="run tasks until SIGTERM",
-        description="Run tasks until SIGTERM: running tasks may end within --grace. A second "
-        "SIGTERM, or SIGQUIT, does not wait.",
-        epilog=example("worker --name pad --queues a,b"),
+        _run_worker,
+        meaning="run tasks until SIGTERM",
+        about="Run tasks until SIGTERM: running tasks may end within --grace. A second SIGTERM, or "
+        "SIGQUIT, does not wait.",
+        typed="worker --name pad --queues a,b",
     )
-    worker.set_defaults(run=_worker)
-    add_app(worker)
     worker.add_argument(
         "--name", help="unique among live workers: a second one here needs it; default APP@HOST"
     )
-    worker.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
+    add_queues(worker)
     for option, default, meaning in (
         ("--loop-workers", 1, "threads with an asyncio loop, for async def tasks"),
         ("--loop-concurrency", 16, "async def tasks that one loop runs at once"),
@@ -162,3 +119,39 @@ def _add_worker(commands: Any) -> None:
     )
     worker.add_argument("--log-level", choices=LEVELS, default="info", help="default info")
     add_options(worker)
+
+
+def _run_worker(app: TaskApp, options: argparse.Namespace) -> int:
+    from blimp.config import trace_settings_from_environment
+    from blimp.queue.observability.watch import watched
+    from blimp.queue.worker.shutdown import Launch
+    from blimp.queue.worker.worker import Worker
+
+    app.log_level = options.log_level
+    app.events = app.events or options.events
+    trace = trace_settings_from_environment()
+    with app, watched(app, msgspec.structs.replace(read_options(options), trace=trace)):
+        worker = Worker(
+            app=app,
+            name=options.name,
+            queues=options.queues,
+            loop_workers=options.loop_workers,
+            loop_concurrency=options.loop_concurrency,
+            sync_workers=options.sync_workers,
+            process_workers=options.process_workers,
+            prefetch=options.prefetch,
+            max_tasks=options.max_tasks,
+            max_memory_mb=options.max_memory_mb,
+            grace_s=options.grace,
+            app_path=options.app,
+            launch=Launch.of_this_process(),
+            on_ready=_ready,
+        )
+        gc.set_threshold(GC_THRESHOLD, 10, 10)
+        return worker.run()
+
+
+def _ready() -> None:
+    gc.collect()
+    gc.freeze()  # modules and app live as long as the process: never look through them again
+    print("ready", file=sys.stderr, flush=True)

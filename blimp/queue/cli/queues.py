@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import re
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.errors import ConfigError
-from blimp.queue.cli import A_TASK, add_app, add_json, example
+from blimp.queue.cli import A_TASK, add_command, add_json, add_queues, say, say_error, say_json
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -26,19 +24,10 @@ A_LETTER = "1795261901960-0"
 
 def add_commands(commands: Any) -> None:
     """Add `queues`, `dead` and `revoke` to an argparse parser's commands."""
-    queues = commands.add_parser(
-        "queues",
-        help="count the messages that are ready, in flight, scheduled and dead",
-        epilog=example("queues"),
-    )
-    queues.set_defaults(run=show_queues)
-    _add_options(queues)
-    dead = commands.add_parser(
-        "dead",
-        help="list, requeue or drop dead letters: messages that were given up",
-        epilog=example(f"dead requeue {A_LETTER}"),
-    )
-    dead.set_defaults(run=handle_dead, id=[])
+    meaning = "count the messages that are ready, in flight, scheduled and dead"
+    queues = add_command(commands, "queues", show_queues, meaning=meaning, typed="queues")
+    meaning = "list, requeue or drop dead letters: messages that were given up"
+    dead = add_command(commands, "dead", meaning=meaning, typed=f"dead requeue {A_LETTER}")
     verbs = dead.add_subparsers(dest="verb", required=True)
     for verb, meaning in (
         ("list", f"the oldest {LIST_LIMIT} of each queue"),
@@ -47,48 +36,47 @@ def add_commands(commands: Any) -> None:
         ("drop", "delete them"),
     ):
         typed = f"dead {verb}" if verb == "list" else f"dead {verb} {A_LETTER}"
-        letters = verbs.add_parser(verb, help=meaning, epilog=example(typed))
+        letters = add_command(verbs, verb, handle_dead, meaning=meaning, typed=typed)
+        letters.set_defaults(id=[])
         if verb != "list":  # "+" and not "*", which takes nothing if an option comes first
             also = "" if verb == "show" else f"; or all: the oldest {LIST_LIMIT} of each queue"
             letters.add_argument("id", nargs="+", help=f"from `dead list`{also}")
-        _add_options(letters)
-    revoke = commands.add_parser(
+        add_queues(letters)
+        add_json(letters)
+    add_queues(queues)
+    add_json(queues)
+    revoke = add_command(
+        commands,
         "revoke",
-        help="revoke tasks: they do not start any more",
-        epilog=f"{example(f'revoke {A_TASK}')}; a task that has ended stays as it ended",
+        revoke_tasks,
+        meaning="revoke tasks: they do not start any more",
+        typed=f"revoke {A_TASK}",
+        then="; a task that has ended stays as it ended",
     )
-    revoke.set_defaults(run=revoke_tasks)
-    add_app(revoke)
     revoke.add_argument("id", nargs="+", help="ids of tasks, sent or not")
     revoke.add_argument("--terminate", action="store_true", help="end them, too, if they run")
-
-
-def _add_options(parser: Any) -> None:
-    add_app(parser)
-    parser.add_argument("--queues", default="", metavar="A,B", help="default: the app's queue")
-    add_json(parser)
 
 
 def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
     with _session(app) as session:
         found = {
             name: msgspec.to_builtins(session.store.counts(session.keys.queue(name)))
-            for name in _names(app, options)
+            for name in options.queues or [app.queue]
         }
     if options.json:
-        print(json.dumps(found))
+        say_json(found)
         return 0
     for name, counts in found.items():
         age_s = counts.pop("oldest_age_s")
         text = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in counts.items())
-        print(f"{name}: {text}" + ("" if age_s is None else f", the oldest {age_s:.1f} s old"))
+        say(f"{name}: {text}" + ("" if age_s is None else f", the oldest {age_s:.1f} s old"))
     return 0
 
 
 def revoke_tasks(app: TaskApp, options: argparse.Namespace) -> int:
     with app:
         for id in options.id:
-            print(f"{id}  {app.revoke(id, terminate=options.terminate)}")
+            say(f"{id}  {app.revoke(id, terminate=options.terminate)}")
     return 0
 
 
@@ -101,24 +89,31 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
             raise ConfigError(f"dead {options.verb} {id!r}: give the ids that `dead list` shows")
     found: list[DeadLetter] = []
     with _session(app) as session:
-        for name in _names(app, options):
+        for name in options.queues or [app.queue]:
             letters = DeadLetters(store=session.store, queue=name)
             wanted = options.id
-            if options.verb == "list" or (wanted == ["all"] and options.verb != "show"):
+            if wanted in ([], ["all"]):
                 wanted = [letter.id for letter in letters.list(limit=LIST_LIMIT)]
-            for id in wanted:
-                letter = letters.show(id)
-                if letter is None:
-                    continue
+            for letter in filter(None, map(letters.show, wanted)):
                 found.append(letter)
                 if options.verb == "requeue":
                     _requeue(app, letters, letter)
                 elif options.verb == "drop":
-                    letters.drop(id)
+                    letters.drop(letter.id)
     missing = set(options.id) - {letter.id for letter in found} - {"all"}
     for id in sorted(missing):
-        print(f"error: no dead letter {id}", file=sys.stderr)
-    _print(found, options)
+        say_error(f"no dead letter {id}")
+    if options.json:
+        say_json([msgspec.to_builtins(letter) for letter in found])
+        return 1 if missing else 0
+    for letter in found:
+        headers = letter.headers or {}
+        task, id = headers.get("task", "?"), headers.get("id", "?")
+        say(f"{letter.id}  {letter.queue}  {task}[{id}]  {letter.reason}")
+        if options.verb == "show":
+            say(f"  delivered {letter.deliveries} times")
+            say(f"  headers {headers}")
+            say(f"  body {letter.body!r}")
     return 1 if missing else 0
 
 
@@ -135,19 +130,6 @@ def _requeue(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
     letters.requeue(letter.id, forgetting=forgetting)
 
 
-def _print(letters: list[DeadLetter], options: argparse.Namespace) -> None:
-    if options.json:
-        print(json.dumps([msgspec.to_builtins(letter) for letter in letters], default=repr))
-        return
-    for letter in letters:
-        headers = letter.headers or {}
-        task, id = headers.get("task", "?"), headers.get("id", "?")
-        print(f"{letter.id}  {letter.queue}  {task}[{id}]  {letter.reason}")
-        if options.verb == "show":
-            print(f"  delivered {letter.deliveries} times\n  headers {headers}")
-            print(f"  body {letter.body!r}")
-
-
 @contextlib.contextmanager
 def _session(app: TaskApp) -> Iterator[StreamsSession]:
     """Open a session on the broker; redis-py's errors become LinkError.
@@ -160,17 +142,9 @@ def _session(app: TaskApp) -> Iterator[StreamsSession]:
 
     if not app.capabilities.has_dead_letters:
         raise ConfigError(f"app {app.name!r} uses transport {app.transport!r}: needs 'streams'")
-    app.broker_link.ask(lambda client: client.ping())  # of several, one that answers
-    session = StreamsSession(
-        url=redis_url(app.broker), options=streams_options(timeout_s=app.timeout_s)
-    )
-    try:
-        with app.broker_link.link():
+    options = streams_options(timeout_s=app.timeout_s)
+    with app, app.broker_link.link():
+        app.broker_link.ask(lambda client: client.ping())  # of several, one that answers
+        session = StreamsSession(url=redis_url(app.broker), options=options)
+        with contextlib.closing(session):
             yield session
-    finally:
-        session.close()
-        app.close()
-
-
-def _names(app: TaskApp, options: argparse.Namespace) -> list[str]:
-    return [name for name in options.queues.split(",") if name] or [app.queue]

@@ -5,33 +5,37 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from blimp.queue.cli import A_TASK, add_app, add_json, example
+from blimp.queue.cli import (
+    A_TASK,
+    add_command,
+    add_json,
+    names,
+    say,
+    say_error,
+    say_json,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
 
-LONGEST_S = 3600.0
-
-
-class Argument(NamedTuple):
-    """An argument of a command: its name in the message, how it is read, how many there are."""
-
-    name: str
-    type: Callable[[str], Any] = str
-    how_many: str | None = None
-    default: Any = None
+TYPES = {"soft": float, "hard": float, "n": int}  # of arguments by name; the others are texts
 
 
 class Verb(NamedTuple):
-    """A command. typed: its arguments in the example of its help."""
+    """A command.
+
+    arguments: their names in the message; "?", "*" or "+" after one as in argparse. flags: the
+    same, and a help text. typed: the arguments in the example of its help.
+    """
 
     name: str
     meaning: str
-    arguments: tuple[Argument, ...] = ()
-    flags: tuple[tuple[str, str], ...] = ()  # name in the message, help
+    arguments: str = ""
+    flags: tuple[tuple[str, str], ...] = ()
     typed: str = ""
 
 
@@ -42,10 +46,10 @@ INSPECT = (
     Verb("reserved", "prefetched tasks that wait for a free slot or a rate limit"),
     Verb("scheduled", "prefetched tasks that wait for their ETA"),
     Verb("revoked", "ids of revoked tasks"),
-    Verb("registered", "tasks that it knows", (Argument("taskinfoitems", str, "*"),)),
+    Verb("registered", "tasks that it knows", "taskinfoitems*"),
     Verb("active_queues", "queues it consumes"),
-    Verb("conf", "settings, without secrets", flags=(("with_defaults", "defaults, too"),)),
-    Verb("query_task", "the state of tasks in flight", (Argument("ids", str, "+"),), typed=A_TASK),
+    Verb("conf", "settings, without secrets"),
+    Verb("query_task", "the state of tasks in flight", "ids+", typed=A_TASK),
     Verb("report", "versions and settings for a bug report"),
     Verb("clock", "its logical clock"),
 )
@@ -53,36 +57,31 @@ CONTROL = (
     Verb(
         "revoke",
         "revoke tasks: they do not start any more",
-        (Argument("task_id", str, "+"),),
+        "task_id+",
         (("terminate", "end them, too, if they run"),),
         A_TASK,
     ),
     Verb(
         "rate_limit",
         "how often a task may start: 10/s, 100/m, 1000/h; 0: no limit",
-        (Argument("task_name"), Argument("rate_limit")),
+        "task_name rate_limit",
         typed="weather.read 100/m",
     ),
     Verb(
         "time_limit",
         "a task's soft and hard time limits, in seconds",
-        (Argument("task_name"), Argument("soft", float), Argument("hard", float, "?")),
+        "task_name soft hard?",
         typed="weather.read 5 10",
     ),
     Verb(
         "add_consumer",
         "consume one more queue",
-        (
-            Argument("queue"),
-            Argument("exchange", str, "?"),
-            Argument("exchange_type", str, "?"),
-            Argument("routing_key", str, "?"),
-        ),
+        "queue exchange? exchange_type? routing_key?",
         typed="storms",
     ),
-    Verb("cancel_consumer", "stop consuming a queue", (Argument("queue"),), typed="storms"),
-    Verb("pool_grow", "more threads for plain tasks", (Argument("n", int, "?", 1),), typed="2"),
-    Verb("pool_shrink", "fewer threads for plain tasks", (Argument("n", int, "?", 1),), typed="2"),
+    Verb("cancel_consumer", "stop consuming a queue", "queue", typed="storms"),
+    Verb("pool_grow", "more threads for plain tasks", "n?", typed="2"),
+    Verb("pool_shrink", "fewer threads for plain tasks", "n?", typed="2"),
     Verb("shutdown", "stop after the running tasks"),
     Verb("enable_events", "start sending events"),
     Verb("disable_events", "stop sending events"),
@@ -96,105 +95,91 @@ def add_commands(commands: Any) -> None:
         ("inspect", "ask workers about their state", INSPECT, "ping"),
         ("control", "change running workers", CONTROL, "rate_limit weather.read 100/m"),
     ):
-        parser = commands.add_parser(
+        group = add_command(
+            commands,
             name,
-            help=meaning,
-            epilog=f"{example(f'{name} {typed}')}; exit status 1 if no worker answers, or one "
-            "refuses",
+            meaning=meaning,
+            typed=f"{name} {typed}",
+            then="; exit status 1 if no worker answers, or one refuses",
         )
-        parser.set_defaults(run=ask_workers)
-        choices = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+        choices = group.add_subparsers(dest="verb", required=True, metavar="COMMAND")
         for verb in verbs:
             _add_verb(choices, verb, group=name)
 
 
 def _add_verb(choices: Any, verb: Verb, *, group: str) -> None:
-    parser = choices.add_parser(
-        verb.name,
-        help=verb.meaning,
-        description=verb.meaning,
-        epilog=example(f"{group} {verb.name} {verb.typed}".strip()),
-    )
-    for argument in verb.arguments:
-        parser.add_argument(
-            argument.name, type=argument.type, nargs=argument.how_many, default=argument.default
-        )
+    typed = f"{group} {verb.name} {verb.typed}".strip()
+    parser = add_command(choices, verb.name, ask_workers, meaning=verb.meaning, typed=typed)
+    asked = [flag for flag, _ in verb.flags]
+    for argument in verb.arguments.split():
+        name = argument.rstrip("?*+")
+        asked.append(name)
+        parser.add_argument(name, type=TYPES.get(name, str), nargs=argument[len(name) :] or None)
     for flag, meaning in verb.flags:
-        parser.add_argument(f"--{flag.replace('_', '-')}", action="store_true", help=meaning)
-    add_app(parser)
+        parser.add_argument(f"--{flag}", action="store_true", help=meaning)
     parser.add_argument(
-        "-d", "--destination", default="", metavar="A,B", help="names of workers; default: all"
+        "-d",
+        "--destination",
+        type=names,
+        default="",
+        metavar="A,B",
+        help="names of workers; default: all",
     )
     parser.add_argument(
         "-t",
         "--timeout",
-        type=_seconds,
+        type=partial(seconds, least_s=0.001, most_s=3600.0),
         default=1.0,
         metavar="S",
         help="how long to wait for the next answer, in seconds; default 1",
     )
     add_json(parser)
-    parser.set_defaults(asked=verb)
+    parser.set_defaults(asked=asked)
 
 
 def ask_workers(app: TaskApp, options: argparse.Namespace) -> int:
     """Ask, and print each worker's answer; return 1 if one is missing or refuses."""
     from blimp.queue.control.command import send_command
 
-    verb: Verb = options.asked
-    names = [argument.name for argument in verb.arguments] + [flag for flag, _ in verb.flags]
-    given = {name: getattr(options, name) for name in names}
-    destination = [name for name in options.destination.split(",") if name]
+    given = {name: getattr(options, name) for name in options.asked}
     with app:
         replies = send_command(
             app,
-            verb.name,
+            options.verb,
             {name: value for name, value in given.items() if value not in (None, [])},
-            destination=destination,
+            destination=options.destination,
             timeout_s=options.timeout,
-            on_reply=(lambda *_: None) if options.json else _say,
+            on_reply=(lambda *_: None) if options.json else _say_reply,
         )
     if options.json:
-        print(json.dumps(replies))
-    missing = sorted(set(destination) - replies.keys())
+        say_json(replies)
+    missing = sorted(set(options.destination) - replies.keys())
     if missing or not replies:
         who = f"no answer from {', '.join(missing)}" if missing else "no worker answered"
-        print(f"error: {who} within {options.timeout:g} s", file=sys.stderr)
+        say_error(f"{who} within {options.timeout:g} s")
         return 1
     return int(any(isinstance(one, dict) and "error" in one for one in replies.values()))
 
 
-def _say(name: str, reply: Any) -> None:
+def _say_reply(name: str, reply: Any) -> None:
     """Print one answer in the layout of Celery's."""
+    word, body = "ok", reply
     if isinstance(reply, dict) and len(reply) == 1 and ({*reply} & {"ok", "error"}):
         ((word, body),) = reply.items()
-    else:
-        word, body = "ok", reply
-    print(f"->  {name}: {word.upper()}")
+    say(f"->  {name}: {word.upper()}")
     for line in _lines(body):
-        print(f"        {line}")
+        say(f"        {line}")
     sys.stdout.flush()
 
 
 def _lines(body: Any) -> list[str]:
-    if isinstance(body, str):
-        return body.splitlines()
-    if body is None:
-        return []
-    if isinstance(body, list):
-        if not body:
+    match body:
+        case None:
+            return []
+        case str():
+            return body.splitlines()
+        case []:
             return ["- empty -"]
-        return [f"* {one if isinstance(one, str) else json.dumps(one)}" for one in body]
+        case list():
+            return [f"* {one if isinstance(one, str) else json.dumps(one)}" for one in body]
     return json.dumps(body, indent=4).splitlines()
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 < value <= LONGEST_S:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: must be seconds, above 0 and up to {LONGEST_S:.0f}"
-        )
-    return value

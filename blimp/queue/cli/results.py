@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import ConfigError, ResultError
-from blimp.queue.cli import A_TASK, add_app, add_json, example, positive
+from blimp.queue.cli import A_TASK, add_command, add_json, positive, say, say_error, say_json
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -21,72 +19,59 @@ LONGEST = 200  # letters of a reason in a line
 
 def add_commands(commands: Any) -> None:
     """Add `results` to an argparse parser's commands."""
-    results = commands.add_parser(
-        "results",
-        help="list failed tasks, send them again, delete old results",
-        epilog=example("results failed"),
-    )
+    meaning = "list failed tasks, send them again, delete old results"
+    results = add_command(commands, "results", meaning=meaning, typed="results failed")
     verbs = results.add_subparsers(dest="verb", required=True)
-    failed = verbs.add_parser(
+    failed = add_command(
+        verbs,
         "failed",
-        help="tasks that failed for good, the newest first",
-        description="List the tasks that failed for good (FAILURE, REFUSED, INTERRUPTED), the "
-        "newest first: all in the app's result backend, also those of other apps that share it.",
-        epilog=example("results failed"),
+        list_failures,
+        meaning="tasks that failed for good, the newest first",
+        about="List the tasks that failed for good (FAILURE, REFUSED, INTERRUPTED), the newest "
+        "first: all in the app's result backend, also those of other apps that share it.",
+        typed="results failed",
     )
-    failed.set_defaults(run=list_failures)
-    failed.add_argument(
-        "--limit",
-        type=positive,
-        default=LIST_LIMIT,
-        metavar="N",
-        help=f"how many; default {LIST_LIMIT}",
-    )
+    meaning = f"how many; default {LIST_LIMIT}"
+    failed.add_argument("--limit", type=positive, default=LIST_LIMIT, metavar="N", help=meaning)
     add_json(failed)
-    retry = verbs.add_parser(
+    retry = add_command(
+        verbs,
         "retry",
-        help="send failed tasks again",
-        description="Send each task again, under a new id, which is printed. The arguments must "
-        "be stored: the app needs result_extended=True. Callbacks and chords that followed the "
-        "first one are not sent.",
-        epilog=example(f"results retry {A_TASK}"),
+        retry_tasks,
+        meaning="send failed tasks again",
+        about="Send each task again, under a new id, which is printed. The arguments must be "
+        "stored: the app needs result_extended=True. Callbacks and chords that followed the first "
+        "one are not sent.",
+        typed=f"results retry {A_TASK}",
     )
-    retry.set_defaults(run=retry_tasks)
-    forget = verbs.add_parser(
-        "forget",
-        help="delete the results of tasks",
-        epilog=example(f"results forget {A_TASK}"),
-    )
-    forget.set_defaults(run=forget_results)
+    meaning, typed = "delete the results of tasks", f"results forget {A_TASK}"
+    forget = add_command(verbs, "forget", forget_results, meaning=meaning, typed=typed)
     for verb in (retry, forget):
         verb.add_argument("id", nargs="+", help="of the tasks, from `results failed`")
-    cleanup = verbs.add_parser(
+    add_command(
+        verbs,
         "cleanup",
-        help="delete results that are older than result_expires_s",
-        description="Delete results that are older than the app's result_expires_s. Its workers "
-        "do so by themselves, and results on a Redis server expire.",
-        epilog=example("results cleanup"),
+        clean_up,
+        meaning="delete results that are older than result_expires_s",
+        about="Delete results that are older than the app's result_expires_s. Its workers do so by "
+        "themselves, and results on a Redis server expire.",
+        typed="results cleanup",
     )
-    cleanup.set_defaults(run=clean_up)
-    for verb in (failed, retry, forget, cleanup):
-        add_app(verb)
 
 
 def list_failures(app: TaskApp, options: argparse.Namespace) -> int:
     with app:
         found = _backend(app).failures(limit=options.limit)
     if options.json:
-        print(json.dumps([_document(record) for record in found], default=repr))
+        say_json([_document(record) for record in found])
         return 0
     for record in found:
         reason = " ".join(record.reason.split())[:LONGEST]
         kind = record.fault.exc_type if record.fault else ""
-        print(
-            f"{record.id}  {record.date_done or '-'}  {record.name or '-'}  {record.state}  "
-            f"{kind}: {reason}"
-        )
+        name, done = record.name or "-", record.date_done or "-"
+        say(f"{record.id}  {done}  {name}  {record.state}  {kind}: {reason}")
         if record.args is not None or record.kwargs:
-            print(f"  args {record.args!r:.{LONGEST}}  kwargs {record.kwargs!r:.{LONGEST}}")
+            say(f"  args {record.args!r:.{LONGEST}}  kwargs {record.kwargs!r:.{LONGEST}}")
     return 0
 
 
@@ -97,9 +82,9 @@ def retry_tasks(app: TaskApp, options: argparse.Namespace) -> int:
         backend = _backend(app)
         for id in options.id:
             try:
-                print(f"{id}  sent again as {_retry(app, backend.get(id))}")
+                say(f"{id}  sent again as {_retry(app, backend.get(id))}")
             except ResultError as error:
-                print(f"error: task {id}: {error}", file=sys.stderr)
+                say_error(f"task {id}: {error}")
                 status = 1
     return status
 
@@ -129,7 +114,7 @@ def forget_results(app: TaskApp, options: argparse.Namespace) -> int:
 def clean_up(app: TaskApp, _: argparse.Namespace) -> int:
     with app:
         count = _backend(app).cleanup()
-    print(f"{count} result{'' if count == 1 else 's'} deleted")
+    say(f"{count} result{'' if count == 1 else 's'} deleted")
     return 0
 
 

@@ -3,32 +3,56 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import defaultdict
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from blimp.errors import ConfigError
+from blimp.queue.cli import say
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One span of a file. Times are seconds since the epoch."""
-
-    name: str
+class Ids(msgspec.Struct):
     trace_id: str
     span_id: str
+
+
+class Status(msgspec.Struct):
+    status_code: str
+
+
+class Resource(msgspec.Struct):
+    attributes: dict[str, Any]
+
+
+class Line(msgspec.Struct):
+    """One span of a file, as OpenTelemetry writes it."""
+
+    name: str
+    context: Ids
     parent_id: str | None
-    began_s: float
-    ended_s: float
-    service: str = ""
-    state: str = ""
+    start_time: datetime
+    end_time: datetime
+    status: Status
+    attributes: dict[str, Any] | None
+    resource: Resource
+
+    @property
+    def tail(self) -> str:
+        """Its service and its state."""
+        failed = "ERROR" if self.status.status_code == "ERROR" else ""
+        state = (self.attributes or {}).get("blimp.state") or failed
+        return f"{self.resource.attributes.get('service.name', '')} {state}"
 
 
-def add_command(commands: Any) -> None:
+_decode = msgspec.json.Decoder(Line).decode
+
+
+def add_commands(commands: Any) -> None:
     """Add `trace` to an argparse parser's commands."""
     trace = commands.add_parser(
         "trace",
@@ -42,66 +66,41 @@ def add_command(commands: Any) -> None:
 
 def show(_: object, options: argparse.Namespace) -> int:
     try:
-        text = options.file.read_text(errors="replace")
+        rows = options.file.read_text(errors="replace").splitlines()
     except OSError as error:
         raise ConfigError(f"trace {str(options.file)!r}: {error}") from error
     traces: dict[str, list[Line]] = defaultdict(list)
     wrong = 0
-    for raw in text.splitlines():
-        line = read_line(raw)
-        if line is None:
+    for row in rows:
+        try:
+            line = _decode(row)
+        except (msgspec.DecodeError, RecursionError):
             wrong += 1
-        elif line.trace_id.removeprefix("0x").startswith(options.id.removeprefix("0x")):
-            traces[line.trace_id].append(line)
+            continue
+        if line.context.trace_id.removeprefix("0x").startswith(options.id.removeprefix("0x")):
+            traces[line.context.trace_id].append(line)
     for trace_id, lines in traces.items():
-        print(f"trace {trace_id.removeprefix('0x')}")
-        print("\n".join(tree(lines)))
+        say(f"trace {trace_id.removeprefix('0x')}")
+        for shown in tree(lines):
+            say(shown)
     if wrong:
         print(f"{wrong} lines are not spans", file=sys.stderr)
     return 0
 
 
-def read_line(raw: str) -> Line | None:
-    """Return the span on a line of a file, None for anything else."""
-    try:
-        span = json.loads(raw)
-        attributes, resource = span["attributes"] or {}, span["resource"]["attributes"]
-        failed = span["status"]["status_code"] == "ERROR"
-        state = attributes.get("blimp.state") or ("ERROR" if failed else "")
-        found = {
-            "name": span["name"],
-            "trace_id": span["context"]["trace_id"],
-            "span_id": span["context"]["span_id"],
-            "parent_id": span["parent_id"],
-            "began_s": datetime.fromisoformat(span["start_time"]).timestamp(),
-            "ended_s": datetime.fromisoformat(span["end_time"]).timestamp(),
-            "service": resource.get("service.name", ""),
-            "state": state,
-        }
-        return msgspec.convert(found, Line)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
-        return None  # msgspec's errors are ValueErrors
-
-
-def tree(lines: list[Line]) -> list[str]:
-    """Return one trace as text: children below their parents, in order of time."""
-    known = {line.span_id for line in lines}
+def tree(lines: list[Line]) -> Iterator[str]:
+    """Yield one trace as text: children below their parents, in order of time."""
+    known = {line.context.span_id for line in lines}
     children: dict[str | None, list[Line]] = defaultdict(list)
-    for line in sorted(lines, key=lambda line: line.began_s):
+    for line in sorted(lines, key=lambda line: line.start_time):
         children[line.parent_id if line.parent_id in known else None].append(line)
-    began_s = min(line.began_s for line in lines)
-    shown: list[str] = []
-    open_ = [(line, 0) for line in reversed(children[None])]
-    while open_:
-        line, depth = open_.pop()
-        name = _printable(f"{'  ' * depth}{line.name}")
-        after_ms = (line.began_s - began_s) * 1000.0
-        long_ms = (line.ended_s - line.began_s) * 1000.0
-        tail = _printable(f"{line.service} {line.state}".rstrip())
-        shown.append(f"{after_ms:10.1f} ms {long_ms:10.1f} ms  {name:<40} {tail}".rstrip())
-        open_ += [(child, depth + 1) for child in reversed(children.pop(line.span_id, []))]
-    return shown
-
-
-def _printable(text: str) -> str:
-    return "".join(one if one.isprintable() else "?" for one in text)
+    began, ms = min(line.start_time for line in lines), timedelta(milliseconds=1)
+    waiting = [(line, 0) for line in reversed(children[None])]
+    while waiting:
+        line, depth = waiting.pop()
+        name = f"{'  ' * depth}{line.name}"
+        after_ms, long_ms = (line.start_time - began) / ms, (line.end_time - line.start_time) / ms
+        yield f"{after_ms:10.1f} ms {long_ms:10.1f} ms  {name:<40} {line.tail}".rstrip()
+        waiting += [
+            (child, depth + 1) for child in reversed(children.pop(line.context.span_id, []))
+        ]

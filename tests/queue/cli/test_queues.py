@@ -62,6 +62,22 @@ def test_dead_letters_are_listed_shown_requeued_and_dropped(
         assert run("dead", verb, wrong) == (2, "", error)
 
 
+def test_what_a_stranger_chose_reaches_the_terminal_escaped(
+    app: TaskApp, run: Any, session: StreamsSession
+) -> None:
+    """An escape sequence may move the cursor, rename the window, or type for the operator."""
+    queue = session.keys.queue("tests")
+    app.send_task("a\x1b[2J", ("b\x1b[2J",), task_id="c\x9b2J")
+    session.store.make_group(queue)
+    for delivery, _ in session.store.take([queue], room=1).deliveries:
+        session.store.dead_letter(delivery, "d\x1b]0;e\x07\nf\u202e")
+    status, out, _ = run("dead", "list")
+    assert (status, "a\\x1b[2J[c\\x9b2J]  d\\x1b]0;e\\x07\\nf\\u202e\n" in out) == (0, True)
+    shown = run("dead", "show", out.split()[0])[1]
+    assert shown.replace("\n", "").isprintable()
+    assert len(shown.splitlines()) == 4
+
+
 def test_options_may_come_before_the_ids(app: TaskApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blimp.queue.cli.main.load_app", lambda _: app)
     assert main(["dead", "drop", "-A", "here:app", "--json", "1-1", "2-2"]) == 1  # there are none

@@ -34,7 +34,7 @@ def test_workers_are_asked_and_told(app: TaskApp, run: Any) -> None:
         assert "        * add [rate_limit=3/s]" in run("inspect", "registered")[1]
         assert "add [acks_late=True]" in run("inspect", "registered", "acks_late")[1]
         assert '"pid": ' in run("inspect", "stats")[1]
-        assert "task_serializer" in run("inspect", "conf", "--with-defaults")[1]
+        assert "task_default_queue" in run("inspect", "conf")[1]
         assert run("inspect", "query_task", "one", "two")[1] == "->  pad@here: OK\n        {}\n"
         for command in ("reserved", "scheduled", "revoked", "active_queues", "report", "clock"):
             assert run("inspect", command)[0] == 0
@@ -58,6 +58,15 @@ def test_workers_are_asked_and_told(app: TaskApp, run: Any) -> None:
         status, out, _ = run("control", "rate_limit", "none", "5/m")
         assert (status, out) == (1, "->  pad@here: ERROR\n        unknown task\n")
         assert run("control", "shutdown")[1] == "->  pad@here: OK\n        shutting down\n"
+
+
+def test_an_answer_reaches_the_terminal_escaped(app: TaskApp, run: Any) -> None:
+    app.task(name="add\x1b[2J")(lambda a: a)
+    with working(app, name="pad@here"):
+        shown = run("inspect", "registered")[1]
+        assert shown == "->  pad@here: OK\n        * add\\x1b[2J\n"
+        status, out, err = run("control", "rate_limit", "no\x1b[2J", "x")
+    assert (status, (out + err).replace("\n", "").isprintable()) == (1, True)
 
 
 def test_nobody_answers(

@@ -75,6 +75,21 @@ def test_a_failed_task_is_listed_sent_again_and_forgotten(url: str, backend: str
             assert run("failed", result_extended=True) == (0, "", "")
 
 
+def test_what_a_task_raised_reaches_the_terminal_escaped(url: str, backend: str, run: Any) -> None:
+    with TaskApp("tests", broker=url, result_backend=backend, result_extended=True) as app:
+
+        @app.task(name="fail")
+        def fail(_: str) -> None:
+            raise ValueError("\x1b]0;owned\x07 \u202e")
+
+        with working(app):
+            fail.delay("\x1b[2J").wait(DEADLINE_S)
+            status, out, _ = run("failed", result_extended=True)
+    assert (status, len(out.splitlines())) == (0, 2)
+    assert out.replace("\n", "").isprintable()
+    assert "  fail  FAILURE  ValueError: \\x1b]0;owned\\x07 \\u202e\n" in out
+
+
 def test_what_cannot_be_sent_again_says_why(url: str, backend: str, run: Any) -> None:
     with TaskApp("tests", broker=url, result_backend=backend) as app:
         app.task(name="fail")(lambda: 1 / 0)

@@ -290,7 +290,7 @@ def test_a_file_is_shown_as_trees(trace: Path, capsys: pytest.CaptureFixture[str
     first, root, child = out.splitlines()
     assert first.startswith("trace ")
     assert "ms  ground arm " in root
-    assert "ms    evil ?[2J " in child
+    assert "ms    evil \\x1b[2J " in child
     assert root.endswith("pad")
     assert err == "5 lines are not spans\n"
     assert main(["trace", str(trace), "--id", "zz"]) == 0
