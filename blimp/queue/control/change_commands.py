@@ -49,10 +49,6 @@ def terminate(context: CommandContext, signal: Any, task_id: Any, **_: Any) -> d
     return revoke(context, task_id, terminate=True, signal=signal)
 
 
-def revoke_by_stamped_headers(context: CommandContext, **_: Any) -> dict[str, str]:
-    raise MessageError("revoke_by_stamped_headers: this worker keeps no stamps; revoke by ids")
-
-
 def rate_limit(
     context: CommandContext, task_name: Any, rate_limit: Any, **_: Any
 ) -> dict[str, str]:
@@ -95,7 +91,11 @@ def add_consumer(
             raise MessageError(f"add_consumer {name!r}: the limit is {MAX_QUEUES} queues")
         _consume(context, (*consumer.queues, name))
     if exchange is not None and exchange != name:
-        _bind(context, name, exchange=text(exchange, "exchange"), kind=kind, key=routing_key)
+        key = name if routing_key is None else text(routing_key, "routing_key")
+        other = Exchange(text(exchange, "exchange"), type=kind)
+        bound = Queue(name, exchange=other, routing_key=key)(context.connect().default_channel)
+        bound.exchange.declare()
+        bound.bind_to(bound.exchange, routing_key=key)
     return {"ok": f"add consumer {name}"}
 
 
@@ -110,23 +110,15 @@ def cancel_consumer(context: CommandContext, queue: Any, **_: Any) -> dict[str, 
 def pool_grow(
     context: CommandContext, n: Any = 1, pool: Any = "threads", **_: Any
 ) -> dict[str, str]:
-    _resize(context, _count(n), pool)
+    _resize(context, n, pool, sign=1)
     return {"ok": "pool will grow"}
 
 
 def pool_shrink(
     context: CommandContext, n: Any = 1, pool: Any = "threads", **_: Any
 ) -> dict[str, str]:
-    _resize(context, -_count(n), pool)
+    _resize(context, n, pool, sign=-1)
     return {"ok": "pool will shrink"}
-
-
-def pool_restart(context: CommandContext, **_: Any) -> dict[str, str]:
-    raise MessageError("pool_restart: a pool is not restarted; restart the worker")
-
-
-def autoscale(context: CommandContext, **_: Any) -> dict[str, str]:
-    raise MessageError("autoscale: not supported; use pool_grow and pool_shrink")
 
 
 def shutdown(context: CommandContext, **_: Any) -> dict[str, str]:
@@ -148,49 +140,36 @@ def _consume(context: CommandContext, queues: tuple[str, ...]) -> None:
         raise MessageError(f"queues {', '.join(queues) or 'none'}: {error}")
 
 
-def _bind(context: CommandContext, queue: str, *, exchange: str, kind: str, key: Any) -> None:
-    routing_key = queue if key is None else text(key, "routing_key")
-    bound = Queue(queue, exchange=Exchange(exchange, type=kind), routing_key=routing_key)(
-        context.connect().default_channel
-    )
-    bound.exchange.declare()
-    bound.bind_to(bound.exchange, routing_key=routing_key)
-
-
-def _resize(context: CommandContext, by: int, pool: Any) -> None:
-    pools = context.worker.pools
-    sizes = {"threads": pools.sizes.sync_workers, "processes": pools.sizes.process_workers}
-    if pool not in sizes:
-        raise MessageError(f"pool {pool!r:.80}: must be one of {tuple(sizes)}")
-    size = sizes[pool] + by
+def _resize(context: CommandContext, n: Any, pool: Any, *, sign: int) -> None:
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MAX_WORKERS:
+        raise MessageError(f"n {n!r:.80}: must be a whole number from 1 to {MAX_WORKERS}")
+    worker = context.worker
+    pools, sizes = worker.pools, worker.sizes
+    by_name = {
+        "threads": (sizes.sync_workers, pools.resize_threads),
+        "processes": (sizes.process_workers, pools.resize_processes),
+    }
+    if pool not in by_name:
+        raise MessageError(f"pool {pool!r:.80}: must be one of {tuple(by_name)}")
+    before, resize = by_name[pool]
+    size = before + sign * n
     if not 1 <= size <= MAX_WORKERS:
         raise MessageError(f"{size} {pool}: must be from 1 to {MAX_WORKERS}")
-    if pool == "threads":
-        pools.resize_threads(size)
-    else:
-        pools.resize_processes(size)
-    context.worker.in_flight.grow(by)
-    context.worker.consumer_loop.look_again()
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_WORKERS:
-        raise MessageError(f"n {value!r:.80}: must be a whole number from 1 to {MAX_WORKERS}")
-    return value
+    resize(size)
+    worker.in_flight.grow(sign * n)
+    worker.consumer_loop.look_again()
 
 
 def _seconds(value: Any, name: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
         raise MessageError(f"{name} {value!r:.80}: must be seconds, or null for no limit")
-    return float(value)
+    return None if value is None else float(value)
 
 
 CHANGE_COMMANDS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        revoke, terminate, revoke_by_stamped_headers, rate_limit, time_limit, add_consumer,
-        cancel_consumer, pool_grow, pool_shrink, pool_restart, autoscale, shutdown,
+        revoke, terminate, rate_limit, time_limit, add_consumer, cancel_consumer, pool_grow,
+        pool_shrink, shutdown,
     )
 }  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from kombu import Exchange, Queue
 
@@ -28,10 +28,6 @@ MAX_IDS = 1000
 MAX_REVOKED = 10_000
 MAX_ARGUMENT_BYTES = 16_384  # longer arguments are shown as text, cut
 ATTRIBUTES = ("exchange", "routing_key", "rate_limit")
-USAGE = (
-    "utime", "stime", "maxrss", "ixrss", "idrss", "isrss", "minflt", "majflt", "nswap", "inblock",
-    "oublock", "msgsnd", "msgrcv", "nsignals", "nvcsw", "nivcsw",
-)  # fmt: skip
 
 
 def ping(context: CommandContext, **_: Any) -> dict[str, str]:
@@ -50,7 +46,7 @@ def clock(context: CommandContext, **_: Any) -> dict[str, int]:
 
 
 def stats(context: CommandContext, **_: Any) -> dict[str, Any]:
-    worker = context.worker
+    worker, used = context.worker, resource.getrusage(resource.RUSAGE_SELF)
     return {
         "total": dict(worker.consumer_loop.totals),
         "pid": os.getpid(),
@@ -59,17 +55,19 @@ def stats(context: CommandContext, **_: Any) -> dict[str, Any]:
         "pool": _pool(worker),
         "broker": _broker(worker.app),
         "prefetch_count": worker.in_flight.limit(),
-        "rusage": _rusage(),
+        "rusage": {name[3:]: getattr(used, name) for name in dir(used) if name[:3] == "ru_"},
     }
 
 
-def conf(context: CommandContext, with_defaults: Any = False, **_: Any) -> dict[str, Any]:
+def conf(context: CommandContext, **_: Any) -> dict[str, Any]:
     """Return the app's settings under Celery's names if it has them, without secrets."""
     app = context.worker.app
-    found: dict[str, Any] = {
+    results = app.result_backend
+    urls = [results] if isinstance(results, str) else results
+    return {
         "broker_url": [hide_password(url) for url in app.brokers.urls],
         "broker_transport": app.transport,
-        "result_backend": _results(app),
+        "result_backend": urls and [hide_password(str(url)) for url in urls],
         "task_default_queue": app.queue,
         "worker_pool": _pool(context.worker),
         "blimp_app": app.name,
@@ -78,19 +76,6 @@ def conf(context: CommandContext, with_defaults: Any = False, **_: Any) -> dict[
         "blimp_limit_bytes": app.limit_bytes,
         "blimp_timeout_s": app.timeout_s,
     }
-    if with_defaults:
-        found |= {
-            "accept_content": ["json"],
-            "task_serializer": "json",
-            "result_serializer": "json",
-            "task_protocol": 2,
-            "task_acks_late": True,
-            "enable_utc": True,
-            "timezone": "UTC",
-            "worker_enable_remote_control": True,
-            "control_exchange": "celery",
-        }
-    return {name: value if _is_plain(value) else repr(value) for name, value in found.items()}
 
 
 def report(context: CommandContext, **_: Any) -> dict[str, str]:
@@ -143,7 +128,7 @@ def scheduled(context: CommandContext, **_: Any) -> list[dict[str, Any]]:
     """Those that this worker holds. On streams the server keeps most of them."""
     return [
         {
-            "eta": _eta(job),
+            "eta": job.message.eta_s and datetime.fromtimestamp(job.message.eta_s, UTC).isoformat(),
             "priority": job.message.priority,
             "request": _request(context.worker, job),
         }
@@ -216,11 +201,6 @@ def _request(worker: Worker, job: Job, *, is_safe: bool = False) -> dict[str, An
     }
 
 
-def _eta(job: Job) -> str | None:
-    eta_s = job.message.eta_s
-    return None if eta_s is None else datetime.fromtimestamp(eta_s, UTC).isoformat()
-
-
 def _task(task: Task, attributes: Sequence[str]) -> str:
     """Return its name, and those of `attributes` that it has, as Celery writes them."""
     options = task.options
@@ -254,46 +234,11 @@ def _pool(worker: Worker) -> dict[str, Any]:
 
 
 def _broker(app: TaskApp) -> dict[str, Any]:
-    """Return what kombu's `Connection.info` does, of the broker in use and without passwords."""
-    url = hide_password(app.broker)
-    parts = urlsplit(url)
-    return {
-        "hostname": parts.hostname or parts.path or url,
-        "userid": parts.username,
-        "virtual_host": parts.path.lstrip("/") if parts.hostname else "",
-        "port": None if parts.scheme == "sentinel" else parts.port,
-        "insist": False,
-        "ssl": parts.scheme in ("rediss", "valkeys", "amqps"),
-        "transport": app.transport,
-        "connect_timeout": app.timeout_s,
-        "transport_options": {},
-        "login_method": None,
-        "uri_prefix": None,
-        "heartbeat": 0,
-        "failover_strategy": None,
-        "alternates": [hide_password(one) for one in app.brokers.urls if one != app.broker],
-    }
-
-
-def _rusage() -> dict[str, float] | str:
-    try:
-        import resource
-    except ImportError:
-        return "N/A"
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {name: getattr(used, f"ru_{name}") for name in USAGE}
-
-
-def _results(app: TaskApp) -> list[str] | None:
-    given = app.result_backend
-    if given is None:
-        return None
-    urls = (given,) if isinstance(given, str) else given
-    return [hide_password(str(url)) for url in urls]
-
-
-def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float | list | dict)
+    """Return kombu's `Connection.info` of the broker in use, without passwords."""
+    connection = app.broker_kind.open_connection(app.broker, timeout_s=app.timeout_s)
+    hidden = ("password", "credential_provider", "transport_options")  # the last: not JSON
+    info = {name: value for name, value in connection.info().items() if name not in hidden}
+    return info | {"alternates": [hide_password(u) for u in app.brokers.urls if u != app.broker]}
 
 
 INSPECT_COMMANDS: dict[str, Callable[..., Any]] = {
@@ -303,13 +248,3 @@ INSPECT_COMMANDS: dict[str, Callable[..., Any]] = {
         scheduled, revoked, query_task,
     )
 }  # fmt: skip
-INSPECT_COMMANDS |= {  # Celery's older names, and those of its client
-    "dump_conf": conf,
-    "dump_tasks": registered,
-    "registered_tasks": registered,
-    "tasks": registered,
-    "dump_schedule": scheduled,
-    "dump_reserved": reserved,
-    "dump_active": active,
-    "dump_revoked": revoked,
-}
