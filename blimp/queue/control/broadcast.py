@@ -11,8 +11,7 @@ import contextlib
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -56,165 +55,119 @@ class BroadcastReceiver:
         on_command: Callable[[str, Any], None] | None = None,
         log: Any,
     ) -> None:
-        self._app = app
-        self._worker = worker
+        self.app = app
+        self.worker = worker
+        self.on_command = on_command
+        self.log = log
         self._on_revoke = on_revoke
-        self._log = log
         self._acting = threading.Lock()
         self._confirmed: OrderedDict[str, Record] = OrderedDict()
-        self.malformed = 0
-        self._consumers = [
-            BroadcastConsumer(
-                app=app,
-                url=url,
-                worker=worker,
-                on_body=partial(self._receive, url),
-                on_unreadable=self._unreadable,
-                on_command=None if on_command is None else partial(on_command, url),
-                log=log,
-            )
-            for url in app.brokers.urls
-        ]
+        self._consumers = {url: BroadcastConsumer(self, url) for url in app.brokers.urls}
         self._started = False
 
     def start(self) -> None:
         self._started = True
-        for consumer in self._consumers:
+        for consumer in self._consumers.values():
             consumer.start()
 
     def wait_listening(self, timeout_s: float) -> bool:
         """Wait until broadcasts of the broker in use arrive; return whether they do."""
-        if not self._started:
-            return False
-        current = self._app.brokers.current
-        (consumer,) = (one for one in self._consumers if one.url == current)
-        return consumer.listening.wait(timeout_s)
+        current = self._consumers[self.app.brokers.current]
+        return self._started and current.listening.wait(timeout_s)
 
     def close(self) -> None:
         """Receive nothing more. Idempotent."""
-        for consumer in self._consumers:
+        for consumer in self._consumers.values():
             consumer.close()
         if not self._started:
             return
         self._started = False
-        if not self._app.capabilities.keeps_broadcasts:
+        if not self.app.capabilities.keeps_broadcasts:
             with contextlib.suppress(LinkError):  # its wait ends by itself, only later
-                self._app.broadcast(WAKE)
-        for consumer in self._consumers:
+                self.app.broadcast(WAKE)
+        for consumer in self._consumers.values():
             consumer.wait_closed()
 
-    def _receive(self, url: str, body: bytes | str) -> None:
+    def receive(self, body: bytes | str, *, url: str) -> None:
         """Handle one broadcast; never raises except for a lost connection."""
         try:
             broadcast = _decoder.decode(body)
             if not 0 < len(broadcast.id) <= MAX_NAME_LENGTH:
-                raise msgspec.ValidationError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")
-            self._check_signature(broadcast)
+                raise MessageError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")
+            if self.app.signer is not None:
+                document, place = msgspec.structs.asdict(broadcast), self.app.emergency_exchange
+                self.app.signer.check_document(document, broadcast.signature, place=place)
+            if broadcast.name == REVOKE and not isinstance(broadcast.payload.get("id"), str):
+                raise MessageError("payload: must name the id of a task")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MessageError) as error:
-            self._unreadable(error)
+            self.unreadable(error)
             return
         if broadcast.name == WAKE:
             return
         if broadcast.name == REVOKE:
-            self._revoke(broadcast)
+            payload = broadcast.payload
+            self._on_revoke(payload["id"], payload.get("terminate") is True)
             return
-        handler = self._app.broadcasts.get(broadcast.name)
+        handler = self.app.broadcasts.get(broadcast.name)
         if handler is None:
-            self.malformed += 1
-            known = ", ".join(sorted(self._app.broadcasts)) or "none"
-            self._log.error("broadcast unknown", name=broadcast.name, known=known)
+            known = ", ".join(sorted(self.app.broadcasts)) or "none"
+            self.log.error("broadcast unknown", name=broadcast.name, known=known)
             return
         with self._acting:
-            record = self._confirmed.get(broadcast.id)
-            if record is None:
-                record = self._act(broadcast, handler)
+            record = self._confirmed.get(broadcast.id) or self._act(broadcast, handler)
         self._confirm(record, url)
 
-    def _revoke(self, broadcast: Broadcast) -> None:
-        id = broadcast.payload.get("id")
-        if not isinstance(id, str):
-            self._unreadable(MessageError("payload: must name the id of a task"))
-            return
-        self._on_revoke(id, broadcast.payload.get("terminate") is True)
-
-    def _check_signature(self, broadcast: Broadcast) -> None:
-        if self._app.signer is not None:
-            self._app.signer.check_document(
-                msgspec.structs.asdict(broadcast),
-                broadcast.signature,
-                place=self._app.emergency_exchange,
-            )
-
-    def _unreadable(self, error: Exception) -> None:
-        self.malformed += 1
-        self._log.error("broadcast unreadable", reason=str(error)[:LOG_LENGTH])
+    def unreadable(self, error: Exception) -> None:
+        self.log.error("broadcast unreadable", reason=str(error)[:LOG_LENGTH])
 
     def _act(self, broadcast: Broadcast, handler: BroadcastHandler) -> Record:
-        pending = Record(
-            id=broadcast.id, state=State.PROGRESS, name=broadcast.name, worker=self._worker
-        )
+        def record(state: State, **fields: Any) -> Record:
+            id, name = broadcast.id, broadcast.name
+            return Record(id=id, name=name, worker=self.worker, state=state, **fields)
+
+        reason = "received; it could not be done yet"
         try:
             result = handler(broadcast)
+            found = None if result is None else record(State.SUCCESS, result=result)
         except Refused as error:
-            record = msgspec.structs.replace(pending, state=State.REFUSED, fault=fault_of(error))
+            found = record(State.REFUSED, fault=fault_of(error))
         except Exception as error:
-            self._log.exception("broadcast", name=broadcast.name, id=broadcast.id)
-            reason = f"{type(error).__name__}: {error}"
-            return msgspec.structs.replace(pending, result={"fraction": 0.0, "reason": reason})
-        else:
-            if result is None:
-                reason = "received; it could not be done yet"
-                return msgspec.structs.replace(pending, result={"fraction": 0.0, "reason": reason})
-            record = msgspec.structs.replace(pending, state=State.SUCCESS, result=result)
-        self._log.info("broadcast", name=broadcast.name, id=broadcast.id, state=str(record.state))
-        self._confirmed[broadcast.id] = record
+            self.log.exception("broadcast", name=broadcast.name, id=broadcast.id)
+            found, reason = None, f"{type(error).__name__}: {error}"
+        if found is None:  # not confirmed: it is tried again when its sender repeats itself
+            return record(State.PROGRESS, result={"fraction": 0.0, "reason": reason})
+        self.log.info("broadcast", name=broadcast.name, id=broadcast.id, state=str(found.state))
+        self._confirmed[broadcast.id] = found
         while len(self._confirmed) > MAX_CONFIRMED:
             self._confirmed.popitem(last=False)
-        return record
+        return found
 
     def _confirm(self, record: Record, url: str) -> None:
         """Store the confirmation at the broker it came by: its sender looks there."""
-        results = self._app.results
+        results = self.app.results
         if results is None:
             return
         try:
             try:
                 results.store(record, at=url)
             except ResultError as error:  # it was done: that matters more than what it returned
-                self._log.error("broadcast result", id=record.id, reason=str(error)[:LOG_LENGTH])
+                self.log.error("broadcast result", id=record.id, reason=str(error)[:LOG_LENGTH])
                 results.store(msgspec.structs.replace(record, result={}), at=url)
         except (LinkError, ResultError) as error:  # the sender repeats, and is answered then
-            self._log.warning("confirmation not stored", id=record.id, reason=str(error))
+            self.log.warning("confirmation not stored", id=record.id, reason=str(error))
 
 
 class BroadcastConsumer:
     """One thread that consumes broadcasts at one broker until closed. Close is idempotent.
 
     It connects again after any error: a worker that receives no broadcast cannot be stopped.
-
-    on_body: called with what came. on_unreadable: called with why something could not be read.
-    on_command: called with kombu's message of a remote-control command; None to receive none.
     listening: set while broadcasts arrive.
     """
 
-    def __init__(
-        self,
-        *,
-        app: TaskApp,
-        url: str,
-        worker: str,
-        on_body: Callable[[bytes | str], None],
-        on_unreadable: Callable[[Exception], None],
-        on_command: Callable[[Any], None] | None,
-        log: Any,
-    ) -> None:
-        self.url = url
-        self._app = app
-        self._worker = worker
-        self._on_body = on_body
-        self._on_unreadable = on_unreadable
-        self._on_command = on_command
-        self._log = log
+    def __init__(self, receiver: BroadcastReceiver, url: str) -> None:
+        self._receiver = receiver
+        self._app = receiver.app
+        self._url = url
         self._transport: Any = None
         self._seen: dict[str, str] = {}  # by exchange, the last entry, if the broker keeps them
         self._closed = threading.Event()
@@ -236,7 +189,8 @@ class BroadcastConsumer:
             self._thread.join(timeout=CLOSE_S)
 
     def _serve(self) -> None:
-        outage = self._app.outage("emergency broadcasts lost", log=self._log, brokers=1)
+        log = self._receiver.log
+        outage = self._app.outage("emergency broadcasts lost", log=log, brokers=1)
         while not self._closed.is_set():
             try:
                 self._consume(outage)
@@ -249,10 +203,10 @@ class BroadcastConsumer:
         options: dict[str, Any] = {}
         has_entries = self._app.capabilities.keeps_broadcasts
         if has_entries:
-            options["resume"] = self._seen
-            options["on_undecodable"] = lambda _, __, error: self._on_unreadable(error)
+            unreadable = self._receiver.unreadable
+            options = {"resume": self._seen, "on_undecodable": lambda _, __, e: unreadable(e)}
         with (
-            connected(self._app, self.url, beats=True, **options) as connection,
+            connected(self._app, self._url, beats=True, **options) as connection,
             contextlib.ExitStack() as consuming,
         ):
             channel = connection.channel()
@@ -275,8 +229,8 @@ class BroadcastConsumer:
                 self._transport = None
         self.listening.clear()
 
-    def _queues(self) -> list[tuple[Queue, Callable[[Any], None]]]:
-        """Return what to consume, the most urgent first.
+    def _queues(self) -> Iterator[tuple[Queue, Callable[[Any], None]]]:
+        """Yield what to consume, the most urgent first.
 
         Names are fixed, so that a killed worker leaves no binding that its successor does not
         use. RabbitMQ deletes an exclusive queue with its connection, but may notice the end of
@@ -284,29 +238,27 @@ class BroadcastConsumer:
         """
         exclusive = not self._app.capabilities.exclusive_names
         suffix = f".{uuid.uuid4().hex}" if exclusive else ""
+        receiver, worker = self._receiver, self._receiver.worker
         fanout = Exchange(self._app.emergency_exchange, type="fanout", durable=False)
-        emergency = Queue(
-            f"{fanout.name}.{self._worker}{suffix}",
-            exchange=fanout,
-            durable=False,
-            exclusive=exclusive,
-        )
-        queues: list[tuple[Queue, Callable[[Any], None]]] = [(emergency, self._receive_body)]
-        if self._on_command is not None:
+        name = f"{fanout.name}.{worker}{suffix}"
+        emergency = Queue(name, exchange=fanout, durable=False, exclusive=exclusive)
+
+        def receive_body(message: Any) -> None:
+            self._mark_seen(fanout.name, message)  # if it fails, too
+            receiver.receive(message.body, url=self._url)
+
+        yield emergency, receive_body
+        on_command = receiver.on_command
+        if on_command is not None:
+
+            def receive_command(message: Any) -> None:
+                self._mark_seen(EXCHANGE, message)
+                on_command(self._url, message)
+
             mailbox: Any = CommandMailbox(self._app, exclusive=exclusive)
-            commands = mailbox.get_queue(self._worker)
+            commands = mailbox.get_queue(worker)
             commands.name += suffix
-            queues.append((commands, self._receive_command))
-        return queues
-
-    def _receive_body(self, message: Any) -> None:
-        self._mark_seen(self._app.emergency_exchange, message)  # if it fails, too
-        self._on_body(message.body)
-
-    def _receive_command(self, message: Any) -> None:
-        self._mark_seen(EXCHANGE, message)
-        assert self._on_command is not None
-        self._on_command(message)
+            yield commands, receive_command
 
     def _mark_seen(self, exchange: str, message: Any) -> None:
         entry = message.delivery_info.get("entry")
