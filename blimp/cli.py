@@ -347,5 +347,9 @@ def _say_event(event: dict[str, Any], *, several: bool = False) -> None:
     elif event["event"] == "restarted":
         whose = f" of {event['vehicle']}" if several and "vehicle" in event else ""
         _say(f"{event['process']}{whose} restarted, {event['down_s']:.2f} s down")
+    elif event["event"] == "hung":
+        _say(f"{event['process']} does not answer for {event['silent_s']:.2f} s: killed")
+    elif event["event"] == "safe":
+        _say(f"outputs safe {event['after_s']:.2f} s after the last completed cycle")
     else:
         _say(json.dumps(event))

@@ -11,6 +11,7 @@
 | `BLIMP_TRACE_FILE`     | gets a line of JSON for each span                                    |
 | `OTEL_*`               | OpenTelemetry's own: the exporters of spans (see docs/observe.md)    |
 | `NOTIFY_SOCKET`        | the socket on which systemd or `blimp up` receives readiness         |
+| `WATCHDOG_USEC`        | how long either of them waits for a heartbeat of the flight process  |
 """
 
 import os
@@ -86,6 +87,15 @@ def notify_address(environment: Mapping[str, str] | None = None) -> str | None:
     """Return the supervisor's address for readiness (sd_notify(3)), None without one."""
     env = os.environ if environment is None else environment
     return env.get("NOTIFY_SOCKET") or None
+
+
+def watchdog_limit_s(environment: Mapping[str, str] | None = None) -> float | None:
+    """Return how long the supervisor bears silence (sd_watchdog_enabled(3)), None for ever."""
+    env = os.environ if environment is None else environment
+    limit, pid = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID", "")
+    if not limit.isdecimal() or pid not in ("", str(os.getpid())):
+        return None
+    return int(limit) / 1e6 or None
 
 
 def trace_settings_from_environment(

@@ -26,6 +26,7 @@ from blimp.config import (
     signing_keys_from_environment,
     trace_settings_from_environment,
     vehicle_name,
+    watchdog_limit_s,
 )
 from blimp.control.build import build_flight_loop
 from blimp.control.loop import FlightLoop, Inbox
@@ -176,10 +177,14 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
         Watchdog(clock=clock, safe=ship.board.actuators.safe) as watchdog,
     ):
         notified: set[str] = set()
+        limit_s = watchdog_limit_s()
+        beat_every = max(1, int((limit_s or 0.0) / notify.BEATS_A_LIMIT * options.rate_hz))
         log("flying", boot_id=boot_id, rate_hz=options.rate_hz, airframe=airframe.name)
 
         def after_cycle() -> None:
             watchdog.pet()
+            if limit_s and ship.loop.timing.cycles % beat_every == 0:
+                notify.send(notify.ALIVE, address=supervisor)
             # Notify early, so that the first command can come soon; afterwards do nothing.
             if len(notified) < 2 and ship.loop.timing.cycles % 10 == 1:
                 notified.update(_notify(ship.loop, notified, supervisor))

@@ -1,4 +1,4 @@
-"""Readiness in systemd's protocol (sd_notify(3)): one datagram, one assignment.
+"""Readiness and heartbeat in systemd's protocol (sd_notify(3)): one datagram, one assignment.
 
 The same call serves a unit of Type=notify and `blimp up`, which listens as systemd does.
 """
@@ -13,6 +13,8 @@ _UCRED = struct.Struct("3i")  # pid, uid, gid: unix(7), SCM_CREDENTIALS
 
 READY = "READY=1"
 READY_TO_ARM = "STATUS=ready to arm"
+ALIVE = "WATCHDOG=1"  # sent from a completed cycle, see sd_watchdog_enabled(3)
+BEATS_A_LIMIT = 6  # heartbeats within the supervisor's limit: five may be lost
 
 
 def send(state: str, *, address: str | None) -> bool:

@@ -1,11 +1,12 @@
 """The supervisor of `blimp up`: starts, watches and restarts the processes of a stack.
 
 On a laptop it does what systemd does on board. It starts the processes in order, receives
-their readiness, restarts those that die, drives the outputs to their safe state when a flight
-process dies (ExecStopPost on board), and ends them in order. A guard process, started first,
-cleans up if this one is killed.
+their readiness, restarts those that die, kills one whose heartbeat stops (WatchdogSec), drives the
+outputs to their safe state when a flight process dies (ExecStopPost), and ends them in order. A
+guard process, started first, cleans up if this one is killed.
 """
 
+import select
 import selectors
 import shutil
 import signal
@@ -24,7 +25,7 @@ from blimp.link.registry import register, unregister
 from blimp.processes import Child
 from blimp.queue.redis.urls import hide_password
 from blimp.service.guard import GuardLink
-from blimp.service.notify import READY, READY_TO_ARM, NotifyListener
+from blimp.service.notify import ALIVE, READY, READY_TO_ARM, NotifyListener
 
 RESTART_DELAY_S = 0.1  # systemd's default RestartSec
 MAX_RESTARTS = 8  # within RESTART_WINDOW_S; after more the stack gives up
@@ -32,6 +33,8 @@ RESTART_WINDOW_S = 10.0
 START_DEADLINE_S = 30.0
 ARMABLE_DEADLINE_S = 15.0
 POLL_S = 0.02
+MAX_SILENCE_STEP_S = 0.1  # a longer pause was this process's own
+KILL_S = 0.1  # a killed process that has not ended by then hangs in the kernel
 
 Event = Callable[[dict[str, Any]], None]
 
@@ -56,6 +59,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     end_within_s: float = 3.0
     directory: Path | None = None  # made before it starts, for this user alone
     ready: Callable[[], bool] | None = None  # polled if the process does not notify
+    watchdog_s: float | None = None  # once ready, it is killed if it is silent for longer
 
 
 class SafeState(Protocol):
@@ -84,13 +88,15 @@ class _Running:
         self.died_s: float | None = None
         self.start_s: float | None = 0.0  # due time; None while it runs
         self.deaths: deque[float] = deque(maxlen=MAX_RESTARTS + 1)
+        self.heard_s = 0.0  # its last heartbeat, or its start
+        self.silent_s = 0.0  # since then, without what this process has slept through
 
 
 class Stack:
     """Runs the roles until `stop()`; one thread, which never waits on a child.
 
     paths: the stack's directory; a ship's directory is the same, or inside it.
-    on_event: receives the `ready` and `restarted` objects of the command line's contract.
+    on_event: receives the objects of the command line's contract, `ready` and so on.
     """
 
     def __init__(
@@ -114,7 +120,7 @@ class Stack:
         self._selector = selectors.DefaultSelector()
         self._stopping = False
         self._announced: set[str] = set()
-        self._started_s = clock.now_s()
+        self._started_s = self._watched_s = clock.now_s()
         self._claimed = False
 
     def stop(self) -> None:
@@ -139,6 +145,7 @@ class Stack:
                 for key, _ in self._selector.select(timeout=POLL_S):
                     key.data(key.fileobj)
                 self._poll_readiness()
+                self._watch_heartbeats()
                 self._announce()
         finally:
             self._end_all()
@@ -190,9 +197,11 @@ class Stack:
                 environment={
                     **running.role.environment,
                     "NOTIFY_SOCKET": str(self._paths.notify),
+                    "WATCHDOG_USEC": str(round(1e6 * (running.role.watchdog_s or 0.0))),
                 },
             )
             running.start_s = None
+            running.heard_s = now_s
             self._selector.register(
                 running.child, selectors.EVENT_READ, partial(self._on_exit, running)
             )
@@ -220,6 +229,8 @@ class Stack:
                         self._now_ready(running)
                     elif state == READY_TO_ARM:
                         running.armable = True
+                    if state in (READY, ALIVE):
+                        running.heard_s, running.silent_s = self._clock.now_s(), 0.0
 
     def _poll_readiness(self) -> None:
         """Poll the roles that cannot send READY=1: the broker."""
@@ -281,14 +292,47 @@ class Stack:
 
     # --- dying --------------------------------------------------------------------------
 
+    def _watch_heartbeats(self) -> None:
+        """Kill what has been silent for too long: a stopped process cannot do it itself.
+
+        Silence is counted in this thread's steps, so that a laptop's sleep kills nothing.
+        """
+        now_s = self._clock.now_s()
+        step_s = min(now_s - self._watched_s, MAX_SILENCE_STEP_S)
+        self._watched_s = now_s
+        for running in self._roles.values():
+            limit_s = running.role.watchdog_s
+            if limit_s is None or running.child is None or not running.ready:
+                continue
+            running.silent_s += step_s
+            if running.silent_s > limit_s:
+                running.silent_s = 0.0
+                silent_s = round(now_s - running.heard_s, 3)
+                self._report(running.role, "hung", process=running.role.name, silent_s=silent_s)
+                running.child.send(signal.SIGKILL)
+                if not select.select([running.child], [], [], KILL_S)[0]:
+                    self._make_safe(running)  # it cannot drive them meanwhile
+
+    def _make_safe(self, running: _Running) -> None:
+        """Make the ship's outputs safe; report since when its flight process was not heard."""
+        unreached = self._ships[running.role.vehicle].safe_state()
+        if unreached:
+            vehicle = running.role.vehicle
+            self._on_event({"event": "unsafe", "vehicle": vehicle, "outputs": list(unreached)})
+        else:
+            after_s = round(self._clock.now_s() - running.heard_s, 3)
+            self._report(running.role, "safe", after_s=after_s)
+
+    def _report(self, role: Role, event: str, **fields: object) -> None:
+        whose = {"vehicle": role.vehicle} if len(self._ships) > 1 else {}
+        self._on_event({"event": event, **whose, **fields})
+
     def _on_exit(self, running: _Running, child: Child) -> None:
         """Handle a child's end: make the outputs safe if it flew, and schedule a restart."""
         now_s = self._clock.now_s()
         vehicle = running.role.vehicle
         if running.role.name == "flight":
-            unreached = self._ships[vehicle].safe_state()
-            if unreached:
-                self._on_event({"event": "unsafe", "vehicle": vehicle, "outputs": list(unreached)})
+            self._make_safe(running)
         status = child.exit_status()
         self._selector.unregister(child)
         child.close()

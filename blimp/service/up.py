@@ -23,6 +23,7 @@ from blimp.service.broker import (
 from blimp.service.compose import make_safe
 from blimp.service.stack import Event, Role, Stack, StackShip
 
+FLIGHT_WATCHDOG_S = 0.6  # silence after which it is killed: the outputs are safe within 1 s
 PAD_SPACING_M = 20.0  # from pad to pad, to the east: a built-in mission reaches 10 m
 
 _THIS = (sys.executable, "-m", "blimp")
@@ -135,6 +136,7 @@ def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) 
                 "--vehicle", ship.vehicle, *(["--bench"] if options.bench else []),
             ),
             needs=("world",),
+            watchdog_s=FLIGHT_WATCHDOG_S,
         ),
         Role(
             name="worker",

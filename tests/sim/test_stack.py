@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +140,32 @@ def test_a_killed_flight_process_is_safe_at_once_and_back_disarmed(stack: Runnin
     status = stack.status()
     assert (status["armed"], status["killed"]) == (False, False)
     assert status["age_s"] < 1.0
+    assert motors_at_rest(stack)
+
+
+def test_a_stopped_flight_process_is_safe_within_a_second_and_back_disarmed(
+    stack: RunningStack,
+) -> None:
+    """SIGSTOP, like a held interpreter or a page fault, stops its own watchdog as well."""
+    assert stack.ground("arm").status == 0
+    takeoff = stack.start_ground("--json", "takeoff", "3")
+    with stack.world() as world:
+        stack.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=60.0)
+        assert not world.report().outputs_safe
+        os.kill(stack.pids["flight"], signal.SIGSTOP)
+        stopped_s = time.monotonic()
+        stack.wait_until(lambda: world.report().outputs_safe, within_s=10.0)
+        assert time.monotonic() - stopped_s <= 1.0
+    hung = stack.wait_for_event(lambda e: e["event"] == "hung")
+    assert list(hung) == ["event", "process", "silent_s"]
+    assert hung["process"] == "flight"
+    safe = stack.wait_for_event(lambda e: e["event"] == "safe")
+    assert list(safe) == ["event", "after_s"]
+    assert hung["silent_s"] <= safe["after_s"] <= 1.0
+    restarted = stack.wait_for_event(lambda e: e.get("event") == "restarted")
+    assert restarted["pid"] != stack.pids["flight"]
+    stack.finish(takeoff)
+    stack.wait_until(lambda: not stack.status()["armed"], within_s=10.0)
     assert motors_at_rest(stack)
 
 
