@@ -21,6 +21,7 @@ from blimp.hardware.dwm1001 import Dwm1001
 from blimp.hardware.gps import GpsNmea
 from blimp.hardware.hcsr04 import HcSr04
 from blimp.hardware.ina219 import Ina219
+from blimp.hardware.ina226 import Ina226, Ina260
 from blimp.hardware.mpu6050 import Mpu6050
 from blimp.hardware.pca9685 import Pca9685
 from blimp.hardware.suite import SensorSuite
@@ -37,6 +38,8 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "gps-nmea": GpsNmea,
     "hcsr04": HcSr04,
     "ina219": Ina219,
+    "ina226": Ina226,
+    "ina260": Ina260,
     "mpu6050": Mpu6050,
     "pca9685": Pca9685,
     "tfluna": TfLuna,

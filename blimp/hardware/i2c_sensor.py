@@ -32,9 +32,14 @@ class I2CSensor(Sensor[S]):
             raise DeviceError(f"{self.name}: closed")
         return self._opened
 
-    def _identify(self, label: str, register: int, *expected: int, length: int = 1) -> int:
-        """Return the identity in `register`, big-endian. Raises DeviceError on another chip."""
-        found = int.from_bytes(self._bus.read(self._address, register, length), "big")
+    def _identify(
+        self, label: str, register: int, *expected: int, length: int = 1, shift: int = 0
+    ) -> int:
+        """Return the identity in `register`, big-endian. Raises DeviceError on another chip.
+
+        shift: by how many bits, which hold a revision.
+        """
+        found = int.from_bytes(self._bus.read(self._address, register, length), "big") >> shift
         if found not in expected:
             digits = 2 * length
             known = " or ".join(f"0x{value:0{digits}X}" for value in expected)

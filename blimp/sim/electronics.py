@@ -14,6 +14,7 @@ from blimp.sim.chips.dwm1001 import Dwm1001
 from blimp.sim.chips.gps_nmea import GpsNmea
 from blimp.sim.chips.hcsr04 import HcSr04
 from blimp.sim.chips.ina219 import Ina219
+from blimp.sim.chips.ina226 import Ina226, Ina260
 from blimp.sim.chips.mpu6050 import Mpu6050
 from blimp.sim.chips.pca9685 import Pca9685
 from blimp.sim.chips.tfluna import TfLuna
@@ -32,6 +33,8 @@ CHIPS: Mapping[str, type[Chip]] = {
     "gps-nmea": GpsNmea,
     "hcsr04": HcSr04,
     "ina219": Ina219,
+    "ina226": Ina226,
+    "ina260": Ina260,
     "mpu6050": Mpu6050,
     "pca9685": Pca9685,
     "tfluna": TfLuna,

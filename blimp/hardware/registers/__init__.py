@@ -10,7 +10,7 @@ from blimp.hardware.registers.barometers import BMP280, BMP388
 from blimp.hardware.registers.inertial import MPU6050
 from blimp.hardware.registers.outputs import DRV8833, PCA9685
 from blimp.hardware.registers.position import DWM1001, NMEA
-from blimp.hardware.registers.power import INA219
+from blimp.hardware.registers.power import INA219, INA226, INA260
 from blimp.hardware.registers.rangers import HCSR04, TFLuna
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "DWM1001",
     "HCSR04",
     "INA219",
+    "INA226",
+    "INA260",
     "MPU6050",
     "NMEA",
     "PCA9685",

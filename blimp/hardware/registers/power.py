@@ -32,3 +32,45 @@ class INA219:
     CURRENT: Final = 0x04  # i16; 0 while CALIBRATION is 0
     CALIBRATION: Final = 0x05  # bit 0 is not kept
     CALIBRATION_RESET: Final = 0x0000
+
+
+class INA226:
+    """Texas Instruments INA226, SBOS547. 16-bit big-endian registers, no auto-increment."""
+
+    ADDRESSES: Final = tuple(range(0x40, 0x50))
+    CONFIG: Final = 0x00
+    CONFIG_RESET: Final = 0x4127
+    CONFIG_FIXED: Final = 0x4000  # bits 14..12 always read 100
+    RST: Final = 0x8000  # clears itself
+    AVG_SHIFT: Final = 9
+    AVG_1: Final = 0
+    AVG_16: Final = 2
+    VBUSCT_SHIFT: Final = 6
+    VSHCT_SHIFT: Final = 3
+    CT_588_US: Final = 3
+    CT_1100_US: Final = 4
+    MODE_MASK: Final = 0x0007
+    MODE_SHUNT_AND_BUS_CONTINUOUS: Final = 0x7
+    SHUNT_VOLTAGE: Final = 0x01  # i16, 2.5 µV a bit
+    BUS_VOLTAGE: Final = 0x02  # 1.25 mV a bit, bit 15 is 0
+    POWER: Final = 0x03  # 25 current bits a bit
+    CURRENT: Final = 0x04  # i16; 0 while CALIBRATION is 0
+    CALIBRATION: Final = 0x05  # 15 bits
+    MASK_ENABLE: Final = 0x06
+    CVRF: Final = 0x0008  # a conversion is ready; reading this register clears it
+    OVF: Final = 0x0004  # current or power arithmetic overflowed
+    MANUFACTURER_ID: Final = 0xFE
+    MANUFACTURER: Final = 0x5449  # "TI"
+    DIE_ID: Final = 0xFF  # device 15..4, revision 3..0
+    DIE_SHIFT: Final = 4
+    DIE: Final = 0x226
+
+
+class INA260:
+    """Texas Instruments INA260, SBOS656: an INA226 with its shunt (2 mΩ) inside."""
+
+    CONFIG_RESET: Final = 0x6127
+    CONFIG_FIXED: Final = 0x6000
+    CURRENT: Final = 0x01  # i16, 1.25 mA a bit
+    POWER: Final = 0x03  # 10 mW a bit
+    DIE: Final = 0x227

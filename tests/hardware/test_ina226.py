@@ -1,0 +1,131 @@
+"""Golden values: SBOS547A, table 1: 2 mΩ, shunt 1F40h, bus 2570h are 10 A and 11.98 V."""
+
+from typing import Any
+
+import pytest
+
+from blimp.airframe import Device as Row
+from blimp.errors import BoardError
+from blimp.hardware.ina226 import Ina226, Ina260
+from tests.hardware.doubles import Doubles, WordChip, well
+
+CVRF = 0x0008
+
+
+class Monitor(WordChip):
+    """Its configuration register resets as the chip's does."""
+
+    def __init__(self, *, die: int, reset: int, current_register: int, current: int) -> None:
+        super().__init__({0: reset, 2: 0x2570, 6: CVRF, 0xFE: 0x5449, 0xFF: die})
+        self.words[current_register] = current
+        self.reset = reset
+
+    def write(self, register: int, data: bytes) -> None:
+        super().write(register, data)
+        if register == 0 and data[0] & 0x80:
+            self.words[0] = self.reset
+
+
+def fitted(kind: type[Ina226] = Ina226, **options: Any) -> tuple[Ina226, Monitor]:
+    buses = Doubles()
+    if kind is Ina226:
+        options = {"shunt_ohm": 0.002} | options
+        chip = Monitor(die=0x2260, reset=0x4127, current_register=1, current=0x1F40)
+    else:
+        chip = Monitor(die=0x2270, reset=0x6127, current_register=1, current=0x1F40)
+    buses.bus.chips[0x41] = chip
+    row = Row(name="power", chip="ina226", bus="i2c-1", address=0x41, options=options)
+    return kind(row=row, buses=buses), chip
+
+
+def start(power: Ina226) -> None:
+    for step in range(3):
+        power.poll(step * 0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "amperes"),
+    [(Ina226, b"\x44\xdf", 10.0), (Ina260, b"\x64\xdf", 10.0)],  # 8000 × 1.25 mA are 10 A, too
+)
+def test_the_datasheets_example(kind: type[Ina226], config: bytes, amperes: float) -> None:
+    power, chip = fitted(kind)
+    start(power)
+    assert well(power)
+    assert power.sample is not None
+    assert power.sample.voltage_v == pytest.approx(11.98)
+    assert power.sample.current_a == pytest.approx(amperes)
+    assert chip.writes == [(0, b"\x80\x00"), (0, config)]
+
+
+def test_a_charging_current_is_negative() -> None:
+    power, chip = fitted()
+    chip.words[1] = 0x10000 - 0x1F40
+    start(power)
+    assert power.sample is not None
+    assert power.sample.current_a == pytest.approx(-10.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "register", "found", "named"),
+    [
+        (Ina226, 0xFE, 0x1234, "manufacturer id (0xFE) reads 0x1234, expected 0x5449"),
+        (Ina226, 0xFF, 0x2271, "die id (0xFF) reads 0x0227, expected 0x0226"),
+        (Ina260, 0xFF, 0x2260, "die id (0xFF) reads 0x0226, expected 0x0227"),
+    ],
+)
+def test_a_wrong_identity_is_named(
+    kind: type[Ina226], register: int, found: int, named: str
+) -> None:
+    power, chip = fitted(kind)
+    chip.words[register] = found
+    start(power)
+    assert not well(power)
+    assert named in power.error
+    assert chip.writes == []
+
+
+def test_another_revision_is_the_same_chip() -> None:
+    power, chip = fitted()
+    chip.words[0xFF] = 0x2263
+    start(power)
+    assert well(power)
+
+
+def test_a_current_at_the_end_of_its_register_is_remarked() -> None:
+    power, chip = fitted()
+    chip.words[1] = 0x7FFF
+    start(power)
+    assert well(power)
+    assert "40.96 A" in power.error
+    assert power.sample is not None
+    assert power.sample.voltage_v == pytest.approx(11.98)
+
+
+@pytest.mark.parametrize(
+    ("register", "word", "why"),
+    [(2, 0x7FFF, "above the chip's 36 V"), (0, 0x4127, "the chip was reset")],
+)
+def test_what_cannot_be_makes_no_sample(register: int, word: int, why: str) -> None:
+    power, chip = fitted()
+    start(power)
+    before = power.sample
+    chip.words[register] = word
+    power.poll(0.3)
+    assert power.sample is before
+    assert why in power.error
+
+
+def test_no_new_conversion_is_unhealthy() -> None:
+    power, chip = fitted()
+    start(power)
+    chip.words[6] = 0
+    for step in range(25):
+        power.poll(0.3 + step * 0.1)
+    assert not well(power)
+    assert "no new conversion" in power.error
+
+
+@pytest.mark.parametrize("options", [{"shunt_ohm": 0.0}, {"shunt_ohm": float("nan")}, {"lsb": 1}])
+def test_wrong_options_are_named(options: dict[str, Any]) -> None:
+    with pytest.raises(BoardError, match=r"power.*(shunt_ohm|lsb)"):
+        fitted(**options)
