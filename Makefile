@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 GUESTS := .venv-peers
 CELERY := .venv-celery
 JOBS ?= 2
-# Without a flight, tests wait more than they compute: two for each processor.
-UNIT_JOBS ?= $(shell expr 2 \* $(JOBS))
+# Tests that wait leave a processor to others: one process of tests more than processors.
+TEST_JOBS ?= $(shell expr $(JOBS) + 1)
+# Tests start hundreds of interpreters: without bytecode each would compile what it imports.
+export PYTHONDONTWRITEBYTECODE :=
 SOAK ?= 200000
 KILLS ?= 1000
 
@@ -23,11 +25,10 @@ demo: $(VENV)/demo.installed ## fly a simulated mission, commanded through the q
 quick: $(VENV)/dev.installed ## at every save: lint, types, and the tests that need no process
 	$(BIN)/ruff check .
 	$(BIN)/dmypy run --timeout 3600 -- --no-error-summary
-	$(BIN)/pytest -q -n $(JOBS) -m "not flight and not process" $(TESTS)
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not flight and not process" $(TESTS)
 
-test: $(VENV)/dev.installed guests ## run the tests: units, then flights and kills
-	$(BIN)/pytest -n $(UNIT_JOBS) -m "not flight" $(TESTS)
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -m flight $(TESTS)
+test: $(VENV)/dev.installed guests ## run the tests: flights, kills and all others
+	$(BIN)/pytest -n $(TEST_JOBS) --dist worksteal $(TESTS)
 
 coverage: $(VENV)/dev.installed guests ## run the units with branch coverage: a quarter slower
 	$(BIN)/pytest -n $(JOBS) --cov -m "not flight" $(TESTS)

@@ -24,21 +24,22 @@ NAMES = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a process; begin with what may take longest.
+    """Mark what needs a process; begin with the flights, and with what may take longest.
 
-    Of two workers, none ends with the longest test alone.
+    Then no process ends with a long test alone, and stacks in real time fly one after the other.
     """
 
-    def allowed_s(item: pytest.Item) -> float:
+    def expected(item: pytest.Item) -> tuple[bool, float]:
         mark = item.get_closest_marker("timeout")
-        return float(mark.args[0]) if mark is not None and mark.args else 0.0
+        allowed_s = float(mark.args[0]) if mark is not None and mark.args else 0.0
+        return item.get_closest_marker("flight") is not None, allowed_s
 
     for item in items:
         module = item.getparent(pytest.Module)
         names = vars(module.obj) if module is not None else {}
         if FIXTURES & set(getattr(item, "fixturenames", ())) or NAMES & set(names):
             item.add_marker("process")
-    items.sort(key=allowed_s, reverse=True)
+    items.sort(key=expected, reverse=True)
 
 
 @pytest.fixture(scope="session")

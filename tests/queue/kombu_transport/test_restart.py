@@ -9,7 +9,6 @@ import pytest
 
 from blimp.queue.kombu_transport.transport import LeftNames
 from tests.broker import EmbeddedBroker
-from tests.queue.conftest import DEADLINE_S
 from tests.queue.kombu_transport.conftest import TRANSPORT, Basket, queue, send, streams_url
 
 LONG_S = 60.0  # a lease that no test waits for
@@ -30,7 +29,7 @@ def test_after_a_restart_of_the_broker(own_broker: EmbeddedBroker, again: str) -
         basket.take(2)
         own_broker.stop()
         with pytest.raises(connection.connection_errors):
-            connection.drain_events(timeout=DEADLINE_S)
+            send(connection, 0)
         spare = connection.clone()
         connection.close()
         own_broker.start()
