@@ -11,11 +11,14 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from blimp.errors import BlimpError
+
+if TYPE_CHECKING:
+    from blimp.service.systemd import Change
 
 HELP = """Run a blimp: on board, or on a laptop in the simulator.
 
@@ -37,6 +40,26 @@ app.add_typer(sim_app, name="sim")
 
 Airframe = Annotated[
     str, typer.Option("--airframe", help="A known airframe, or the path of a .toml file.")
+]
+
+
+def _from_file(context: typer.Context, path: Path | None) -> Path | None:
+    """Take what the command line does not say from a configuration file."""
+    if path is not None:
+        from blimp.service.configuration import read_configuration
+
+        context.default_map = read_configuration(path).options()
+    return path
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        is_eager=True,
+        callback=_from_file,
+        help="A configuration file, for what no other option says; `blimp init` writes one.",
+    ),
 ]
 Vehicle = Annotated[
     str | None, typer.Option("--vehicle", help="The ship's name; the airframe's by default.")
@@ -117,6 +140,7 @@ def up(
 @app.command()
 def fly(
     *,
+    config: Config = None,  # noqa: ARG001 - its callback has read it
     sim: Sim = False,
     airframe: Airframe = "twin",
     vehicle: Vehicle = None,
@@ -149,11 +173,18 @@ def fly(
 @app.command()
 def worker(
     *,
+    config: Config = None,  # noqa: ARG001 - its callback has read it
     vehicle: Annotated[str, typer.Option("--vehicle", help="The ship's name.")] = "twin",
     broker: Annotated[
         str | None, typer.Option("--broker", help="Broker URL; else BLIMP_BROKER_URL.")
     ] = None,
     runtime_dir: RuntimeDir = None,
+    signing_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--signing-key-file", help="A file with the keys; else BLIMP_SIGNING_KEY_FILE."
+        ),
+    ] = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -187,8 +218,9 @@ def worker(
         vehicle=vehicle,
     )
     options = WorkerOptions(
-        vehicle=vehicle, broker=broker, runtime_dir=runtime_dir, watching=watching
-    )
+        vehicle=vehicle, broker=broker, runtime_dir=runtime_dir,
+        signing_key_file=signing_key_file, watching=watching,
+    )  # fmt: skip
     work(options, on_stop=_on_signals)
 
 
@@ -242,7 +274,11 @@ def truth(*, runtime_dir: RuntimeDir = None, json_output: Json = False) -> None:
 
 @app.command("safe-state")
 def safe_state(
-    *, sim: Sim = False, airframe: Airframe = "twin", runtime_dir: RuntimeDir = None
+    *,
+    config: Config = None,  # noqa: ARG001 - its callback has read it
+    sim: Sim = False,
+    airframe: Airframe = "twin",
+    runtime_dir: RuntimeDir = None,
 ) -> None:
     """Drive every output to its safe state.
 
@@ -255,6 +291,67 @@ def safe_state(
     unreached = make_safe(airframe=airframe, runtime_dir=runtime_dir, simulated=sim)
     if unreached:
         raise BlimpError(f"not known to be safe: {'; '.join(unreached)}")
+
+
+@app.command("install-service")
+def install_service(
+    *,
+    config: Annotated[
+        Path, typer.Option("--config", help="The configuration file of the ship.")
+    ] = Path("/etc/blimp/blimp.toml"),
+    user: Annotated[
+        str, typer.Option("--user", help="The user that the units run as; made if missing.")
+    ] = "blimp",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
+    """Install the units of systemd that run this ship, and start them.
+
+    blimp-flight, blimp-worker and, if the configuration has the local broker, blimp-broker, all
+    of them in blimp.target.
+
+    \b
+    Examples:
+      sudo blimp install-service
+      blimp install-service --dry-run --json
+    """
+    from blimp.service import systemd
+    from blimp.service.configuration import Configuration, read_configuration
+
+    path = config.absolute()
+    if dry_run and not path.exists():
+        _say(f"no configuration {path}: shown for the default one; `blimp init` writes it")
+        configuration = Configuration()
+    else:
+        configuration = read_configuration(path)
+    change = systemd.plan_install(configuration, config_path=path, user=user)
+    if not dry_run:
+        systemd.install(change)
+    _show(change, json_output=json_output)
+
+
+@app.command("uninstall-service")
+def uninstall_service(
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
+    """Stop the units of this ship and remove them.
+
+    The configuration, the keys, the user and the broker's messages stay.
+
+    Example: sudo blimp uninstall-service
+    """
+    from blimp.service import systemd
+
+    change = systemd.plan_uninstall()
+    if not dry_run:
+        systemd.uninstall(change)
+    _show(change, json_output=json_output)
 
 
 @app.command()
@@ -308,6 +405,16 @@ def main() -> None:
     except BlimpError as error:
         _say(f"blimp: {error}")
         sys.exit(1)
+
+
+def _show(change: "Change", *, json_output: bool) -> None:
+    """Print what was changed, or would be; file texts only as JSON."""
+    import msgspec
+
+    if json_output:
+        _print_json(msgspec.to_builtins(change))
+    else:
+        print("\n".join([*(file.path for file in change.files), *change.commands]))
 
 
 def _log_format(name: str) -> Literal["text", "json"]:

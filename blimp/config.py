@@ -1,17 +1,18 @@
 """Environment variables. They are read here and nowhere else.
 
-| variable               | meaning                                                              |
-|------------------------|----------------------------------------------------------------------|
-| `BLIMP_BROKER_URL`     | the broker, if the command line names none                           |
-| `BLIMP_VEHICLE`        | the ship, if the command line names none                             |
-| `BLIMP_SIGNING_KEY`    | signs commands; others are refused; several keys, separated by space |
-| `BLIMP_REMOTE_CONTROL` | what Celery clients may do to a ship: `inspect`, `all` or `off`      |
-| `XDG_STATE_HOME`       | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
-| `XDG_RUNTIME_DIR`      | parent of the run registry; `/tmp` if it is not set                  |
-| `BLIMP_TRACE_FILE`     | gets a line of JSON for each span                                    |
-| `OTEL_*`               | OpenTelemetry's own: the exporters of spans (see docs/observe.md)    |
-| `NOTIFY_SOCKET`        | the socket on which systemd or `blimp up` receives readiness         |
-| `WATCHDOG_USEC`        | how long either of them waits for a heartbeat of the flight process  |
+| variable                 | meaning                                                              |
+|--------------------------|----------------------------------------------------------------------|
+| `BLIMP_BROKER_URL`       | the broker, if the command line names none                           |
+| `BLIMP_VEHICLE`          | the ship, if the command line names none                             |
+| `BLIMP_SIGNING_KEY`      | signs commands; others are refused; several keys, separated by space |
+| `BLIMP_SIGNING_KEY_FILE` | a file with these keys instead; only its owner may read it           |
+| `BLIMP_REMOTE_CONTROL`   | what Celery clients may do to a ship: `inspect`, `all` or `off`      |
+| `XDG_STATE_HOME`         | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
+| `XDG_RUNTIME_DIR`        | parent of the run registry; `/tmp` if it is not set                  |
+| `BLIMP_TRACE_FILE`       | gets a line of JSON for each span                                    |
+| `OTEL_*`                 | OpenTelemetry's own: the exporters of spans (see docs/observe.md)    |
+| `NOTIFY_SOCKET`          | the socket on which systemd or `blimp up` receives readiness         |
+| `WATCHDOG_USEC`          | how long either of them waits for a heartbeat of the flight process  |
 """
 
 import os
@@ -63,9 +64,36 @@ def broker_url_from_environment(environment: Mapping[str, str] | None = None) ->
 def signing_keys_from_environment(
     environment: Mapping[str, str] | None = None,
 ) -> tuple[str, ...] | None:
-    """Return the keys of `BLIMP_SIGNING_KEY`, the signing one first; None if there is none."""
+    """Return the keys of `BLIMP_SIGNING_KEY`, the signing one first; None if there is none.
+
+    Raises ConfigError if `BLIMP_SIGNING_KEY_FILE` is set too, or names a file without keys.
+    """
     env = os.environ if environment is None else environment
-    return tuple(env.get("BLIMP_SIGNING_KEY", "").split()) or None
+    keys = tuple(env.get("BLIMP_SIGNING_KEY", "").split()) or None
+    file = env.get("BLIMP_SIGNING_KEY_FILE")
+    if not file:
+        return keys
+    if keys is not None:
+        raise ConfigError("both BLIMP_SIGNING_KEY and BLIMP_SIGNING_KEY_FILE are set: unset one")
+    return read_signing_keys(Path(file))
+
+
+def read_signing_keys(path: Path) -> tuple[str, ...]:
+    """Return the keys in a file, separated by space or line, the signing one first.
+
+    Raises ConfigError if there is none, or if other users may read them.
+    """
+    try:
+        keys = tuple(path.read_text(encoding="ascii").split())
+        mode = path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is no text of ASCII"
+        raise ConfigError(f"signing key file {path}: {why}") from None
+    if mode & 0o007:
+        raise ConfigError(f"signing key file {path}: every user may read it: chmod 600 {path}")
+    if not keys:
+        raise ConfigError(f"signing key file {path}: there is no key in it")
+    return keys
 
 
 def remote_control_from_environment(environment: Mapping[str, str] | None = None) -> str:

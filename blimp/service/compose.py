@@ -22,6 +22,7 @@ from blimp.closing import Closing
 from blimp.config import (
     broker_url_from_environment,
     notify_address,
+    read_signing_keys,
     remote_control_from_environment,
     signing_keys_from_environment,
     trace_settings_from_environment,
@@ -63,6 +64,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     vehicle: str
     broker: str | None
     runtime_dir: Path | None
+    signing_key_file: Path | None = None  # None: as the environment says
     watching: Watching = Watching()
 
 
@@ -227,6 +229,10 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     broker = options.broker or broker_url_from_environment()
     if broker is None:
         raise ConfigError("no broker: give --broker URL, or set BLIMP_BROKER_URL")
+    if options.signing_key_file is None:
+        keys = signing_keys_from_environment()
+    else:
+        keys = read_signing_keys(options.signing_key_file)
     paths = _paths(options.runtime_dir)
     clock = SystemClock()
     supervisor = notify_address()
@@ -243,7 +249,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
             broker=broker,
             mailbox=mailbox,
             clock=clock,
-            signing_key=signing_keys_from_environment(),
+            signing_key=keys,
             remote_control=remote_control_from_environment(),
         )
         member = FleetMember(

@@ -1,0 +1,83 @@
+"""The configuration of a ship's computer: one TOML file, written by `blimp init`.
+
+Every command that runs on board takes it as `--config FILE`; an option on the command line
+goes before it.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from blimp import airframe as airframes
+from blimp.config import broker_url_from_environment, signing_keys_from_environment, vehicle_name
+from blimp.errors import ConfigError
+from blimp.queue.redis.urls import check_address
+from blimp.service.broker import socket_url
+
+CONFIG_PATH = Path("/etc/blimp/blimp.toml")
+BROKER_DIR = Path("/var/lib/blimp/broker")  # of blimp-broker.service, if the ship has one
+LOCAL_BROKER = socket_url(BROKER_DIR)
+
+_Text = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """airframe: a known name, or the absolute path of a .toml file.
+
+    vehicle: the ship's name; None for the airframe's. signing_key_file: None if messages are
+    not signed.
+    """
+
+    airframe: _Text = "twin"
+    vehicle: _Text | None = None
+    broker: _Text = LOCAL_BROKER
+    signing_key_file: _Text | None = None
+
+    @property
+    def has_local_broker(self) -> bool:
+        """Whether the broker is the one that blimp-broker.service runs."""
+        return self.broker == LOCAL_BROKER
+
+    def options(self) -> dict[str, str]:
+        """Return the options of the command line that it stands for.
+
+        The environment goes before it: under systemd it names the credential with the keys.
+        """
+        options = {
+            "airframe": self.airframe,
+            "vehicle": self.vehicle or airframes.load(self.airframe).name,
+            "broker": broker_url_from_environment() or self.broker,
+        }
+        if self.signing_key_file is not None and signing_keys_from_environment() is None:
+            options["signing_key_file"] = self.signing_key_file
+        return options
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read and check a configuration file. Raises ConfigError naming file, key and limit."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"configuration {path}: {why}") from error
+    return parse_configuration(text, where=f"configuration {path}")
+
+
+def parse_configuration(text: str, *, where: str) -> Configuration:
+    """Read a configuration from TOML text; `where` names it in errors."""
+    try:
+        configuration = msgspec.convert(tomllib.loads(text), Configuration)
+    except (ValueError, msgspec.ValidationError, RecursionError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+    for key in ("airframe", "signing_key_file"):
+        value = getattr(configuration, key) or "/"
+        is_path = key != "airframe" or value.endswith(".toml")
+        if is_path and not Path(value).is_absolute():
+            raise ConfigError(f"{where}: {key} {value!r} must be an absolute path")
+    if configuration.vehicle is not None:
+        vehicle_name(configuration.vehicle, where=f"{where}: vehicle")
+    check_address(configuration.broker)
+    return configuration

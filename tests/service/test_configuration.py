@@ -1,0 +1,59 @@
+"""The on-board configuration: read, checked, and taken by the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from blimp.errors import BlimpError, ConfigError
+from blimp.service.configuration import (
+    LOCAL_BROKER,
+    Configuration,
+    parse_configuration,
+    read_configuration,
+)
+
+
+def test_an_empty_one_is_the_default_ship_with_a_broker_of_its_own() -> None:
+    configuration = parse_configuration("", where="x")
+    assert configuration == Configuration()
+    assert configuration.has_local_broker
+    assert configuration.options() == {
+        "airframe": "twin", "vehicle": "twin", "broker": LOCAL_BROKER
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("airframe = 5", r"ship\.toml: Expected `str`, got `int` - at `\$\.airframe`"),
+        ("wings = 2", "unknown field `wings`"),
+        ('vehicle = "My Ship"', r"ship\.toml: vehicle: 'My Ship' cannot name a ship"),
+        ('airframe = "mine.toml"', "airframe 'mine.toml' must be an absolute path"),
+        ('signing_key_file = "key"', "signing_key_file 'key' must be an absolute path"),
+        ('broker = ""', r"length >= 1 - at `\$\.broker`"),
+        ('broker = "redis://h:x/0"', "Port could not be cast"),
+        ("broker", r"ship\.toml: Expected '='"),
+    ],
+)
+def test_what_is_wrong_is_named_with_file_and_key(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "ship.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        read_configuration(path)
+
+
+def test_the_environment_goes_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    configuration = Configuration(vehicle="ship", signing_key_file="/etc/blimp/signing.key")
+    assert configuration.options()["signing_key_file"] == "/etc/blimp/signing.key"
+    key = tmp_path / "key"
+    key.write_text("x" * 43)
+    key.chmod(0o600)
+    monkeypatch.setenv("BLIMP_SIGNING_KEY_FILE", str(key))
+    monkeypatch.setenv("BLIMP_BROKER_URL", "redis://there")
+    options = configuration.options()
+    assert options == {"airframe": "twin", "vehicle": "ship", "broker": "redis://there"}
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BlimpError, match="No such file"):
+        read_configuration(tmp_path / "none.toml")

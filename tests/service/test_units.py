@@ -1,0 +1,138 @@
+"""The units under a real systemd: order, readiness, watchdog, kills, limits, stop and boot."""
+
+import os
+import signal
+import time
+from functools import partial
+
+import pytest
+
+from blimp.service.files import write_whole
+from blimp.service.systemd import BROKER, FLIGHT, TARGET, UNIT_DIR, WORKER
+from tests.directory import socket_directory
+from tests.redis_server import RedisServer
+from tests.service.under_systemd import INSIDE, System, at_rest, under_systemd
+
+pytestmark = [pytest.mark.flight, pytest.mark.timeout(200)]
+
+SAFE_AFTER_STOP_S = 1.0
+SAFE_AFTER_KILL_S = 0.5
+
+
+@pytest.fixture
+def system() -> System | None:
+    return System() if INSIDE in os.environ else None
+
+
+@under_systemd
+def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
+    system.install()
+    system.wait_until_active(TARGET, BROKER, FLIGHT, WORKER)
+    ready_us = {
+        unit: int(system.show(unit, "ActiveEnterTimestampMonotonic"))
+        for unit in (BROKER, FLIGHT, WORKER)
+    }
+    worker_began_us = int(system.show(WORKER, "ExecMainStartTimestampMonotonic"))
+    assert max(ready_us[BROKER], ready_us[FLIGHT]) <= worker_began_us < ready_us[WORKER]
+    assert system.answers()
+    assert system.systemctl("is-enabled", TARGET).strip() == "enabled"
+
+    before = [system.pid(unit) for unit in (BROKER, FLIGHT, WORKER)]
+    system.systemctl("daemon-reload")
+    assert [system.pid(unit) for unit in (BROKER, FLIGHT, WORKER)] == before
+
+    system.take_off()
+    with system.world() as world:
+        system.systemctl("stop", TARGET)
+        assert at_rest(world)
+    for unit in (BROKER, FLIGHT, WORKER):
+        assert (system.show(unit, "ActiveState"), system.show(unit, "Result")) == (
+            "inactive", "success"
+        )  # fmt: skip
+    system.systemctl("start", TARGET)
+    system.wait_until_active(FLIGHT, WORKER)
+    system.wait_until(system.answers, within_s=10.0)
+
+    system.blimp("uninstall-service")
+    assert list(UNIT_DIR.glob("blimp*.service")) == [UNIT_DIR / "blimp-world.service"]
+    assert system.show(FLIGHT, "ActiveState") == "inactive"
+
+
+@under_systemd
+def test_a_stopped_flight_process_is_killed_and_its_outputs_are_safe(system: System) -> None:
+    system.install()
+    system.wait_until_active(FLIGHT, WORKER)
+    system.take_off()
+    pid = system.pid(FLIGHT)
+    with system.world() as world:
+        os.kill(pid, signal.SIGSTOP)
+        stopped_s = time.monotonic()
+        system.wait_until(lambda: at_rest(world), within_s=5.0)
+        safe_s = time.monotonic() - stopped_s
+        system.wait_until_other_pid(FLIGHT, pid)
+        assert at_rest(world)
+    assert "Watchdog timeout" in system.journal(FLIGHT)
+    assert system.show(FLIGHT, "NRestarts") == "1"
+    system.wait_until(lambda: system.ground("status")["armed"] is False, within_s=10.0)
+    assert safe_s < SAFE_AFTER_STOP_S, system.journal(FLIGHT)
+
+
+@under_systemd
+def test_each_killed_unit_comes_back_and_takes_no_other_with_it(system: System) -> None:
+    system.install()
+    system.wait_until_active(BROKER, FLIGHT, WORKER)
+    system.take_off()
+    for unit in (BROKER, WORKER):
+        pids = {other: system.pid(other) for other in (BROKER, FLIGHT, WORKER)}
+        os.kill(pids[unit], signal.SIGKILL)
+        system.wait_until_other_pid(unit, pids[unit])
+        changed = {other for other in pids if system.pid(other) != pids[other]}
+        assert changed == {unit}
+        system.wait_until(system.answers, within_s=20.0)
+    pid = system.pid(FLIGHT)
+    with system.world() as world:
+        os.kill(pid, signal.SIGKILL)
+        killed_s = time.monotonic()
+        system.wait_until(lambda: at_rest(world), within_s=5.0)
+        safe_s = time.monotonic() - killed_s
+    system.wait_until_other_pid(FLIGHT, pid)
+    system.wait_until(lambda: system.ground("status")["armed"] is False, within_s=10.0)
+    assert safe_s < SAFE_AFTER_KILL_S
+
+
+@under_systemd
+def test_a_flight_process_that_always_dies_ends_failed_and_safe(system: System) -> None:
+    system.install()
+    system.wait_until_active(FLIGHT, WORKER)
+    worker = system.pid(WORKER)
+    with system.world() as world:
+        for _ in range(10):
+            pid = system.wait_until(lambda: system.pid(FLIGHT), within_s=10.0)
+            os.kill(pid, signal.SIGKILL)
+            system.wait_until(partial(system.runs_no_more, FLIGHT, pid), within_s=10.0)
+        system.wait_until(lambda: system.show(FLIGHT, "ActiveState") == "failed", within_s=20.0)
+        assert at_rest(world)
+    assert "Start request repeated too quickly" in system.journal(FLIGHT)
+    assert system.pid(WORKER) == worker
+
+
+@under_systemd
+def test_a_boot_without_the_broker_waits_for_it_and_keeps_its_key(system: System) -> None:
+    key = system.config.with_name("signing.key")
+    write_whole(key, "k" * 43, mode=0o600)
+    with socket_directory() as directory:
+        server = RedisServer(directory)
+        system.broker = f"redis://127.0.0.1:{server.port}/0"
+        system.configure(signing_key_file=str(key))
+        system.install()
+        assert not (UNIT_DIR / BROKER).exists()
+        system.wait_until_active(TARGET, FLIGHT)
+        worker = system.wait_until(lambda: system.pid(WORKER), within_s=10.0)
+        system.wait_until(lambda: "no broker at" in system.journal(WORKER), within_s=20.0)
+        assert system.show(WORKER, "ActiveState") == "activating"
+        with server:
+            system.wait_until_active(WORKER)
+            assert system.pid(WORKER) == worker
+            assert system.ground("--timeout", "2", "ping")["state"] != "SUCCESS"  # not signed
+            system.environment["BLIMP_SIGNING_KEY_FILE"] = str(key)
+            assert system.answers()

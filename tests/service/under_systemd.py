@@ -1,0 +1,229 @@
+"""Tests under a real systemd: PID 1 of a PID namespace, with this project's units in it.
+
+A test marked with `under_systemd` runs twice: outside it starts `systemd-sandbox` with a second
+pytest that runs the same test inside, where `systemctl` and `journalctl` speak to that systemd.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from blimp.service.configuration import LOCAL_BROKER, Configuration
+from blimp.service.files import write_whole
+from blimp.service.systemd import FLIGHT, UNIT_DIR, UNITS, plan_install
+from blimp.sim.remote import RemoteWorld
+
+ROOT = Path(__file__).parents[2]
+INSIDE = "BLIMP_TEST_INSIDE_SYSTEMD"
+SANDBOX = "BLIMP_SYSTEMD_SANDBOX"  # the path of the program, if it is not at its usual place
+LIMIT_S = 100
+RUN = Path("/run/blimp")
+
+T = TypeVar("T")
+
+_SIMULATED = """
+[Unit]
+After=blimp-world.service
+
+[Service]
+Environment=PYTHONPATH={root}
+"""
+
+_WORLD = """
+[Service]
+Type=notify
+ExecStart={python} -m blimp sim --runtime-dir {run}
+Environment=PYTHONPATH={root}
+User={user}
+RuntimeDirectory=blimp
+RuntimeDirectoryMode=0700
+RuntimeDirectoryPreserve=yes
+"""
+
+
+def under_systemd(test: Callable[..., None]) -> Callable[..., None]:
+    """Run `test` under a real systemd; it must have the parameter `system`."""
+
+    @wraps(test)
+    def run(system: "System | None") -> None:
+        if system is not None:
+            test(system)
+            return
+        name = f"{Path(test.__code__.co_filename).relative_to(ROOT)}::{test.__name__}"
+        ended = subprocess.run(
+            [sandbox(), "--limit", str(LIMIT_S), "--", "env", f"{INSIDE}=1", sys.executable,
+             "-m", "pytest", "-qs", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", name],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stdout[-8000:] + ended.stderr[-2000:]
+
+    return run
+
+
+def sandbox() -> str:
+    """Return the program; skip if it is missing, and under CI fail."""
+    path = Path(os.environ.get(SANDBOX) or ROOT.parent / "shared" / "tools" / "systemd-sandbox")
+    if not path.exists():
+        why = f"no {path}: {SANDBOX} names it"
+        if os.environ.get("CI"):
+            pytest.fail(why, pytrace=False)
+        pytest.skip(why)
+    return str(path)
+
+
+class System:
+    """The units of one ship in this systemd, flown in a simulated world. Made inside only."""
+
+    def __init__(self, *, broker: str = LOCAL_BROKER) -> None:
+        # As at a real boot: without it a unit does not see its credentials.
+        subprocess.run(["mount", "--make-rshared", "/"], check=True)
+        # The broker's StateDirectory must not be this machine's.
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/var/lib"], check=True)
+        self.broker = broker
+        self.environment = dict(os.environ)  # of a ground station
+        self.config = Path("/run/etc/blimp.toml")  # /tmp is another one in a unit
+        self.configure()
+        self.user = _user()
+        plan = plan_install(Configuration(broker=broker), config_path=self.config, user=self.user)
+        for file in plan.files:
+            if file.path.endswith(".service"):
+                self._drop_in(Path(file.path).name, file.text)
+        (UNIT_DIR / "blimp-world.service").write_text(
+            _WORLD.format(python=sys.executable, run=RUN, root=ROOT, user=self.user)
+        )
+        self.systemctl("daemon-reload")
+        self.systemctl("start", "blimp-world.service")
+
+    def configure(self, **more: str) -> None:
+        """Write the configuration file."""
+        keys = {"vehicle": "ship", "broker": self.broker, **more}
+        text = "".join(f'{key} = "{value}"\n' for key, value in keys.items())
+        write_whole(self.config, text, mode=0o600)
+
+    def _drop_in(self, name: str, text: str) -> None:
+        """Have the unit fly in the world: the same commands with --sim."""
+        lines = _SIMULATED.format(root=ROOT)
+        if name == FLIGHT:
+            for line in text.splitlines():
+                key, _, command = line.partition("=")
+                if key in ("ExecStart", "ExecStopPost"):
+                    lines += f"{key}=\n{key}={command} --sim\n"
+        folder = UNIT_DIR / f"{name}.d"
+        folder.mkdir()
+        (folder / "simulated.conf").write_text(lines)
+
+    # --- commands -------------------------------------------------------------------------
+
+    def blimp(self, *words: str) -> str:
+        return _output([sys.executable, "-m", "blimp", *words])
+
+    def install(self) -> None:
+        self.blimp("install-service", "--config", str(self.config), "--user", self.user)
+
+    def ground(self, *words: str) -> dict[str, Any]:
+        words = ("--json", "--broker", self.broker, "--vehicle", "ship", *words)
+        command = [sys.executable, "-m", "ground_station", *words]
+        answer = json.loads(_output(command, check=False, environment=self.environment))
+        assert isinstance(answer, dict)
+        return answer
+
+    def answers(self) -> bool:
+        return bool(self.ground("ping")["state"] == "SUCCESS")
+
+    def systemctl(self, *words: str) -> str:
+        return _output(["systemctl", *words])
+
+    def journal(self, unit: str) -> str:
+        return _output(["journalctl", "--no-pager", "--output=short-precise", f"--unit={unit}"])
+
+    # --- units ----------------------------------------------------------------------------
+
+    def show(self, unit: str, key: str) -> str:
+        return self.systemctl("show", "--value", f"--property={key}", unit).strip()
+
+    def pid(self, unit: str) -> int:
+        return int(self.show(unit, "MainPID"))
+
+    def is_active(self, unit: str) -> bool:
+        return self.show(unit, "ActiveState") == "active"
+
+    def runs_no_more(self, unit: str, pid: int) -> bool:
+        return self.pid(unit) != pid
+
+    def wait_until_active(self, *units: str, within_s: float = 30.0) -> None:
+        for unit in units:
+            self.wait_until(partial(self.is_active, unit), within_s=within_s)
+
+    def wait_until_other_pid(self, unit: str, pid: int) -> None:
+        """Wait until `unit` runs again, as another process than `pid`."""
+        self.wait_until(lambda: self.pid(unit) not in (0, pid), within_s=15.0)
+        self.wait_until_active(unit)
+
+    def wait_until(self, holds: Callable[[], T], *, within_s: float) -> T:
+        """Return the first true value of `holds()`, asked again and again until a deadline."""
+        until_s = time.monotonic() + within_s
+        pause = threading.Event()
+        while not (value := holds()):
+            assert time.monotonic() < until_s, f"not within {within_s} s:\n{self._state()}"
+            pause.wait(0.01)
+        return value
+
+    def _state(self) -> str:
+        return _output(["systemctl", "status", "--no-pager", "--lines=20", *UNITS], check=False)
+
+    # --- the world ------------------------------------------------------------------------
+
+    def world(self) -> RemoteWorld:
+        return RemoteWorld(RUN / "world.sock")
+
+    def take_off(self) -> None:
+        """Have the motors turn in the air."""
+        self.wait_until(lambda: self.ground("arm")["state"] == "SUCCESS", within_s=20.0)
+        with self.world() as world:
+            climb = subprocess.Popen(
+                [sys.executable, "-m", "ground_station", "--broker", self.broker,
+                 "--vehicle", "ship", "takeoff", "2"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            try:
+                self.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=40.0)
+            finally:
+                climb.kill()
+                climb.wait()
+            assert not at_rest(world)
+
+
+def at_rest(world: RemoteWorld) -> bool:
+    outputs = world.outputs()
+    return all(outputs[name] == 0.0 for name in ("left", "right", "tail"))
+
+
+def _user() -> str:
+    """An unprivileged user, if one can run this interpreter; else root, without its powers."""
+    try:
+        subprocess.run(
+            [sys.executable, "-c", "import blimp"], user="daemon", cwd=ROOT, check=True,
+            capture_output=True, env={"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "root"
+    return "daemon"
+
+
+def _output(
+    words: list[str], *, check: bool = True, environment: dict[str, str] | None = None
+) -> str:
+    ended = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=60.0, env=environment
+    )
+    assert not check or ended.returncode == 0, f"{words}: {ended.stdout}{ended.stderr}"
+    return ended.stdout
