@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BROKERS = {
     "streams": (REDIS_SCHEMES, "blimp.queue.brokers.streams:StreamsBroker"),
     "amqp": (("amqp", "amqps", "pyamqp"), "blimp.queue.brokers.rabbitmq:RabbitBroker"),
-    "memory": (("memory",), "blimp.queue.brokers.memory:MemoryBroker"),
+    "memory": (("memory",), "blimp.queue.brokers.kombu_broker:MemoryBroker"),
 }
 _ALIASES = {"pyamqp": "amqp", "blimp.queue.kombu_transport:Transport": "streams"}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -248,7 +248,7 @@ class ConsumerOptions(msgspec.Struct, kw_only=True):
 
 
 class Consumer(Protocol):
-    """Connected and drained by one thread; `wake` and `complete` are any thread's."""
+    """Connected and drained by one thread; `wake` is any thread's."""
 
     def connect(self, *, held: Collection[str]) -> tuple[int, int]:
         """Connect, consume, and requeue what this name left, except the tags it holds now.
@@ -267,14 +267,6 @@ class Consumer(Protocol):
 
     def delivery(self, message: Any) -> Delivery: ...
 
-    def complete(self, completions: Sequence[Completion]) -> list[str]:
-        """Complete deliveries, each in one step: its record, what follows, its message gone.
-
-        Only with `atomic_completion`. Returns why each was refused, "" if it was not: then
-        nothing of it was written. Repeating it writes nothing twice. Raises LinkError.
-        """
-        ...
-
     def wake(self) -> None:
         """Have `drain` return now. Raises LinkError."""
         ...
@@ -289,6 +281,19 @@ class Consumer(Protocol):
 
     def close(self) -> None:
         """Close for good. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class AtomicConsumer(Consumer, Protocol):
+    """A consumer of a broker with `atomic_completion`."""
+
+    def complete(self, completions: Sequence[Completion]) -> list[str]:
+        """Complete deliveries, each in one step: its record, what follows, its message gone.
+
+        Returns why each was refused, "" if it was not: then nothing of it was written.
+        Repeating it writes nothing twice. Any thread. Raises LinkError.
+        """
         ...
 
 

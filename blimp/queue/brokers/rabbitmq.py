@@ -1,8 +1,6 @@
-"""RabbitMQ's URLs: `amqp://user:password@host:port/vhost`, and `amqps://` over TLS.
+"""RabbitMQ: its URLs, queues, confirmations and heartbeats.
 
-What is particular to RabbitMQ: its queues, its confirmations, its heartbeats.
-
-Its priorities grow with urgency, ours fall: see `turn_priority`.
+`amqp://user:password@host:port/vhost`, and `amqps://` over TLS.
 """
 
 from __future__ import annotations
@@ -11,9 +9,10 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+import kombu
 from amqp.exceptions import (
     FrameSyntaxError,
     NoConsumers,
@@ -26,16 +25,14 @@ from kombu.pools import ProducerPool
 
 from blimp.errors import ConfigError
 from blimp.queue.brokers.base import Capabilities
-from blimp.queue.brokers.kombu_sender import KombuSender
+from blimp.queue.brokers.kombu_broker import KombuBroker
 from blimp.queue.protocol.message import EMERGENCY, LOW
 from blimp.queue.redis.urls import hide_password, tcp_keepalive
 
-if TYPE_CHECKING:
-    from kombu import Connection
-
-    from blimp.queue.brokers.base import Consumer, ConsumerOptions, Sender
-
 HEARTBEAT_S = 5
+MAX_PRIORITY = LOW - EMERGENCY
+DEAD_LIMIT = 10_000
+CONTENT_HEADER, PROPERTIES_AT, NO_PROPERTIES = 2, 12, b"\0\0"  # AMQP 0-9-1, 4.2.6.1
 CHECKS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
 
 
@@ -64,25 +61,6 @@ def part_tls(url: str) -> tuple[str, dict[str, Any]]:
     return urlunsplit(parts._replace(query="")), tls
 
 
-MAX_PRIORITY = LOW - EMERGENCY
-DEAD_LIMIT = 10_000
-CONTENT_HEADER, PROPERTIES_AT, NO_PROPERTIES = 2, 12, b"\0\0"  # AMQP 0-9-1, 4.2.6.1
-
-
-def connection_options(*, timeout_s: float) -> dict[str, Any]:
-    """Return transport options: publications are confirmed, and no call hangs."""
-    settings: dict[int, int] = tcp_keepalive()
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        settings[socket.TCP_USER_TIMEOUT] = int(timeout_s * 1000)
-    return {
-        "confirm_publish": True,
-        "read_timeout": timeout_s,
-        "write_timeout": timeout_s,
-        "socket_settings": settings,
-        "frame_handler": forgiving_frames,
-    }
-
-
 def forgiving_frames(connection: Any, callback: Callable[..., Any]) -> Callable[[Any], Any]:
     """Return py-amqp's frame handler that accepts a message with any properties.
 
@@ -103,21 +81,12 @@ def forgiving_frames(connection: Any, callback: Callable[..., Any]) -> Callable[
     return on_any_frame
 
 
-def turn_priority(priority: int) -> int:
-    """Return our priority as RabbitMQ's, and the other way."""
-    return MAX_PRIORITY - min(max(priority, EMERGENCY), LOW)
-
-
-def dead_queue(name: str) -> str:
-    return f"{name}.dead"
-
-
 def declare_queue(connection: Any, name: str) -> bool:
     """Declare queue `name`, durable, with priorities and dead letters.
 
     Returns False if it exists with other arguments: it is used as it is.
     """
-    dead = Queue(dead_queue(name), queue_arguments={"x-max-length": DEAD_LIMIT})
+    dead = Queue(f"{name}.dead", queue_arguments={"x-max-length": DEAD_LIMIT})
     queue = Queue(
         name,
         max_priority=MAX_PRIORITY,
@@ -137,19 +106,9 @@ def declare_queue(connection: Any, name: str) -> bool:
 class ConfirmedProducer(Producer):
     """Raises for a message that reached no queue; its queue is declared before the first."""
 
-    def _publish(
-        self,
-        body: Any,
-        priority: Any,
-        content_type: Any,
-        content_encoding: Any,
-        headers: Any,
-        properties: Any,
-        routing_key: str,
-        mandatory: bool,
-        *rest: Any,
-    ) -> Any:
+    def _publish(self, *args: Any) -> Any:
         """Publish once; kombu calls it again on a new connection, or if it was returned."""
+        routing_key, mandatory = args[6:8]
         established = self.channel.connection
         if established is None:  # lost since; kombu then makes another and calls again
             raise RecoverableConnectionError("connection closed")
@@ -159,10 +118,7 @@ class ConfirmedProducer(Producer):
             declared.add(routing_key)
         returned: list[Any] = []
         self.channel.events["basic_return"] = {lambda *reply: returned.append(reply)}
-        message = (body, priority, content_type, content_encoding, headers, properties)
-        result = super()._publish(  # type: ignore[no-untyped-call]
-            *message, routing_key, mandatory, *rest
-        )
+        result = super()._publish(*args)  # type: ignore[no-untyped-call]
         if returned:
             declared.clear()
             raise NoConsumers(f"queue {routing_key!r} is not there", (60, 40))
@@ -173,46 +129,42 @@ class ConfirmedPool(ProducerPool):
     Producer = ConfirmedProducer
 
 
-class RabbitBroker:
+class RabbitBroker(KombuBroker):
     name = "amqp"
     capabilities = Capabilities(
-        title="RabbitMQ",
-        has_dead_letters=False,
-        notes=("dead letters are in QUEUE.dead, which `dead` does not show",),
+        title="RabbitMQ", notes=("dead letters are in QUEUE.dead, which `dead` does not show",)
     )
+    producers = ConfirmedPool
+    declare_queue = staticmethod(declare_queue)
 
     def check_url(self, url: str) -> None:
         part_tls(url)
 
+    @staticmethod
+    def turn_priority(priority: int) -> int:
+        """Return our priority as RabbitMQ's, which grow with urgency, and the other way."""
+        return MAX_PRIORITY - min(max(priority, EMERGENCY), LOW)
+
     def open_connection(
         self, url: str, *, timeout_s: float, beats: bool = False, **options: Any
-    ) -> Connection:
-        import kombu
-
+    ) -> kombu.Connection:
+        """Publications are confirmed, and no call hangs."""
         plain, tls = part_tls(url)
+        settings = tcp_keepalive()
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            settings[socket.TCP_USER_TIMEOUT] = int(timeout_s * 1000)
+        defaults: dict[str, Any] = {
+            "confirm_publish": True,
+            "read_timeout": timeout_s,
+            "write_timeout": timeout_s,
+            "socket_settings": settings,
+            "frame_handler": forgiving_frames,
+        }
         return kombu.Connection(
             plain,
             transport="pyamqp",  # not librabbitmq, which kombu prefers if it is installed
             ssl=tls or False,
             connect_timeout=timeout_s,
             heartbeat=HEARTBEAT_S if beats else 0,
-            transport_options=connection_options(timeout_s=timeout_s) | options,
-        )
-
-    def open_consumer(self, options: ConsumerOptions) -> Consumer:
-        from blimp.queue.brokers.kombu_consumer import KombuConsumer  # only in a worker
-
-        return KombuConsumer(
-            options, broker=self, turn_priority=turn_priority, declare_queue=declare_queue
-        )
-
-    def open_sender(self, url: str, *, timeout_s: float, on_lost: Callable[[str], None]) -> Sender:
-        return KombuSender(
-            self,
-            url,
-            timeout_s=timeout_s,
-            on_lost=on_lost,
-            turn_priority=turn_priority,
-            pool=ConfirmedPool,
-            mandatory=True,
+            transport_options=defaults | options,
         )

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, ResultError
+from blimp.queue.brokers.base import AtomicConsumer
 from blimp.queue.protocol.record import Outcome
 from blimp.queue.worker.middleware.skip import let_marks_expire
 
@@ -54,7 +55,6 @@ class Acker:
         log: Any,
     ) -> None:
         self._app = app
-        self._consumer = consumer
         self._abandoned = abandoned
         self._on_done = on_done
         self._observers = observers
@@ -64,8 +64,10 @@ class Acker:
         self._on_ran = on_ran
         self._commits = app.results is not None and app.results.commits
         # A result on another server is stored before.
-        self._atomic = app.capabilities.atomic_completion
-        self._is_one_step = self._atomic and (app.results is None or app.completes_at_once)
+        self._atomic = consumer if isinstance(consumer, AtomicConsumer) else None
+        self._is_one_step = self._atomic is not None and (
+            app.results is None or app.completes_at_once
+        )
         # An event is set once what came before it is written.
         self._queue: queue.SimpleQueue[Completion | threading.Event] = queue.SimpleQueue()
         self._ended = threading.Event()
@@ -155,7 +157,7 @@ class Acker:
 
     def _has_room(self, count: int, size_bytes: int) -> bool:
         """Return whether one more may go with these: the server does nothing else meanwhile."""
-        gathers = self._atomic or self._commits
+        gathers = self._atomic is not None or self._commits
         return gathers and count < MOST_AT_ONCE and size_bytes < MOST_BYTES
 
     def _write(self, batch: Sequence[Completion]) -> list[Completion]:
@@ -276,10 +278,10 @@ class Acker:
             yield delivery.ack
 
     def _complete(self, completions: Sequence[Completion]) -> None:
-        if not completions:
+        if not completions or self._atomic is None:
             return
         for completion, refused in zip(
-            completions, self._consumer.complete(completions), strict=True
+            completions, self._atomic.complete(completions), strict=True
         ):
             if refused:
                 completion.job.outcome = None  # nothing of it is written

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError, LinkError
-from blimp.queue.brokers.base import ChordPart, Completion, ConsumerOptions
+from blimp.queue.brokers.base import AtomicConsumer, ChordPart, Completion, ConsumerOptions
 from blimp.queue.redis.urls import hide_password, is_lost, is_refused
 from blimp.queue.worker.decode import Decoder
 from blimp.queue.worker.job import Job
@@ -271,7 +271,7 @@ class ConsumerLoop:
 
         It stays the same delivery: it has not begun. If the broker cannot, it waits here.
         """
-        if not self._app.capabilities.atomic_completion:
+        if not isinstance(self.consumer, AtomicConsumer):
             return False
         wait_s = self._in_flight.postpone_s(job.task.name)
         if wait_s is None:
