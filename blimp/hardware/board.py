@@ -23,6 +23,7 @@ from blimp.hardware.hcsr04 import HcSr04
 from blimp.hardware.ina219 import Ina219
 from blimp.hardware.ina226 import Ina226, Ina260
 from blimp.hardware.mpu6050 import Mpu6050
+from blimp.hardware.ms5611 import Ms5611
 from blimp.hardware.pca9685 import Pca9685
 from blimp.hardware.suite import SensorSuite
 from blimp.hardware.tfluna import TfLuna
@@ -41,6 +42,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "ina226": Ina226,
     "ina260": Ina260,
     "mpu6050": Mpu6050,
+    "ms5611": Ms5611,
     "pca9685": Pca9685,
     "tfluna": TfLuna,
 }

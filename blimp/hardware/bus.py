@@ -27,6 +27,10 @@ class I2CBus(Protocol):
         """Write the 8-bit `register` followed by `data` (1 to 31 bytes) in one transfer."""
         ...
 
+    def command(self, address: int, command: int) -> None:
+        """Write one byte that no data follow (MS5611)."""
+        ...
+
     def read16(self, address: int, register: int, length: int) -> bytes:
         """As `read`, with a 16-bit big-endian register pointer (VL53L1X)."""
         ...

@@ -171,6 +171,12 @@ class LinuxI2C:
         except OSError as error:
             raise self._failed(address, register, "write", error) from error
 
+    def command(self, address: int, command: int) -> None:
+        try:
+            (self._files.get(address) or self._file(address)).write_byte(address, command)
+        except OSError as error:
+            raise self._failed(address, command, "write", error) from error
+
     def read16(self, address: int, register: int, length: int) -> bytes:
         if not 1 <= length <= 32:
             raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")

@@ -16,6 +16,7 @@ from blimp.sim.chips.hcsr04 import HcSr04
 from blimp.sim.chips.ina219 import Ina219
 from blimp.sim.chips.ina226 import Ina226, Ina260
 from blimp.sim.chips.mpu6050 import Mpu6050
+from blimp.sim.chips.ms5611 import Ms5611
 from blimp.sim.chips.pca9685 import Pca9685
 from blimp.sim.chips.tfluna import TfLuna
 from blimp.sim.electrical import BytesCallback
@@ -36,6 +37,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "ina226": Ina226,
     "ina260": Ina260,
     "mpu6050": Mpu6050,
+    "ms5611": Ms5611,
     "pca9685": Pca9685,
     "tfluna": TfLuna,
 }

@@ -82,6 +82,23 @@ def test_sixteen_bit_pointers_go_out_big_endian(machine: Machine) -> None:
     assert len(bus.read16(SERVOS, 0x0612, 3)) == 3
 
 
+def test_a_command_is_one_byte_on_the_wire(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, bytes, int]] = []
+
+    def transfer(_bus: int, address: int, data: bytes, length: int) -> bytes:
+        seen.append((address, data, length))
+        return bytes(length)
+
+    monkeypatch.setattr(machine.world.electronics, "i2c", transfer)
+    machine.buses.i2c("i2c-1").command(BARO, 0x1E)
+    assert seen == [(BARO, b"\x1e", 0)]
+    monkeypatch.undo()
+    with pytest.raises(BusError, match="i2c-1 address 0x23"):
+        machine.buses.i2c("i2c-1").command(NOBODY, 0x1E)
+
+
 def test_a_bus_is_shared_and_named(machine: Machine) -> None:
     bus = machine.buses.i2c("i2c-1")
     assert bus.name == "i2c-1"

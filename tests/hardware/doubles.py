@@ -32,6 +32,24 @@ class RegisterChip:
         self.set(register, data)
         self.on_write(register, data)
 
+    def command(self, command: int) -> None:
+        raise BusError(f"no command {command} here")
+
+
+class CommandChip(RegisterChip):
+    """Answers by command, not by memory."""
+
+    def __init__(self, answers: dict[int, bytes]) -> None:
+        super().__init__()
+        self.answers = dict(answers)
+        self.commands: list[int] = []
+
+    def read(self, register: int, length: int) -> bytes:
+        return self.answers[register][:length]
+
+    def command(self, command: int) -> None:
+        self.commands.append(command)
+
 
 class WordChip(RegisterChip):
     """16-bit big-endian registers, no increment, as the INA219 has."""
@@ -69,6 +87,9 @@ class RegisterBus:
     def write(self, address: int, register: int, data: bytes) -> None:
         assert 1 <= len(data) <= 31
         self._chip(address).write(register, bytes(data))
+
+    def command(self, address: int, command: int) -> None:
+        self._chip(address).command(command)
 
     def read16(self, address: int, register: int, length: int) -> bytes:
         raise BusError("no 16-bit chip here")

@@ -6,7 +6,7 @@ the datasheet: so they can share a register's address, and no mistake in a formu
 Names are the datasheets'. One class is one chip and only a namespace; it is never made.
 """
 
-from blimp.hardware.registers.barometers import BMP280, BMP388
+from blimp.hardware.registers.barometers import BMP280, BMP388, MS5611
 from blimp.hardware.registers.inertial import MPU6050
 from blimp.hardware.registers.outputs import DRV8833, PCA9685
 from blimp.hardware.registers.position import DWM1001, NMEA
@@ -23,6 +23,7 @@ __all__ = [
     "INA226",
     "INA260",
     "MPU6050",
+    "MS5611",
     "NMEA",
     "PCA9685",
     "TFLuna",

@@ -93,3 +93,18 @@ class BMP388:
     CMD: Final = 0x7E
     CMD_SOFTRESET: Final = 0xB6
     START_UP_S: Final = 0.002  # table 3, after power-on or reset
+
+
+class MS5611:
+    """TE Connectivity MS5611-01BA03: commands instead of registers, answers big-endian."""
+
+    ADDRESSES: Final = (0x77, 0x76)  # CSB low, CSB high
+    RESET: Final = 0x1E
+    CONVERT_D1: Final = 0x40  # pressure; plus 2 for each doubling of the oversampling
+    CONVERT_D2: Final = 0x50  # temperature
+    OSR_4096: Final = 0x08
+    ADC_READ: Final = 0x00  # u24; 0 before the conversion ends and after it was read
+    PROM: Final = 0xA0  # eight words of 16 bits, two a word: reserved, C1 to C6, serial and CRC
+    PROM_WORDS: Final = 8
+    RELOAD_S: Final = 0.0028  # after RESET
+    CONVERSION_S: Final = 0.00904  # at most, at OSR 4096
