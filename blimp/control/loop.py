@@ -80,6 +80,10 @@ class Outputs(Protocol):
 class Inbox(Protocol):
     """The mailbox as the flight process sees it. Nothing here blocks."""
 
+    def emergencies(self) -> Sequence[Command]:
+        """Return every emergency stop that waits in their own socket."""
+        ...
+
     def receive(self) -> Sequence[Command]:
         """Return the commands that have come since the last call, oldest first."""
         ...
@@ -155,6 +159,7 @@ class FlightLoop:
 
     def _cycle(self, now_s: float) -> None:
         dt_s = self._elapsed(now_s)
+        self._obey_emergencies(now_s)
         readings = self._sensors.read(now_s)
         state = self._estimator.update(readings, now_s=now_s, powered=self._powered)
         flags = self._flags(readings, now_s)
@@ -166,6 +171,15 @@ class FlightLoop:
         self._drive(actuators, setpoint, now_s)
         self.state, self._flags_seen = state, flags
         self._report(now_s)
+
+    def _obey_emergencies(self, now_s: float) -> None:
+        """Stop before anything else is read; confirm when the outputs are safe."""
+        for command in self._inbox.emergencies():
+            flags = self._flags_seen or Flags()
+            outcome = self._commander.handle(command, now_s=now_s, state=self.state, flags=flags)
+            if self._driving and self._supervisor.killed:
+                self.close()
+            self._inbox.post(outcome)
 
     def _allocate(
         self, state: VehicleState, setpoint: Setpoint, flags: Flags, dt_s: float

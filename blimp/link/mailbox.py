@@ -7,15 +7,21 @@ for the other. A lost command is sent again with the same id until its outcome i
 flight process remembers outcomes by id.
 
     worker                                   flight process
-    MailboxClient ── Command, Hello ───────▶ MailboxServer.receive()
+    MailboxClient ── estop ────────────────▶ MailboxServer.emergencies()
+                  ── Command, Hello ───────▶ .receive()
                   ◀── Outcome, Snapshot ──── .post(), .publish()
+
+An emergency stop has a socket of its own, so that no flood of commands keeps it out. Only an
+emergency stop is read there: if that socket is full of them, one more is not needed.
 """
 
 import contextlib
 import os
 import socket
+import struct
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 
@@ -25,12 +31,14 @@ from msgspec import structs
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import MailboxError
-from blimp.link.paths import MAX_SOCKET_PATH_BYTES
+from blimp.link.paths import MAX_SOCKET_PATH_BYTES, emergency_socket
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
 
 MAX_DATAGRAM_BYTES = 65_536
 MAX_COMMAND_BYTES = 4096  # an outcome quotes its command: quoted and escaped it must still fit
 MAX_PER_RECEIVE = 32  # the loop's share of work for one cycle, whatever floods the socket
+MAX_EMERGENCIES = 1024  # all that waits there: twice what systemd has the kernel queue
+EMERGENCY_ROOM_S = 0.2  # how long an emergency stop waits for room among others
 MAX_AHEAD_S = 0.1  # tolerance: both ends read the same monotonic clock
 MAX_SUBSCRIBERS = 8
 SUBSCRIPTION_S = 3.0
@@ -58,37 +66,63 @@ class MailboxServer(Closing):
 
     def __init__(self, *, path: Path, clock: Clock) -> None:
         self._clock = clock
-        self._socket = _bind(path)
-        self._path = path
+        self._path, self._emergency_path = path, emergency_socket(path)
+        self._socket = _bind(self._path)
+        try:
+            self._emergency = _bind(self._emergency_path)
+        except MailboxError:
+            _close(self._socket, self._path)
+            raise
         self._subscribers: dict[str, float] = {}  # address -> time of its last datagram
         self._link_s: float | None = None
         self._started_s = clock.now_s()
         self.malformed = 0
         self.last_malformed = ""
 
+    def emergencies(self) -> list[Command]:
+        """Return every emergency stop that waits; count everything else as malformed."""
+        stops: list[Command] = []
+        for message, address in self._read(self._emergency, MAX_EMERGENCIES):
+            if isinstance(message, Command) and message.name == "estop":
+                self._subscribe(address, self._clock.now_s(), is_urgent=True)
+                stops.append(structs.replace(message, waited_s=self._waited_s(message)))
+            else:
+                self._malformed("emergency socket: not an emergency stop")
+        return stops
+
     def receive(self) -> list[Command]:
         """Return the commands that have arrived; note greetings; count what is malformed."""
         commands: list[Command] = []
         now_s = self._clock.now_s()
-        for _ in range(MAX_PER_RECEIVE):
-            try:
-                data, address = self._socket.recvfrom(MAX_DATAGRAM_BYTES)
-            except BlockingIOError:
-                break
-            try:
-                if len(data) > MAX_COMMAND_BYTES:
-                    raise msgspec.DecodeError(f"the limit is {MAX_COMMAND_BYTES} bytes")
-                message = _to_flight.decode(data)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                self.malformed += 1
-                self.last_malformed = f"mailbox datagram of {len(data)} bytes: {error}"
-                continue
+        for message, address in self._read(self._socket, MAX_PER_RECEIVE):
             self._subscribe(address, now_s)
             if isinstance(message, Command):
                 commands.append(structs.replace(message, waited_s=self._waited_s(message)))
             elif message.link:
                 self._link_s = now_s
         return commands
+
+    def _read(
+        self, channel: socket.socket, limit: int
+    ) -> Iterator[tuple[Command | Hello, str | None]]:
+        """Yield up to `limit` messages that wait in `channel`, each with its sender's address."""
+        for _ in range(limit):
+            try:
+                data, address = channel.recvfrom(MAX_DATAGRAM_BYTES)
+            except BlockingIOError:
+                return
+            try:
+                if len(data) > MAX_COMMAND_BYTES:
+                    raise msgspec.DecodeError(f"the limit is {MAX_COMMAND_BYTES} bytes")
+                message = _to_flight.decode(data)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                self._malformed(f"mailbox datagram of {len(data)} bytes: {error}")
+            else:
+                yield message, address
+
+    def _malformed(self, why: str) -> None:
+        self.malformed += 1
+        self.last_malformed = why
 
     def post(self, outcome: Outcome) -> None:
         """Send an outcome to every subscriber; the one that waits for its id uses it."""
@@ -111,9 +145,15 @@ class MailboxServer(Closing):
         waited_s = self._clock.now_s() - command.sent_s
         return max(0.0, waited_s) if waited_s >= -MAX_AHEAD_S else inf
 
-    def _subscribe(self, address: str | None, now_s: float) -> None:
-        if address and (address in self._subscribers or len(self._subscribers) < MAX_SUBSCRIBERS):
-            self._subscribers[address] = now_s
+    def _subscribe(self, address: str | None, now_s: float, *, is_urgent: bool = False) -> None:
+        """Send to `address` from now on, if there is room; `is_urgent`: make room."""
+        subscribers = self._subscribers
+        if not address:
+            return
+        if is_urgent and address not in subscribers and len(subscribers) >= MAX_SUBSCRIBERS:
+            del subscribers[min(subscribers, key=subscribers.__getitem__)]
+        if address in subscribers or len(subscribers) < MAX_SUBSCRIBERS:
+            subscribers[address] = now_s
 
     def _send(self, data: bytes) -> None:
         now_s = self._clock.now_s()
@@ -130,6 +170,7 @@ class MailboxServer(Closing):
 
     def close(self) -> None:
         _close(self._socket, self._path)
+        _close(self._emergency, self._emergency_path)
 
 
 class MailboxClient(Closing):
@@ -142,10 +183,13 @@ class MailboxClient(Closing):
 
     def __init__(self, *, server_path: Path, path: Path, clock: Clock) -> None:
         self._server = str(server_path)
+        self._emergency = str(emergency_socket(server_path))
         self._clock = clock
         self._path = path
         self._socket = _bind(path)
         self._socket.setblocking(True)
+        room = struct.pack("ll", 0, int(EMERGENCY_ROOM_S * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, room)
         self._changed = threading.Condition()
         self._outcomes: OrderedDict[str, tuple[int, Outcome]] = OrderedDict()
         self._returned: dict[str, int] = {}  # the sequence that a caller has had, by id
@@ -168,9 +212,8 @@ class MailboxClient(Closing):
         data = _encode_command(command)
         with self._changed:
             seen = self._sequence(command.id)
-        if not self._send(data):
-            return None
-        return self._wait(command.id, seen=seen, timeout_s=timeout_s)
+        sent = self._send_emergency(data) if command.name == "estop" else self._send(data)
+        return self._wait(command.id, seen=seen, timeout_s=timeout_s) if sent else None
 
     def wait(self, id: str, *, timeout_s: float) -> Outcome | None:
         """Return the next outcome of command `id` that was not returned yet.
@@ -228,6 +271,14 @@ class MailboxClient(Closing):
             self._socket.sendto(data, socket.MSG_DONTWAIT, self._server)
         except OSError:
             return False  # absent, restarting or its queue is full: the caller sends it again
+        return True
+
+    def _send_emergency(self, data: bytes) -> bool:
+        """Wait for room, unlike other messages: the kernel gives it to one sender in turn."""
+        try:
+            self._socket.sendto(data, self._emergency)
+        except OSError:
+            return False
         return True
 
     def _receive(self) -> None:

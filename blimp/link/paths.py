@@ -26,6 +26,11 @@ class RuntimePaths(msgspec.Struct, frozen=True):
         return self.directory / "worker.sock"
 
     @property
+    def relay(self) -> Path:
+        """The end of the mailbox of the process that passes on emergency stops."""
+        return self.directory / "relay.sock"
+
+    @property
     def world(self) -> Path:
         """The simulated world's electrical interface."""
         return self.directory / "world.sock"
@@ -48,6 +53,11 @@ class RuntimePaths(msgspec.Struct, frozen=True):
                 f"runtime directory {self.directory}: its socket paths have {longest} bytes, "
                 f"the kernel's limit is {MAX_SOCKET_PATH_BYTES}: choose a shorter one"
             )
+
+
+def emergency_socket(flight: Path) -> Path:
+    """Return the socket for emergency stops beside the mailbox socket `flight`."""
+    return flight.with_name("estop.sock")
 
 
 def make_directory(path: Path) -> None:

@@ -33,6 +33,11 @@ class LocalInbox:
     def put(self, command: Command) -> None:
         self._commands.append(command)
 
+    def emergencies(self) -> list[Command]:
+        stops = [command for command in self._commands if command.name == "estop"]
+        self._commands = [command for command in self._commands if command.name != "estop"]
+        return stops
+
     def receive(self) -> list[Command]:
         commands, self._commands = self._commands, []
         return commands

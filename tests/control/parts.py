@@ -149,6 +149,11 @@ class ListInbox:
         self.snapshots: list[Snapshot] = []
         self.link_age = 0.0
 
+    def emergencies(self) -> list[Command]:
+        stops = [command for command in self.commands if command.name == "estop"]
+        self.commands = [command for command in self.commands if command.name != "estop"]
+        return stops
+
     def receive(self) -> list[Command]:
         commands, self.commands = self.commands, []
         return commands

@@ -121,7 +121,7 @@ def test_snapshots_come_at_ten_hertz_and_carry_everything() -> None:
     assert ship.snapshot().active_command == f"takeoff {outcome.id}"
 
 
-def test_several_commands_of_one_cycle_are_taken_in_order() -> None:
+def test_an_emergency_stop_passes_the_other_commands_of_its_cycle() -> None:
     ship = Bench()
     ship.inbox.commands += [
         Command(id="1", name="arm"),
@@ -129,10 +129,26 @@ def test_several_commands_of_one_cycle_are_taken_in_order() -> None:
         Command(id="3", name="estop"),
     ]
     ship.run(0.01)
-    assert [o.id for o in ship.inbox.outcomes[:3]] == ["1", "2", "3"]
-    assert ship.inbox.of("2")[-1].state is OutcomeState.REFUSED
-    assert ship.inbox.of("2")[-1].reason == "emergency stop by the ground"
+    assert [o.id for o in ship.inbox.outcomes[:3]] == ["3", "1", "2"]
+    assert "sent before the emergency stop" in ship.inbox.of("1")[-1].reason
+    assert ship.inbox.of("2")[-1].reason == "killed: send arm first"
     assert "enable" not in ship.outputs.calls
+
+
+def test_the_outputs_are_safe_before_a_stop_is_confirmed_and_any_sensor_read() -> None:
+    """A bus that hangs must not come between a person and the motors."""
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    assert ship.motors_driven()
+    ship.inbox.commands.append(Command(id="stop", name="estop"))
+    ship.sensors.raises = RuntimeError("no sensor is read any more")
+    ship.outputs.calls.clear()
+    with pytest.raises(RuntimeError):
+        ship.run(0.01)
+    assert ship.outputs.calls[:2] == ["safe", "disable"]
+    assert ship.inbox.of("stop")[-1].state is OutcomeState.DONE
 
 
 def test_close_is_idempotent() -> None:

@@ -12,7 +12,13 @@ from msgspec import structs
 
 from blimp.clock import ManualClock
 from blimp.errors import MailboxError
-from blimp.link.mailbox import MAX_PER_RECEIVE, SUBSCRIPTION_S, MailboxClient, MailboxServer
+from blimp.link.mailbox import (
+    MAX_PER_RECEIVE,
+    MAX_SUBSCRIBERS,
+    SUBSCRIPTION_S,
+    MailboxClient,
+    MailboxServer,
+)
 from blimp.types import Attitude, Command, LoopStatus, Outcome, OutcomeState, Snapshot
 
 
@@ -55,7 +61,7 @@ class Answering:
 
     def _run(self) -> None:
         while not self._stop.wait(0.001):
-            for command in self._server.receive():
+            for command in (*self._server.emergencies(), *self._server.receive()):
                 self.received.append(command)
                 for state in self._states:
                     self._server.post(Outcome(id=command.id, state=state))
@@ -212,6 +218,102 @@ def test_a_flood_costs_the_loop_a_bounded_share_of_one_cycle(
         assert len(commands) <= MAX_PER_RECEIVE
         received += commands
     assert [command.id for command in received] == [str(n) for n in range(sent)]
+
+
+@contextlib.contextmanager
+def flooding(path: Path, datagram: bytes) -> Iterator[None]:
+    """Keep the queue of the socket at `path` full from a second program."""
+    stop = threading.Event()
+
+    def flood() -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            stranger.settimeout(0.05)
+            while not stop.is_set():
+                with contextlib.suppress(OSError):
+                    stranger.sendto(datagram, str(path))
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_an_emergency_stop_passes_a_mailbox_that_is_full(
+    tmp_path: Path, server: MailboxServer, client: MailboxClient
+) -> None:
+    while server_has_room(tmp_path / "flight.sock"):
+        pass
+    client.call(Command(id="stop", name="estop"), timeout_s=0.0)
+    assert [command.id for command in server.emergencies()] == ["stop"]
+    with flooding(tmp_path / "flight.sock", b'{"type":"hello","link":true}'):
+        with Answering(server, OutcomeState.DONE) as flight:
+            for number in range(20):
+                stop = Command(id=f"stop-{number}", name="estop")
+                assert client.call(stop, timeout_s=10.0) is not None
+        assert [command.id for command in flight.received] == [f"stop-{n}" for n in range(20)]
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [b"garbage", b'{"type":"hello","link":true}', b'{"type":"command","id":"x","name":"arm"}'],
+)
+def test_nothing_but_an_emergency_stop_comes_through_its_socket(
+    tmp_path: Path, server: MailboxServer, client: MailboxClient, datagram: bytes
+) -> None:
+    """Not even a flood of what a stranger writes there keeps one out."""
+    with (
+        flooding(tmp_path / "estop.sock", datagram),
+        Answering(server, OutcomeState.DONE) as flight,
+    ):
+        for number in range(20):
+            stop = Command(id=f"stop-{number}", name="estop")
+            assert client.call(stop, timeout_s=10.0) is not None
+    assert {command.name for command in flight.received} == {"estop"}
+    assert server.malformed > 0
+    assert server.link_age_s(5.0) == 5.0
+
+
+def test_an_emergency_stop_that_waits_is_read_though_its_socket_is_full_of_them(
+    tmp_path: Path, server: MailboxServer, client: MailboxClient
+) -> None:
+    """While the flight process is stopped, each confirmation is asked for again and again."""
+    for number in range(2000):
+        client.call(Command(id=f"stop-{number}", name="estop"), timeout_s=0.0)
+        if number > 5 and not server_has_room(tmp_path / "estop.sock"):
+            break
+    waiting = server.emergencies()
+    assert waiting[0].id == "stop-0"
+    assert len(waiting) > 5
+    assert server.emergencies() == []
+
+
+def server_has_room(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.sendto(b"", str(path))
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_the_sender_of_an_emergency_stop_is_answered_though_eight_others_subscribe(
+    tmp_path: Path, server: MailboxServer, client: MailboxClient
+) -> None:
+    strangers = []
+    for number in range(MAX_SUBSCRIBERS + 4):
+        stranger = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        stranger.bind(str(tmp_path / f"stranger-{number}"))
+        stranger.sendto(b'{"type":"hello","link":false}', str(tmp_path / "flight.sock"))
+        strangers.append(stranger)
+    server.receive()
+    with Answering(server, OutcomeState.DONE):
+        assert client.call(Command(id="stop", name="estop"), timeout_s=10.0) is not None
+    for stranger in strangers:
+        stranger.close()
 
 
 def test_a_successor_takes_the_place_of_a_killed_client(

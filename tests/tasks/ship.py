@@ -63,7 +63,7 @@ class FlightSide:
 
     def _serve(self) -> None:
         while not self._closed.wait(0.002):
-            for command in self.server.receive():
+            for command in (*self.server.emergencies(), *self.server.receive()):
                 self.commands.append(command)
                 answer = self.answer(command)
                 if answer is not None:
