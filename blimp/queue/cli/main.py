@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import os
 import sys
@@ -19,10 +18,6 @@ from blimp.queue.observability.settings import add_options, read_options
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-
-# A backlog's messages are alive for milliseconds, and Python's default of 700 walks through all
-# of them each time: a fifth of a short task's cost.
-GC_THRESHOLD = 10_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -147,11 +142,8 @@ def _run_worker(app: TaskApp, options: argparse.Namespace) -> int:
             launch=Launch.of_this_process(),
             on_ready=_ready,
         )
-        gc.set_threshold(GC_THRESHOLD, 10, 10)
         return worker.run()
 
 
 def _ready() -> None:
-    gc.collect()
-    gc.freeze()  # modules and app live as long as the process: never look through them again
     print("ready", file=sys.stderr, flush=True)

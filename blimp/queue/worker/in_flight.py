@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blimp.queue.worker.job import Job
 
 AHEAD_S = 0.05
-LEAST, MOST = 16, 128  # of AdaptivePrefetch
+LEAST, MOST = 16, 512  # of AdaptivePrefetch
 BURST_S = 0.1  # a job that waited this much too long is made up for
 HELD_S = 1.0  # as many jobs wait in the worker as may begin in this time, within the limits
 LEAST_HELD, MOST_HELD = 16, 128

@@ -40,7 +40,9 @@ def place_of(task: Task) -> Place:
 class Call(Protocol):
     """One run of a job's function. `run` is awaited by the runner; the others are any thread's."""
 
-    async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any | Outcome:
+    async def run(
+        self, job: Job, arguments: Sequence[Any], *, interruptible: bool
+    ) -> Any | Outcome:
         """Call the function with the message's keyword arguments; raise what it raises.
 
         A child process returns an Outcome instead.
@@ -68,7 +70,8 @@ class Job:
 
     lost: set when another worker has the message: what this job ends with is refused.
     in_thread: runs a call that may wait for the broker, without blocking the caller's loop.
-    call: the run of its function; the pool that takes the job sets both.
+    call: the run of its function; the pool that takes the job sets both. It does not refer to
+        the job: only the garbage collector would find such a pair.
     revoked: set when it must end because it was revoked.
     timed_out_s: the hard time limit after which it was ended.
     grant: the resource that it holds while it runs.

@@ -219,11 +219,11 @@ class Runner:
             # A coroutine and a process are cancelled: only a thread must be interrupted.
             interruptible = job.place is Place.THREAD
             if limit is None:
-                result = await call.run(args, interruptible=interruptible)
+                result = await call.run(job, args, interruptible=interruptible)
             else:
                 with self._limits.watch(job, limit):
                     has_soft = limit.soft_s is not None
-                    result = await call.run(args, interruptible=interruptible or has_soft)
+                    result = await call.run(job, args, interruptible=interruptible or has_soft)
         except BaseException as error:  # a task may raise SystemExit; the worker goes on
             if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
                 raise  # cut off by the end of the worker: the message is delivered again

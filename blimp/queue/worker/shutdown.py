@@ -98,13 +98,15 @@ class StopSignals:
         self._stops = stops
         self._before: dict[signal.Signals, Any] = {}
 
-    def take(self) -> None:
+    def take(self) -> bool:
+        """Receive the signals; return False in a thread that cannot."""
         if threading.current_thread() is not threading.main_thread():
-            return
+            return False
         for number in (signal.SIGTERM, signal.SIGINT):
             self._before[number] = signal.signal(number, lambda *_: self._stops.warm())
         self._before[signal.SIGQUIT] = signal.signal(signal.SIGQUIT, lambda *_: self._stops.cold())
         let_stop_signals_in()
+        return True
 
     def put_back(self) -> None:
         """Restore the earlier handlers. Idempotent."""

@@ -110,7 +110,7 @@ class LoopThread:
             self._waiters.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, job: Job) -> None:
-        call = LoopCall(job, self._loop)
+        call = LoopCall(self._loop)
         job.call = call
         task = self._loop.create_task(self._limited(job))
         call.task = task
@@ -152,18 +152,17 @@ class LoopThread:
 class LoopCall:
     """A coroutine function that runs in a loop. Only the function is cancelled, not its runner."""
 
-    def __init__(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
-        self._job = job
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.task: asyncio.Task[None] | None = None
         self._running = False
         self._cancelled = False
         self._interruption: BaseException | None = None
 
-    async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any:
+    async def run(self, job: Job, arguments: Sequence[Any], *, interruptible: bool) -> Any:
         if self._cancelled:
             raise asyncio.CancelledError
-        coroutine = self._job.task.function(*arguments, **self._job.message.kwargs)
+        coroutine = job.task.function(*arguments, **job.message.kwargs)
         if interruptible:
             coroutine = guarded(coroutine, instead=self._take_interruption)
         self._running = True

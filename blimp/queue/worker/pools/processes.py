@@ -36,6 +36,7 @@ from blimp.queue.worker.shutdown import Wear
 if TYPE_CHECKING:
     from blimp.queue.context import TaskContext
     from blimp.queue.protocol.record import Outcome
+    from blimp.queue.task import AppOfTask
     from blimp.queue.worker.job import Job, Run
 
 START_S = 30.0  # a Pi takes seconds to import an application
@@ -273,7 +274,7 @@ class ProcessPool(JobThreads):
                 if child is None:
                     return
                 origin = self._origins.get(called_task(job.task.name, job.message.kwargs), "")
-                job.call = ChildCall(job=job, child=child, origin=origin)
+                job.call = ChildCall(child=child, origin=origin)
                 drive(self._run(job))
                 if child.worn:
                     self._log.info("child replaced", child=child.number, reason=child.worn)
@@ -335,8 +336,7 @@ class ProcessPool(JobThreads):
 class ChildCall:
     """A function that runs in a child. To end it is to kill the child."""
 
-    def __init__(self, *, job: Job, child: ChildProcess, origin: str) -> None:
-        self._job = job
+    def __init__(self, *, child: ChildProcess, origin: str) -> None:
         self._child = child
         self._origin = origin
         self._number: int | None = None
@@ -344,11 +344,12 @@ class ChildCall:
 
     async def run(
         self,
+        job: Job,
         arguments: Sequence[Any],
         *,
         interruptible: bool,  # noqa: ARG002 - a child always is
     ) -> Outcome:
-        job, app = self._job, self._job.task.app
+        app = job.task.app
         context: TaskContext | None = arguments[0] if job.task.options.bind else None
         self._number = self._child.next_job()
         if self._is_cancelled:
@@ -363,7 +364,7 @@ class ChildCall:
             limit_bytes=app.limit_bytes,
             worker=context.worker if context is not None else "",
             previous=job.previous,
-            broker_now_s=self._broker_now_s() if context is not None else None,
+            broker_now_s=_broker_now_s(app) if context is not None else None,
             extension=app.child_extension,
             grant=job.grant.as_dict() if job.grant is not None else None,
         )
@@ -379,14 +380,15 @@ class ChildCall:
             self._child.kill(job=self._number)
         return True
 
-    def _broker_now_s(self) -> float | None:
-        try:
-            return self._job.task.app.broker_clock.now_s()
-        except LinkError:
-            return None
-
 
 def _tell_progress(context: TaskContext | None, progress: Progress) -> None:
     if context is not None:
         with contextlib.suppress(ResultError):  # too long to be written; the task goes on
             context.progress(progress.fraction, **progress.details)
+
+
+def _broker_now_s(app: AppOfTask) -> float | None:
+    try:
+        return app.broker_clock.now_s()
+    except LinkError:
+        return None

@@ -67,7 +67,7 @@ class ThreadPool(JobThreads):
         self.resize(size)
 
     def submit(self, job: Job) -> None:
-        job.call = ThreadCall(job)
+        job.call = ThreadCall()
         super().submit(job)
 
     def _serve(self) -> None:
@@ -86,16 +86,16 @@ class ThreadCall:
     the first is caught.
     """
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._lock = threading.RLock()
-        self._thread_id: int | None = None
-        self._asked = False
-        self._raised = False
-        self._was_raised = False
+    _thread_id: int | None = None
+    _asked = False
+    _raised = False
+    _was_raised = False
 
-    async def run(self, arguments: Sequence[Any], *, interruptible: bool) -> Any:
-        task, keywords = self._job.task, self._job.message.kwargs
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    async def run(self, job: Job, arguments: Sequence[Any], *, interruptible: bool) -> Any:
+        task, keywords = job.task, job.message.kwargs
         function = task.function
         if not interruptible or not task.options.interruptible:
             return function(*arguments, **keywords)

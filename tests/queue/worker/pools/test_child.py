@@ -170,7 +170,7 @@ class Errand:
 
     async def run(self, job: Job) -> None:
         assert job.call is not None
-        self.outcome = await job.call.run((), interruptible=False)
+        self.outcome = await job.call.run(job, (), interruptible=False)
         self.ended.set()
 
 

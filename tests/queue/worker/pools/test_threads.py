@@ -24,14 +24,14 @@ def interrupted():
 began, ends = [], []  # no event: the exception could strike inside of it
 held = threading.Event()
 
-def call_of(function):
+def job_of(function):
     task = SimpleNamespace(function=function, options=TaskOptions())
     message = SimpleNamespace(kwargs={})
-    return ThreadCall(SimpleNamespace(task=task, message=message))
+    return SimpleNamespace(task=task, message=message)
 
-def run(call):
+def run(call, job):
     try:
-        call.run((), interruptible=True).send(None)
+        call.run(job, (), interruptible=True).send(None)
     except BaseException as end:
         ends.append(type(end).__name__)
     for _ in range(100):  # nothing strikes here any more
@@ -39,16 +39,16 @@ def run(call):
 
 coverage.Coverage(data_file=None).start()
 
-call = call_of(interrupted)
-thread = threading.Thread(target=run, args=(call,), daemon=True)
+call = ThreadCall()
+thread = threading.Thread(target=run, args=(call, job_of(interrupted)), daemon=True)
 thread.start()
 while not began:
     time.sleep(0)
 call.interrupt()
 thread.join()
 
-call = call_of(held.wait)
-thread = threading.Thread(target=run, args=(call,), daemon=True)
+call = ThreadCall()
+thread = threading.Thread(target=run, args=(call, job_of(held.wait)), daemon=True)
 thread.start()
 with call._lock:  # who leaves waits for it: it is told after its function, before it has left
     held.set()
