@@ -8,8 +8,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 from blimp.errors import ConfigError, LinkError
 from blimp.queue.redis.urls import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_EVICTION = "noeviction"
-MINIMUM_REDIS, MINIMUM_VALKEY = (7, 0), (8, 0)
+MINIMUM = {"redis": ("Redis", (7, 0)), "valkey": ("Valkey", (8, 0))}
 DEFAULT_TIMEOUT_S = 2.0
 
 
@@ -102,8 +102,8 @@ def _open_sentinel(
             f"broker URL {hide_password(url)!r}: a sentinel needs `master_name`, in the "
             "URL's query or the transport options"
         )
-    secret, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = secret.partition(":")
+    secret, at, hosts = parts.netloc.rpartition("@")
+    options |= redis.connection.parse_url(f"redis://{secret}{at}{parts.path}")
     nodes = []
     for host in hosts.split(","):
         name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
@@ -112,12 +112,7 @@ def _open_sentinel(
     own = ("socket_timeout", "socket_connect_timeout", "retry")
     timeouts = {name: options[name] for name in own}
     sentinel = redis.sentinel.Sentinel(
-        nodes,
-        sentinel_kwargs=timeouts | (sentinel_options or {}),
-        **options,
-        username=unquote(user) or None,
-        password=unquote(password) or None,
-        db=int(parts.path.strip("/") or 0),
+        nodes, sentinel_kwargs=timeouts | (sentinel_options or {}), **options
     )
     client: Redis = sentinel.master_for(master, redis.Redis)
     return client
@@ -179,16 +174,15 @@ class Link:
         messages, and report nothing.
         """
         found: Any = self.client.info("server", "memory", "persistence")
-        server = str(found.get("server_name", "redis"))
-        name, least = ("Valkey", MINIMUM_VALKEY) if server == "valkey" else ("Redis", MINIMUM_REDIS)
-        text = str(found.get(f"{server}_version", found.get("redis_version", "0")))
+        kind = str(found.get("server_name", "redis"))
+        name, least = MINIMUM.get(kind, MINIMUM["redis"])
+        text = str(found.get(f"{kind}_version", found.get("redis_version", "0")))
         version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
         shown = f"broker {hide_password(self.url)}"
         if version < least:
             raise ConfigError(
-                f"{shown} is {name} {text}: streams with claims that "
-                f"keep the lease need Valkey >= {MINIMUM_VALKEY[0]}.{MINIMUM_VALKEY[1]} "
-                f"or Redis >= {MINIMUM_REDIS[0]}.{MINIMUM_REDIS[1]}"
+                f"{shown} is {name} {text}: streams with claims that keep the lease need "
+                "Valkey >= 8.0 or Redis >= 7.0"
             )
         policy = found.get("maxmemory_policy", NO_EVICTION)
         if policy != NO_EVICTION:
@@ -257,29 +251,18 @@ class RedisServer:
                 self._clients.popitem()[1].close()
 
 
-class Inherited(Protocol):
-    def after_fork(self) -> None:
-        """Start again in a child, and send the server nothing. No other thread runs yet."""
-        ...
-
-
-_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
-
-
-def reset_after_fork(one: Inherited) -> None:
-    """Have `after_fork` of `one` called in every child forked while it lives.
-
-    A forked child has its parent's sockets, locks and messages, and must use none of them.
-    """
-    _watch_forks()
-    _inherited.add(one)
-
-
 @cache
-def _watch_forks() -> None:
-    os.register_at_fork(after_in_child=_reset_inherited)
+def _inherited() -> weakref.WeakSet[Any]:
+    """Return what `reset_after_fork` was called with and still lives."""
+    found: weakref.WeakSet[Any] = weakref.WeakSet()
+    os.register_at_fork(after_in_child=lambda: [one.after_fork() for one in list(found)])
+    return found
 
 
-def _reset_inherited() -> None:
-    for one in list(_inherited):
-        one.after_fork()
+def reset_after_fork(one: Any) -> None:
+    """Have `one.after_fork()` called in every child forked while `one` lives.
+
+    A forked child has its parent's sockets, locks and messages, and must use none of them: it
+    starts again, and sends the server nothing. No other thread runs then.
+    """
+    _inherited().add(one)

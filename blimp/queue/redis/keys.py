@@ -52,12 +52,7 @@ class Keys:
             found = self._queues[name] = QueueKeys(
                 name=name,
                 levels=tuple(f"{base}:level:{level}" for level in range(LEVELS)),
-                bell=f"{base}:bell",
-                later=f"{base}:later",
-                dead=f"{base}:dead",
-                alive=f"{base}:alive",
-                exchanges=f"{base}:exchanges",
-                ttl=f"{base}:ttl",
+                **{part: f"{base}:{part}" for part in QueueKeys.__struct_fields__[2:]},
             )
         return found
 
@@ -104,7 +99,7 @@ class PoolKeys(msgspec.Struct, frozen=True, kw_only=True):
     counts: str
 
     def all(self) -> list[str]:
-        return [getattr(self, name) for name in self.__struct_fields__]
+        return list(msgspec.structs.astuple(self))
 
 
 def pool_keys(name: str) -> PoolKeys:

@@ -6,13 +6,8 @@ local MOST_FAILURES, LONGEST_ID = 10000, 255 -- so the index of failures stays b
 -- The record is written byte for byte. Most tasks have none yet, so it is written first, and the
 -- one before is looked at only if there is one.
 local function store_result(key, record, keep_s)
-  local written
-  if keep_s == '0' then
-    written = redis.call('SET', key, record, 'NX')
-  else
-    written = redis.call('SET', key, record, 'NX', 'EX', keep_s)
-  end
-  if not written then
+  local expiry = keep_s ~= '0' and { 'EX', keep_s } or {}
+  if not redis.call('SET', key, record, 'NX', unpack(expiry)) then
     local before = redis.call('GET', key)
     -- Both Celery and we write the status first. cjson cannot read every record: not one with a
     -- lone surrogate, or nested too deeply.
@@ -24,11 +19,7 @@ local function store_result(key, record, keep_s)
     if status == 'SUCCESS' or status == 'FAILURE' or status == 'REVOKED' then
       return 0
     end
-    if keep_s == '0' then
-      redis.call('SET', key, record)
-    else
-      redis.call('SET', key, record, 'EX', keep_s)
-    end
+    redis.call('SET', key, record, unpack(expiry))
   end
   redis.call('PUBLISH', key, record)
   -- `encode` in protocol/record.py writes the status first: the record need not be parsed.

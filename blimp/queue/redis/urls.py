@@ -17,6 +17,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
@@ -26,11 +27,6 @@ SENTINEL_PORT = 26379
 MAX_REASON_LENGTH = 300
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
 PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
-
-
-def check_url(url: str) -> str:
-    """Return `url` when this package can use it. Raises ConfigError naming what it can."""
-    return check_address(url, schemes=SCHEMES)
 
 
 def check_address(url: str, *, schemes: Collection[str] | None = None) -> str:
@@ -47,9 +43,12 @@ def check_address(url: str, *, schemes: Collection[str] | None = None) -> str:
     return url
 
 
+check_url = partial(check_address, schemes=SCHEMES)  # of a Redis server
+
+
 def redis_url(url: str) -> str:
     """Return `url` as redis-py reads it; a sentinel's stays as it is."""
-    url = _without_valkey(url)
+    url = re.sub(r"^valkey(s?)://", r"redis\1://", url)
     if not url.startswith("redis+socket://"):
         return url
     parts = urlsplit(url.removeprefix("redis+"))
@@ -57,10 +56,6 @@ def redis_url(url: str) -> str:
     options["db"] = options.pop("virtual_host", "0").lstrip("/") or "0"
     user, at, _ = parts.netloc.rpartition("@")
     return f"unix://{user}{at}{parts.path}?{urlencode(options)}"
-
-
-def _without_valkey(url: str) -> str:
-    return re.sub(r"^valkey(s?)://", r"redis\1://", url)
 
 
 def hide_password(url: str) -> str:
@@ -71,22 +66,26 @@ def hide_password(url: str) -> str:
     return re.sub(r"([?&;][a-z_]*password=)[^&;]*", r"\1***", shown, flags=re.IGNORECASE)
 
 
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield `error`, what caused it, what caused that, …"""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
 def link_error(url: str, error: BaseException) -> LinkError:
     """Return what `error`, of kombu or redis-py, means: no broker there, or one that says no."""
     import redis
     from amqp.exceptions import AccessRefused
 
+    refusals = (redis.AuthenticationError, redis.exceptions.NoPermissionError, AccessRefused)
     where = f"broker at {hide_password(url)}"
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(
-            cause,
-            redis.AuthenticationError | redis.exceptions.NoPermissionError | AccessRefused,
-        ):
+    for cause in _causes(error):
+        if isinstance(cause, refusals):
             return NotAuthorised(f"{where} refuses: {cause}")
         if isinstance(cause, redis.ResponseError):
             return LinkError(f"{where}: {cause}")
-        cause = cause.__cause__ or cause.__context__
     reason, _, _ = str(error).partition(" : <redis.")  # the whole of a sentinel's client
     return LinkError(f"no {where}: {reason:.{MAX_REASON_LENGTH}}")
 
@@ -95,17 +94,10 @@ def is_lost(error: BaseException) -> bool:
     """Say whether `error`, or a cause of it, means that a broker is lost, or not the master."""
     import redis
 
-    lost = (
-        redis.ConnectionError,
-        redis.TimeoutError,
-        redis.exceptions.ReadOnlyError,
-        OSError,
-    )
-    cause: BaseException | None = error
-    while cause is not None:
+    lost = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.ReadOnlyError)
+    for cause in _causes(error):
         if isinstance(cause, LinkError | OSError | redis.RedisError):
-            return isinstance(cause, (*lost, LinkError))
-        cause = cause.__cause__ or cause.__context__
+            return isinstance(cause, (*lost, LinkError, OSError))
     return False
 
 
@@ -114,13 +106,11 @@ def is_refused(error: BaseException) -> bool:
     import redis
     from amqp.exceptions import ChannelError, IrrecoverableConnectionError
 
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in _causes(error):
         if isinstance(cause, ChannelError | IrrecoverableConnectionError):
             return True
         if isinstance(cause, OSError | redis.RedisError):
             return False
-        cause = cause.__cause__ or cause.__context__
     return not isinstance(error, LinkError)
 
 
