@@ -25,8 +25,7 @@ from blimp.queue.publish.taken_back import BROADCAST, Revocation, Revocations
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.redis.clock import BrokerClock
 from blimp.queue.redis.urls import SCHEMES, Brokers, Strategy
-from blimp.queue.results.backend import ResultKeywords, result_options
-from blimp.queue.results.open import database_url, open_database
+from blimp.queue.results.backend import ResultKeywords, database_url, result_options
 from blimp.queue.results.redis_backend import RedisResults
 from blimp.queue.retry import (
     CONNECTING,
@@ -143,8 +142,14 @@ class TaskApp(Hooks, Closing):
                 limit_bytes=result_limit_bytes,
             )
         if database is not None:
-            self.results = open_database(
-                database,
+            try:
+                from blimp.queue.results.sql.database import SqlResults  # needs the extra `sql`
+            except ImportError as error:
+                raise ConfigError(
+                    f"result_backend: a database needs: pip install 'blimp[sql]' ({error})"
+                ) from None
+            self.results = SqlResults(
+                url=database,
                 clock=self.clock,
                 options=self.result_options,
                 limit_bytes=result_limit_bytes,

@@ -31,22 +31,26 @@ def encode_value(value: object) -> dict[str, Any]:
 
     The hook of the strict encoder: it is called only for what JSON cannot hold.
     """
-    if isinstance(value, datetime):  # before date: a datetime is one
-        return _typed("datetime", value.isoformat())
-    if isinstance(value, date):
-        return _typed("date", value.isoformat())
-    if isinstance(value, time):
-        return _typed("time", value.isoformat())
-    if isinstance(value, Decimal):
-        return _typed("decimal", str(value))
-    if isinstance(value, UUID):
-        return _typed("uuid", {"hex": value.hex})
-    if isinstance(value, bytes):
-        try:
-            return _typed("bytes", value.decode())
-        except UnicodeDecodeError:
-            return _typed("base64", base64.b64encode(value).decode())
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    written: object
+    match value:
+        case datetime():  # before date: a datetime is one
+            name, written = "datetime", value.isoformat()
+        case date():
+            name, written = "date", value.isoformat()
+        case time():
+            name, written = "time", value.isoformat()
+        case Decimal():
+            name, written = "decimal", str(value)
+        case UUID():
+            name, written = "uuid", {"hex": value.hex}
+        case bytes():
+            try:
+                name, written = "bytes", value.decode()
+            except UnicodeDecodeError:
+                name, written = "base64", base64.b64encode(value).decode()
+        case _:
+            raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    return {"__type__": name, "__value__": written}
 
 
 def from_json(data: bytes) -> Any:
@@ -112,22 +116,12 @@ _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
 COMPRESSIONS = tuple(_DECOMPRESSORS)
 
 
-def _typed(name: str, value: object) -> dict[str, Any]:
-    return {"__type__": name, "__value__": value}
-
-
-def _decimal(text: Any) -> Decimal:
-    if not isinstance(text, str):
-        raise TypeError("must be text")
-    return Decimal(text)
-
-
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,
     "date": lambda text: datetime.fromisoformat(text).date(),
     "time": time.fromisoformat,
-    "decimal": _decimal,
+    "decimal": lambda text: Decimal(str.strip(text)),  # a TypeError for what is no text
     "uuid": lambda parts: UUID(hex=parts["hex"]),
-    "bytes": lambda text: text.encode(),
-    "base64": lambda text: base64.b64decode(text.encode(), validate=True),
+    "bytes": str.encode,
+    "base64": lambda text: base64.b64decode(text, validate=True),
 }

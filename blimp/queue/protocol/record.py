@@ -124,17 +124,7 @@ class State(StrEnum):
     SUPERSEDED = "SUPERSEDED"  # a newer message with the same key came before it began
 
 
-FINAL = frozenset(
-    {
-        State.SUCCESS,
-        State.FAILURE,
-        State.REFUSED,
-        State.EXPIRED,
-        State.INTERRUPTED,
-        State.REVOKED,
-        State.SUPERSEDED,
-    }
-)
+FINAL = frozenset(State) - {State.PENDING, State.STARTED, State.PROGRESS, State.RETRY}
 
 CELERY_STATUS = {
     State.REFUSED: "FAILURE",
@@ -178,6 +168,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         return self.fault.text if self.fault else ""
 
 
+# What is written as it is; `args` and `kwargs` only if they are there.
+_SAME = (
+    "traceback", "date_done", "name", "worker", "retries", "queue", "args", "kwargs", "parent_id",
+    "group_id",
+)  # fmt: skip
+
+
 def encode(record: Record, *, limit_bytes: int) -> bytes:
     """Return `record` as Celery's JSON.
 
@@ -202,10 +199,9 @@ def encode(record: Record, *, limit_bytes: int) -> bytes:
         if value is not None
     }
     document |= given
-    if record.parent_id:
-        document["parent_id"] = record.parent_id
-    if record.group_id:
-        document["group_id"] = record.group_id
+    for name in ("parent_id", "group_id"):
+        if value := getattr(record, name):
+            document[name] = value
     if status != record.state.value:
         document["blimp_state"] = record.state.value
     try:
@@ -229,23 +225,15 @@ def decode(data: bytes) -> Record:
         state = State(document.get("blimp_state") or document["status"])
         result, fault = document.get("result"), None
         if state in FINAL and state is not State.SUCCESS and isinstance(result, dict):
-            fault = read_fault(result, state)
+            fault, result = read_fault(result, state), None
+        known = {name: document[name] for name in _SAME if document.get(name) is not None}
         return Record(
             id=str(document["task_id"]),
             state=state,
-            result=None if fault else result,
+            result=result,
             fault=fault,
-            traceback=document.get("traceback"),
-            date_done=document.get("date_done"),
-            name=document.get("name"),
-            worker=document.get("worker"),
-            retries=document.get("retries") or 0,
-            queue=document.get("queue"),
-            args=document.get("args"),
-            kwargs=document.get("kwargs"),
-            parent_id=document.get("parent_id"),
-            group_id=document.get("group_id"),
             children=tuple(document.get("children") or ()),
+            **known,
         )
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise ResultError(f"a result of {len(data)} bytes cannot be read: {error}") from error

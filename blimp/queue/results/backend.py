@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypedDict
 
 import msgspec
+from msgspec import Meta
 
+from blimp.closing import Closing
 from blimp.errors import ConfigError, ResultError
-from blimp.queue.protocol.record import Record
+from blimp.queue.protocol.record import Record, State, decode, encode
+from blimp.queue.redis.urls import SCHEMES, check_address, hide_password, split_urls
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -18,32 +22,23 @@ if TYPE_CHECKING:
 KEEP_S = 86_400
 MAX_KEEP_S = 100 * 365 * 86_400
 MIN_LIMIT_BYTES = 1_000  # room for a failure's record
-TABLES = ("task", "group")
 DATABASE = "db+"  # before an SQLAlchemy URL
 DIALECTS = ("sqlite", "postgresql")
 
 
-class ResultWatch(Protocol):
-    """The records of some tasks as they are written. A context manager; used by one thread."""
+class ResultWatch(Closing):
+    """The records of some tasks as they are written. Used by one thread."""
 
+    @abstractmethod
     def next(self, *, timeout_s: float) -> Record | None:
         """Return the next record, None if none is written within `timeout_s` seconds.
 
         The first call also returns what is stored already; no record is returned twice.
         Raises LinkError; may be called again.
         """
-        ...
-
-    def close(self) -> None:
-        """Idempotent."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
-class ResultBackend(Protocol):
+class ResultBackend(ABC):
     """Reads, writes and waits for records. Thread-safe; connects on first use.
 
     Every method raises LinkError if the backend is unreachable: it may be called again. What the
@@ -53,73 +48,88 @@ class ResultBackend(Protocol):
     commits: each write waits for a disk, so that writing many at once is worth it.
     """
 
-    keep_s: int
-    commits: bool
+    commits = False
+
+    def __init__(self, *, keep_s: int, limit_bytes: int, clock: Clock) -> None:
+        self.keep_s = keep_s
+        self.clock = clock
+        self._limit_bytes = limit_bytes
 
     def encode(self, record: Record) -> bytes:
         """Return `record` as `write` takes it. Raises ResultError if JSON cannot hold it."""
-        ...
+        return encode(record, limit_bytes=self._limit_bytes)
 
+    @abstractmethod
     def write(self, id: str, data: bytes) -> bool:
         """Write and publish what `encode` returned; False if a final record is there already."""
-        ...
 
+    @abstractmethod
     def write_many(self, records: Sequence[tuple[str, bytes]]) -> list[bool | ResultError]:
         """Write each as `write` does; a refused one does not affect the others.
 
         After a LinkError some may be written. Calling again is harmless.
         """
-        ...
 
-    def store(self, record: Record, *, at: str | None = None) -> bool:
+    def store(self, record: Record, *, at: str | None = None) -> bool:  # noqa: ARG002
         """Encode and write `record`.
 
         at: the URL of a broker. If its server is one of this backend's, write there instead of
         to the one in use.
         """
-        ...
+        return self.write(record.id, self.encode(record))
 
     def get(self, id: str) -> Record:
         """Return the record of task `id`; a PENDING one if there is none."""
-        ...
+        data = self.read(id)
+        return Record(id=id, state=State.PENDING) if data is None else decode(data)
 
+    @abstractmethod
     def read(self, id: str) -> bytes | None:
         """Return the record of task `id` as `encode` would, None if there is none."""
-        ...
 
+    @abstractmethod
     def failures(self, *, limit: int) -> list[Record]:
-        """Return the records of tasks that failed for good, the newest first."""
-        ...
+        """Return the records of tasks that failed for good, the newest first.
 
+        Those whose record has expired, or cannot be read, are left out.
+        """
+
+    @abstractmethod
     def forget(self, id: str) -> None:
         """Delete the record of task `id`."""
-        ...
 
+    @abstractmethod
     def watch(self, *ids: str) -> ResultWatch:
         """Return a subscription to the tasks `ids`, in force on return."""
-        ...
 
+    @abstractmethod
     def save_group(self, id: str, document: dict[str, Any]) -> None:
         """Store what a group consists of: `{"result": …}` as Celery writes it, and no more."""
-        ...
 
+    @abstractmethod
     def group(self, id: str) -> dict[str, Any] | None:
         """Return what `save_group` stored, None if nothing is there."""
-        ...
 
+    @abstractmethod
     def forget_group(self, id: str) -> None: ...
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027
         """Create or check tables, if the backend has any. Raises TableMismatch."""
-        ...
+
+    def start(self, *, log: Any) -> tuple[Callable[[bool], None], ...]:  # noqa: ARG002
+        """Prepare for a worker that starts; return what its heartbeat is to call.
+
+        Raises TableMismatch.
+        """
+        return ()
 
     def cleanup(self) -> int:
         """Delete what is older than `keep_s`; return how much. Redis does it by itself."""
-        ...
+        return 0
 
+    @abstractmethod
     def close(self) -> None:
         """Close the connections; a later call opens new ones. Idempotent."""
-        ...
 
 
 class ResultApp(Protocol):
@@ -127,7 +137,6 @@ class ResultApp(Protocol):
 
     name: str
     clock: Clock
-    result_options: ResultOptions
 
     @property
     def results(self) -> ResultBackend | None: ...
@@ -136,7 +145,13 @@ class ResultApp(Protocol):
     def revoke(self) -> Callable[..., Any]: ...
 
 
-class ResultOptions(msgspec.Struct, frozen=True, kw_only=True):
+_Names = Mapping[
+    Annotated[str, Meta(pattern="^(task|group)$")],
+    Annotated[str, Meta(min_length=1, pattern=r"^[^\0]+$")],
+]
+
+
+class ResultOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How results are stored.
 
     result_extended: store the arguments, too: `results retry` needs them. A database then has
@@ -153,12 +168,12 @@ class ResultOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     result_extended: bool = False
-    result_expires_s: float | None = KEEP_S
-    result_limit_bytes: int | None = None
-    database_table_names: Mapping[str, str] = {}
-    database_table_schemas: Mapping[str, str] = {}
+    result_expires_s: Annotated[float, Meta(ge=0, le=MAX_KEEP_S)] | None = KEEP_S
+    result_limit_bytes: Annotated[int, Meta(ge=MIN_LIMIT_BYTES)] | None = None
+    database_table_names: _Names = {}
+    database_table_schemas: _Names = {}
     database_engine_options: Mapping[str, Any] = {}
-    database_engine_callback: Callable[[Engine], object] | None = None
+    database_engine_callback: Any = None
     database_short_lived_sessions: bool = False
     database_create_tables_at_setup: bool = True
 
@@ -184,52 +199,49 @@ class ResultKeywords(TypedDict, total=False):
 
 def result_options(keywords: ResultKeywords) -> ResultOptions:
     """Return `keywords` as options. Raises ConfigError naming a wrong one."""
-    unknown = set(keywords) - set(ResultOptions.__struct_fields__)
-    if unknown:
-        raise ConfigError(f"TaskApp options {sorted(unknown)}: there are none of these names")
     nullable = ("result_expires_s", "database_engine_callback")
-    given: dict[str, Any] = {
-        name: value for name, value in keywords.items() if value is not None or name in nullable
-    }
-    options = ResultOptions(**given)
-    _check_keep(options.result_expires_s)
-    _check_limit(options.result_limit_bytes)
-    for name in ("database_table_names", "database_table_schemas"):
-        _check_names(name, getattr(options, name))
-    engine_options: object = options.database_engine_options
-    if not isinstance(engine_options, Mapping):
-        kind = type(engine_options).__name__
-        raise ConfigError(f"database_engine_options is {kind}: must be a mapping")
-    callback: object = options.database_engine_callback
+    given = {name: one for name, one in keywords.items() if one is not None or name in nullable}
+    try:
+        options = msgspec.convert(given, ResultOptions)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"TaskApp options: {error}") from None
+    if 0 < (options.result_expires_s or 0) < 1:
+        raise ConfigError("TaskApp options: result_expires_s must be 1 or more seconds, or 0")
+    callback = options.database_engine_callback
     if callback is not None and not callable(callback):
         raise ConfigError(f"database_engine_callback {callback!r}: must be a function")
     return options
 
 
-def _check_keep(keep_s: object) -> None:
-    if keep_s is None:
-        return
-    if not isinstance(keep_s, int | float) or isinstance(keep_s, bool):
-        raise ConfigError(f"result_expires_s {keep_s!r}: must be a number of seconds, or None")
-    if keep_s != 0 and not 1 <= keep_s <= MAX_KEEP_S:
-        raise ConfigError(
-            f"result_expires_s {keep_s!r}: must be 1 to {MAX_KEEP_S} seconds, or 0 for ever"
-        )
+def database_url(url: str | Sequence[str] | None) -> str | None:
+    """Return the SQLAlchemy URL in a `result_backend`, None for that of a Redis server.
+
+    Raises ConfigError for what names neither, with the URL that was probably meant.
+    """
+    if url is None:
+        return None
+    urls = [url] if isinstance(url, str) and url.startswith(DATABASE) else split_urls(url)
+    if not any(one.startswith(DATABASE) for one in urls):
+        for one in urls:
+            _check_redis(one)
+        return None
+    if len(urls) > 1:
+        raise ConfigError("result_backend: results are kept in one database, not in several")
+    return urls[0].removeprefix(DATABASE)
 
 
-def _check_limit(limit_bytes: object) -> None:
-    is_number = isinstance(limit_bytes, int) and not isinstance(limit_bytes, bool)
-    if limit_bytes is not None and not (is_number and limit_bytes >= MIN_LIMIT_BYTES):  # type: ignore[operator]
-        raise ConfigError(
-            f"result_limit_bytes {limit_bytes!r}: must be {MIN_LIMIT_BYTES} bytes or more"
-        )
-
-
-def _check_names(option: str, names: object) -> None:
-    if not isinstance(names, Mapping):
-        raise ConfigError(f"{option} is {type(names).__name__}: must be a mapping")
-    for table, name in names.items():
-        if table not in TABLES:
-            raise ConfigError(f"{option} {table!r}: must be one of {', '.join(TABLES)}")
-        if not isinstance(name, str) or not name or "\0" in name:
-            raise ConfigError(f"{option}[{table!r}] is {name!r}: must be a name")
+def _check_redis(url: str) -> None:
+    shown = f"result_backend {hide_password(url)!r}"
+    scheme, separator, rest = url.partition("://")
+    dialect, plus, driver = scheme.partition("+")
+    if dialect in (*DIALECTS, "postgres"):
+        dialect = "postgresql" if dialect == "postgres" else dialect
+        meant = hide_password(f"{DATABASE}{dialect}{plus}{driver}{separator}{rest}")
+        raise ConfigError(f"{shown}: the URL of a database begins with {DATABASE!r}: {meant!r}")
+    if not separator or scheme not in SCHEMES:
+        known = ", ".join((*SCHEMES, *(DATABASE + one for one in DIALECTS)))
+        raise ConfigError(f"{shown}: its scheme must be one of {known}")
+    try:
+        check_address(url)
+    except ConfigError as error:  # it speaks of a broker
+        raise ConfigError(f"{shown}: {str(error).rpartition(': ')[2]}") from None

@@ -16,10 +16,12 @@ from blimp.errors import (
     TaskError,
     TaskFailed,
 )
-from blimp.queue.protocol.record import Record, State
+from blimp.queue.protocol.record import FINAL, Record, State
 
 if TYPE_CHECKING:
     from blimp.queue.results.backend import ResultApp, ResultBackend
+
+FAILED = FINAL - {State.SUCCESS}
 
 OnProgress = Callable[[dict[str, Any]], None]
 
@@ -32,6 +34,8 @@ class AsyncResult:
 
     parent: of a link of a chain, the one before; of a chord's body, its header.
     """
+
+    kind = "task"
 
     def __init__(self, id: str, *, app: ResultApp, parent: AsyncResult | None = None) -> None:
         self.id = id
@@ -72,7 +76,7 @@ class AsyncResult:
 
     def ready(self) -> bool:
         """Return whether it has ended, in whatever way."""
-        return self.record.final
+        return self.state in FINAL
 
     def successful(self) -> bool:
         """Return whether it has ended in a success."""
@@ -80,7 +84,7 @@ class AsyncResult:
 
     def failed(self) -> bool:
         """Return whether it has ended, and not in a success."""
-        return _is_failed(self.record)
+        return self.state in FAILED
 
     def wait(
         self, timeout: float | None = None, *, on_progress: OnProgress | None = None
@@ -89,18 +93,28 @@ class AsyncResult:
 
         timeout: None waits until there is one. on_progress: called with each report of the task.
         """
+        for record in self._records_of([self.id], timeout):
+            if on_progress and record.state is State.PROGRESS:
+                on_progress(record.result)
+        return record
+
+    def _records_of(self, ids: list[str], timeout: float | None) -> Iterator[Record]:
+        """Yield the records of `ids` as they come, until each has ended. Raises TimeoutError."""
         clock = self.app.clock
-        deadline_s = _deadline_s(self.app, timeout)
-        with self._backend().watch(self.id) as watch:
-            while True:
+        deadline_s = math.inf if timeout is None else clock.now_s() + timeout
+        left = set(ids)
+        with self._backend().watch(*ids) as watch:
+            while left:
                 record = watch.next(timeout_s=max(0.0, deadline_s - clock.now_s()))
+                if record is not None and record.id in left:
+                    yield record
                 if record is not None and record.final:
-                    return record
-                if on_progress and record is not None and record.state is State.PROGRESS:
-                    on_progress(record.result)
-                if clock.now_s() >= deadline_s:
-                    state = record.state if record else self.state
-                    raise TimeoutError(f"task {self.id} is {state} after {timeout:g} s")
+                    left.discard(record.id)
+                elif clock.now_s() >= deadline_s:
+                    raise TimeoutError(
+                        f"{self.kind} {self.id} is {self.state} after {timeout:g} s: "
+                        f"{len(left)} of {len(ids)} have not ended"
+                    )
 
     def get(
         self,
@@ -154,6 +168,8 @@ class AsyncResult:
 class GroupResult(AsyncResult):
     """Several tasks that were sent together. `id` is the group's; it has no record of its own."""
 
+    kind = "group"
+
     def __init__(
         self,
         id: str,
@@ -179,23 +195,13 @@ class GroupResult(AsyncResult):
     def state(self) -> State:
         """SUCCESS if all have it, the first other final state there is, or PENDING."""
         records = self._records()
-        failed = [one.state for one in records if _is_failed(one)]
-        if failed:
+        if failed := [one.state for one in records if one.state in FAILED]:
             return failed[0]
-        done = all(record.state is State.SUCCESS for record in records)
-        return State.SUCCESS if done else State.PENDING
+        return State.SUCCESS if all(one.final for one in records) else State.PENDING
 
     def ready(self) -> bool:
         """Return whether all have ended, in whatever way."""
         return all(record.final for record in self._records())
-
-    def successful(self) -> bool:
-        """Return whether all have ended in a success."""
-        return all(record.state is State.SUCCESS for record in self._records())
-
-    def failed(self) -> bool:
-        """Return whether one has ended, and not in a success."""
-        return any(map(_is_failed, self._records()))
 
     def get(
         self,
@@ -213,7 +219,9 @@ class GroupResult(AsyncResult):
         """
         found: dict[str, Record] = {}
         ids = self.ids()
-        for record in self._ended(ids, timeout):
+        for record in self._records_of(ids, timeout):
+            if not record.final:
+                continue
             if propagate and record.state is not State.SUCCESS:
                 raise error_of(record)
             found[record.id] = record
@@ -234,13 +242,10 @@ class GroupResult(AsyncResult):
 
     def ids(self) -> list[str]:
         """Return the ids of all tasks in it, those of groups within it included."""
-        return list(
-            dict.fromkeys(
-                id
-                for one in self.results
-                for id in (one.ids() if isinstance(one, GroupResult) else [one.id])
-            )
-        )
+        ids: dict[str, None] = {}
+        for one in self.results:
+            ids |= dict.fromkeys(one.ids() if isinstance(one, GroupResult) else [one.id])
+        return list(ids)
 
     def revoke(self, *, terminate: bool = False) -> Any:
         """Revoke all; see `TaskApp.revoke`."""
@@ -283,23 +288,6 @@ class GroupResult(AsyncResult):
     def __bool__(self) -> bool:
         return True
 
-    def _ended(self, ids: list[str], timeout: float | None) -> Iterator[Record]:
-        """Yield the final record of each, in the order in which they end. Raises TimeoutError."""
-        clock = self.app.clock
-        deadline_s = _deadline_s(self.app, timeout)
-        with self._backend().watch(*ids) as watch:
-            left = set(ids)
-            while left:
-                record = watch.next(timeout_s=max(0.0, deadline_s - clock.now_s()))
-                if record is not None and record.final and record.id in left:
-                    left.discard(record.id)
-                    yield record
-                elif record is None and clock.now_s() >= deadline_s:
-                    raise TimeoutError(
-                        f"group {self.id}: {len(left)} of {len(ids)} have not ended "
-                        f"after {timeout:g} s"
-                    )
-
     def _values(self, found: dict[str, Record]) -> list[Any]:
         return [
             one._values(found) if isinstance(one, GroupResult) else value_of(found[one.id])
@@ -340,24 +328,18 @@ def value_of(record: Record) -> Any:
     return record.result if record.state is State.SUCCESS else error_of(record)
 
 
+_ERRORS: dict[State, type[TaskError]] = {
+    State.REFUSED: Refused,
+    State.EXPIRED: Expired,
+    State.INTERRUPTED: Interrupted,
+    State.REVOKED: Revoked,
+    State.SUPERSEDED: Superseded,
+}
+
+
 def error_of(record: Record) -> TaskError:
     """Return the exception for a final record that is not a success."""
-    kinds = {
-        State.REFUSED: Refused,
-        State.EXPIRED: Expired,
-        State.INTERRUPTED: Interrupted,
-        State.REVOKED: Revoked,
-        State.SUPERSEDED: Superseded,
-    }
-    if record.state in kinds:
-        return kinds[record.state](record.reason)
+    if record.state in _ERRORS:
+        return _ERRORS[record.state](record.reason)
     kind = record.fault.exc_type if record.fault else record.state.value
     return TaskFailed(record.reason, kind=kind, trace=record.traceback)
-
-
-def _is_failed(record: Record) -> bool:
-    return record.final and record.state is not State.SUCCESS
-
-
-def _deadline_s(app: ResultApp, timeout: float | None) -> float:
-    return math.inf if timeout is None else app.clock.now_s() + timeout

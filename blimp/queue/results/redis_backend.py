@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from blimp.errors import ResultError
+from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
-from blimp.queue.protocol.record import Record, State, decode, encode
+from blimp.queue.protocol.record import Record, decode
 from blimp.queue.redis.keys import FAILED_RESULTS, group_key, result_key
 from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.redis.urls import is_refusal
-from blimp.queue.results.backend import KEEP_S
-from blimp.queue.results.waiting import Watch, type_checked
+from blimp.queue.results.backend import KEEP_S, ResultBackend, ResultWatch
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.redis.client import RedisServer
 
+T = TypeVar("T")
+
 STORE = Script(read_functions("results.lua") + "return store_result(KEYS[1], ARGV[1], ARGV[2])")
+LOOK_AGAIN_S = 5.0
+AT_ONCE = 1000  # keys in one command
 
 
-class RedisResults:
-    """A ResultBackend on a Redis server. Every method raises LinkError without an answer."""
-
-    commits = False
+class RedisResults(ResultBackend):
+    """Results on a Redis server."""
 
     def __init__(
         self,
@@ -40,23 +42,12 @@ class RedisResults:
         keep_s: int = KEEP_S,
         limit_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
+        super().__init__(keep_s=keep_s, limit_bytes=limit_bytes, clock=clock)
         self.server = server
-        self._clock = clock
-        self.keep_s = keep_s
-        self._limit_bytes = limit_bytes
 
     # --- writing ---------------------------------------------------------------------------
 
-    def encode(self, record: Record) -> bytes:
-        """Return `record` as it is stored. Raises ResultError if JSON cannot hold it."""
-        return encode(record, limit_bytes=self._limit_bytes)
-
     def store(self, record: Record, *, at: str | None = None) -> bool:
-        """Write and publish `record`; False if a final one is there already.
-
-        at: the URL of one of several brokers, if it is not the one in use; any other is ignored.
-        Raises ResultError if JSON cannot hold it, before anything is written.
-        """
         data = self.encode(record)
         if at is None or at not in self.server.brokers.urls:
             return self.write(record.id, data)
@@ -64,7 +55,6 @@ class RedisResults:
             return self._write(self.server.client_of(at), record.id, data)
 
     def write(self, id: str, data: bytes) -> bool:
-        """Write and publish what `encode` returned; False if a final record is there already."""
         return self.server.ask(lambda client: self._write(client, id, data))
 
     def _write(self, client: Redis, id: str, data: bytes) -> bool:
@@ -104,23 +94,23 @@ class RedisResults:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def get(self, id: str) -> Record:
-        """Return the record of task `id`; a PENDING one if there is none."""
-        data = self.read(id)
-        return Record(id=id, state=State.PENDING) if data is None else decode(data)
-
     def read(self, id: str) -> bytes | None:
-        """Return the record of task `id` as it is stored, None if there is none."""
-        key = result_key(id)
+        return self._get(result_key(id))
+
+    def _get(self, key: str) -> bytes | None:
         data: Any = self.server.ask(lambda client: type_checked(lambda: client.get(key)))
-        return data.encode() if isinstance(data, str) else data
+        found: bytes | None = data
+        return found
+
+    def _read_many(self, ids: Sequence[str]) -> list[bytes | None]:
+        if len(ids) == 1:
+            return [self.read(ids[0])]  # MGET does not tell a wrong type from a missing key
+        keys = [result_key(id) for id in ids]
+        found: Any = self.server.ask(lambda client: client.mget(keys))
+        return list(found)
 
     def failures(self, *, limit: int) -> list[Record]:
-        """Return the records of tasks that failed for good, the newest first.
-
-        The index holds the last 10,000 (see redis/results.lua). Those whose record has expired,
-        or cannot be read, are left out.
-        """
+        """The index holds the last 10,000; see redis/results.lua."""
 
         def ask(client: Any) -> list[Record]:
             found: list[Record] = []
@@ -147,9 +137,10 @@ class RedisResults:
 
         self.server.ask(delete)
 
-    def watch(self, *ids: str) -> Watch:
-        """Return a subscription to the tasks `ids`, in force on return."""
-        return Watch(server=self.server, ids=ids, clock=self._clock)
+    def watch(self, *ids: str) -> PublishedWatch:
+        return PublishedWatch(
+            server=self.server, ids=ids, clock=self.clock, read=self._read_many, look_s=LOOK_AGAIN_S
+        )
 
     # --- groups ----------------------------------------------------------------------------
 
@@ -158,25 +149,121 @@ class RedisResults:
         self.server.ask(lambda client: client.set(key, data, ex=self.keep_s or None))
 
     def group(self, id: str) -> dict[str, Any] | None:
-        """Raises ResultError for what is no JSON object."""
-        key = group_key(id)
-        data: Any = self.server.ask(lambda client: type_checked(lambda: client.get(key)))
+        data = self._get(group_key(id))
         try:
             return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ResultError(f"{key} of {len(data)} bytes cannot be read: {error}") from error
+            raise ResultError(f"{group_key(id)} of {len(data or b'')} bytes: {error}") from error
 
     def forget_group(self, id: str) -> None:
         self.server.ask(lambda client: client.delete(group_key(id)))
 
-    # --- life ------------------------------------------------------------------------------
-
-    def prepare(self) -> None:
-        """Nothing to do: a server has no tables."""
-
-    def cleanup(self) -> int:
-        """Nothing to do: the keys expire."""
-        return 0
-
     def close(self) -> None:
         self.server.close()
+
+
+class PublishedWatch(ResultWatch):
+    """The records of tasks as they are published on a Redis server.
+
+    A server does not keep what it publishes. So the stored records are read at the start, after
+    a new connection, and every `look_s` seconds, should a publication be lost (the server failed,
+    or the result was not written by a worker).
+
+    read: returns the stored record of each task, None for one that has none.
+    """
+
+    def __init__(
+        self,
+        *,
+        server: RedisServer,
+        ids: Sequence[str],
+        clock: Clock,
+        read: Callable[[Sequence[str]], list[bytes | None]],
+        look_s: float,
+    ) -> None:
+        self._server = server
+        self._ids = {result_key(id): id for id in ids}
+        self._newest: dict[str, bytes] = {}  # what was returned last, by key
+        self._clock = clock
+        self._read = read
+        self._look_s = look_s
+        self._url = ""
+        self._pubsub: Any = None
+        self._looked_s: float | None = None
+        self._stored: deque[tuple[str, bytes]] = deque()
+        self._closed = False
+        self._subscribe()
+
+    def next(self, *, timeout_s: float) -> Record | None:
+        deadline_s = self._clock.now_s() + timeout_s
+        while not self._closed:
+            if self._url != self._server.brokers.current:
+                self._subscribe()
+            now_s = self._clock.now_s()
+            if self._looked_s is None or now_s - self._looked_s >= self._look_s:
+                self._look()
+                self._looked_s = now_s
+            while self._stored:
+                key, data = self._stored.popleft()
+                if data != self._newest.get(key):
+                    return self._take(key, data)
+            left_s = min(deadline_s, self._looked_s + self._look_s) - now_s
+            received = self._receive(max(0.0, left_s))
+            if received is not None and received["type"] == "message":
+                with contextlib.suppress(ResultError):
+                    return self._take(received["channel"].decode(), received["data"])
+            elif self._clock.now_s() >= deadline_s:
+                break
+        return None
+
+    def _receive(self, timeout_s: float) -> Any:
+        try:
+            with self._server.link(self._url):
+                return self._pubsub.get_message(timeout=timeout_s)
+        except (TypeError, ValueError, AttributeError) as error:  # of a socket that was closed
+            raise LinkError(f"closed while waiting for results: {error}") from None
+
+    def _look(self) -> None:
+        for keys in self._parts():
+            found = self._read([self._ids[key] for key in keys])
+            self._stored += [
+                (key, data)
+                for key, data in zip(keys, found, strict=True)
+                if data is not None and data != self._newest.get(key)
+            ]
+
+    def _parts(self) -> list[list[str]]:
+        keys = list(self._ids)
+        return [keys[start : start + AT_ONCE] for start in range(0, len(keys), AT_ONCE)]
+
+    def _subscribe(self) -> None:
+        if self._pubsub is not None:
+            self._pubsub.close()
+        self._url = self._server.brokers.current
+        self._looked_s = None  # what is stored on this server is not known yet
+        with self._server.link(self._url):
+            client = self._server.client_of(self._url)
+            self._pubsub = client.pubsub(ignore_subscribe_messages=True)
+            for keys in self._parts():
+                self._pubsub.subscribe(*keys)
+
+    def _take(self, key: str, data: bytes) -> Record:
+        self._newest[key] = data
+        return decode(data)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._pubsub.close()
+
+
+def type_checked(function: Callable[[], T]) -> T:
+    """Call `function`. Raises ResultError for a key of a wrong type: trying again cannot help."""
+    import redis
+
+    try:
+        return function()
+    except redis.ResponseError as error:
+        if str(error).startswith("WRONGTYPE"):
+            raise ResultError(f"what is stored there is something else: {error}") from None
+        raise

@@ -278,7 +278,7 @@ def test_a_group_is_saved_restored_and_forgotten(worked: Sums) -> None:
     again.forget()
     assert GroupResult.restore(held.id, app=worked.app) is None
     assert held.state is State.PENDING
-    with pytest.raises(TimeoutError, match="2 of 2 have not ended after 0 s"):
+    with pytest.raises(TimeoutError, match="after 0 s: 2 of 2 have not ended"):
         held.get(timeout=0.0)
 
 

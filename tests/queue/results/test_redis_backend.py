@@ -168,7 +168,7 @@ def test_a_watch_sees_what_was_stored_before_and_what_comes(results: RedisResult
 def test_a_watch_reads_what_is_stored_if_the_publication_was_lost(
     results: RedisResults, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blimp.queue.results.waiting.LOOK_AGAIN_S", 0.1)
+    monkeypatch.setattr("blimp.queue.results.redis_backend.LOOK_AGAIN_S", 0.1)
     with results.watch("a") as watch:
         assert watch.next(timeout_s=0.0) is None
         data = encode(Record(id="a", state=State.SUCCESS), limit_bytes=LIMIT)

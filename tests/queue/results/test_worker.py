@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from blimp.errors import TableMismatch
 from blimp.queue import GroupResult, State, TaskApp, Worker, chain, chord, group
-from blimp.queue.results.open import prepare_results
 from blimp.queue.results.sql.database import Cleanup, SqlResults
 from tests.directory import socket_directory
 from tests.postgres import Postgres, find_postgres
@@ -147,7 +146,7 @@ def test_what_a_worker_does_at_its_start_for_results(
     def start(backend: str | None, **options: Any) -> tuple[tuple[Any, ...], Silence]:
         log = Silence()
         with TaskApp("tests", broker=url, result_backend=backend, **options) as app:
-            return prepare_results(app, log=log), log
+            return () if app.results is None else app.results.start(log=log), log
 
     file = tmp_path / "r.db"
     (cleaning,), _ = start(f"db+sqlite:///{file}")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from blimp.errors import BlimpError, LinkError, ResultError
+from blimp.errors import BlimpError, ConfigError, LinkError, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
-from blimp.queue.protocol.record import Record, State, decode, encode
+from blimp.queue.protocol.record import Record, decode
 from blimp.queue.redis.keys import result_key
+from blimp.queue.results.backend import ResultBackend, ResultOptions, ResultWatch
+from blimp.queue.results.redis_backend import PublishedWatch
 from blimp.queue.results.sql.sessions import Sessions
 from blimp.queue.results.sql.tables import (
     Statements,
@@ -24,19 +26,19 @@ from blimp.queue.results.sql.tables import (
     row_of,
     utc_now,
 )
-from blimp.queue.results.waiting import OneByOne, PollingWatch, Watch
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.redis.client import RedisServer
-    from blimp.queue.results.backend import ResultBackend, ResultOptions, ResultWatch
 
-DELETED_AT_ONCE = 1000  # rows: no lock is held for long
+AT_ONCE = 1000  # rows read or deleted by one statement: no lock is held for long
+DELETED_AT_ONCE = 1000
 LOOK_S = 2.0  # how often a waiter with a subscription reads the table all the same
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 1.0  # between two reads of a waiter without one
 LONGEST_PAUSE_S, SHORTEST_PAUSE_S = 3600.0, 10.0  # between two cleanups of one worker
 
 
-class SqlResults:
+class SqlResults(ResultBackend):
     """A ResultBackend on a database.
 
     url: SQLAlchemy's, `sqlite:///file` or `postgresql+psycopg://…`.
@@ -58,25 +60,27 @@ class SqlResults:
         timeout_s: float = 2.0,
         notify_server: RedisServer | None = None,
     ) -> None:
-        self.keep_s = options.keep_s
+        super().__init__(keep_s=options.keep_s, limit_bytes=limit_bytes, clock=clock)
         self.sessions = Sessions(url=url, options=options, clock=clock, timeout_s=timeout_s)
         self._statements = Statements(self.sessions.tables, dialect=self.sessions.dialect)
-        self._extended = options.result_extended
-        self._clock = clock
-        self._limit_bytes = limit_bytes
+        self._options = options
         self._notify_server = notify_server
 
     def prepare(self) -> None:
-        """Create the tables, or check them. Raises LinkError, TableMismatch."""
         self.sessions.prepare()
 
+    def start(self, *, log: Any) -> tuple[Callable[[bool], None], ...]:
+        """An unreachable database is waited for with the first result."""
+        if self._options.database_create_tables_at_setup:
+            try:
+                self.prepare()
+            except ConfigError:  # a TableMismatch is also a LinkError
+                raise
+            except LinkError as error:
+                log.warning("no results yet", reason=str(error))
+        return (Cleanup(results=self, clock=self.clock, log=log),) if self.keep_s else ()
+
     # --- writing ---------------------------------------------------------------------------
-
-    def encode(self, record: Record) -> bytes:
-        return encode(record, limit_bytes=self._limit_bytes)
-
-    def store(self, record: Record, *, at: str | None = None) -> bool:  # noqa: ARG002
-        return self.write(record.id, self.encode(record))
 
     def write(self, id: str, data: bytes) -> bool:
         (answer,) = self.write_many([(id, data)])
@@ -86,12 +90,12 @@ class SqlResults:
 
     def write_many(self, records: Sequence[tuple[str, bytes]]) -> list[bool | ResultError]:
         """Write all in one transaction; each in one of its own if a row is refused."""
-        now = utc_now(self._clock.wall_s())
+        now = utc_now(self.clock.wall_s())
         answers: list[bool | ResultError] = [False] * len(records)
         rows: dict[int, dict[str, Any]] = {}
         for number, (_, data) in enumerate(records):
             try:
-                rows[number] = row_of(data, extended=self._extended, now=now)
+                rows[number] = row_of(data, extended=self._options.result_extended, now=now)
             except ResultError as error:
                 answers[number] = error
         try:
@@ -136,22 +140,26 @@ class SqlResults:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def get(self, id: str) -> Record:
-        data = self.read(id)
-        return Record(id=id, state=State.PENDING) if data is None else decode(data)
-
     def read(self, id: str) -> bytes | None:
-        with self._row(id) as connection:
-            found = connection.execute(self._statements.one, {"key": id})
-            row = found.mappings().first()
-            if row is None:
-                return None
-            data = document_of(dict(row))
-            decode(data)  # raises the error here, which names the row
-            return data
+        return self._read_many([id])[0]
+
+    def _read_many(self, ids: Sequence[str]) -> list[bytes | None]:
+        """Return the records of `ids`, each checked: an error names its row."""
+        with self._row(", ".join(ids)) as connection:
+            for id in ids:
+                check_id(id)
+            rows = connection.execute(self._statements.several, {"keys": ids}).mappings().all()
+        found: dict[str, bytes] = {}
+        for row in rows:
+            try:
+                data = found[row["task_id"]] = document_of(dict(row))
+                decode(data)
+            except ResultError as error:
+                table = self.sessions.tables.task.fullname
+                raise ResultError(f"{table}, task {row['task_id']}: {error}") from error
+        return [found.get(id) for id in ids]
 
     def failures(self, *, limit: int) -> list[Record]:
-        """Return the records of tasks that failed for good, the newest first."""
         with self.sessions.session() as connection:
             rows = connection.execute(self._statements.failures, {"most": limit}).mappings().all()
         found: list[Record] = []
@@ -162,37 +170,33 @@ class SqlResults:
 
     def forget(self, id: str) -> None:
         with self._row(id, writes=True) as connection:
-            connection.execute(self._statements.forget, {"key": id})
+            connection.execute(self._statements.forget, {"key": check_id(id)})
 
     def watch(self, *ids: str) -> ResultWatch:
-        return self._watch(ids[0]) if len(ids) == 1 else OneByOne(watch=self._watch, ids=ids)
-
-    def _watch(self, id: str) -> ResultWatch:
-        server, clock = self._notify_server, self._clock
+        server, clock = self._notify_server, self.clock
         if server is None:
-            return PollingWatch(read=self.read, id=id, clock=clock)
-        return Watch(server=server, ids=[id], clock=clock, read=self.read, look_s=LOOK_S)
+            return PollingWatch(read=self._read_many, ids=ids, clock=clock)
+        return PublishedWatch(
+            server=server, ids=ids, clock=clock, read=self._read_many, look_s=LOOK_S
+        )
 
     # --- groups ----------------------------------------------------------------------------
 
     def save_group(self, id: str, document: dict[str, Any]) -> None:
         """Store `document["result"]`: Celery's table has no room for more."""
-        row = {
-            "taskset_id": id,
-            "result": to_json(document["result"]),
-            "date_done": utc_now(self._clock.wall_s()),
-        }
+        data, now = to_json(document["result"]), utc_now(self.clock.wall_s())
         with self._row(id, kind="group", writes=True) as connection:
+            row = {"taskset_id": check_id(id), "result": data, "date_done": now}
             connection.execute(self._statements.save_group, row)
 
     def group(self, id: str) -> dict[str, Any] | None:
         with self._row(id, kind="group") as connection:
-            found = connection.execute(self._statements.group, {"key": id}).first()
+            found = connection.execute(self._statements.group, {"key": check_id(id)}).first()
             return None if found is None else {"result": from_json(found[0], what="result")}
 
     def forget_group(self, id: str) -> None:
         with self._row(id, kind="group", writes=True) as connection:
-            connection.execute(self._statements.forget_group, {"key": id})
+            connection.execute(self._statements.forget_group, {"key": check_id(id)})
 
     # --- life ------------------------------------------------------------------------------
 
@@ -200,7 +204,7 @@ class SqlResults:
         """Delete what is older than `keep_s`; return how many rows. Workers may do it at once."""
         if not self.keep_s:
             return 0
-        before = utc_now(self._clock.wall_s()) - timedelta(seconds=self.keep_s)
+        before = utc_now(self.clock.wall_s()) - timedelta(seconds=self.keep_s)
         deleted = 0
         for statement in self._statements.expired:
             while True:
@@ -218,14 +222,12 @@ class SqlResults:
     @contextlib.contextmanager
     def _row(self, id: str, *, kind: str = "task", writes: bool = False) -> Iterator[sa.Connection]:
         """Yield a connection for the row of `id`, which an error about it names."""
-        tables = self.sessions.tables
-        table = tables.task if kind == "task" else tables.group
+        table = getattr(self.sessions.tables, kind)
         try:
             with self.sessions.session(writes=writes) as connection:
-                check_id(id)
                 yield connection
         except (ResultError, ValueError, TypeError) as error:  # TypeError: of a column's type
-            raise ResultError(f"{table.fullname}, {kind} {id:.{64}}: {error}") from error
+            raise ResultError(f"{table.fullname}, {kind} {id:.64}: {error}") from error
 
 
 def _waves(rows: dict[int, dict[str, Any]]) -> Iterator[dict[str, int]]:
@@ -238,6 +240,51 @@ def _waves(rows: dict[int, dict[str, Any]]) -> Iterator[dict[str, int]]:
         yield wave
 
 
+class PollingWatch(ResultWatch):
+    """The records of tasks, read repeatedly: at once after a new one, then ever less often."""
+
+    def __init__(
+        self,
+        *,
+        read: Callable[[Sequence[str]], list[bytes | None]],
+        ids: Sequence[str],
+        clock: Clock,
+    ) -> None:
+        self._read = read
+        self._newest: dict[str, bytes | None] = dict.fromkeys(ids)
+        self._found: list[Record] = []
+        self._clock = clock
+        self._pause_s = FIRST_PAUSE_S
+
+    def next(self, *, timeout_s: float) -> Record | None:
+        deadline_s = self._clock.now_s() + timeout_s
+        while self._newest and not self._found:
+            self._look()
+            now_s = self._clock.now_s()
+            if self._found or now_s >= deadline_s:
+                break
+            self._clock.sleep_until(min(deadline_s, now_s + self._pause_s))
+            self._pause_s = min(LAST_PAUSE_S, 2.0 * self._pause_s)
+        return self._found.pop() if self._found else None
+
+    def _look(self) -> None:
+        ids = list(self._newest)
+        for start in range(0, len(ids), AT_ONCE):
+            part = ids[start : start + AT_ONCE]
+            for id, data in zip(part, self._read(part), strict=True):
+                if data is None or data == self._newest[id]:
+                    continue
+                self._newest[id] = data
+                self._found.append(record := decode(data))
+                self._pause_s = FIRST_PAUSE_S
+                if record.final:
+                    del self._newest[id]
+
+    def close(self) -> None:
+        self._newest.clear()
+        self._found.clear()
+
+
 class Cleanup:
     """Called with every heartbeat of a worker; deletes old results a few times in `keep_s`.
 
@@ -245,18 +292,10 @@ class Cleanup:
     pauses are random, so that several workers seldom clean up at the same time.
     """
 
-    def __init__(
-        self,
-        *,
-        results: ResultBackend,
-        clock: Clock,
-        log: Any,
-        chance: random.Random | None = None,
-    ) -> None:
+    def __init__(self, *, results: ResultBackend, clock: Clock, log: Any) -> None:
         self._results = results
         self._clock = clock
         self._log = log
-        self._chance = chance or random.Random()
         self._longest_s = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, results.keep_s / 4.0))
         self._next_s = clock.now_s() + self._pause_s()
         self._thread: threading.Thread | None = None
@@ -280,7 +319,7 @@ class Cleanup:
         return not self.is_busy
 
     def _pause_s(self) -> float:
-        return self._longest_s * self._chance.uniform(0.5, 1.0)
+        return self._longest_s * random.uniform(0.5, 1.0)
 
     def _clean(self) -> None:
         try:

@@ -10,7 +10,7 @@ import math
 import random
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.results.backend import ResultOptions
 
-DEFAULTS = {"pool_pre_ping": True, "pool_recycle": 3600, "hide_parameters": True}
+DEFAULTS: dict[str, Any] = {"pool_pre_ping": True, "pool_recycle": 3600, "hide_parameters": True}
 LEAST_TIMEOUT_S = 5.0  # for a database that is busy with other writers, not unreachable
 PREPARE_TRIES = 10
 _LIBPQ = ("psycopg", "psycopg2")
@@ -59,10 +59,10 @@ class Sessions:
         self._options = options
         self._clock = clock
         self._timeout_s = timeout_s
-        self._chance = random.Random()
         # Made now, so that wrong options are an error at once.
-        self._engine: sa.Engine | None = self._make()
+        self._engine: sa.Engine | None = make_engine(self.url, options, timeout_s)
         self._inherited: list[sa.Engine] = []
+        self._chance = random.Random()
         self._reset()
         reset_after_fork(self)
 
@@ -88,12 +88,8 @@ class Sessions:
     @property
     def engine(self) -> sa.Engine:
         with self._making:
-            if self._engine is None:
-                self._engine = self._make()
+            self._engine = self._engine or make_engine(self.url, self._options, self._timeout_s)
             return self._engine
-
-    def _make(self) -> sa.Engine:
-        return make_engine(self.url, options=self._options, timeout_s=self._timeout_s)
 
     @contextlib.contextmanager
     def session(self, *, writes: bool = False) -> Iterator[sa.Connection]:
@@ -132,11 +128,23 @@ class Sessions:
     def _turn(self, writes: bool) -> contextlib.AbstractContextManager[object]:
         return self._writing if writes and self.dialect == "sqlite" else contextlib.nullcontext()
 
-    def _translated(self, error: exc.SQLAlchemyError) -> Exception:
-        found = translated(error, where=self.where)
-        if not isinstance(error, _ROWS):
-            self._is_prepared = False  # the next connection may find another database
-        return found
+    def _translated(self, error: exc.SQLAlchemyError) -> BlimpError:
+        """Return a LinkError if a later attempt may succeed, a ResultError for a wrong row.
+
+        A fault of the whole database (full, read-only, without its tables) can be repaired, so
+        what waits for it is kept.
+        """
+        cause = getattr(error, "orig", None) or error
+        # The driver's text; SQLAlchemy's own holds statements and parameters.
+        text = str(cause) if cause is not error else str(error.args[0] if error.args else error)
+        reason = " ".join(text.split())[:MAX_REASON_LENGTH]
+        if isinstance(error, _ROWS):
+            return ResultError(f"{self.where}: {reason}")
+        self._is_prepared = False  # the next connection may find another database
+        if (getattr(cause, "sqlstate", None) or "").startswith(_REFUSED) or _REFUSAL.search(reason):
+            return NotAuthorised(f"{self.where} refuses: {reason}")
+        lost = isinstance(error, exc.DBAPIError) and error.connection_invalidated
+        return LinkError(f"{'lost ' if lost else ''}{self.where}: {reason}")
 
     def close(self) -> None:
         with self._making:
@@ -167,21 +175,16 @@ def parse(url: str) -> URL:
     return parsed
 
 
-def make_engine(url: URL, *, options: ResultOptions, timeout_s: float) -> sa.Engine:
+def make_engine(url: URL, options: ResultOptions, timeout_s: float) -> sa.Engine:
     """Return an engine that has no connection yet. Raises ConfigError for wrong options."""
-    given = dict(options.database_engine_options)
-    settings: dict[str, Any] = {**DEFAULTS, **given}
-    settings["connect_args"] = {
-        **_timeouts(url, timeout_s=timeout_s),
-        **(given.get("connect_args") or {}),
-    }
+    settings = {**DEFAULTS, **options.database_engine_options}
+    settings["connect_args"] = _timeouts(url, timeout_s) | (settings.get("connect_args") or {})
     if options.database_short_lived_sessions:
         # As with Celery, options of a connection pool are ignored then.
-        settings = {
-            name: value
-            for name, value in settings.items()
-            if not name.startswith("pool") and name not in ("max_overflow", "echo_pool")
-        } | {"poolclass": NullPool}
+        for name in [*settings]:
+            if name.startswith("pool") or name in ("max_overflow", "echo_pool"):
+                del settings[name]
+        settings["poolclass"] = NullPool
     try:
         engine = sa.create_engine(url, **settings)
     except (TypeError, exc.ArgumentError) as error:
@@ -193,18 +196,16 @@ def make_engine(url: URL, *, options: ResultOptions, timeout_s: float) -> sa.Eng
     return engine
 
 
-def _timeouts(url: URL, *, timeout_s: float) -> Mapping[str, Any]:
+def _timeouts(url: URL, timeout_s: float) -> dict[str, Any]:
     """Return options of the driver, so that no call waits for ever on a dead connection."""
     if url.get_backend_name() == "sqlite":
         return {"timeout": max(LEAST_TIMEOUT_S, timeout_s)}
     if url.get_driver_name() not in _LIBPQ:
         return {}
-    keepalive = tcp_keepalive().values()
     names = ("keepalives_idle", "keepalives_interval", "keepalives_count")
-    settings = {
+    settings = dict(zip(names, tcp_keepalive().values(), strict=False)) | {
         "connect_timeout": max(2, math.ceil(timeout_s)),  # libpq takes no less
         "tcp_user_timeout": int(1000 * max(LEAST_TIMEOUT_S, timeout_s)),
-        **dict(zip(names, keepalive, strict=False)),
     }
     return {name: value for name, value in settings.items() if name not in url.query}
 
@@ -214,38 +215,14 @@ def _tune_sqlite(connection: Any, _: object) -> None:
 
     Without the latter a power cut loses the newest results, whose messages are gone already.
     """
-    cursor = connection.cursor()
-    try:
+    with contextlib.closing(connection.cursor()) as cursor:
         if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             cursor.execute("PRAGMA journal_mode = WAL")
         cursor.execute("PRAGMA synchronous = FULL")
-    finally:
-        cursor.close()
-
-
-def translated(error: exc.SQLAlchemyError, *, where: str) -> BlimpError:
-    """Return a LinkError if a later attempt may succeed, a ResultError for a wrong row.
-
-    A fault of the whole database (full, read-only, without its tables) can be repaired, so what
-    waits for it is kept.
-    """
-    cause = getattr(error, "orig", None) or error
-    # The driver's text; SQLAlchemy's own holds statements and parameters.
-    text = str(cause) if cause is not error else str(error.args[0] if error.args else error)
-    reason = " ".join(text.split())[:MAX_REASON_LENGTH]
-    if isinstance(error, _ROWS):
-        return ResultError(f"{where}: {reason}")
-    state = getattr(cause, "sqlstate", None) or ""
-    if state.startswith(_REFUSED) or _REFUSAL.search(reason):
-        return NotAuthorised(f"{where} refuses: {reason}")
-    lost = isinstance(error, exc.DBAPIError) and error.connection_invalidated
-    return LinkError(f"{'lost ' if lost else ''}{where}: {reason}")
 
 
 def _is_race(error: exc.SQLAlchemyError) -> bool:
     """Return whether another process creates the same table now, or just has."""
     cause = getattr(error, "orig", None)
-    text = str(cause)
-    return (
-        getattr(cause, "sqlstate", None) in _RACES or "already exists" in text or "locked" in text
-    )
+    is_known = getattr(cause, "sqlstate", None) in _RACES
+    return is_known or "already exists" in str(cause) or "locked" in str(cause)

@@ -110,17 +110,13 @@ def check(inspector: Inspector, table: sa.Table) -> None:
         column["name"]: column for column in inspector.get_columns(table.name, schema=table.schema)
     }
     expected = {column.name: column for column in table.columns if column.name not in _UNUSED}
-    dialect = inspector.dialect
-    faults = [
-        f"{name} is missing ({column.type.compile(dialect)})"
-        for name, column in expected.items()
-        if name not in found
-    ]
-    faults += [
-        f"{name} is {found[name]['type']}, must be {column.type.compile(dialect)}"
-        for name, column in expected.items()
-        if name in found and not _is_kind_of(found[name]["type"], column.type)
-    ]
+    faults: list[str] = []
+    for name, column in expected.items():
+        kind = column.type.compile(inspector.dialect)
+        if name not in found:
+            faults.append(f"{name} is missing ({kind})")
+        elif not _is_kind_of(found[name]["type"], column.type):
+            faults.append(f"{name} is {found[name]['type']}, must be {kind}")
     faults += [
         f"{name} must be given a value"
         for name, column in found.items()
@@ -147,17 +143,18 @@ def _is_kind_of(found: Any, expected: Any) -> bool:
 
 
 def _is_unique(inspector: Inspector, table: sa.Table, key: str) -> bool:
-    names, schema = table.name, table.schema
-    constraints = inspector.get_unique_constraints(names, schema=schema)
-    indexes = [one for one in inspector.get_indexes(names, schema=schema) if one["unique"]]
-    return any(one["column_names"] == [key] for one in (*constraints, *indexes))
+    constraints = inspector.get_unique_constraints(table.name, schema=table.schema)
+    indexes = inspector.get_indexes(table.name, schema=table.schema)
+    unique = (*constraints, *(one for one in indexes if one["unique"]))
+    return any(one["column_names"] == [key] for one in unique)
 
 
 class Statements:
     """The statements on the tables, each built once.
 
     upsert: writes a record unless a final one is there; returns the ids that were written.
-    one, forget, group, forget_group: by `key`. save_group: replaces. failures: the newest `most`.
+    several: by `keys`. forget, group, forget_group: by `key`. save_group: replaces. failures: the
+    newest `most`.
     expired: for each table, deletes `most` rows that are older than `before`. Rows that another
     process deletes or writes at the moment are skipped.
     """
@@ -170,22 +167,16 @@ class Statements:
         self.upsert = made.on_conflict_do_update(
             index_elements=[task.c.task_id],
             set_={name: made.excluded[name] for name in columns if name != "task_id"},
-            where=sa.and_(
-                *(
-                    sa.func.coalesce(task.c.status, _literal("")) != _literal(status)
-                    for status in FINAL_STATUS
-                )
+            # Literals: a parameter would be sent with every row.
+            where=sa.func.coalesce(task.c.status, sa.literal_column("''")).not_in(
+                [sa.literal_column(f"'{status}'") for status in FINAL_STATUS]
             ),
         ).returning(task.c.task_id)
         key: sa.BindParameter[str] = sa.bindparam("key")
-        self.one = sa.select(*(task.c[name] for name in columns)).where(task.c.task_id == key)
-        most = sa.bindparam("most", type_=sa.Integer)
-        self.failures = (
-            sa.select(*(task.c[name] for name in columns))
-            .where(task.c.status == "FAILURE")
-            .order_by(task.c.date_done.desc())
-            .limit(most)
-        )
+        record = sa.select(*(task.c[name] for name in columns))
+        self.several = record.where(task.c.task_id.in_(sa.bindparam("keys", expanding=True)))
+        newest = record.where(task.c.status == "FAILURE").order_by(task.c.date_done.desc())
+        self.failures = newest.limit(sa.bindparam("most", type_=sa.Integer))
         self.forget = sa.delete(task).where(task.c.task_id == key)
         made = insert(group)
         self.save_group = made.on_conflict_do_update(
@@ -195,11 +186,6 @@ class Statements:
         self.group = sa.select(group.c.result).where(group.c.taskset_id == key)
         self.forget_group = sa.delete(group).where(group.c.taskset_id == key)
         self.expired = tuple(_expired(table) for table in (task, group))
-
-
-def _literal(text: str) -> sa.ColumnElement[str]:
-    """Return `text` as part of the statement: a parameter would be sent with every row."""
-    return sa.literal_column(f"'{text}'", sa.String)
 
 
 def _expired(table: sa.Table) -> sa.Delete:
@@ -283,17 +269,11 @@ def document_of(row: Mapping[str, Any]) -> bytes:
     }
     if row["date_done"] is not None and status in FINAL_STATUS:
         document["date_done"] = row["date_done"].replace(tzinfo=UTC).isoformat()
-    for name in EXTENDED:
-        if name in row:
-            document[name] = row[name]
-    for name in ("args", "kwargs"):
-        if row.get(name) is not None:
-            document[name] = _json(row, name)
+    document |= {name: row[name] for name in EXTENDED if name in row}
+    document |= {name: _json(row, name) for name in ("args", "kwargs") if row.get(name) is not None}
     fault = document["result"]
     if status in FINAL_STATUS and status != "SUCCESS" and isinstance(fault, dict):
-        state = fault.pop("blimp_state", None)
-        if state is not None:
-            document["blimp_state"] = state
+        document["blimp_state"] = fault.pop("blimp_state", None)
     return to_json(document)
 
 

@@ -12,7 +12,7 @@ from blimp.queue.brokers.base import MARK_KEEP_S
 from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.record import Outcome, State, failure
 from blimp.queue.publish.taken_back import Coalescing
-from blimp.queue.results.waiting import type_checked
+from blimp.queue.results.redis_backend import type_checked
 from blimp.queue.worker.completions import mark_key, worker_lost
 
 if TYPE_CHECKING:

@@ -1,6 +1,7 @@
 """A database as a result backend: its rows, damaged ones, and expiry."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -423,19 +424,22 @@ def test_results_are_kept_in_one_database() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"result_expires_s": -1}, "result_expires_s -1: must be 1 to"),
-        ({"result_expires_s": "a day"}, "result_expires_s 'a day'"),
-        ({"result_expires_s": float("nan")}, "result_expires_s nan"),
+        ({"result_expires_s": -1}, "`float` >= 0.0 - at `$.result_expires_s`"),
+        ({"result_expires_s": "a day"}, "got `str` - at `$.result_expires_s`"),
+        ({"result_expires_s": float("nan")}, "`float` >= 0.0 - at `$.result_expires_s`"),
         ({"database_engine_callback": "pkg:function"}, "must be a function"),
-        ({"database_engine_options": ["echo"]}, "database_engine_options is list"),
-        ({"database_table_schemas": {"chord": "x"}}, "must be one of task, group"),
-        ({"database_tables": {}}, "none of these names"),
+        ({"database_engine_options": ["echo"]}, "got `array` - at `$.database_engine_options`"),
+        (
+            {"database_table_schemas": {"chord": "x"}},
+            "at `key` in `$.database_table_schemas`",
+        ),
+        ({"database_tables": {}}, "unknown field `database_tables`"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: Any, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises(ConfigError, match=re.escape(reason)):
         TaskApp("a", broker="memory://", **options)
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises(ConfigError, match=re.escape(reason)):
         result_options(options)
 
 

@@ -8,7 +8,7 @@ import pytest
 from blimp.errors import ConfigError, ResultError
 from blimp.queue import TaskApp
 from blimp.queue.protocol.record import Record, State
-from blimp.queue.results.open import database_url
+from blimp.queue.results.backend import database_url
 
 
 @pytest.mark.parametrize(
