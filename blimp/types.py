@@ -36,12 +36,17 @@ class Mode(IntEnum):
 
 
 class ImuSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One accelerometer and gyro reading, already turned into the body frame."""
+    """One accelerometer and gyro reading, already turned into the body frame.
+
+    magnetic_body_t: the field in tesla, uncalibrated; None from a chip without a magnetometer,
+    or one that does not answer.
+    """
 
     t_s: float
     accel_body_mps2: Vec3  # specific force: (0, 0, -9.81) when level and at rest
     gyro_body_radps: Vec3
     temperature_c: float
+    magnetic_body_t: Vec3 | None = None
 
 
 class BaroSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):

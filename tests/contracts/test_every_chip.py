@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from blimp.hardware.board import CHIPS, check
+from blimp.rotation import rotate_back
+from blimp.sim.chips.inertial import EARTH_FIELD_NED_T
 from blimp.sim.electronics import CHIPS as SIMULATED
 from blimp.sim.world import World
 from blimp.types import (
@@ -163,6 +165,9 @@ NOTHING_IN_RANGE = {"sonar", "ranger"}  # on the pad, nearer than they can see
 def _imu(made: ImuSample, world: World) -> None:
     assert made.accel_body_mps2 == pytest.approx((0.0, 0.0, -9.81), abs=0.25)
     assert made.gyro_body_radps == pytest.approx((0.0, 0.0, 0.0), abs=0.06)
+    if made.magnetic_body_t is not None:
+        field_t = rotate_back(world.truth.attitude, EARTH_FIELD_NED_T)
+        assert made.magnetic_body_t == pytest.approx(field_t, abs=12e-6)
 
 
 def _baro(made: BaroSample, world: World) -> None:

@@ -50,3 +50,68 @@ class MPU6050:
     CHIP_ID: Final = 0x68  # whatever AD0 is
     RESET_S: Final = 0.1  # register map section 4.28: wait after DEVICE_RESET
     GYRO_START_UP_S: Final = 0.03  # PS-MPU-6000A-00 section 6.1
+
+
+class ICM20948:
+    """TDK InvenSense ICM-20948, DS-000189. Four banks of registers; reads auto-increment."""
+
+    ADDRESSES: Final = (0x68, 0x69)  # AD0 low, AD0 high
+    REG_BANK_SEL: Final = 0x7F  # in every bank; the bank in bits 5..4
+    BANK_SHIFT: Final = 4
+    # bank 0
+    WHO_AM_I: Final = 0x00
+    CHIP_ID: Final = 0xEA
+    USER_CTRL: Final = 0x03
+    I2C_MST_EN: Final = 0x20
+    I2C_MST_RST: Final = 0x02  # clears itself
+    PWR_MGMT_1: Final = 0x06
+    PWR_MGMT_1_RESET: Final = 0x41  # asleep
+    DEVICE_RESET: Final = 0x80  # clears itself
+    SLEEP: Final = 0x40
+    CLKSEL_AUTO: Final = 0x01
+    ACCEL_XOUT_H: Final = 0x2D  # x, y, z as big-endian i16, then gyro, then temperature
+    GYRO_XOUT_H: Final = 0x33
+    TEMP_OUT_H: Final = 0x39
+    DATA_LENGTH: Final = 14
+    EXT_SLV_SENS_DATA_00: Final = 0x3B  # what the auxiliary bus read, right behind them
+    EXT_LENGTH: Final = 24
+    # bank 2
+    GYRO_SMPLRT_DIV: Final = 0x00  # 1125 Hz / (1 + this)
+    GYRO_CONFIG_1: Final = 0x01  # DLPFCFG 5..3, FS_SEL 2..1, FCHOICE 0
+    ACCEL_SMPLRT_DIV_1: Final = 0x10  # 12 bits, the upper four here
+    ACCEL_SMPLRT_DIV_2: Final = 0x11
+    ACCEL_CONFIG: Final = 0x14  # as GYRO_CONFIG_1
+    CONFIG_RESET: Final = 0x01
+    DLPF_SHIFT: Final = 3
+    FS_SHIFT: Final = 1
+    FCHOICE: Final = 0x01  # the low-pass filter is in use
+    RATE_HZ: Final = 1125.0
+    # bank 3
+    I2C_MST_CTRL: Final = 0x01
+    MST_345_KHZ: Final = 0x07
+    MST_P_NSR: Final = 0x10  # a stop between reads
+    I2C_SLV0_ADDR: Final = 0x03  # address, and READ
+    I2C_SLV0_REG: Final = 0x04
+    I2C_SLV0_CTRL: Final = 0x05  # EN, and how many bytes
+    I2C_SLV0_DO: Final = 0x06
+    SLV_READ: Final = 0x80
+    SLV_EN: Final = 0x80
+    RESET_S: Final = 0.1  # table 1: at most, to the first register access
+    GYRO_START_UP_S: Final = 0.035  # table 1
+
+
+class AK09916:
+    """Asahi Kasei AK09916, the magnetometer in the ICM-20948, behind its auxiliary bus."""
+
+    ADDRESS: Final = 0x0C
+    WIA1: Final = 0x00  # company, then device
+    IDENTITY: Final = bytes((0x48, 0x09))
+    ST1: Final = 0x10  # then HXL to HZH, i16 little-endian, 0.15 µT a bit, TMPS, ST2
+    ST1_DRDY: Final = 0x01
+    ST2: Final = 0x18  # reading it ends a measurement's data
+    ST2_HOFL: Final = 0x08  # the field is beyond the sensor: the data mean nothing
+    DATA_LENGTH: Final = 9  # ST1 to ST2
+    CNTL2: Final = 0x31
+    CONTINUOUS_100_HZ: Final = 0x08
+    CNTL3: Final = 0x32
+    SRST: Final = 0x01

@@ -8,12 +8,10 @@ import math
 import struct
 
 from blimp.hardware.registers import MPU6050
-from blimp.sim.chips.chip import Fitting, I2CChip, clamp
-from blimp.sim.chips.mounting import body_to_chip
-from blimp.types import Vec3
+from blimp.sim.chips import inertial
+from blimp.sim.chips.chip import Fitting, I2CChip
+from blimp.sim.chips.inertial import Inertial, Noise
 
-_G_MPS2 = 9.80665
-_DPS = 180.0 / math.pi
 _SIZE = 0x80  # registers 0 to 117, then nothing
 _RESET = {MPU6050.PWR_MGMT_1: MPU6050.PWR_MGMT_1_RESET, MPU6050.WHO_AM_I: MPU6050.CHIP_ID}
 _WRITABLE = frozenset(
@@ -32,28 +30,17 @@ _WRONG_ID = 0x98  # an ICM-20689-like part on a board sold as MPU-6050
 
 
 class Mpu6050(I2CChip):
-    """Channels: gyro_x/y/z in rad/s, accel_x/y/z in m/s², chip axes; temperature in °C."""
+    """Channels: those of `Inertial`."""
 
     KINDS = I2CChip.KINDS | {"wrong_identity"}
-    CHANNELS = (
-        "gyro_z",
-        "gyro_x",
-        "gyro_y",
-        "accel_x",
-        "accel_y",
-        "accel_z",
-        "temperature",
-    )
+    CHANNELS = inertial.CHANNELS
     DEFAULT_ADDRESS = 0x68
 
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
-        self._to_chip = body_to_chip(fitting.device)
-        bias = self.random.gauss
-        self._gyro_bias: Vec3 = tuple(  # type: ignore[assignment]
-            clamp(bias(0.0, _GYRO_BIAS_DPS), -3.0, 3.0) for _ in range(3)
+        self._inertial = Inertial(
+            fitting, random=self.random, gyro_bias_dps=_GYRO_BIAS_DPS, accel_bias_g=_ACCEL_BIAS_G
         )
-        self._accel_bias: Vec3 = tuple(bias(0.0, _ACCEL_BIAS_G) for _ in range(3))  # type: ignore[assignment]
         self._memory = bytearray(_SIZE)
         self._pointer = 0
         self._reset()
@@ -74,8 +61,10 @@ class Mpu6050(I2CChip):
         gyro_rate_hz = 8000.0 if dlpf in (0, 7) else 1000.0
         self._rate_hz = gyro_rate_hz / (1 + memory[MPU6050.SMPLRT_DIV])
         bandwidth_hz = _BANDWIDTH_HZ[dlpf]
-        self._gyro_sigma_dps = _GYRO_NOISE * math.sqrt(bandwidth_hz)
-        self._accel_sigma_g = _ACCEL_NOISE * math.sqrt(bandwidth_hz)
+        self._noise = Noise(
+            accel_g=_ACCEL_NOISE * math.sqrt(bandwidth_hz),
+            gyro_dps=_GYRO_NOISE * math.sqrt(bandwidth_hz),
+        )
         self._gyro_scale = 131.072 / (1 << (memory[MPU6050.GYRO_CONFIG] >> 3 & 3))
         self._accel_scale = 16384.0 / (1 << (memory[MPU6050.ACCEL_CONFIG] >> 3 & 3))
         self._self_test = (memory[MPU6050.GYRO_CONFIG] | memory[MPU6050.ACCEL_CONFIG]) & 0xE0 != 0
@@ -135,49 +124,29 @@ class Mpu6050(I2CChip):
         if index == self._index:
             return
         self._index = index
-        gauss = self.random.gauss
-        fx, fy, fz = self._to_chip(self.truth.specific_force_body_mps2)
-        p, q, r = self._to_chip(self.truth.rates_body_radps)
-        celsius = self.truth.temperature_c
-        if self.faults.altered:
-            measure = self.faults.measure
-            fx, fy, fz = (
-                measure(name, v, now_s)
-                for name, v in (("accel_x", fx), ("accel_y", fy), ("accel_z", fz))
-            )
-            p, q, r = (
-                measure(name, v, now_s) for name, v in (("gyro_x", p), ("gyro_y", q), ("gyro_z", r))
-            )
-            celsius = measure("temperature", celsius, now_s)
-        bx, by, bz = self._accel_bias
-        gx, gy, gz = self._gyro_bias
+        force, rates, celsius = self._inertial.felt(self.faults, now_s, self._noise)
         a, g = self._accel_scale, self._gyro_scale
-        sa, sg = self._accel_sigma_g, self._gyro_sigma_dps
-        counts = [
-            (fx / _G_MPS2 + bx + gauss(0.0, sa)) * a,
-            (fy / _G_MPS2 + by + gauss(0.0, sa)) * a,
-            (fz / _G_MPS2 + bz + gauss(0.0, sa)) * a,
+        values = [
+            *(value * a for value in force),
             (celsius - 36.53) * 340.0,  # register map 4.18
-            (p * _DPS + gx + gauss(0.0, sg)) * g,
-            (q * _DPS + gy + gauss(0.0, sg)) * g,
-            (r * _DPS + gz + gauss(0.0, sg)) * g,
+            *(value * g for value in rates),
         ]
         if self._self_test:
-            self._push(counts)
+            self._push(values)
         memory = self._memory
         _DATA.pack_into(
             memory,
             MPU6050.ACCEL_XOUT_H,
-            *[-32768 if c < -32768.0 else 32767 if c > 32767.0 else round(c) for c in counts],
+            *inertial.counts(tuple(values), 1.0),
         )
         memory[MPU6050.INT_STATUS] |= MPU6050.DATA_RDY_INT
 
-    def _push(self, counts: list[float]) -> None:
+    def _push(self, values: list[float]) -> None:
         """Add the self-test's push: the factory trim of register map 4.1, a healthy part."""
         accel_g = 4096.0 * 0.34 * (0.92 / 0.34) ** ((_FACTORY_CODE - 1) / 30.0) / 4096.0
         gyro_dps = 25.0 * 131.0 * 1.046 ** (_FACTORY_CODE - 1) / 131.0
         for axis, bit in enumerate((0x80, 0x40, 0x20)):
             if self._memory[MPU6050.ACCEL_CONFIG] & bit:
-                counts[axis] += accel_g * self._accel_scale
+                values[axis] += accel_g * self._accel_scale
             if self._memory[MPU6050.GYRO_CONFIG] & bit:
-                counts[4 + axis] += (-gyro_dps if axis == 1 else gyro_dps) * self._gyro_scale
+                values[4 + axis] += (-gyro_dps if axis == 1 else gyro_dps) * self._gyro_scale

@@ -1,0 +1,203 @@
+"""Scales from DS-000189: 16384 LSB/g, 131 LSB/(°/s), 333.87 LSB/°C from 21 °C, 0.15 µT/LSB."""
+
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blimp.airframe import Device as Row
+from blimp.errors import BoardError
+from blimp.hardware.icm20948 import Icm20948
+from tests.hardware.doubles import Doubles, RegisterChip, well
+
+TEMPERATURE_25C = round(4.0 * 333.87)
+
+
+def inertial(*values: int) -> bytes:
+    """Accelerometer, gyro, temperature."""
+    return struct.pack(">7h", *values)
+
+
+def magnetic(x: int, y: int, z: int, *, ready: int = 1, st2: int = 0) -> bytes:
+    return struct.pack("<B3hxB", ready, x, y, z, st2)
+
+
+LEVEL = inertial(0, 0, 16384, 0, 0, 0, TEMPERATURE_25C)
+
+
+class Banks(RegisterChip):
+    """Four banks behind 0x7F; the auxiliary bus answers with what it is told to read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.banks = [bytearray(0x80) for _ in range(4)]
+        self.bank = 0
+        self.compass = b"\x48\x09"
+        self.field = magnetic(100, 200, -300)
+        self.banks[0][0x00] = 0xEA
+        self.put(LEVEL)
+
+    def put(self, data: bytes) -> None:
+        self.banks[0][0x2D : 0x2D + len(data)] = data
+
+    def read(self, register: int, length: int) -> bytes:
+        read = self.banks[3][0x04]
+        self.banks[0][0x3B : 0x3B + 9] = self.field if read == 0x10 else self.compass + bytes(7)
+        return bytes(self.banks[self.bank][register : register + length])
+
+    def write(self, register: int, data: bytes) -> None:
+        self.writes.append((self.bank << 8 | register, data))
+        if register == 0x7F:
+            self.bank = data[0] >> 4
+        else:
+            self.banks[self.bank][register : register + len(data)] = data
+
+
+def fitted(**options: object) -> tuple[Icm20948, Banks]:
+    buses = Doubles()
+    chip = Banks()
+    buses.bus.chips[0x69] = chip
+    row = Row(
+        name="imu", chip="icm20948", bus="i2c-1", address=0x69, rate_hz=100.0, options=options
+    )
+    return Icm20948(row=row, buses=buses), chip
+
+
+def start(imu: Icm20948) -> float:
+    for step in range(30):
+        imu.poll(step * 0.01)
+    return 0.3
+
+
+def test_level_and_at_rest_reads_one_g_up_and_the_field() -> None:
+    imu, _ = fitted()
+    start(imu)
+    assert well(imu)
+    sample = imu.sample
+    assert sample is not None
+    assert sample.accel_body_mps2 == pytest.approx((0.0, 0.0, -9.80665), abs=1e-9)
+    assert sample.gyro_body_radps == pytest.approx((0.0, 0.0, 0.0))
+    assert sample.temperature_c == pytest.approx(25.0, abs=0.01)
+    # The magnetometer's y and z point against the accelerometer's; then as the IMU is mounted.
+    assert sample.magnetic_body_t == pytest.approx((15e-6, 30e-6, -45e-6))
+
+
+def test_axes_are_turned_into_the_body_frame() -> None:
+    imu, chip = fitted(mounting=["y", "x", "-z"], gyro_range_dps=500)
+    now_s = start(imu)
+    chip.put(inertial(100, 200, 16384, 655, 0, -655, TEMPERATURE_25C))
+    imu.poll(now_s)
+    assert imu.sample is not None
+    assert imu.sample.accel_body_mps2[0] == pytest.approx(200 / 16384 * 9.80665)
+    rates = [math.degrees(rate) for rate in imu.sample.gyro_body_radps]
+    assert rates == pytest.approx([0.0, 10.0, 10.0])
+    assert imu.sample.magnetic_body_t == pytest.approx((-30e-6, 15e-6, -45e-6))
+
+
+def test_start_up_in_order() -> None:
+    imu, chip = fitted()
+    start(imu)
+    assert chip.writes == [
+        (0x07F, b"\x00"), (0x006, b"\x80"), (0x006, b"\x01"),
+        # 225 Hz, 51 and 50 Hz, ±250 °/s, ±2 g
+        (0x07F, b"\x20"), (0x200, b"\x04\x19"), (0x210, b"\x00\x04"), (0x214, b"\x19"),
+        (0x27F, b"\x00"), (0x003, b"\x20"),
+        # the auxiliary bus, and who is there
+        (0x07F, b"\x30"), (0x301, b"\x17"), (0x37F, b"\x30"), (0x303, b"\x8c\x00\x82"),
+        (0x37F, b"\x00"),
+        # reset it, 100 Hz, nine bytes from ST1 with each sample
+        (0x07F, b"\x30"), (0x306, b"\x01"), (0x37F, b"\x30"), (0x303, b"\x0c\x32\x81"),
+        (0x37F, b"\x00"),
+        (0x07F, b"\x30"), (0x306, b"\x08"), (0x37F, b"\x30"), (0x303, b"\x0c\x31\x81"),
+        (0x37F, b"\x00"),
+        (0x07F, b"\x30"), (0x303, b"\x8c\x10\x89"), (0x37F, b"\x00"),
+    ]  # fmt: skip
+
+
+def test_a_wrong_identity_is_named() -> None:
+    imu, chip = fitted()
+    chip.banks[0][0] = 0x71
+    imu.poll(0.0)
+    assert "WHO_AM_I (0x00) reads 0x71, expected 0xEA" in imu.error
+    assert chip.writes == [(0x07F, b"\x00")], "nothing but the bank its identity is in"
+
+
+def test_another_magnetometer_costs_the_field_and_no_more() -> None:
+    imu, chip = fitted()
+    chip.compass = b"\x00\x00"
+    start(imu)
+    assert well(imu)
+    assert imu.sample is not None
+    assert imu.sample.magnetic_body_t is None
+    assert "magnetometer: its identity reads 00 00, expected 48 09" in imu.error
+
+
+def test_a_field_beyond_the_range_is_no_field() -> None:
+    imu, chip = fitted()
+    now_s = start(imu)
+    chip.field = magnetic(1, 2, 3, st2=0x08)
+    chip.put(inertial(1, 0, 16384, 0, 0, 0, TEMPERATURE_25C))
+    imu.poll(now_s)
+    assert imu.sample is not None
+    assert imu.sample.magnetic_body_t is None
+    assert "beyond its range" in imu.error
+
+
+def test_a_field_stays_until_the_next_half_a_second_at_most() -> None:
+    imu, chip = fitted()
+    now_s = start(imu)
+    chip.field = magnetic(9, 9, 9, ready=0)
+    for step in range(60):
+        chip.put(inertial(step + 1, 0, 16384, 0, 0, 0, TEMPERATURE_25C))
+        imu.poll(now_s + step * 0.01)
+        assert imu.sample is not None
+        if step < 45:
+            assert imu.sample.magnetic_body_t == pytest.approx((15e-6, 30e-6, -45e-6))
+    assert imu.sample is not None
+    assert imu.sample.magnetic_body_t is None
+    assert well(imu)
+    assert "no measurement" in imu.error
+
+
+def test_the_same_bytes_for_25_reads_is_frozen() -> None:
+    imu, _ = fitted()
+    now_s = start(imu)
+    for step in range(40):
+        imu.poll(now_s + step * 0.01)
+    assert not well(imu)
+    assert "frozen" in imu.error
+
+
+def test_a_sleeping_chip_gives_no_sample() -> None:
+    imu, chip = fitted()
+    now_s = start(imu)
+    first = imu.sample
+    chip.put(bytes(14))
+    imu.poll(now_s)
+    assert imu.sample is first
+    assert not well(imu)
+    assert "asleep" in imu.error
+
+
+@given(st.lists(st.binary(min_size=23, max_size=23), min_size=1, max_size=6))
+def test_garbage_never_raises_and_every_sample_is_in_range(reads: list[bytes]) -> None:
+    imu, chip = fitted()
+    now_s = start(imu)
+    for step, data in enumerate(reads):
+        chip.put(data[:14])
+        chip.field = data[14:]
+        imu.poll(now_s + step * 0.01)
+        assert imu.sample is not None
+        assert all(abs(a) <= 2.001 * 9.80665 for a in imu.sample.accel_body_mps2)
+        assert -40.0 <= imu.sample.temperature_c <= 85.0
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({"gyro_range_dps": 300}, "300"), ({"filter_hz": 44}, "44"), ({"mounting": "zyx"}, "mount")],
+)
+def test_wrong_options_are_named(options: dict[str, object], named: str) -> None:
+    with pytest.raises(BoardError, match=f"imu.*{named}"):
+        fitted(**options)
