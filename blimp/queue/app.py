@@ -41,7 +41,7 @@ from blimp.queue.task import Task
 if TYPE_CHECKING:
     from blimp.queue.canvas.chords import Chords
     from blimp.queue.protocol.message import TaskMessage
-    from blimp.queue.resources.app_pools import Pools
+    from blimp.queue.resources.pool import Pools
     from blimp.queue.results.backend import ResultBackend
     from blimp.queue.results.handle import AsyncResult
 
@@ -218,7 +218,7 @@ class TaskApp(Hooks, Closing):
     def pools(self) -> Pools:
         """The pools of resources that its tasks may require, by name."""
         if self._pools is None:
-            from blimp.queue.resources.app_pools import Pools
+            from blimp.queue.resources.pool import Pools
 
             self._pools = Pools(self)
         return self._pools

@@ -56,10 +56,9 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
                 f"a grant is a mapping of pool, resource, token, holder: {given!r:.60}"
             )
         try:
-            ticket = msgspec.convert(dict(given), cls)
+            return msgspec.convert(dict(given), cls).checked()
         except msgspec.ValidationError as error:
             raise LeaseError(f"grant {given!r:.200}: {error}") from None
-        return ticket.checked()
 
     def checked(self) -> Ticket:
         """Return itself. Raises LeaseError, ConfigError if no pool can have granted it."""
@@ -111,7 +110,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True):
 class Grant:
     """A resource that is held. Thread-safe.
 
-    resource, token, holder, pool: see Ticket. ttl_s: how long it lasts unless it is renewed.
+    pool, resource, token, holder: see Ticket. ttl_s: how long it lasts unless it is renewed.
+    was_released: it was released here, or is being released.
     lost: set when it has ended without a release here: it was not renewed in time, was
         taken away, or its holder acquired it again elsewhere. reason: why.
     `ResourcePool.renew` renews it; `lease`, `keep` and a worker do so in the background.
@@ -119,40 +119,21 @@ class Grant:
 
     def __init__(self, *, ticket: Ticket, ttl_s: float, asked_s: float, clock: Clock) -> None:
         self.ticket = ticket
+        self.pool, self.resource = ticket.pool, ticket.resource
+        self.token, self.holder = ticket.token, ticket.holder
         self.ttl_s = ttl_s
+        self.was_released = False
         self.lost = threading.Event()
         self.reason = ""
         self._clock = clock
         self._until_s = asked_s + ttl_s
         self._lock = threading.Lock()
         self._watchers: list[Callable[[Grant], None]] = []
-        self._is_ended = False
-
-    @property
-    def pool(self) -> str:
-        return self.ticket.pool
-
-    @property
-    def resource(self) -> str:
-        return self.ticket.resource
-
-    @property
-    def token(self) -> int:
-        return self.ticket.token
-
-    @property
-    def holder(self) -> str:
-        return self.ticket.holder
-
-    @property
-    def was_released(self) -> bool:
-        """Whether it was released here, or is being released."""
-        return self._is_ended
 
     @property
     def left_s(self) -> float:
         """Seconds for which it is certainly held, on this machine's clock; 0 if it is not."""
-        if self._is_ended or self.lost.is_set():
+        if self.was_released or self.lost.is_set():
             return 0.0
         return max(0.0, self._until_s - self._clock.now_s())
 
@@ -164,8 +145,8 @@ class Grant:
     def check(self) -> None:
         """Raise LeaseLost if it is lost. Call it before each effect."""
         if self.is_lost:
-            reason = self.reason or f"not renewed for {self.ttl_s:g} s"
-            reason = "it was released" if self._is_ended else reason
+            reason = "it was released" if self.was_released else self.reason
+            reason = reason or f"not renewed for {self.ttl_s:g} s"
             raise LeaseLost(f"{self.resource} of pool {self.pool!r} is lost: {reason}")
 
     def on_lost(self, watcher: Callable[[Grant], None]) -> None:
@@ -187,13 +168,13 @@ class Grant:
     def end_by(self, release: Callable[[], Release]) -> Release:
         """Return what `release` does. It is not lost meanwhile, nor after a release."""
         with self._lock:
-            self._is_ended = True
+            self.was_released = True
         is_over = False
         try:
             found = release()
             is_over = found.released
         finally:
-            self._is_ended = is_over
+            self.was_released = is_over
         if not is_over:
             self.lose(str(found.outcome))
         return found
@@ -201,7 +182,7 @@ class Grant:
     def lose(self, reason: str) -> None:
         """Note that it is lost and call the watchers, once."""
         with self._lock:
-            if self._is_ended or self.lost.is_set():
+            if self.was_released or self.lost.is_set():
                 return
             self.reason = reason
             self.lost.set()
@@ -246,7 +227,11 @@ class Renewer:
 
     def keep(self, grant: Grant) -> None:
         """Renew `grant` until it is dropped or lost."""
-        self._add(_Kept(grant=grant, due_s=self._clock.now_s() + period_s(grant.ttl_s)))
+        self._add(grant, after_s=period_s(grant.ttl_s))
+
+    def release(self, grant: Grant, *, after_s: float = 0.0) -> None:
+        """Release `grant` as soon as the server answers, as long as it lasts."""
+        self._add(grant, after_s=after_s, to_release=True)
 
     def drop(self, grant: Grant) -> None:
         """Stop renewing `grant`. Idempotent."""
@@ -254,16 +239,12 @@ class Renewer:
             self._kept.pop(id(grant), None)
             self._changed.notify()
 
-    def release(self, grant: Grant, *, after_s: float = 0.0) -> None:
-        """Release `grant` as soon as the server answers, as long as it lasts."""
-        due_s = self._clock.now_s() + after_s
-        self._add(_Kept(grant=grant, due_s=due_s, to_release=True))
-
-    def _add(self, kept: _Kept) -> None:
+    def _add(self, grant: Grant, *, after_s: float, to_release: bool = False) -> None:
         if self._process != os.getpid():
             self._start()  # after a fork: the parent's grants are the parent's
+        due_s = self._clock.now_s() + after_s
         with self._changed:
-            self._kept[id(kept.grant)] = kept
+            self._kept[id(grant)] = _Kept(grant=grant, due_s=due_s, to_release=to_release)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="grants", daemon=True)
                 self._thread.start()
@@ -272,10 +253,15 @@ class Renewer:
     def _serve(self) -> None:
         while (kept := self._next()) is not None:
             try:
-                self._handle(kept)
+                again_s = self._handle(kept)
             except Exception:  # a watcher's, most likely: the other grants are renewed all the same
                 logger.exception("cannot renew %r", kept.grant)
-                self.drop(kept.grant)
+                again_s = None
+            with self._changed:
+                if again_s is not None:
+                    kept.due_s = self._clock.now_s() + again_s
+                elif self._kept.get(id(kept.grant)) is kept:
+                    del self._kept[id(kept.grant)]
 
     def _next(self) -> _Kept | None:
         """Wait until one is due; None, which ends the thread, once none is kept."""
@@ -289,24 +275,21 @@ class Renewer:
             self._thread = None
         return None
 
-    def _handle(self, kept: _Kept) -> None:
+    def _handle(self, kept: _Kept) -> float | None:
+        """Renew or release one; return the seconds until it is due again, None for never."""
         grant = kept.grant
+        again_s = period_s(grant.ttl_s)
         try:
-            if kept.to_release:
-                self._release(grant)
-            is_done = kept.to_release or not self._renew(grant)
-            again_s = period_s(grant.ttl_s)
+            if not kept.to_release:
+                return again_s if self._renew(grant) else None
+            self._release(grant)
         except LinkError as error:
-            is_done, again_s = grant.is_lost, min(AGAIN_S, period_s(grant.ttl_s))
-            if is_done:
-                grant.lose(f"not renewed for {grant.ttl_s:g} s: {error}")
+            if not grant.is_lost:
+                return min(AGAIN_S, again_s)
+            grant.lose(f"not renewed for {grant.ttl_s:g} s: {error}")
         except BlimpError as error:
-            is_done, again_s = True, 0.0
             grant.lose(str(error))
-        with self._changed:
-            if is_done and self._kept.get(id(grant)) is kept:
-                del self._kept[id(grant)]
-            kept.due_s = self._clock.now_s() + again_s
+        return None
 
 
 def period_s(ttl_s: float) -> float:

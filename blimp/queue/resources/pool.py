@@ -1,9 +1,10 @@
-"""ResourcePool: resources that are acquired, held for a while, and always come back."""
+"""Resources that are acquired, held for a while, and always come back; and an app's pools."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 MAX_TTL_S = MAX_WAIT_S = 30 * 86_400.0
 MIN_TTL_S = 0.01
+DEFAULT_TTL_S = 600.0
 PLACE_S = 3.0  # a waiting holder's place lasts so long after it last asked: it may be dead
 LOOK_S = 1.0  # how often a waiting holder asks, should its wake-up be lost; renews its place
 DOUBLE_S = 1.0  # two releases within it are a sign that link and link_error both fire
@@ -63,7 +65,7 @@ class ResourcePool:
         self,
         client: Redis | RedisServer,
         name: str,
-        ttl_s: float = 600,
+        ttl_s: float = DEFAULT_TTL_S,
         *,
         clock: Clock | None = None,
     ) -> None:
@@ -75,8 +77,6 @@ class ResourcePool:
         self._clock = clock or SystemClock()
         self._renewer = Renewer(renew=self.renew, release=self._end, clock=self._clock)
 
-    # --- what belongs to it ------------------------------------------------------------------
-
     def add(self, resource: str) -> bool:
         """Add `resource` to the pool; False if it was there. Harmless to repeat."""
         return bool(self._run("add", check_name("resource", resource)))
@@ -86,10 +86,7 @@ class ResourcePool:
 
         A busy one leaves when it is released; with `now` it is taken from its holder.
         """
-        answer = self._run("remove", check_name("resource", resource), int(now))
-        return bool(answer != "leaving")
-
-    # --- acquiring and releasing -------------------------------------------------------------
+        return bool(self._run("remove", check_name("resource", resource), int(now)) != "leaving")
 
     def acquire(self, holder: str, wait_s: float = 0.0, *, new_token: bool = False) -> Grant:
         """Return a grant of a resource to `holder`: first come, first served.
@@ -235,8 +232,6 @@ class ResourcePool:
             "immutable": True,
         }
 
-    # --- looking at it -----------------------------------------------------------------------
-
     def stats(self) -> PoolStats:
         """Return what is free and busy, who waits, and all counters."""
         return read_stats(self.name, self._run("look", 0, ""))
@@ -263,21 +258,20 @@ class ResourcePool:
         """Ask until it is granted or the time is over: when woken, or once a second."""
         until_s = self._clock.now_s() + wait_s
         found = self.ask(holder, place_s=PLACE_S, new_token=new_token)
-        if isinstance(found, Grant):
-            return found
         with Wakeup(server=self._server, channel=self._channels + holder) as wakeup:
             try:
-                while (left_s := until_s - self._clock.now_s()) > 0.0:
+                while not isinstance(found, Grant):
+                    if (left_s := until_s - self._clock.now_s()) <= 0.0:
+                        return self.ask(holder, new_token=new_token)
                     wakeup.listen()
                     found = self.ask(holder, place_s=PLACE_S, new_token=new_token)
-                    if isinstance(found, Grant):
-                        return found
-                    wakeup.wait(min(LOOK_S, left_s))
+                    if isinstance(found, Place):
+                        wakeup.wait(min(LOOK_S, left_s))
             except BaseException:
                 with contextlib.suppress(LinkError):
                     self.leave(holder)
                 raise
-        return self.ask(holder, new_token=new_token)
+        return found
 
     def _end(self, grant: Grant) -> Release:
         return grant.end_by(lambda: self._release(grant.ticket))
@@ -296,12 +290,8 @@ class ResourcePool:
             is_double=outcome == ReleaseOutcome.ALREADY and int(last_us) <= DOUBLE_S * 1e6,
         )
         if release.is_double:
-            logger.warning(
-                "possible double release of %s: %d releases within %.3f s",
-                ticket.resource,
-                release.releases,
-                release.interval_s,
-            )
+            within = f"{release.releases} releases within {release.interval_s:.3f} s"
+            logger.warning("possible double release of %s: %s", ticket.resource, within)
         elif release.outcome is ReleaseOutcome.FORGED:
             logger.warning("release refused: %s, token %d", release, ticket.token)
         return release
@@ -322,6 +312,75 @@ class ResourcePool:
         return self._server.run(self.keys.all(), [self._channels, operation, *args])
 
 
+class Pools:
+    """The pools of a TaskApp by name, on its `broker_link`. Thread-safe.
+
+    `app.pools["ships"]` is that pool, declared or not; iteration yields only the names that
+    were declared, or that a task requires. An app with one of these has the task
+    `blimp.release`, too, which `ResourcePool.release_signature` calls.
+    """
+
+    def __init__(self, app: Any) -> None:  # a TaskApp, whose file imports this one
+        self._app = app
+        self._ttl_s: dict[str, float] = {}
+        self._pools: dict[str, ResourcePool] = {}
+        self._lock = threading.Lock()
+
+    def declare(self, name: str, *, ttl_s: float = DEFAULT_TTL_S) -> None:
+        """Set how long a grant of pool `name` lasts unless it is renewed.
+
+        Raises ConfigError if the pool is in use with another time to live.
+        """
+        self.require(name)
+        with self._lock:
+            used = self._pools.get(name)
+            if used is not None and used.ttl_s != ttl_s:
+                raise ConfigError(
+                    f"pool {name!r} of app {self._app.name!r} is in use with a time to live of "
+                    f"{used.ttl_s:g} s: declare it before"
+                )
+            self._ttl_s[name] = ttl_s
+
+    def require(self, name: str) -> None:
+        """Make pool `name` known. Raises ConfigError for what cannot be a name."""
+        check_pool(name)
+        layers = self._app.middleware  # None: the worker's default
+        if layers is not None and not any(getattr(one, "grants", False) for one in layers):
+            raise ConfigError(
+                f"app {self._app.name!r}: its middleware has no Requires, so that a task would "
+                f"run without the resource of {name!r} that it requires"
+            )
+        with self._lock:
+            self._ttl_s.setdefault(name, DEFAULT_TTL_S)
+            is_new = RELEASE_TASK not in self._app.tasks
+        if is_new:
+            retried = {"autoretry_for": (LinkError,), "max_retries": None}
+            self._app.task(name=RELEASE_TASK, **retried)(self._release)
+
+    def __getitem__(self, name: str) -> ResourcePool:
+        """Raises ConfigError if the app has no Redis server, or `name` cannot be a name."""
+        with self._lock:
+            if name not in self._pools:
+                ttl_s, link = self._ttl_s.get(name, DEFAULT_TTL_S), self._app.broker_link
+                self._pools[name] = ResourcePool(link, name, ttl_s, clock=self._app.clock)
+            return self._pools[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._ttl_s))
+
+    def _release(self, *_results: Any, grant: Any) -> str:
+        """Release `grant`, once, and return what was found.
+
+        Results that a callback gets first are ignored. Raises LeaseError for what never was a
+        grant.
+        """
+        ticket = Ticket.read(grant)
+        found = self[ticket.pool].release(ticket)
+        if found.outcome is ReleaseOutcome.FORGED:
+            raise LeaseError(str(found))
+        return str(found)
+
+
 def check_pool(name: object) -> str:
     """Return `name`. Raises ConfigError if no pool can have it."""
     text = check_name("pool", name)
@@ -336,10 +395,7 @@ def _us(seconds: float) -> int:
 
 def _seconds(what: str, value: float, *, least_s: float, most_s: float) -> float:
     """Return `value`. Raises ConfigError naming the limits."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not (least_s <= value <= most_s)
-    ):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not least_s <= value <= most_s:
         raise ConfigError(f"{what} {value!r:.30}: must be {least_s:g} to {most_s:g} seconds")
     return float(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,35 +110,36 @@ class PoolServer:
 
         Raises LinkError, and LeaseError naming a key of the wrong type; nothing changed then.
         """
-
-        def execute(client: Any) -> Any:
-            from redis.exceptions import ResponseError
-
-            try:
-                return _SCRIPT.run(client, keys, args)
-            except ResponseError as error:
-                _, found, reason = str(error).partition(f"{WRONG_TYPE} ")
-                if found:
-                    raise LeaseError(f"{reason}: it is not this pool's; nothing changed") from None
-                raise
-
         if self._is_link:
-            return _text(self._given.ask(execute))
+            return _text(self._given.ask(lambda client: _run(client, keys, args)))
         about = self._given.connection_pool.connection_kwargs
         with link_errors(str(about.get("path") or f"{about.get('host')}:{about.get('port')}")):
-            return _text(execute(self._given))
+            return _text(_run(self._given, keys, args))
+
+
+def _run(client: Any, keys: list[str], args: list[Any]) -> Any:
+    from redis.exceptions import ResponseError
+
+    try:
+        return _SCRIPT.run(client, keys, args)
+    except ResponseError as error:
+        _, found, reason = str(error).partition(f"{WRONG_TYPE} ")
+        if not found:
+            raise
+        raise LeaseError(f"{reason}: it is not this pool's; nothing changed") from None
 
 
 def read_stats(name: str, answer: Any) -> PoolStats:
-    """Return what the operation `look` answered."""
+    """Return what the operation `look` answered. A damaged counter is 0, from which it goes on."""
     counters, free, busy, waiting = answer
-    numbers = dict(zip(counters[::2], counters[1::2], strict=True))
+    found = dict(zip(counters[::2], counters[1::2], strict=True))
+    numbers = {
+        one: int(text)
+        for one, text in found.items()
+        if one in COUNTERS and text.isascii() and text.isdecimal()
+    }
     return PoolStats(
-        name=name,
-        free=tuple(free),
-        busy=read_holdings(busy),
-        waiting=tuple(waiting),
-        **{one: _count(numbers[one]) for one in COUNTERS & numbers.keys()},
+        name=name, free=tuple(free), busy=read_holdings(busy), waiting=tuple(waiting), **numbers
     )
 
 
@@ -153,11 +155,6 @@ def read_holdings(rows: list[list[str]]) -> tuple[Holding, ...]:
         )
         for resource, holder, token, held_us, left_us, leaving in rows
     )
-
-
-def _count(text: str) -> int:
-    """Return a counter; 0 for a damaged one, which restarts when it next counts."""
-    return int(text) if text.isascii() and text.isdecimal() else 0
 
 
 def _text(answer: Any) -> Any:
@@ -182,29 +179,28 @@ class Wakeup(Closing):
 
     def listen(self) -> None:
         """Subscribe if that is not done; the subscription is in force on return."""
-        from redis.exceptions import RedisError
-
         if self._pubsub is None:
-            pubsub = self._server.client.pubsub()
-            try:
-                pubsub.subscribe(self._channel)
-                pubsub.get_message(timeout=1.0)  # the confirmation: no message is missed after it
-            except (RedisError, OSError):
-                pubsub.close()
-            else:
-                self._pubsub = pubsub
+            self._pubsub = self._server.client.pubsub()
+            with self._closing_if_lost():
+                self._pubsub.subscribe(self._channel)
+                self._pubsub.get_message(timeout=1.0)  # confirmed: no message is missed after it
 
     def wait(self, timeout_s: float) -> None:
         """Return when woken, after `timeout_s`, or sooner if the connection is lost."""
-        from redis.exceptions import RedisError
-
         if self._pubsub is None:
             threading.Event().wait(min(timeout_s, RETRY_S))
             return
-        try:
+        with self._closing_if_lost():
             received = self._pubsub.get_message(timeout=timeout_s)
             while received is not None:  # woken more than once: asking once is enough
                 received = self._pubsub.get_message(timeout=0.0)
+
+    @contextlib.contextmanager
+    def _closing_if_lost(self) -> Iterator[None]:
+        from redis.exceptions import RedisError
+
+        try:
+            yield
         except (RedisError, OSError):
             self.close()
 
