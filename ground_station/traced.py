@@ -22,7 +22,7 @@ def traced(*, report: Report) -> Iterator["Tracer | None"]:
     if not settings.is_wanted:
         yield None
         return
-    from blimp.queue.observability.settings import open_tracer
+    from blimp.queue.observability import open_tracer
 
     try:
         tracer = open_tracer(settings, service="ground")

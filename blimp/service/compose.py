@@ -205,7 +205,7 @@ def _flight_log(form: LogFormat, vehicle: str) -> Callable[..., object]:
     """Return what logs the flight process's start and end; it is never called in its loop."""
     if form == "text":
         return lambda *_, **__: None
-    from blimp.queue.observability.json_log import JsonLogs
+    from blimp.queue.log import JsonLogs
 
     log: Callable[..., object] = JsonLogs(vehicle=vehicle).make().info
     return log

@@ -1,1 +1,34 @@
 """What can be seen of a worker from outside: metrics, logs, traces. Loaded where asked for."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from blimp.queue.observability.settings import TraceSettings
+    from blimp.queue.observability.tracing import Tracer
+
+
+def open_tracer(settings: TraceSettings, *, service: str) -> Tracer | str:
+    """Return what makes spans, or why nothing does: "" if nothing was asked for.
+
+    Raises ConfigError for an unknown exporter, or a file that cannot be written.
+    """
+    if not (settings.is_wanted or _has_provider()):
+        return ""
+    try:
+        from blimp.queue.observability.tracing import Tracer
+    except ImportError as error:
+        return f"traces need OpenTelemetry: pip install 'blimp[trace]' ({error})"
+    return Tracer(settings, service=service)
+
+
+def _has_provider() -> bool:
+    """Return whether this program has set up OpenTelemetry itself."""
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return False
+    ours = sys.modules.get("blimp.queue.observability.tracing")
+    unset = (trace.ProxyTracerProvider, *(() if ours is None else (ours.OwnProvider,)))
+    return not isinstance(trace.get_tracer_provider(), unset)

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 from collections import Counter as Count
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,12 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError
+from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.extensions import Extension
-from blimp.queue.observability.queue_stats import QueueReader, QueueStats
 from blimp.queue.observability.settings import LOOPBACK
-from blimp.queue.resources.pool import RELEASE_TASK
+from blimp.queue.redis.client import open_redis
+from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY, Keys
+from blimp.queue.resources.pool import RELEASE_TASK, ResourcePool
 from blimp.queue.resources.pool_server import COUNTERS
 from blimp.queue.worker.job import Place, Stage, place_of
 
@@ -45,20 +47,35 @@ BOUNDS_S = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     30.0, 60.0, 300.0, 1800.0,
 )  # fmt: skip
+DEADLINE_S = 0.5  # for the broker's answer
+FRESH_S = 0.5  # the broker is asked no oftener, however many scrapers ask
+PRIORITIES = ("emergency", "high", "normal", "low")  # a queue's streams, in order
 CLOCK_BEATS = 30  # heartbeats between two looks at the broker's clock
-# What the worker itself counts: its name there, the metric's, and its meaning.
-COUNTS = (
-    ("reconnects", "blimp_worker_reconnects", "Times the broker was lost and found again"),
-    ("leases_lost", "blimp_worker_leases_lost", "Messages that other workers took over"),
-    ("restored", "blimp_worker_restored", "Messages that a worker of this name left in flight"),
-    ("requeued", "blimp_worker_requeued", "Messages put back, not begun, in a stop"),
-    ("cut_off", "blimp_worker_cut_off", "Tasks interrupted by a cold stop"),
-    ("events_dropped", "blimp_worker_events_dropped", "Events that could not be sent"),
-)
+COUNTS = {  # what the worker itself counts, and its meaning
+    "reconnects": "Times the broker was lost and found again",
+    "leases_lost": "Messages that other workers took over",
+    "restored": "Messages that a worker of this name left in flight",
+    "requeued": "Messages put back, not begun, in a stop",
+    "cut_off": "Tasks interrupted by a cold stop",
+    "events_dropped": "Events that could not be sent",
+}
+# What is read when a scraper asks: the metric's name, its meaning, its labels.
+GAUGES = {
+    "worker_metrics_missing": ("A part that failed", "why"),
+    "worker_in_flight": ("Messages taken and not acknowledged",),
+    "worker_pool_size": ("Tasks that fit at once", "pool"),
+    "worker_pool_busy": ("Tasks that run now", "pool"),
+    "broker_up": ("Whether the broker answered just now",),
+    "queue_messages": ("Ready, or in flight in a worker", "queue", "priority", "state"),
+    "queue_oldest_message_age_seconds": ("Of those that are ready", "queue", "priority"),
+    "queue_scheduled_messages": ("Messages whose ETA has not come", "queue"),
+    "queue_dead_letters": ("Messages that will not be delivered again", "queue"),
+    "pool_resources": ("Resources by state", "pool", "state"),
+    "pool_waiting": ("Holders that wait for one", "pool"),
+}
 POOLS = {Place.LOOP: "loop", Place.THREAD: "thread", Place.PROCESS: "process"}
 TASK, TASK_STATE = ("task",), ("task", "state")
 RETRY = "RETRY"
-MAX_PORT = 65_535
 MAX_REQUESTS = 4  # at once; further ones are closed
 READ_S = 5.0  # for a part of a request, and for a part of the answer
 REQUEST_S = 10.0  # for all of it: a client that sends a byte now and then ends, too
@@ -75,12 +92,10 @@ class Metrics(Closing):
     """
 
     def __init__(self, app: TaskApp, *, port: int, address: str = LOOPBACK) -> None:
-        if not 0 <= port <= MAX_PORT:
-            raise ConfigError(f"metrics port {port}: must be from 0 to {MAX_PORT}")
         self._app = app
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
-        self._queues: QueueReader | None = None
+        self._collector: _Collector | None = None
         self._server = _open_server(address, port)
         self._server.set_app(make_wsgi_app(self._registry))
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
@@ -101,15 +116,15 @@ class Metrics(Closing):
         if self._thread.is_alive():
             self._thread.join(timeout=READ_S)
         self._server.server_close()
-        if self._queues is not None:
-            self._queues.close()
+        if self._collector is not None:
+            self._collector.close()
 
     def _extend(self, worker: Worker) -> TaskMetrics:
-        if self._queues is not None:
+        if self._collector is not None:
             raise ConfigError("metrics of one worker are served already: give each a port")
-        self._queues = QueueReader(self._app)
+        self._collector = _Collector(worker)
         metrics = TaskMetrics(worker, registry=self._registry)
-        self._registry.register(_WorkerCollector(worker, queues=self._queues))
+        self._registry.register(self._collector)
         self._thread.start()
         return metrics
 
@@ -134,13 +149,8 @@ class TaskMetrics(Extension):
             return cache(Counter(f"blimp_tasks_{name}", meaning, labels, registry=registry).labels)
 
         def histogram(name: str, meaning: str) -> Any:
-            found = Histogram(
-                f"blimp_tasks_{name}_seconds",
-                meaning,
-                TASK_STATE,
-                buckets=BOUNDS_S,
-                registry=registry,
-            )
+            name = f"blimp_tasks_{name}_seconds"
+            found = Histogram(name, meaning, TASK_STATE, buckets=BOUNDS_S, registry=registry)
             return cache(found.labels)
 
         self._received = counter("received", "Tasks taken from the broker")
@@ -192,35 +202,52 @@ class TaskMetrics(Extension):
             self._latency(name, state).observe(max(0.0, waited_s))
 
 
-class _WorkerCollector:
+class _Collector(Closing):
     """What is read when a scraper asks: the worker, its queues, its app's resource pools.
 
-    A part that fails is left out, and the others are shown.
+    The broker is asked on a connection of its own, for DEADLINE_S at most and no oftener than
+    every FRESH_S. A part that fails is left out, and the others are shown.
     """
 
-    def __init__(self, worker: Worker, *, queues: QueueReader) -> None:
+    def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._queues = queues
+        self._app = worker.app
+        self._lock = threading.Lock()
+        self._broker: list[Metric] = []
+        self._asked_s = -FRESH_S
+        self._client: Any = None
+        self._url = ""
 
     def collect(self) -> Iterator[Metric]:
-        for part in (self._work, self._broker, self._resources):
-            try:
-                yield from list(part())
-            except Exception as error:
-                failed = GaugeMetricFamily(
-                    "blimp_worker_metrics_missing", "A part that failed", labels=("why",)
-                )
-                failed.add_metric([type(error).__name__], 1.0)
-                yield failed
+        yield from self._part(self._read_worker)
+        with self._lock:
+            now_s = self._app.clock.now_s()
+            if now_s - self._asked_s >= FRESH_S:
+                self._broker = [*self._read_broker()]
+                self._asked_s = now_s
+        yield from self._broker
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: it would ask the broker."""
         return ()
 
-    def _work(self) -> Iterator[Metric]:
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _part(self, read: Callable[[], Iterator[Metric]]) -> list[Metric]:
+        try:
+            return [*read()]
+        except Exception as error:
+            failed = _gauge("worker_metrics_missing")
+            failed.add_metric([type(error).__name__], 1.0)
+            return [failed]
+
+    def _read_worker(self) -> Iterator[Metric]:
         worker = self._worker
-        for key, name, meaning in COUNTS:
-            yield CounterMetricFamily(name, meaning, value=worker.counts[key])
+        for name, meaning in COUNTS.items():
+            yield CounterMetricFamily(f"blimp_worker_{name}", meaning, value=worker.counts[name])
         rejected = CounterMetricFamily(
             "blimp_worker_rejected", "Messages that could not be run", labels=("reason",)
         )
@@ -228,45 +255,82 @@ class _WorkerCollector:
             rejected.add_metric([reason], worker.counts[reason])
         yield rejected
         jobs = worker.jobs()
-        yield GaugeMetricFamily(
-            "blimp_worker_in_flight", "Messages taken and not acknowledged", value=len(jobs)
-        )
-        busy = Count(place_of(job.task) for job in jobs if job.stage is Stage.RUNNING)
-        size = GaugeMetricFamily(
-            "blimp_worker_pool_size", "Tasks that fit at once", labels=["pool"]
-        )
-        running = GaugeMetricFamily("blimp_worker_pool_busy", "Tasks that run now", labels=["pool"])
+        in_flight = _gauge("worker_in_flight")
+        in_flight.add_metric([], len(jobs))
+        yield in_flight
+        running = Count(place_of(job.task) for job in jobs if job.stage is Stage.RUNNING)
+        size, busy = _gauge("worker_pool_size"), _gauge("worker_pool_busy")
         for place, label in POOLS.items():
             size.add_metric([label], worker.sizes.slots(place))
-            running.add_metric([label], busy[place])
-        yield size
-        yield running
+            busy.add_metric([label], running[place])
+        yield from (size, busy)
 
-    def _broker(self) -> Iterator[Metric]:
-        stats = self._queues.read(self._worker.queues)
-        yield GaugeMetricFamily(
-            "blimp_broker_up", "Whether the broker answered just now", value=float(stats.is_up)
-        )
-        if stats.is_up:
-            yield from _queue_metrics(stats)
-
-    def _resources(self) -> Iterator[Metric]:
-        app = self._worker.app
-        if RELEASE_TASK not in app.tasks or not self._queues.read(self._worker.queues).is_up:
+    def _read_broker(self) -> Iterator[Metric]:
+        up = _gauge("broker_up")
+        on_redis = self._app.capabilities.on_redis
+        try:
+            queues = [*(self._read_streams() if on_redis else self._read_kombu())]
+        except Exception:  # of any broker's driver: the worker logs its own
+            up.add_metric([], 0.0)
+            yield up
             return
-        found = [self._queues.pool(name) for name in app.pools]
-        resources = GaugeMetricFamily(
-            "blimp_pool_resources", "Resources by state", labels=("pool", "state")
-        )
-        waiting = GaugeMetricFamily(
-            "blimp_pool_waiting", "Holders that wait for one", labels=("pool",)
-        )
+        up.add_metric([], 1.0)
+        yield up
+        yield from queues
+        yield from self._part(self._read_pools)
+
+    def _read_streams(self) -> Iterator[Metric]:
+        if self._url != self._app.broker:
+            self.close()
+            self._url = self._app.broker
+            self._client = open_redis(self._url, timeout_s=DEADLINE_S)
+        queues = self._worker.queues
+        keys = [Keys().queue(name) for name in queues]
+        names = [key for one in keys for key in (*one.levels, one.later, one.dead)]
+        _, *found = SCRIPTS["levels"].run(self._client, names, [GROUP, NOBODY, LEVELS])
+        messages, age = _gauge("queue_messages"), _gauge("queue_oldest_message_age_seconds")
+        scheduled, dead = _gauge("queue_scheduled_messages"), _gauge("queue_dead_letters")
+        for queue, (*each, later, letters) in zip(queues, found, strict=True):
+            levels = zip(each[::3], each[1::3], each[2::3], strict=True)
+            for priority, (ready, in_flight, age_ms) in zip(PRIORITIES, levels, strict=True):
+                if ready < 0:
+                    continue  # not a stream
+                messages.add_metric([queue, priority, "ready"], ready)
+                messages.add_metric([queue, priority, "in_flight"], in_flight)
+                if age_ms >= 0:
+                    age.add_metric([queue, priority], age_ms / 1000.0)
+            for family, count in ((scheduled, later), (dead, letters)):
+                if count >= 0:
+                    family.add_metric([queue], count)
+        yield from (messages, age, scheduled, dead)
+
+    def _read_kombu(self) -> Iterator[Metric]:
+        """Ask what every broker can say: how many messages wait, of any priority."""
+        messages = _gauge("queue_messages")
+        connection = self._app.broker_kind.open_connection(self._app.broker, timeout_s=DEADLINE_S)
+        with connection:
+            connection.ensure_connection(max_retries=0, timeout=DEADLINE_S)
+            for queue in self._worker.queues:
+                with contextlib.suppress(connection.channel_errors):  # not declared yet
+                    found = connection.channel().queue_declare(queue, passive=True)
+                    messages.add_metric([queue, "all", "ready"], int(found.message_count))
+        yield messages
+
+    def _read_pools(self) -> Iterator[Metric]:
+        app = self._app
+        if RELEASE_TASK not in app.tasks:
+            return
+        if self._client is None:  # not on streams: the pools are on the results' server
+            pools = [app.pools[name] for name in app.pools]
+        else:
+            pools = [ResourcePool(self._client, name, clock=app.clock) for name in app.pools]
+        found = [pool.stats() for pool in pools]
+        resources, waiting = _gauge("pool_resources"), _gauge("pool_waiting")
         for stats in found:
             resources.add_metric([stats.name, "free"], len(stats.free))
             resources.add_metric([stats.name, "busy"], len(stats.busy))
             waiting.add_metric([stats.name], len(stats.waiting))
-        yield resources
-        yield waiting
+        yield from (resources, waiting)
         for counter in sorted(COUNTERS - {"token"}):
             family = CounterMetricFamily(
                 f"blimp_pool_{counter}", f"Grants of a pool: {counter}", labels=("pool",)
@@ -276,33 +340,9 @@ class _WorkerCollector:
             yield family
 
 
-def _queue_metrics(stats: QueueStats) -> Iterator[Metric]:
-    messages = GaugeMetricFamily(
-        "blimp_queue_messages",
-        "Messages that wait (ready) and that a worker has (in_flight)",
-        labels=("queue", "priority", "state"),
-    )
-    age = GaugeMetricFamily(
-        "blimp_queue_oldest_message_age_seconds",
-        "Age of the oldest that waits; absent if none waits",
-        labels=("queue", "priority"),
-    )
-    for one in stats.streams:
-        for state, count in (("ready", one.ready), ("in_flight", one.in_flight)):
-            if count is not None:
-                messages.add_metric([one.queue, one.priority, state], count)
-        if one.oldest_age_s is not None:
-            age.add_metric([one.queue, one.priority], one.oldest_age_s)
-    yield messages
-    yield age
-    for name, meaning, found in (
-        ("scheduled_messages", "Messages whose ETA has not come", stats.scheduled),
-        ("dead_letters", "Messages that will not be delivered again", stats.dead),
-    ):
-        family = GaugeMetricFamily(f"blimp_queue_{name}", meaning, labels=("queue",))
-        for queue, count in found.items():
-            family.add_metric([queue], count)
-        yield family
+def _gauge(name: str) -> GaugeMetricFamily:
+    meaning, *labels = GAUGES[name]
+    return GaugeMetricFamily(f"blimp_{name}", meaning, labels=labels)
 
 
 # --- the page --------------------------------------------------------------------------------
@@ -310,7 +350,7 @@ def _queue_metrics(stats: QueueStats) -> Iterator[Metric]:
 
 class _Server(ThreadingMixIn, WSGIServer):
     """wsgiref's, with limits: prometheus_client.start_http_server keeps a thread for each client
-    that connects and sends nothing, and wakes twice a second (docs/decisions/0027)."""
+    that connects and sends nothing, and wakes twice a second (docs/decisions/0029)."""
 
     daemon_threads = True
     block_on_close = False

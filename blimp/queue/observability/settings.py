@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
-
-if TYPE_CHECKING:
-    from blimp.queue.observability.tracing import Tracer
 
 LOOPBACK = "127.0.0.1"
 LOG_FORMATS = ("text", "json")
@@ -77,33 +73,3 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not text.isascii() or not 0 <= int(text) <= 65_535:
         raise argparse.ArgumentTypeError(f"{text!r:.40}: must be a port, from 0 to 65535")
     return int(text)
-
-
-def open_tracer(settings: TraceSettings, *, service: str) -> Tracer | str:
-    """Return what makes spans, or why nothing does: "" if nothing was asked for.
-
-    Raises ConfigError for an unknown exporter, or a file that cannot be written.
-    """
-    if not (settings.is_wanted or _has_provider()):
-        return ""
-    try:
-        from blimp.queue.observability.tracing import Tracer
-    except ImportError as error:
-        return f"traces need OpenTelemetry: pip install 'blimp[trace]' ({error})"
-    return Tracer(
-        service=service,
-        file=settings.file,
-        exporters=settings.exporters,
-        protocol=settings.protocol,
-        is_named=settings.is_named,
-    )
-
-
-def _has_provider() -> bool:
-    """Return whether this program has set up OpenTelemetry itself."""
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return False
-    ours = sys.modules.get("blimp.queue.observability.tracing")
-    unset = (trace.ProxyTracerProvider, *(() if ours is None else (ours.OwnProvider,)))
-    return not isinstance(trace.get_tracer_provider(), unset)

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError
+from blimp.queue.observability.settings import TraceSettings
 from blimp.queue.protocol.message import trace_headers
 
 if TYPE_CHECKING:
@@ -61,33 +61,25 @@ class Tracer(Closing):
     """Makes the spans of this process. Thread-safe; close is idempotent.
 
     A program that has set up OpenTelemetry itself keeps its provider, and spans go there.
-    file, exporters, protocol, is_named: see `settings.TraceSettings`. Raises ConfigError for an
-    unknown exporter, or a file that cannot be written.
+    Raises ConfigError for an unknown exporter, or a file that cannot be written.
     """
 
-    def __init__(
-        self,
-        *,
-        service: str,
-        file: str = "",
-        exporters: Sequence[str] = (),
-        protocol: str = "",
-        is_named: bool = False,
-    ) -> None:
+    def __init__(self, settings: TraceSettings, *, service: str) -> None:
         self._own: OwnProvider | None = None
         provider = trace.get_tracer_provider()
-        if file or exporters:
+        if settings.is_wanted:
             is_unset = isinstance(provider, trace.ProxyTracerProvider)
             provider = self._own = OwnProvider(
-                resource=Resource.create({} if is_named else {SERVICE_NAME: service}),
+                resource=Resource.create({} if settings.is_named else {SERVICE_NAME: service}),
                 shutdown_on_exit=False,
             )
-            if file:
+            if settings.file:
                 # Span by span: the file is read while the process runs, and a kill loses nothing.
-                provider.add_span_processor(SimpleSpanProcessor(FileSpanExporter(Path(file))))
-            for name in exporters:
-                exporter = exporter_named(name, protocol=protocol)
-                provider.add_span_processor(BatchSpanProcessor(exporter))
+                exporter = FileSpanExporter(Path(settings.file))
+                provider.add_span_processor(SimpleSpanProcessor(exporter))
+            for name in settings.exporters:
+                named = exporter_named(name, protocol=settings.protocol)
+                provider.add_span_processor(BatchSpanProcessor(named))
             if is_unset:
                 trace.set_tracer_provider(provider)  # for libraries that tasks use
         self._provider: Any = provider
@@ -100,37 +92,36 @@ class Tracer(Closing):
         *,
         kind: SpanKind = SpanKind.INTERNAL,
         attributes: Mapping[str, Any] | None = None,
+        context: Context | None = None,
     ) -> Iterator[Span]:
-        """Make a span of the block; what it raises is the span's error, and raised again."""
+        """Make a span of the block; what it raises is the span's error, and raised again.
+
+        context: the present one if it is None. An error of a span processor does not reach the
+        block: otherwise a message that was sent would look unsent, and a task that succeeded
+        failed.
+        """
         begin = self._tracer.start_as_current_span
-        with _harmless(lambda: begin(name, kind=kind, attributes=attributes)) as span:
+        try:
+            manager = begin(name, context=context, kind=kind, attributes=attributes)
+            span = manager.__enter__()
+        except Exception:
+            yield trace.INVALID_SPAN
+            return
+        try:
             yield span
+        except BaseException as error:
+            with contextlib.suppress(Exception):
+                manager.__exit__(type(error), error, error.__traceback__)
+            raise
+        with contextlib.suppress(Exception):
+            manager.__exit__(None, None, None)
 
     @contextlib.contextmanager
     def sending(self, message: TaskMessage) -> Iterator[TaskMessage]:
         """Yield `message` as it shall be sent: with this span for its parent."""
-        with self.span(
-            f"send {message.queue}",
-            kind=SpanKind.PRODUCER,
-            attributes=_about(message, name="send", type="send"),
-        ):
+        about = _about(message, "send")
+        with self.span(f"send {message.queue}", kind=SpanKind.PRODUCER, attributes=about):
             yield carrying(message)
-
-    @contextlib.contextmanager
-    def processing(self, message: TaskMessage, *, delivery: int) -> Iterator[Span]:
-        """Make a span of a task's run; `carrying` puts it into messages."""
-        about = _about(message, name="process", type="process")
-        about["messaging.message.delivery_attempt"] = delivery
-        begin = self._tracer.start_as_current_span
-        with _harmless(
-            lambda: begin(
-                f"process {message.queue}",
-                context=context_of(message),
-                kind=SpanKind.CONSUMER,
-                attributes=about,
-            )
-        ) as span:
-            yield span
 
     def record(
         self,
@@ -177,28 +168,6 @@ def _wait_for(call: Callable[[], object]) -> None:
     thread.join(CLOSE_S)
 
 
-@contextlib.contextmanager
-def _harmless(begin: Callable[[], AbstractContextManager[Span]]) -> Iterator[Span]:
-    """Make a span of the block; an error of a span processor does not reach the block.
-
-    Otherwise a message that was sent would look unsent, and a task that succeeded failed.
-    """
-    try:
-        manager = begin()
-        span = manager.__enter__()
-    except Exception:
-        yield trace.INVALID_SPAN
-        return
-    try:
-        yield span
-    except BaseException as error:
-        with contextlib.suppress(Exception):
-            manager.__exit__(type(error), error, error.__traceback__)
-        raise
-    with contextlib.suppress(Exception):
-        manager.__exit__(None, None, None)
-
-
 def context_of(message: TaskMessage) -> Context:
     """Return the context that `message` names: an empty one if it names none."""
     return _propagator.extract(trace_headers(message.headers), contexts.Context())
@@ -211,22 +180,16 @@ def carrying(message: TaskMessage) -> TaskMessage:
     return msgspec.structs.replace(message, headers=message.headers | headers)
 
 
-def fail(span: Span, kind: str, text: str) -> None:
-    """Mark `span` as failed. kind: an exception's name, or a state's."""
-    span.set_attribute("error.type", kind)
-    span.set_status(Status(StatusCode.ERROR, text))
-
-
 def wall_ns(moment_s: float, *, now_s: float) -> int:
     """Return a moment of the monotonic clock, now at `now_s`, as nanoseconds since the epoch."""
     return time.time_ns() + int((moment_s - now_s) * 1e9)
 
 
-def _about(message: TaskMessage, *, name: str, type: str) -> dict[str, Any]:
+def _about(message: TaskMessage, operation: str) -> dict[str, Any]:
     return {
         "messaging.system": SYSTEM,
-        "messaging.operation.name": name,
-        "messaging.operation.type": type,
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation,
         "messaging.destination.name": message.queue,
         "messaging.message.id": message.id,
         "messaging.message.conversation_id": message.root_id or message.id,
@@ -251,10 +214,22 @@ class TracedJobs:
     async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         await self._record_wait(job)
         message = job.message
-        with self._tracer.processing(message, delivery=message.delivery) as span:
+        delivery = {"messaging.message.delivery_attempt": message.delivery}
+        with self._tracer.span(
+            f"process {message.queue}",
+            kind=SpanKind.CONSUMER,
+            attributes=_about(message, "process") | delivery,
+            context=context_of(message),
+        ) as span:
             job.message = carrying(message)
             outcome = await call_next(job)
-            _record_outcome(span, outcome)
+            span.set_attribute(
+                "blimp.state", "REQUEUED" if outcome.requeue else outcome.state.value
+            )
+            fault = outcome.fault
+            if fault is not None and not outcome.requeue and outcome.retry_in_s is None:
+                span.set_attribute("error.type", fault.exc_type)
+                span.set_status(Status(StatusCode.ERROR, fault.text))
         return outcome
 
     async def _record_wait(self, job: Job) -> None:
@@ -275,15 +250,6 @@ class TracedJobs:
             ended_ns=now_ns,
             context=context_of(message),
         )
-
-
-def _record_outcome(span: Span, outcome: Outcome) -> None:
-    if outcome.requeue:
-        span.set_attribute("blimp.state", "REQUEUED")
-        return
-    span.set_attribute("blimp.state", outcome.state.value)
-    if outcome.fault is not None and outcome.retry_in_s is None:
-        fail(span, outcome.fault.exc_type, outcome.fault.text)
 
 
 # --- where spans go ----------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.queue.extensions import ChildExtension, Extension
-from blimp.queue.observability.json_log import JsonLogs
-from blimp.queue.observability.settings import TraceSettings, Watching, open_tracer
+from blimp.queue.log import JsonLogs
+from blimp.queue.observability import open_tracer
+from blimp.queue.observability.settings import TraceSettings, Watching
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -30,83 +31,66 @@ def watched(app: TaskApp, watching: Watching) -> Iterator[None]:
 
     Raises ConfigError for a port that is taken, or an extra that is not installed.
     """
+    changed = ("make_log", "tracer", "outer_middleware", "child_extension")
+    before = {name: getattr(app, name) for name in changed}
     with contextlib.ExitStack() as stack:
+        for name, value in before.items():
+            stack.callback(setattr, app, name, value)
         if watching.metrics_port is not None:
             from blimp.queue.observability.metrics import Metrics
 
-            stack.enter_context(
-                Metrics(app, port=watching.metrics_port, address=watching.metrics_address)
-            )
+            address = watching.metrics_address
+            stack.enter_context(Metrics(app, port=watching.metrics_port, address=address))
+        child = ChildSettings(trace=watching.trace, service=app.name)
         if watching.log_format == "json":
-            stack.enter_context(_json_logs(app, watching))
-        stack.enter_context(_traced(app, watching))  # last: outside of all other middleware
-        yield
-
-
-@contextlib.contextmanager
-def _traced(app: TaskApp, watching: Watching) -> Iterator[None]:
-    tracer = open_tracer(watching.trace, service=app.name)
-    if isinstance(tracer, str):
-        if tracer:
+            _write_json(app, child, vehicle=watching.vehicle, stack=stack)
+        tracer = open_tracer(watching.trace, service=app.name)
+        if not isinstance(tracer, str):
+            _trace(app, child, tracer, stack=stack)  # last: outside of all other middleware
+        elif tracer:
             app.make_log(level=app.log_level).warning("not traced", reason=tracer)
         yield
-        return
-    from blimp.queue.observability.tracing import TracedJobs
-
-    def make(_: Worker) -> Extension:
-        return _Flush(tracer)
-
-    before = app.tracer, app.outer_middleware, app.child_extension
-    app.tracer = tracer
-    app.outer_middleware = (TracedJobs(app=app, tracer=tracer), *app.outer_middleware)
-    if app.child_extension is None:
-        app.child_extension = ChildSettings(trace=watching.trace, service=app.name).extension()
-    app.extend(make)
-    try:
-        yield
-    finally:
-        app.extensions.remove(make)
-        app.tracer, app.outer_middleware, app.child_extension = before
-        tracer.close()
 
 
-class _Flush(Extension):
-    """Sends the spans that wait: a process that restarts itself has no other end."""
-
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
-
-    def stopped(self) -> None:
-        self._tracer.flush()
-
-
-@contextlib.contextmanager
-def _json_logs(app: TaskApp, watching: Watching) -> Iterator[None]:
-    logs = JsonLogs(level=app.log_level, vehicle=watching.vehicle)
+def _write_json(
+    app: TaskApp, child: ChildSettings, *, vehicle: str, stack: contextlib.ExitStack
+) -> None:
+    logs = JsonLogs(level=app.log_level, vehicle=vehicle)
 
     def make(**bound: Any) -> Any:
         log = logs.make(**bound)
-        app.child_extension = ChildSettings(
-            log_level=app.log_level,
-            vehicle=logs.vehicle,
-            worker=logs.worker,
-            trace=watching.trace,
-            service=app.name,
-        ).extension()
+        own = {"log_level": app.log_level, "vehicle": vehicle, "worker": logs.worker}
+        app.child_extension = msgspec.structs.replace(child, **own).extension()
         return log
 
     async def name_task(job: Job, call_next: CallNext) -> Outcome:
         with logs.bound(job.message):
             return await call_next(job)
 
-    before = app.make_log, app.outer_middleware, app.child_extension
     logs.install()
+    stack.callback(logs.uninstall)
     app.make_log, app.outer_middleware = make, (name_task, *app.outer_middleware)
-    try:
-        yield
-    finally:
-        logs.uninstall()
-        app.make_log, app.outer_middleware, app.child_extension = before
+
+
+def _trace(
+    app: TaskApp, child: ChildSettings, tracer: Tracer, *, stack: contextlib.ExitStack
+) -> None:
+    from blimp.queue.observability.tracing import TracedJobs
+
+    class Flush(Extension):
+        """Sends the spans that wait: a process that restarts itself has no other end."""
+
+        def __init__(self, _: Worker) -> None: ...
+
+        def stopped(self) -> None:
+            tracer.flush()
+
+    stack.enter_context(tracer)
+    app.tracer = tracer
+    app.outer_middleware = (TracedJobs(app=app, tracer=tracer), *app.outer_middleware)
+    app.child_extension = app.child_extension or child.extension()
+    app.extend(Flush)
+    stack.callback(app.extensions.remove, Flush)
 
 
 # --- child processes ------------------------------------------------------------------------

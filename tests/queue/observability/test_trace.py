@@ -18,7 +18,8 @@ from blimp.errors import ConfigError, TaskFailed
 from blimp.queue import TaskApp, TaskContext, chain, group
 from blimp.queue.cli.main import main
 from blimp.queue.cli.trace import show
-from blimp.queue.observability.settings import TraceSettings, Watching, open_tracer
+from blimp.queue.observability import open_tracer
+from blimp.queue.observability.settings import TraceSettings, Watching
 from blimp.queue.observability.tracing import Tracer
 from blimp.queue.observability.watch import watched
 from blimp.queue.protocol.message import PARENT, TaskMessage
@@ -206,7 +207,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from blimp.queue.observability.settings import TraceSettings
-from blimp.queue.observability.settings import open_tracer
+from blimp.queue.observability import open_tracer
 spans = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(spans))
@@ -278,7 +279,7 @@ def test_the_environment_chooses_the_exporters(
 
 def test_a_file_is_shown_as_trees(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with (
-        Tracer(file=str(trace), service="pad") as tracer,
+        Tracer(TraceSettings(file=str(trace)), service="pad") as tracer,
         tracer.span("ground arm"),
         tracer.span("evil \x1b[2J"),
     ):

@@ -13,8 +13,7 @@ import pytest
 import redis
 
 from blimp.queue import TaskApp
-from blimp.queue.log import StderrHandler
-from blimp.queue.observability.json_log import JsonLogs, to_line
+from blimp.queue.log import JsonLogs, StderrHandler, to_line
 from blimp.queue.protocol.message import PARENT, TaskMessage
 from tests.queue.conftest import DEADLINE_S, WorkerProcess
 
