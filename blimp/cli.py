@@ -64,6 +64,12 @@ Config = Annotated[
 Vehicle = Annotated[
     str | None, typer.Option("--vehicle", help="The ship's name; the airframe's by default.")
 ]
+Name = Annotated[str, typer.Option("--vehicle", help="The ship's name.")]
+Broker = Annotated[str | None, typer.Option("--broker", help="Broker URL; else BLIMP_BROKER_URL.")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option("--signing-key-file", help="A file with the keys; else BLIMP_SIGNING_KEY_FILE."),
+]
 RuntimeDir = Annotated[
     Path | None,
     typer.Option(
@@ -174,17 +180,10 @@ def fly(
 def worker(
     *,
     config: Config = None,  # noqa: ARG001 - its callback has read it
-    vehicle: Annotated[str, typer.Option("--vehicle", help="The ship's name.")] = "twin",
-    broker: Annotated[
-        str | None, typer.Option("--broker", help="Broker URL; else BLIMP_BROKER_URL.")
-    ] = None,
+    vehicle: Name = "twin",
+    broker: Broker = None,
     runtime_dir: RuntimeDir = None,
-    signing_key_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--signing-key-file", help="A file with the keys; else BLIMP_SIGNING_KEY_FILE."
-        ),
-    ] = None,
+    signing_key_file: KeyFile = None,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -222,6 +221,33 @@ def worker(
         signing_key_file=signing_key_file, watching=watching,
     )  # fmt: skip
     work(options, on_stop=_on_signals)
+
+
+@app.command()
+def relay(
+    *,
+    config: Config = None,  # noqa: ARG001 - its callback has read it
+    vehicle: Name = "twin",
+    broker: Broker = None,
+    runtime_dir: RuntimeDir = None,
+    signing_key_file: KeyFile = None,
+    log_format: LogFormat = "text",
+) -> None:
+    """Pass emergency stops to the flight process.
+
+    The worker does so as well; this does it while the worker restarts or is busy.
+
+    Example: blimp relay --vehicle twin --broker redis://localhost
+    """
+    from blimp.queue.observability.settings import Watching
+    from blimp.service.compose import WorkerOptions, relay
+
+    watching = Watching(log_format=_log_format(log_format), vehicle=vehicle)
+    options = WorkerOptions(
+        vehicle=vehicle, broker=broker, runtime_dir=runtime_dir,
+        signing_key_file=signing_key_file, watching=watching,
+    )  # fmt: skip
+    relay(options, on_stop=_on_signals)
 
 
 @sim_app.callback(invoke_without_command=True)

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -42,10 +43,14 @@ from blimp.queue.observability.settings import LogFormat, Watching
 from blimp.queue.observability.watch import watched
 from blimp.service import notify
 
+if TYPE_CHECKING:
+    from blimp.queue.app import TaskApp  # loaded by the processes that reach a broker
+
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
 WORKER_MEMORY_MB = 200.0  # five times its need: a worker above it leaks, and restarts
+LISTENING_S = 0.5
 ORPHAN_GRACE_S = 2.0  # a world outlives its supervisor by this, until the ship's outputs are safe
 
 
@@ -222,17 +227,9 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     from blimp.link.downlink import Downlink
     from blimp.queue.worker.shutdown import Launch
     from blimp.queue.worker.worker import Worker
-    from blimp.tasks.app import build_ship_app
     from blimp.tasks.fleet import FleetMember
 
-    vehicle = vehicle_name(options.vehicle, where="--vehicle")
-    broker = options.broker or broker_url_from_environment()
-    if broker is None:
-        raise ConfigError("no broker: give --broker URL, or set BLIMP_BROKER_URL")
-    if options.signing_key_file is None:
-        keys = signing_keys_from_environment()
-    else:
-        keys = read_signing_keys(options.signing_key_file)
+    vehicle, broker = _reached(options)
     paths = _paths(options.runtime_dir)
     clock = SystemClock()
     supervisor = notify_address()
@@ -244,14 +241,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
         def ready() -> None:
             downlink.when_flowing(partial(notify.send, notify.READY, address=supervisor))
 
-        app = build_ship_app(
-            vehicle=vehicle,
-            broker=broker,
-            mailbox=mailbox,
-            clock=clock,
-            signing_key=keys,
-            remote_control=remote_control_from_environment(),
-        )
+        app = _ship_app(options, mailbox=mailbox, clock=clock)
         member = FleetMember(
             link=app.broker_link,
             vehicle=vehicle,
@@ -274,6 +264,70 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
             status = worker.run()
     if status:
         raise BlimpError(f"the worker ended with status {status}; its log says why")
+
+
+def relay(options: WorkerOptions, *, on_stop: OnStop) -> None:
+    """Pass emergency stops from the broker to the flight process, and nothing else.
+
+    The worker does so, too. This process does it while the worker restarts or is busy.
+    """
+    from blimp.queue.control.broadcast import BroadcastReceiver
+
+    vehicle, _ = _reached(options)
+    paths = _paths(options.runtime_dir)
+    clock = SystemClock()
+    supervisor = notify_address()
+    wake, waker = os.pipe()
+
+    def stop() -> None:
+        os.write(waker, b"x")
+
+    on_stop(stop)
+    with MailboxClient(server_path=paths.flight, path=paths.relay, clock=clock) as mailbox:
+        app = _ship_app(options, mailbox=mailbox, clock=clock)
+        with watched(app, options.watching):
+            receiver = BroadcastReceiver(
+                app=app,
+                worker=f"{vehicle}-relay",
+                on_revoke=lambda *_: None,
+                log=app.make_log(level=app.log_level, worker=f"{vehicle}-relay"),
+            )
+            receiver.start()
+            try:
+                while not receiver.wait_listening(LISTENING_S):
+                    if select.select([wake], [], [], 0.0)[0]:
+                        return
+                notify.send(notify.READY, address=supervisor)
+                select.select([wake], [], [])
+            finally:
+                receiver.close()
+
+
+def _reached(options: WorkerOptions) -> tuple[str, str]:
+    """Return the vehicle's name and its broker's URL. Raises ConfigError."""
+    vehicle = vehicle_name(options.vehicle, where="--vehicle")
+    broker = options.broker or broker_url_from_environment()
+    if broker is None:
+        raise ConfigError("no broker: give --broker URL, or set BLIMP_BROKER_URL")
+    return vehicle, broker
+
+
+def _ship_app(options: WorkerOptions, *, mailbox: MailboxClient, clock: Clock) -> "TaskApp":
+    from blimp.tasks.app import build_ship_app
+
+    vehicle, broker = _reached(options)
+    if options.signing_key_file is None:
+        keys = signing_keys_from_environment()
+    else:
+        keys = read_signing_keys(options.signing_key_file)
+    return build_ship_app(
+        vehicle=vehicle,
+        broker=broker,
+        mailbox=mailbox,
+        clock=clock,
+        signing_key=keys,
+        remote_control=remote_control_from_environment(),
+    )
 
 
 def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:

@@ -113,7 +113,8 @@ def _broker(paths: RuntimePaths) -> Role:
 
 
 def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) -> list[Role]:
-    """Return the three processes of one ship, the `number`th from 0."""
+    """Return the processes of one ship, the `number`th from 0."""
+    url = {"BLIMP_BROKER_URL": broker}  # every user can read a command line
     here = ("--runtime-dir", str(ship.paths.directory))
     pad = ("--pad-east", str(number * PAD_SPACING_M)) if number else ()
     return [
@@ -142,8 +143,16 @@ def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) 
             name="worker",
             vehicle=ship.vehicle,
             arguments=(*_THIS, "worker", *here, "--vehicle", ship.vehicle),
-            environment={"BLIMP_BROKER_URL": broker},  # every user can read a command line
+            environment=url,
             death_signal=signal.SIGKILL,  # its broker dies too: there is nothing to requeue
+            end_within_s=2.0,
+        ),
+        Role(
+            name="relay",
+            vehicle=ship.vehicle,
+            arguments=(*_THIS, "relay", *here, "--vehicle", ship.vehicle),
+            environment=url,
+            death_signal=signal.SIGKILL,
             end_within_s=2.0,
         ),
     ]  # fmt: skip

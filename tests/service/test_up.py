@@ -33,22 +33,22 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_one_ship_keeps_its_name_and_has_the_directory_to_itself(directory: Path) -> None:
     roles = roles_of(directory)
-    assert [role.name for role in roles] == ["broker", "world", "flight", "worker"]
+    assert [role.name for role in roles] == ["broker", "world", "flight", "worker", "relay"]
     assert {value(role, "--runtime-dir") for role in roles[1:]} == {str(directory)}
     assert value(roles[3], "--vehicle") == "twin"
 
 
 def test_of_several_ships_each_has_its_own_and_all_have_one_broker(directory: Path) -> None:
     roles = roles_of(directory, ships=3, vehicle="red", seed=2**31 - 1)
-    assert [role.name for role in roles] == ["broker", *["world", "flight", "worker"] * 3]
-    assert [r.vehicle for r in roles[1::3]] == ["red-1", "red-2", "red-3"]
+    assert [role.name for role in roles] == ["broker", *["world", "flight", "worker", "relay"] * 3]
+    assert [r.vehicle for r in roles[1::4]] == ["red-1", "red-2", "red-3"]
     assert {value(r, "--runtime-dir") for r in roles if r.vehicle == "red-2"} == {"/tmp/run/red-2"}
     assert len({str(role.environment) for role in roles if role.name == "worker"}) == 1
     worlds = [role for role in roles if role.name == "world"]
     assert [value(role, "--seed") for role in worlds] == ["2147483647", "0", "1"]
     assert "--pad-east" not in worlds[0].arguments
     for name in ("world", "flight"):  # both must think the pad in the same place
-        pads = [value(r, "--pad-east") for r in roles[4:] if r.name == name]
+        pads = [value(r, "--pad-east") for r in roles[5:] if r.name == name]
         assert pads == ["20.0", "40.0"]
 
 
@@ -94,9 +94,9 @@ def test_a_brokers_password_is_on_no_command_line(
     )
     roles = [one.role for one in build_stack(options, on_event=print)._roles.values()]
     assert "secret" not in str([role.arguments for role in roles])
-    assert [role.environment for role in roles if role.name == "worker"] == [
-        {"BLIMP_BROKER_URL": url}
-    ]
+    for name in ("worker", "relay"):
+        environments = [role.environment for role in roles if role.name == name]
+        assert environments == [{"BLIMP_BROKER_URL": url}]
 
 
 def _at(ship: airframe.Airframe, home: airframe.Home) -> airframe.Airframe:

@@ -143,6 +143,21 @@ def test_a_killed_flight_process_is_safe_at_once_and_back_disarmed(stack: Runnin
     assert motors_at_rest(stack)
 
 
+def test_an_emergency_stop_needs_no_worker(stack: RunningStack) -> None:
+    assert stack.ground("arm").status == 0
+    assert stack.ground("mode", "MANUAL").status == 0
+    motor = stack.start_ground("--json", "motor", "tail", "-40", "--seconds", "20")
+    with stack.world() as world:
+        stack.wait_until(lambda: world.outputs()["tail"] < -0.3, within_s=5.0)
+        os.kill(stack.pids["worker"], signal.SIGSTOP)
+        estop = stack.ground("estop")
+        assert (estop.status, estop.json["state"]) == (0, "SUCCESS")
+        assert world.report().outputs_safe
+        os.kill(stack.pids["worker"], signal.SIGCONT)
+    stack.finish(motor)
+    assert stack.status()["killed"] is True
+
+
 def test_a_stopped_flight_process_is_safe_within_a_second_and_back_disarmed(
     stack: RunningStack,
 ) -> None:
