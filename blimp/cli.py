@@ -381,6 +381,44 @@ def uninstall_service(
 
 
 @app.command()
+def doctor(
+    *,
+    config: Annotated[
+        Path, typer.Option("--config", help="The configuration file of the ship.")
+    ] = Path("/etc/blimp/blimp.toml"),
+    sim: Sim = False,
+    runtime_dir: RuntimeDir = None,
+    json_output: Json = False,
+) -> None:
+    """Look for what would keep this ship from flying, and say how to mend it.
+
+    It moves nothing. While a flight process runs, it asks that process instead of the chips.
+    Exit status 1 if flying would be refused.
+
+    \b
+    Examples:
+      sudo blimp doctor
+      sudo blimp doctor --json
+    """
+    from blimp.service.compose import ON_BOARD_DIR
+    from blimp.service.doctor import diagnose
+
+    findings = diagnose(
+        config_path=config.absolute(), runtime_dir=runtime_dir or ON_BOARD_DIR, simulated=sim
+    )
+    ok = all(finding.state != "error" for finding in findings)
+    if json_output:
+        _print_json({"ok": ok, "findings": _builtins(findings)})
+    else:
+        for finding in findings:
+            print(f"{finding.state:<8} {finding.check:<14} {finding.found}")
+            if finding.cure:
+                print(f"{'':<23} cure: {finding.cure}")
+    if not ok:
+        raise typer.Exit(1)
+
+
+@app.command()
 def demo(
     *,
     headless: Annotated[bool, typer.Option("--headless", help="No live view.")] = False,
@@ -435,12 +473,16 @@ def main() -> None:
 
 def _show(change: "Change", *, json_output: bool) -> None:
     """Print what was changed, or would be; file texts only as JSON."""
-    import msgspec
-
     if json_output:
-        _print_json(msgspec.to_builtins(change))
+        _print_json(_builtins(change))
     else:
         print("\n".join([*(file.path for file in change.files), *change.commands]))
+
+
+def _builtins(value: object) -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(value)
 
 
 def _log_format(name: str) -> Literal["text", "json"]:

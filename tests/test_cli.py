@@ -1,5 +1,6 @@
 """Bad options, directories and brokers of `blimp`: nothing starts, and one line says why."""
 
+import json
 import os
 import subprocess
 import sys
@@ -74,3 +75,18 @@ def test_a_broker_that_cannot_be_read_starts_nothing() -> None:
         assert "broker URL 'redis://me:***@h:x': Port could not be cast" in said
         assert "secret" not in said
         assert list(Path(directory).iterdir()) == []
+
+
+def test_a_doctor_without_a_pi_says_what_is_missing(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "blimp", "doctor", "--json", "--config", str(tmp_path / "none"),
+         "--runtime-dir", str(tmp_path / "run")],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (1, "")
+    report = json.loads(ended.stdout)
+    assert list(report) == ["ok", "findings"]
+    assert report["ok"] is False
+    states = {finding["check"]: finding["state"] for finding in report["findings"]}
+    assert (states["configuration"], states["clashes"]) == ("error", "ok")
+    assert all(list(one) == ["check", "state", "found", "cure"] for one in report["findings"])

@@ -8,6 +8,7 @@ Every failure of theirs leaves here as a BusError that names bus and address, po
 """
 
 import contextlib
+import errno
 import fcntl
 import re
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from blimp.hardware.gpio import GPIO_ERRORS, GpioEcho, GpioOutput, GpioPwm
 
 _I2C_TIMEOUT = 0x0702  # uapi/linux/i2c-dev.h: the adapter's time-out, in units of 10 ms
 _I2C_NAME = re.compile(r"i2c-(\d{1,3})")
+_SCANNED = range(0x08, 0x78)  # the others are reserved
+_READ_TO_SCAN = (*range(0x30, 0x38), *range(0x50, 0x60))
 _SERIAL_CHUNK = 4096
 
 
@@ -198,6 +201,23 @@ class LinuxI2C:
         except OSError as error:
             raise self._failed(address, register, "write", error) from error
 
+    def acknowledges(self, address: int) -> bool:
+        """Say whether a chip answers, without a register. Raises BusError if the bus hangs."""
+        self._check_open()
+        try:
+            # A quick write may lock some EEPROMs, and a read some sensors: as i2cdetect.
+            if address in _READ_TO_SCAN:
+                self._bus.read_byte(address)
+            else:
+                self._bus.write_quick(address)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                return True  # a driver of the kernel has it
+            if error.errno in (errno.EREMOTEIO, errno.ENXIO, errno.EIO):
+                return False
+            raise BusError(f"{self._name} address 0x{address:02X}: scan: {error}") from error
+        return True
+
     def close(self) -> None:
         self._is_open = False
         self._closed()
@@ -229,6 +249,18 @@ class LinuxI2C:
         return BusError(
             f"{self._name} address 0x{address:02X}: {what} of register 0x{register:02X}: {error}"
         )
+
+
+def scan_i2c(name: str) -> list[int]:
+    """Return the addresses on a bus that acknowledge, found as i2cdetect finds them.
+
+    Raises BusError if the bus cannot be opened, or hangs.
+    """
+    bus = LinuxI2C(name=name, closed=lambda: None)
+    try:
+        return [address for address in _SCANNED if bus.acknowledges(address)]
+    finally:
+        bus.close()
 
 
 class LinuxSerial:

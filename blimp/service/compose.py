@@ -139,7 +139,7 @@ def assemble(
 
 
 @contextlib.contextmanager
-def _machine(*, simulated: bool, paths: RuntimePaths, clock: Clock) -> Iterator[None]:
+def machine(*, simulated: bool, paths: RuntimePaths, clock: Clock) -> Iterator[None]:
     """The kernel's devices: this machine's, or the simulated world's if `simulated`.
 
     Neither ever replaces the other: a world that does not answer is an error.
@@ -170,7 +170,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     boot_id = secrets.token_hex(4)
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
-        _machine(simulated=options.simulated, paths=paths, clock=clock),
+        machine(simulated=options.simulated, paths=paths, clock=clock),
         assemble(
             airframe,
             clock=clock,
@@ -375,7 +375,7 @@ def make_safe(*, airframe: str, runtime_dir: Path | None, simulated: bool) -> li
     clock = SystemClock()
     try:
         with (
-            _machine(simulated=simulated, paths=_paths(runtime_dir), clock=clock),
+            machine(simulated=simulated, paths=_paths(runtime_dir), clock=clock),
             LinuxBuses(clock=clock) as buses,
         ):
             results = safe_state(ship, buses=buses)

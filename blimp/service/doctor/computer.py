@@ -1,0 +1,148 @@
+"""What the checks look at: the ship's computer, its configuration, its flight process."""
+
+import ctypes
+import getpass
+import os
+import re
+from collections.abc import Callable
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from blimp.airframe import Airframe, Device
+from blimp.clock import Clock
+from blimp.errors import BlimpError
+from blimp.link.mailbox import MailboxClient
+from blimp.link.paths import RuntimePaths
+from blimp.service.configuration import Configuration
+from blimp.service.systemd import FLIGHT, UNIT_DIR
+from blimp.types import Snapshot
+
+State = Literal["ok", "warning", "error"]
+
+FLIGHT_UNIT = str(UNIT_DIR / FLIGHT)
+SNAPSHOT_S = 0.5  # the flight process sends ten a second
+_LOOK_S = 0.02
+_TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check found, and what to do about it.
+
+    state: with an "error" flying would be refused, or cannot work. cure: "" if all is well.
+    """
+
+    check: str = ""
+    state: State
+    found: str
+    cure: str = ""
+
+
+def ok(found: str) -> Finding:
+    return Finding(state="ok", found=found)
+
+
+def warning(found: str, cure: str) -> Finding:
+    return Finding(state="warning", found=found, cure=cure)
+
+
+def error(found: str, cure: str) -> Finding:
+    return Finding(state="error", found=found, cure=cure)
+
+
+def package_version(name: str) -> str | None:
+    """Return the version of an installed distribution, None if there is none."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def clock_is_synchronised() -> bool:
+    """Ask the kernel, whatever program sets its clock."""
+    request = ctypes.create_string_buffer(512)  # struct timex, all zero: change nothing
+    return int(ctypes.CDLL(None, use_errno=True).adjtimex(request)) not in (-1, _TIME_ERROR)
+
+
+class Computer:
+    """The ship's computer.
+
+    root: where its files are; tests give a directory of their own. config_problem: why the
+    configuration could not be read, "" if it was.
+    """
+
+    def __init__(
+        self,
+        *,
+        airframe: Airframe,
+        configuration: Configuration,
+        config_path: Path,
+        config_problem: str,
+        paths: RuntimePaths,
+        clock: Clock,
+        simulated: bool = False,
+        root: Path = Path("/"),
+        version_of: Callable[[str], str | None] = package_version,
+        synchronised: Callable[[], bool] = clock_is_synchronised,
+    ) -> None:
+        self.airframe = airframe
+        self.configuration = configuration
+        self.config_path = config_path
+        self.config_problem = config_problem
+        self.paths = paths
+        self.clock = clock
+        self.simulated = simulated
+        self.version_of = version_of
+        self.synchronised = synchronised
+        self._root = root
+
+    def path(self, name: str) -> Path:
+        """Return the path of the file that a person knows as `name`."""
+        return self._root / name.lstrip("/")
+
+    def text(self, name: str) -> str:
+        """Return what the kernel or a person wrote in a file; "" if it is missing."""
+        try:
+            return self.path(name).read_text(errors="replace").strip("\0\n ")
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+
+    def rows(self, bus: str) -> list[Device]:
+        """Return the devices of the airframe on a kind of bus: "i2c", "gpio" or "serial"."""
+        return [row for row in self.airframe.device if row.bus.startswith(bus)]
+
+    @property
+    def user(self) -> str:
+        """Return as whom the flight process runs: as its unit says, or as this process."""
+        found = re.search(r"^User=(.+)$", self.text(FLIGHT_UNIT), re.MULTILINE)
+        return found[1] if found else getpass.getuser()
+
+    @property
+    def model(self) -> str:
+        """Return the kind of Pi, "" if it is none."""
+        return self.text("/proc/device-tree/model")
+
+    @cached_property
+    def snapshot(self) -> Snapshot | None:
+        """What the running flight process sees; None if none runs.
+
+        Raises BlimpError if one may run and cannot be asked: it owns the buses.
+        """
+        directory = self.paths.directory
+        if not directory.exists():
+            return None
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise BlimpError(f"a flight process may run in {directory}, which is not yours")
+        own = directory / f"doctor-{os.getpid()}.sock"
+        with MailboxClient(server_path=self.paths.flight, path=own, clock=self.clock) as mailbox:
+            if not mailbox.greet(link=False):
+                return None
+            until_s = self.clock.now_s() + SNAPSHOT_S
+            while (snapshot := mailbox.snapshot()) is None:
+                if self.clock.now_s() > until_s:
+                    raise BlimpError(f"the flight process in {directory} does not answer")
+                self.clock.sleep_until(self.clock.now_s() + _LOOK_S)
+            return snapshot

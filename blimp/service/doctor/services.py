@@ -1,0 +1,127 @@
+"""Checks of what the ship works with: broker, keys, units."""
+
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from blimp.config import read_signing_keys
+from blimp.errors import BlimpError
+from blimp.queue.redis.client import open_redis
+from blimp.queue.redis.urls import SCHEMES, hide_password, link_errors
+from blimp.service.broker import MINIMUM_SERVER_MAJOR
+from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error, ok, warning
+from blimp.service.systemd import FLIGHT, WORKER, plan_install
+
+BROKER_TIMEOUT_S = 0.5
+KEY_LENGTH = 32  # characters
+_SYSTEMCTL_TIMEOUT_S = 2.0
+
+
+def broker(computer: Computer) -> Iterator[Finding]:
+    url = computer.configuration.broker
+    shown = hide_password(url)
+    if url.partition("://")[0] not in SCHEMES:
+        yield warning(f"{shown}: not a Valkey or Redis, so not checked", "see docs/decisions/0004")
+        return
+    try:
+        with link_errors(url), open_redis(url, timeout_s=BROKER_TIMEOUT_S) as client:
+            info = client.info()
+    except BlimpError as failed:
+        start = (
+            "sudo systemctl start blimp-broker"
+            if computer.configuration.has_local_broker
+            else ("start it, and check the URL and the network")
+        )
+        yield error(str(failed), start)
+        return
+    version = str(info.get("valkey_version") or info.get("redis_version", "?"))
+    if int(version.partition(".")[0] or 0) < MINIMUM_SERVER_MAJOR:
+        yield error(
+            f"{shown}: version {version}, {MINIMUM_SERVER_MAJOR} is needed",
+            "install Valkey 8 or Redis 7, or newer",
+        )
+        return
+    lacks = False
+    if not info.get("aof_enabled"):
+        lacks = True
+        yield warning(f"{shown}: forgets the queue when it ends", "set  appendonly yes")
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        lacks = True
+        yield error(
+            f"{shown}: drops messages when its memory is full ({policy})",
+            "set  maxmemory-policy noeviction",
+        )
+    if not lacks:
+        yield ok(f"{shown}: version {version}, keeps the queue on disk, evicts nothing")
+
+
+def keys(computer: Computer) -> Iterator[Finding]:
+    file = computer.configuration.signing_key_file
+    if file is None:
+        if _is_of_this_machine(computer.configuration.broker):
+            yield ok("none: the broker is this machine's own")
+        else:
+            yield error(
+                "none, and the broker is on the network: who reaches it commands the ship",
+                "sudo blimp init --new-key --force; copy the key to the ground station",
+            )
+        return
+    path = computer.path(file)
+    found = read_signing_keys(path)
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        yield warning(f"{file}: not for its owner alone", f"sudo chmod 600 {file}")
+    elif min(map(len, found)) < KEY_LENGTH:
+        yield warning(
+            f"{file}: a key of less than {KEY_LENGTH} characters can be guessed",
+            "sudo blimp init --new-key --force",
+        )
+    else:
+        yield ok(f"{file}: {len(found)}, for its owner alone")
+
+
+def _is_of_this_machine(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme in ("redis+socket", "unix") or (parts.hostname or "localhost") in (
+        "localhost", "127.0.0.1", "::1",
+    )  # fmt: skip
+
+
+def units(computer: Computer) -> Iterator[Finding]:
+    """Whether the units are installed, as this version writes them, and how they are."""
+    if not computer.text(FLIGHT_UNIT):
+        yield warning("not installed", "sudo blimp install-service")
+        return
+    wanted = plan_install(
+        computer.configuration, config_path=computer.config_path, user=computer.user
+    )
+    stale = [
+        Path(file.path).name
+        for file in wanted.files
+        if computer.text(file.path) != file.text.strip()
+    ]
+    if stale:
+        yield warning(
+            f"not as this version and configuration write them: {', '.join(stale)}",
+            "sudo blimp install-service",
+        )
+    if not computer.path("/run/systemd/system").exists():
+        yield warning("systemd does not run here", "boot the Pi")
+        return
+    for name in (FLIGHT, WORKER):
+        state = _active_state(name)
+        if state == "active":
+            yield ok(f"{name}: active")
+        else:
+            finding = error if state == "failed" else warning
+            yield finding(f"{name}: {state}", f"journalctl -u {name}; systemctl restart {name}")
+
+
+def _active_state(name: str) -> str:
+    ended = subprocess.run(
+        ["systemctl", "show", "--value", "--property=ActiveState", name],
+        capture_output=True, text=True, timeout=_SYSTEMCTL_TIMEOUT_S, check=False,
+    )  # fmt: skip
+    return ended.stdout.strip() or ended.stderr.strip()

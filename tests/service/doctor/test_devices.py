@@ -1,0 +1,167 @@
+"""The bus against the airframe's table, on the simulated chips below the unchanged drivers."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from blimp.airframe import Airframe
+from blimp.clock import SystemClock
+from blimp.errors import BlimpError
+from blimp.link.mailbox import MailboxServer
+from blimp.link.paths import RuntimePaths
+from blimp.service.doctor import CHECKS, Check, devices, examine, system
+from blimp.service.doctor.computer import Computer
+from blimp.sim import Lockstep
+from blimp.sim.remote import RemoteWorld
+from blimp.sim.seam import linux_devices
+from blimp.types import Snapshot
+from tests.directory import socket_directory
+from tests.service.doctor.pi import TWIN, Pi, worst
+from tests.sim.served import served_world
+
+
+@pytest.fixture
+def world() -> Iterator[RemoteWorld]:
+    clock = SystemClock()
+    with served_world() as path, RemoteWorld(path) as world, linux_devices(world, clock=clock):
+        yield world
+
+
+@pytest.fixture
+def pi(tmp_path: Path) -> Pi:
+    return Pi(tmp_path)
+
+
+def with_chip(name: str, chip: str) -> Airframe:
+    rows = [
+        msgspec.structs.replace(row, chip=chip) if row.name == name else row for row in TWIN.device
+    ]
+    return msgspec.structs.replace(TWIN, device=tuple(rows))
+
+
+def without(name: str) -> Airframe:
+    return msgspec.structs.replace(TWIN, device=tuple(r for r in TWIN.device if r.name != name))
+
+
+def test_a_ship_as_its_table_says(world: RemoteWorld, pi: Pi) -> None:
+    computer = pi.computer()
+    (scan,) = devices.bus_scan(computer)
+    assert scan.found == ("i2c-1: servos 0x40, power 0x41, imu 0x68, baro 0x76, ranger 0x10")
+    assert [f.found for f in devices.identities(computer)] == [
+        "10 devices are what the table says, and measure"
+    ]
+    assert [f.found for f in devices.clashes(computer)] == ["none among 10 devices"]
+
+
+def test_a_chip_that_does_not_answer(world: RemoteWorld, pi: Pi) -> None:
+    world.fault("baro", "no_answer")
+    (finding,) = devices.bus_scan(pi.computer())
+    assert (finding.state, finding.found) == ("error", "baro (bmp280): does not answer")
+    assert finding.cure == "check power, SDA and SCL at i2c-1 0x76"
+    assert worst(list(devices.identities(pi.computer()))).found.startswith("baro (bmp280): i2c-1")
+
+
+def test_a_chip_that_is_not_required_is_a_warning(world: RemoteWorld, pi: Pi) -> None:
+    world.fault("sonar", "no_answer")
+    (finding,) = devices.identities(pi.computer())
+    assert (finding.state, finding.found.startswith("sonar (hcsr04): ")) == ("warning", True)
+
+
+def test_a_chip_in_no_row(world: RemoteWorld, pi: Pi) -> None:
+    findings = list(devices.bus_scan(pi.computer(ship=without("power"))))
+    assert [(f.state, f.found) for f in findings if f.state != "ok"] == [
+        ("warning", "i2c-1 0x41 answers, and is in no row of the airframe's table")
+    ]
+
+
+def test_another_chip_than_the_table_says(world: RemoteWorld, pi: Pi) -> None:
+    finding = worst(list(devices.identities(pi.computer(ship=with_chip("baro", "bmp388")))))
+    assert finding.state == "error"
+    assert finding.found.startswith("baro (bmp388): ")
+    assert "expected 0x50" in finding.found
+
+
+def test_two_devices_at_one_address(pi: Pi) -> None:
+    rows = [msgspec.structs.replace(r, address=0x40) if r.name == "power" else r
+            for r in TWIN.device]  # fmt: skip
+    ship = msgspec.structs.replace(TWIN, device=tuple(rows))
+    (finding,) = devices.clashes(pi.computer(ship=ship))
+    assert finding.state == "error"
+    assert "'servos' (pca9685) and device 'power' (ina219) both claim i2c-1" in finding.found
+
+
+# --- beside a flight process -----------------------------------------------------------------
+
+
+def flown(*, sick: str = "") -> Snapshot:
+    with Lockstep(airframe="twin", seed=1) as ship:
+        if sick:
+            ship.fault(sick, "no_answer")
+            ship.step(3.0)
+        return ship.snapshot()
+
+
+def beside(snapshot: Snapshot, pi: Pi, check: Check) -> list[str]:
+    """Run a check while a flight process answers with `snapshot`."""
+    with socket_directory() as directory:
+        paths = RuntimePaths(directory)
+        stop = threading.Event()
+        with MailboxServer(path=paths.flight, clock=SystemClock()) as server:
+
+            def fly() -> None:
+                while not stop.wait(0.02):
+                    server.receive()
+                    server.publish(snapshot)
+
+            thread = threading.Thread(target=fly)
+            thread.start()
+            try:
+                return [f"{f.state}: {f.found}" for f in check(pi.computer(paths=paths))]
+            finally:
+                stop.set()
+                thread.join()
+
+
+def test_a_flight_process_is_asked_and_its_buses_left_alone(pi: Pi) -> None:
+    assert beside(flown(), pi, devices.identities) == [
+        "ok: 10 devices are what the table says, and measure"
+    ]
+    assert beside(flown(), pi, devices.bus_scan) == [
+        "ok: not scanned: the flight process runs and owns the buses"
+    ]
+    (sick,) = beside(flown(sick="imu"), pi, devices.identities)
+    assert sick.startswith("error: imu (mpu6050): ")
+    (late,) = beside(flown(), pi, system.jitter)
+    assert "of the running loop" in late
+
+
+def test_no_flight_process_starts_while_the_buses_are_in_use(world: RemoteWorld, pi: Pi) -> None:
+    with socket_directory() as directory:
+        paths = RuntimePaths(directory)
+        with (
+            devices.ownership(pi.computer(paths=paths)),
+            pytest.raises(BlimpError, match="another process serves it"),
+        ):
+            MailboxServer(path=paths.flight, clock=SystemClock())
+        assert list(directory.iterdir()) == []
+
+
+def test_a_flight_process_that_does_not_answer_is_an_error(pi: Pi) -> None:
+    with socket_directory() as directory:
+        paths = RuntimePaths(directory)
+        with MailboxServer(path=paths.flight, clock=SystemClock()):
+            computer = pi.computer(paths=paths)
+            found = {f.check: f for f in examine(computer)}
+    assert "does not answer" in found["bus scan"].found
+    assert found["identities"].state == "error"
+
+
+def test_every_check_has_a_finding_and_every_problem_a_cure(pi: Pi) -> None:
+    findings = examine(pi.computer())
+    assert {finding.check for finding in findings} == {row.name for row in CHECKS}
+    assert all(bool(f.cure) == (f.state != "ok") for f in findings)
+    simulated: Computer = pi.computer(simulated=True)
+    assert {f.check for f in examine(simulated)} == {r.name for r in CHECKS if not r.real}

@@ -1,0 +1,77 @@
+"""Interpreter, clock, power, disk and jitter."""
+
+from pathlib import Path
+
+import pytest
+
+from blimp.clock import ManualClock
+from blimp.service.doctor import system
+from blimp.service.doctor.computer import clock_is_synchronised
+from tests.service.doctor.pi import THROTTLED, Pi
+
+
+@pytest.fixture
+def pi(tmp_path: Path) -> Pi:
+    return Pi(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("flags", "state", "found"),
+    [
+        ("0", "ok", "no under-voltage"),
+        ("50005", "error", "under-voltage now"),
+        ("50000", "warning", "under-voltage since the boot"),
+        ("20000", "ok", "no under-voltage"),  # throttled by heat, not by its supply
+        ("", "warning", "does not say"),
+    ],
+)
+def test_the_firmwares_flags(pi: Pi, flags: str, state: str, found: str) -> None:
+    pi.write(THROTTLED, flags)
+    (finding,) = system.power(pi.computer())
+    assert finding.state == state
+    assert found in finding.found
+    assert (finding.cure == "") == (state == "ok")
+
+
+def test_a_clock_that_nobody_sets_is_a_warning(pi: Pi) -> None:
+    assert [f.state for f in system.clock(pi.computer(synchronised=lambda: True))] == ["ok"]
+    (finding,) = system.clock(pi.computer(synchronised=lambda: False))
+    assert (finding.state, "NTP" in finding.cure) == ("warning", True)
+    assert clock_is_synchronised() in (True, False)
+
+
+def test_the_disk(pi: Pi, monkeypatch: pytest.MonkeyPatch) -> None:
+    free_mb = system.FREE_MB
+    assert [f.state for f in system.disk(pi.computer())] == ["ok"]
+    monkeypatch.setattr(system, "FREE_MB", (free_mb[0], 10**9))
+    assert [f.state for f in system.disk(pi.computer())] == ["warning"]
+    monkeypatch.setattr(system, "FREE_MB", (10**9, 10**9))
+    (finding,) = system.disk(pi.computer())
+    assert (finding.state, "journalctl" in finding.cure) == ("error", True)
+
+
+class LateClock(ManualClock):
+    """Wakes its caller late by `late_s`."""
+
+    late_s = 0.0
+
+    def sleep_until(self, deadline_s: float) -> None:
+        super().sleep_until(deadline_s + self.late_s)
+
+
+def test_jitter_is_measured(pi: Pi) -> None:
+    clock = LateClock()
+    (finding,) = system.jitter(pi.computer(clock=clock))
+    assert finding.state == "ok"
+    assert finding.found.startswith("99 % within 0.00 ms of 100 wake-ups")
+    clock.late_s = 0.003
+    (finding,) = system.jitter(pi.computer(clock=clock))
+    assert (finding.state, "governor" in finding.cure) == ("warning", True)
+    assert "99 % within 3.00 ms" in finding.found
+
+
+def test_the_configuration_and_the_interpreter(pi: Pi) -> None:
+    assert [f.state for f in system.configuration(pi.computer())] == ["ok"]
+    (finding,) = system.configuration(pi.computer(config_problem="configuration x: bad"))
+    assert (finding.state, finding.cure) == ("error", "write one: sudo blimp init")
+    assert [f.state for f in system.interpreter(pi.computer())] == ["ok"]
