@@ -10,8 +10,13 @@ from kombu.transport import virtual
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.envelope import DEFAULT_REMEMBER_S, Stamps
 from blimp.queue.brokers.streams.store import StaleBindings
-from blimp.queue.kombu_transport.exchanges import FANOUT, Declarations
-from blimp.queue.kombu_transport.fanout import FANOUT_TAG
+from blimp.queue.kombu_transport.exchanges import (
+    FANOUT,
+    FANOUT_TAG,
+    KEEP,
+    KEEP_MS,
+    Declarations,
+)
 
 DEFAULT_BATCH = 32
 
@@ -33,8 +38,10 @@ class QoS(virtual.QoS):
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         if delivery_tag.startswith(FANOUT_TAG):
-            if requeue:
-                self.channel.connection.deliver_again(self._delivered[delivery_tag])
+            if requeue:  # a copy of a broadcast is this connection's alone
+                message = self._delivered[delivery_tag]
+                queue = message.delivery_info.get("queue", "")
+                self.channel.connection.dispatcher.ready.append((queue, message._raw))
         elif requeue:
             self.channel.connection.leases.release([delivery_tag])
         else:
@@ -95,26 +102,10 @@ class Channel(Declarations, virtual.Channel):
 
     # --- publishing --------------------------------------------------------------------------
 
-    def prepare_message(
-        self,
-        body: Any,
-        priority: int | None = None,
-        content_type: str | None = None,
-        content_encoding: str | None = None,
-        headers: dict[str, Any] | None = None,
-        properties: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        properties = properties or {}
-        properties.setdefault("delivery_info", {})
-        properties.setdefault("priority", priority or 0)
-        self._stamps.stamp(properties)
-        return {
-            "body": body,
-            "content-encoding": content_encoding,
-            "content-type": content_type,
-            "headers": headers or {},
-            "properties": properties,
-        }
+    def prepare_message(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        message: dict[str, Any] = super().prepare_message(*args, **kwargs)
+        self._stamps.stamp(message["properties"])
+        return message
 
     def basic_publish(
         self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any
@@ -126,7 +117,8 @@ class Channel(Declarations, virtual.Channel):
             store.publish([(self._keys(routing_key), False)], envelope, stamp=stamp)
             return
         if self.typeof(exchange).type == FANOUT:
-            self.connection.broadcast(exchange, envelope.head, envelope.body)
+            # One who listened, and reconnects in time, gets it too.
+            store.broadcast(exchange, envelope.head, envelope.body, keep=KEEP, keep_ms=KEEP_MS)
             return
         while True:
             table = self.connection.exchanges.table(exchange)
@@ -181,7 +173,7 @@ class Channel(Declarations, virtual.Channel):
 
     def active_queues(self) -> list[str]:
         """Return the queues that it consumes, without those of fanout exchanges."""
-        return [one for one in self._active_queues if not self.connection.listens(one)]
+        return [one for one in self._active_queues if one not in self.connection.listeners]
 
     def room(self) -> int:
         """Return how many messages may be taken for this channel now."""
@@ -197,12 +189,11 @@ class Channel(Declarations, virtual.Channel):
         self._active_queues.append(self._active_queues.pop(0))
 
     def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
-        payload = self.connection.get_one(queue)
+        payload: dict[str, Any] | None = self.connection.dispatcher.get_one(self._keys(queue))
         self.keep_alive([queue], now=True)  # it was used, and may have streams now
         if payload is None:
             raise Empty
-        found: dict[str, Any] = payload
-        return found
+        return payload
 
     def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
         message = super().basic_get(queue, no_ack=no_ack, **kwargs)
@@ -218,9 +209,3 @@ class Channel(Declarations, virtual.Channel):
         self._auto_delete.clear()
         self.qos._delivered.clear()
         self.qos._dirty.clear()
-
-    def close(self) -> None:
-        transport = self.connection
-        super().close()
-        if transport is not None:
-            transport.closed(self)

@@ -1,10 +1,12 @@
-"""Exchanges, queues and bindings: on the server, and as a kombu channel declares them."""
+"""Exchanges, queues and bindings: on the server, who listens, and as a kombu channel has them."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,16 +14,24 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.transport.virtual.exchange import ExchangeType
 
+from blimp.queue.brokers.streams import envelope as wire
+from blimp.queue.kombu_transport.connection import logger
 from blimp.queue.redis.keys import QueueKeys
 
 if TYPE_CHECKING:
+    from blimp.queue.brokers.streams.fetcher import Entry
     from blimp.queue.brokers.streams.store import Store
     from blimp.queue.redis.client import Link
     from blimp.queue.redis.keys import Keys
 
 FANOUT = "fanout"
+FANOUT_TAG = "fanout/"  # of a copy of a broadcast: the server has no record of it
+KEEP = 1000  # messages that a fanout exchange keeps for a listener that reconnects
+KEEP_MS = 3_600_000
+RESUME_MS = 10_000  # no sender waits longer; an older stop would reach a ship that flies again
 SIGNS_PER_LIFE = 4  # how often the life of a queue that expires is renewed while it is used
 
+Payload = tuple[str, dict[str, Any]]  # the queue, and kombu's message
 Row = tuple[str, str | None, str]  # routing key, pattern, queue: as kombu's exchange types want
 
 
@@ -106,6 +116,82 @@ class Exchanges:
         return json.dumps([*row, alive], separators=(",", ":"))
 
 
+class Listeners:
+    """Which queue listens to which fanout exchange, and how far each was read. One thread's.
+
+    resume: the last entry of each exchange that an earlier connection has read. `add` goes on
+        from there, and notes where it begins. The caller keeps it.
+    on_change: called when other exchanges are to be read.
+    """
+
+    def __init__(
+        self,
+        *,
+        link: Link,
+        keys: Keys,
+        resume: dict[str, str] | None,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self._keys = keys
+        self._on_change = on_change
+        self._exchange_of: dict[str, str] = {}  # by queue
+        self._resume: dict[str, str] = {} if resume is None else resume
+        self._last: dict[str, str] = {}  # entry read of each exchange
+
+    def __contains__(self, queue: str) -> bool:
+        return queue in self._exchange_of
+
+    def __bool__(self) -> bool:
+        return bool(self._last)
+
+    def add(self, queue: str, exchange: str) -> None:
+        """Have `queue` get what is broadcast on `exchange` from now on, or since `resume`."""
+        if exchange not in self._last:
+            self._last[exchange] = self._resume[exchange] = self._begin(exchange)
+        self._exchange_of[queue] = exchange
+        self._on_change()
+
+    def _begin(self, exchange: str) -> str:
+        seen = self._resume.get(exchange)
+        if seen is None:
+            last: Any = self._link.client.xrevrange(self._keys.fanout(exchange), count=1)
+            return last[0][0].decode() if last else "0-0"
+        seconds, _ = self._link.client.time()
+        oldest_ms = int(seconds) * 1000 - RESUME_MS
+        return seen if int(seen.partition("-")[0]) >= oldest_ms else f"{oldest_ms}-0"
+
+    def remove(self, queue: str, exchange: str | None = None) -> None:
+        """End that, for any exchange by default."""
+        if exchange in (None, self._exchange_of.get(queue)):
+            was = self._exchange_of.pop(queue, None)
+            if was is not None and was not in self._exchange_of.values():
+                self._last.pop(was, None)
+                self._on_change()
+
+    def after(self) -> dict[str, str]:
+        """Return the streams to read, each with the last entry that was read."""
+        return {self._keys.fanout(name): id for name, id in self._last.items()}
+
+    def receive(self, entries: Iterable[Entry]) -> Iterator[Payload]:
+        """Yield a copy of each entry for each of its listeners; what cannot be read is skipped."""
+        names = {self._keys.fanout(name): name for name in self._last}
+        for stream, id, fields in entries:
+            exchange = names.get(stream)
+            if exchange is None:
+                continue
+            self._last[exchange] = id
+            for queue in [name for name, one in self._exchange_of.items() if one == exchange]:
+                try:
+                    payload = wire.unpack(fields)  # for each: what reads it may change it
+                except ValueError as error:
+                    logger.error("%s: broadcast %s is undecodable: %s", exchange, id, error)
+                    break
+                payload["properties"]["delivery_tag"] = f"{FANOUT_TAG}{uuid.uuid4().hex}"
+                payload["properties"]["delivery_info"] |= {"queue": queue, "entry": id}
+                yield queue, payload
+
+
 class Declarations(virtual.Channel):
     """The half of a channel that declares, binds, counts and deletes. See Channel."""
 
@@ -133,42 +219,34 @@ class Declarations(virtual.Channel):
         self.connection.exchanges.delete(exchange)
         self.state.exchanges.pop(exchange, None)
 
-    def queue_bind(
-        self,
-        queue: str,
-        exchange: str | None = None,
-        routing_key: str = "",
-        arguments: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        exchange = exchange or "amq.direct"
-        row = self._row(queue, exchange, routing_key, arguments)
+    def queue_bind(self, *binding: Any, **named: Any) -> None:
+        queue, exchange, row = self._row(*binding, **named)
         if row is None:
-            self.connection.listen(queue, exchange)
+            self.connection.listeners.add(queue, exchange)
         else:
             self.connection.exchanges.bind(exchange, row, mortal=queue in self._expires_ms)
 
-    def queue_unbind(
+    def queue_unbind(self, *binding: Any, **named: Any) -> None:
+        queue, exchange, row = self._row(*binding, **named)
+        if row is None:
+            self.connection.listeners.remove(queue, exchange)
+        else:
+            self.connection.exchanges.unbind(exchange, row)
+
+    def _row(
         self,
         queue: str,
         exchange: str | None = None,
         routing_key: str = "",
         arguments: Any = None,
-        **kwargs: Any,
-    ) -> None:
+        **_: Any,
+    ) -> tuple[str, str, Any]:
+        """Return queue, exchange and the binding in its table; None for a fanout exchange."""
         exchange = exchange or "amq.direct"
-        row = self._row(queue, exchange, routing_key, arguments)
-        if row is None:
-            self.connection.stop_listening(queue, exchange)
-        else:
-            self.connection.exchanges.unbind(exchange, row)
-
-    def _row(self, queue: str, exchange: str, routing_key: str, arguments: Any) -> Any:
-        """Return a binding as its exchange's table has it; None for a fanout exchange."""
         kind = self.typeof(exchange)
         if kind.type == FANOUT:
-            return None
-        return kind.prepare_bind(queue, exchange, routing_key, arguments)
+            return queue, exchange, None
+        return queue, exchange, kind.prepare_bind(queue, exchange, routing_key, arguments)
 
     def queue_delete(
         self, queue: str, if_unused: bool = False, if_empty: bool = False, **kwargs: Any
@@ -178,7 +256,7 @@ class Declarations(virtual.Channel):
             return
         if if_unused and queue in self.connection._callbacks:
             return
-        self.connection.stop_listening(queue)
+        self.connection.listeners.remove(queue)
         self.connection.exchanges.delete_queue(queue)
         self._alive_s.pop(queue, None)
 
@@ -222,12 +300,10 @@ class Declarations(virtual.Channel):
     # --- whole queues ------------------------------------------------------------------------
 
     def _size(self, queue: str) -> int:
-        counts = self.connection.store.counts(self._keys(queue))
-        return int(counts.ready)
+        return int(self.connection.store.counts(self._keys(queue)).ready)
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
-        keys = self._keys(queue)
-        return bool(self.connection.link.client.exists(*keys.all()))
+        return bool(self.connection.link.client.exists(*self._keys(queue).all()))
 
     def _purge(self, queue: str) -> int:
         return int(self.connection.store.purge(self._keys(queue)))

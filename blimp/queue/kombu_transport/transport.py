@@ -19,10 +19,8 @@ from blimp.queue.kombu_transport.connection import (
     logger,
     take_settings,
 )
-from blimp.queue.kombu_transport.dispatcher import Dispatcher
-from blimp.queue.kombu_transport.event_loop import EventLoop
-from blimp.queue.kombu_transport.exchanges import Exchanges
-from blimp.queue.kombu_transport.fanout import KEEP, KEEP_MS, Listeners
+from blimp.queue.kombu_transport.dispatcher import Dispatcher, EventLoop
+from blimp.queue.kombu_transport.exchanges import Exchanges, Listeners
 from blimp.queue.redis.client import reset_after_fork
 from blimp.queue.redis.urls import hide_password
 
@@ -123,7 +121,12 @@ class Transport(virtual.Transport):
         self.store, self.leases = self._session.store, self._session.leases
         self.exchanges = Exchanges(link=self.link, keys=self.keys, store=self.store)
         self.counts: Counter[str] = Counter()
-        self._listeners = Listeners(link=self.link, keys=self.keys, resume=options.get("resume"))
+        self.listeners = Listeners(
+            link=self.link,
+            keys=self.keys,
+            resume=options.get("resume"),
+            on_change=lambda: self.dispatcher.reader.fanout.close(),
+        )
         self._dispatcher: Dispatcher | None = None
         self._event_loop: EventLoop | None = None
         self._interrupted = False
@@ -202,13 +205,13 @@ class Transport(virtual.Transport):
 
     def begin(self, channel: Any, queue: str) -> None:
         """`channel` consumes `queue`: take back what this name had left in it."""
-        dispatcher = self._dispatching()
+        dispatcher = self.dispatcher
         if self._has_own_name and not dispatcher.consumers:
             name = self.left_names.take(self._broker, queue)
             if name is not None:
                 self._session.consumer = self.store.consumer = name
         dispatcher.consumers[queue] = channel
-        if queue in self._listeners:
+        if queue in self.listeners:
             return
         back = self.store.begin([self.keys.queue(queue)], known=self.leases.claims())
         if back:
@@ -218,53 +221,22 @@ class Transport(virtual.Transport):
 
     def end(self, channel: Any, queue: str) -> None:
         """`channel` no longer consumes `queue`: messages that no callback saw go back."""
-        dispatcher = self._dispatching()
+        dispatcher = self.dispatcher
         if dispatcher.consumers.get(queue) is channel:
             del dispatcher.consumers[queue]
         dispatcher.withdraw()
         dispatcher.put_back(queue)
 
-    def closed(self, channel: Any) -> None:
-        if self._dispatcher is not None:
-            self._dispatcher.forget(channel)
-
-    def get_one(self, queue: str) -> dict[str, Any] | None:
-        """Take one message of `queue` without waiting; None if there is none."""
-        return self._dispatching().get_one(self.keys.queue(queue))
-
     @property
     def _broker(self) -> str:
         return f"{self._settings.url} {self.keys.exchange('')}"
-
-    # --- fanout ------------------------------------------------------------------------------
-
-    def listen(self, queue: str, exchange: str) -> None:
-        """`queue` gets what is broadcast on `exchange` from now on."""
-        self._listeners.add(queue, exchange)
-        self._dispatching().reader.fanout.close()
-
-    def stop_listening(self, queue: str, exchange: str | None = None) -> None:
-        if self._listeners.remove(queue, exchange):
-            self._dispatching().reader.fanout.close()
-
-    def listens(self, queue: str) -> bool:
-        return queue in self._listeners
-
-    def broadcast(self, exchange: str, head: bytes, body: bytes) -> None:
-        """Send to every listener on `exchange`; one that reconnects in time gets it, too."""
-        self.store.broadcast(exchange, head, body, keep=KEEP, keep_ms=KEEP_MS)
-
-    def deliver_again(self, message: Any) -> None:
-        """Deliver a copy of a broadcast once more, to this connection only."""
-        queue = message.delivery_info.get("queue", "")
-        self._dispatching().ready.append((queue, message._raw))
 
     # --- delivering --------------------------------------------------------------------------
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Deliver one message to its callback. Raises TimeoutError if none comes in time."""
         until_s = None if timeout is None else time.monotonic() + timeout
-        dispatcher = self._dispatching()
+        dispatcher = self.dispatcher
         while not dispatcher.deliver():
             if self._interrupted:
                 self._interrupted = False
@@ -273,7 +245,7 @@ class Transport(virtual.Transport):
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Deliver from kombu's hub `loop`, as Celery's worker wants it."""
-        dispatcher = self._dispatching()
+        dispatcher = self.dispatcher
         dispatcher.early_ms = int(self._eta_lead_s * 1000)
         if self._event_loop is not None:
             self._event_loop.close()
@@ -291,11 +263,13 @@ class Transport(virtual.Transport):
         if not dispatcher.ready and until_s is not None and time.monotonic() >= until_s:
             raise TimeoutError
 
-    def _dispatching(self) -> Dispatcher:
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Made on first use: a program that publishes needs none."""
         if self._dispatcher is None:
             self._dispatcher = Dispatcher(
                 session=self._session,
-                listeners=self._listeners,
+                listeners=self.listeners,
                 channels=self.channels,
                 callbacks=self._callbacks,
                 counts=self.counts,
