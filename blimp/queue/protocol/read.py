@@ -104,7 +104,23 @@ def parse_message(
     before = int(known.blimp_delivery or 0)
     if before < 1 and headers.get("redelivered"):
         before = 1  # given back by kombu itself, which keeps no count
-    issued_ms = known.blimp_issued_ms
+    # Only what is there: each field that is given costs as much as reading a short header.
+    fields = _followers(embed, known) if embed and any(embed.values()) else {}
+    if known.eta is not None:
+        fields["eta_s"] = _from_iso(known.eta, "eta")
+    if known.expires is not None:
+        fields["expires_s"] = _from_iso(known.expires, "expires")
+    if known.blimp_issued_ms is not None:
+        fields["issued_ms"] = int(known.blimp_issued_ms)
+        fields["ttl_s"] = known.blimp_ttl_s
+    if known.blimp_coalesce:
+        fields["coalesce"] = known.blimp_coalesce
+        fields["coalesce_number"] = known.blimp_number or 0
+    if known.group or known.group_index is not None:
+        fields["group_id"], fields["group_index"] = known.group or None, known.group_index
+    if known.replaced_task_nesting or known.stamps:
+        fields["nesting"] = known.replaced_task_nesting or 0
+        fields["stamps"] = known.stamps or {}
     return TaskMessage(
         id=known.id,
         task=known.task,
@@ -113,24 +129,14 @@ def parse_message(
         queue=queue,
         priority=priority if isinstance(priority, int) else NORMAL,
         retries=known.retries or 0,
-        eta_s=None if known.eta is None else _from_iso(known.eta, "eta"),
-        expires_s=None if known.expires is None else _from_iso(known.expires, "expires"),
-        issued_ms=None if issued_ms is None else int(issued_ms),
-        ttl_s=known.blimp_ttl_s,
-        coalesce=known.blimp_coalesce or None,
-        coalesce_number=known.blimp_number or 0 if known.blimp_coalesce else None,
         delivery=before + 1,
         ignore_result=known.ignore_result,
         root_id=known.root_id or None,
         parent_id=known.parent_id or None,
-        group_id=known.group or None,
-        group_index=known.group_index,
         timelimit=known.timelimit or (None, None),
         origin=known.origin or "",
-        nesting=known.replaced_task_nesting or 0,
-        stamps=known.stamps or {},
-        headers=dict(headers),
-        **(_followers(embed, known) if embed and any(embed.values()) else {}),
+        headers=headers if type(headers) is dict else dict(headers),
+        **fields,
     )
 
 

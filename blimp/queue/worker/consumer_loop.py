@@ -235,7 +235,7 @@ class ConsumerLoop:
             for _ in range(BATCH):
                 self.consumer.drain(timeout_s)
                 timeout_s = 0.0
-                if not self._in_flight.has_room():
+                if not self._in_flight.room():
                     return
 
     def _take(self, message: Any) -> None:
@@ -257,7 +257,7 @@ class ConsumerLoop:
         mark = getattr(message, "revoked", b"")  # of streams
         if mark and self._app.revocations.accept(parsed.id, mark):
             wait_s = 0.0  # it ends at once, whenever it was to run
-        elif self._in_flight.limits_rates and wait_s <= 0.0 and self._postpone(job):
+        elif wait_s <= 0.0 and self._postpone(job):
             return
         self.totals[parsed.task] += 1
         if self._observers:
@@ -271,10 +271,8 @@ class ConsumerLoop:
 
         It stays the same delivery: it has not begun. If the broker cannot, it waits here.
         """
-        if not isinstance(self.consumer, AtomicConsumer):
-            return False
         wait_s = self._in_flight.postpone_s(job.task.name)
-        if wait_s is None:
+        if wait_s is None or not isinstance(self.consumer, AtomicConsumer):
             return False
         eta_s = self._app.broker_clock.recent_s() + wait_s
         later = msgspec.structs.replace(job.message, eta_s=eta_s)

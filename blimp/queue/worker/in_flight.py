@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from blimp.queue.options import per_second
-from blimp.queue.worker.job import Place, place_of
+from blimp.queue.worker.job import Phase, Place, place_of
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -31,10 +31,10 @@ MOST_WRITING = 128  # jobs that wait for a commit of their result
 class AdaptivePrefetch:
     """A prefetch that follows the work, within LEAST and `most`. The caller's lock guards it.
 
-    Short tasks need a large one: a round trip to the broker costs as much as a few of them. Long
-    tasks must not wait here while another worker is idle, nor keep an emergency task waiting. So
-    it is the number that ended within the last AHEAD_S, which is then how long a new message
-    waits for those before it.
+    Short tasks need a large one: while the server delivers and acknowledges some, others must be
+    here to run. Long tasks must not wait here while another worker is idle, nor keep an emergency
+    task waiting. So it is the number that ended within the last AHEAD_S, which is then how long a
+    new message waits for those before it.
     """
 
     def __init__(self, *, clock: Clock, most: int = MOST) -> None:
@@ -91,8 +91,7 @@ class Rate:
 
     def is_full(self) -> bool:
         """Return whether so many wait here that one more should be delivered later."""
-        held = min(MOST_HELD, max(LEAST_HELD, self.per_s * HELD_S))
-        return len(self.waiting) >= held
+        return len(self.waiting) >= min(MOST_HELD, max(LEAST_HELD, self.per_s * HELD_S))
 
     def later_s(self, now_s: float) -> float:
         """Return in how many seconds a postponed one is due: each after the one before."""
@@ -131,21 +130,20 @@ class InFlight:
         self._slots = slots
         self._adaptive = AdaptivePrefetch(clock=clock, most=most)
         self._stopping = stopping
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._jobs: dict[str, Job] = {}  # by delivery tag
-        self._counted: dict[str, Place] = {}  # of those that do not wait for their time
-        self._busy: dict[Place, int] = {}
+        self._counts = dict.fromkeys(Phase, 0)
+        self._busy: dict[Place, int] = {}  # of those that are COUNTED
         self._waiting: list[tuple[float, int, Job]] = []  # a heap; the consuming thread's
         self._order = itertools.count()
         self.held_by: Callable[[], bool] = bool  # returns whether to take nothing more
         self._rates: dict[str, Rate] = {}  # by the task's name
-        self._slowed: set[str] = set()  # tags of those that wait for their task's rate
-        self._freed: list[Job] = []  # of those, the ones whose rate limit was lifted
-        self._writing: set[str] = set()  # tags of those that ran, and wait for a commit
+        self._freed: list[Job] = []  # of the SLOWED, those whose rate limit was lifted
 
     def expect(self, tasks: Iterable[Task]) -> None:
         """Prepare for messages of `tasks`."""
-        with self._changed:
+        with self._lock:
             for task in tasks:
                 self._busy.setdefault(place_of(task), 0)
                 per_s = per_second(task.options.rate_limit)
@@ -154,7 +152,7 @@ class InFlight:
 
     def limit_rate(self, task: str, per_s: float | None) -> None:
         """Limit how often a second `task` begins from now on; None: no limit."""
-        with self._changed:
+        with self._lock:
             rate = self._rates.get(task)
             if rate is not None and per_s is not None:
                 rate.change(per_s, now_s=self._clock.now_s())
@@ -164,14 +162,11 @@ class InFlight:
             elif per_s is not None:
                 self._rates[task] = Rate(per_s)
 
-    @property
-    def limits_rates(self) -> bool:
-        """Return whether any task has a rate limit."""
-        return bool(self._rates)
-
     def postpone_s(self, task: str) -> float | None:
         """Return in how long one more of `task` should be delivered; None to take it now."""
-        with self._changed:
+        if not self._rates:
+            return None
+        with self._lock:
             rate = self._rates.get(task)
             if rate is None or not rate.is_full():
                 return None
@@ -179,98 +174,76 @@ class InFlight:
 
     def grow(self, by: int) -> None:
         """A pool runs `by` more jobs at once, or fewer."""
-        with self._changed:
+        with self._lock:
             if self._fixed is not None:
                 self._fixed = max(1, self._fixed + by)
             self._adaptive.grow(by)
 
     def take(self, job: Job, *, wait_s: float) -> bool:
         """Add `job`; return whether it may run now. Otherwise `due` returns it in `wait_s`."""
-        with self._changed:
+        with self._lock:
             self._jobs[job.delivery.tag] = job
             if wait_s <= 0.0:
                 return self._may_run(job)
+            self._enter(job, Phase.SCHEDULED)
         heapq.heappush(self._waiting, (self._clock.now_s() + wait_s, next(self._order), job))
         return False
 
     def due(self) -> list[Job]:
         """Return the jobs whose time has come, in that order, once."""
+        if not self._waiting and not self._counts[Phase.SLOWED]:
+            return []
         ready: list[Job] = []
-        while self._waiting and self._waiting[0][0] <= self._clock.now_s():
-            job = heapq.heappop(self._waiting)[2]
-            with self._changed:
+        with self._lock:
+            while self._waiting and self._waiting[0][0] <= self._clock.now_s():
+                job = heapq.heappop(self._waiting)[2]
                 # If it was not lost meanwhile, and its rate allows it.
-                if job.delivery.tag in self._jobs and self._may_run(job):
+                if job.phase is Phase.SCHEDULED and self._may_run(job):
                     ready.append(job)
-        if self._slowed:
-            with self._changed:
-                ready += self._released()
-        return ready
+            return ready + self._released()
 
     def patience_s(self, longest_s: float) -> float:
         """Return how long to block: `longest_s`, or until the next job is due."""
-        if not self._waiting and not self._slowed:
+        if not self._waiting and not self._counts[Phase.SLOWED]:
             return longest_s
         next_s = [self._waiting[0][0]] if self._waiting else []
-        with self._changed:
+        with self._lock:
             if self._freed:
                 return 0.0
             next_s += [rate.next_s for rate in self._rates.values() if rate.waiting]
         return min((longest_s, *(max(0.0, one - self._clock.now_s()) for one in next_s)))
 
-    def is_scheduled(self, job: Job) -> bool:
-        """Return whether `job` is in flight and waits for its time."""
-        with self._changed:
-            tag = job.delivery.tag
-            apart = (self._counted, self._slowed, self._writing)
-            return tag in self._jobs and not any(tag in others for others in apart)
-
-    def has_room(self) -> bool:
-        """Return whether one more may be taken; False while the worker stops."""
-        return self.room() > 0
-
     def room(self) -> int:
         """Return how many may be taken; 0 while the worker stops."""
-        if self._stopping.is_set() or self.held_by():
-            return 0
-        with self._changed:
-            prefetch = self._prefetch()
-            shares = [
-                most - busy for most, busy in zip(prefetch, self._busy.values(), strict=False)
-            ] or prefetch
-            slowed = len(self._slowed)
-        most = max(shares)
-        if len(shares) > 1:
-            over = sum(share for share in shares if share < 0)
-            most = min(most, max(prefetch) + over)
-        return max(0, min(most, MOST_SLOWED - slowed))
+        with self._lock:
+            return self._room()
 
     def limit(self) -> int:
         """Return how many may be in flight at once, with those that wait for their time."""
-        with self._changed:
+        with self._lock:
             prefetch = self._prefetch()
-            writing = len(self._writing)
-        most = max(prefetch) * min(2, len(prefetch))
-        return most + self.waiting() + writing
+            apart = len(self._jobs) - self._counts[Phase.COUNTED]
+        return max(prefetch.values()) * min(2, len(prefetch)) + apart
+
+    def is_scheduled(self, job: Job) -> bool:
+        """Return whether `job` is in flight and waits for its time."""
+        return job.phase is Phase.SCHEDULED
 
     def waiting(self) -> int:
-        """Return how many wait for their time."""
-        with self._changed:
-            return len(self._jobs) - len(self._counted) - len(self._writing)
+        """Return how many wait for their time, or for their task's rate."""
+        return self._counts[Phase.SCHEDULED] + self._counts[Phase.SLOWED]
 
     def wait_for_room(self, timeout_s: float) -> bool:
+        """Wait until one more may be taken, or the worker stops; return whether it may."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self.has_room() or self._stopping.is_set(), timeout=timeout_s
-            )
+            self._changed.wait_for(lambda: self._room() or self._stopping.is_set(), timeout_s)
+            return self._room() > 0
 
     def ran(self, job: Job) -> None:
         """`job` has run, and its result waits for a commit."""
         with self._changed:
-            tag = job.delivery.tag
-            if len(self._writing) < MOST_WRITING and tag in self._counted:
-                self._busy[self._counted.pop(tag)] -= 1
-                self._writing.add(tag)
+            if self._counts[Phase.WRITING] < MOST_WRITING and job.phase is Phase.COUNTED:
+                self._enter(job, Phase.WRITING)
                 self._changed.notify_all()
 
     def release(self, *jobs: Job) -> None:
@@ -278,24 +251,22 @@ class InFlight:
         with self._changed:
             for job in jobs:
                 self._jobs.pop(job.delivery.tag, None)
-                if job.delivery.tag in self._slowed:
-                    self._forget_slowed(job)
-                self._writing.discard(job.delivery.tag)
-                place = self._counted.pop(job.delivery.tag, None)
-                if place is not None:
-                    self._busy[place] -= 1
+                if job.phase is Phase.SLOWED:  # it is lost, requeued or revoked
+                    rate = self._rates.get(job.task.name)
+                    for waiting in (self._freed, *([rate.waiting] if rate else [])):
+                        with contextlib.suppress(ValueError):
+                            waiting.remove(job)
+                self._enter(job, None)
             self._adaptive.ended(len(jobs))
             self._changed.notify_all()
 
     def lose(self, tag: str) -> Job | None:
         """Another worker has this delivery now: its job's end is refused. Returns the job."""
-        with self._changed:
-            job = self._jobs.get(tag)
-        if job is None:
-            return None
-        job.lose()
-        if job.withdraw():
-            self.release(job)
+        job = self._jobs.get(tag)
+        if job is not None:
+            job.lose()
+            if job.withdraw():
+                self.release(job)
         return job
 
     def nudge(self) -> None:
@@ -304,12 +275,12 @@ class InFlight:
             self._changed.notify_all()
 
     def tags(self) -> list[str]:
-        with self._changed:
+        with self._lock:
             return list(self._jobs)
 
     def jobs(self) -> list[Job]:
         """Return what is in flight, in the order it was taken."""
-        with self._changed:
+        with self._lock:
             return list(self._jobs.values())
 
     def wait_empty(self, timeout_s: float | None, *, unless: Callable[[], bool]) -> None:
@@ -317,19 +288,34 @@ class InFlight:
         with self._changed:
             self._changed.wait_for(lambda: not self._jobs or unless(), timeout=timeout_s)
 
-    def _count(self, job: Job) -> None:
-        place = job.place
-        self._counted[job.delivery.tag] = place
-        self._busy[place] = self._busy.get(place, 0) + 1
+    def _enter(self, job: Job, phase: Phase | None) -> None:
+        """Count `job` in `phase`, and no longer where it was. None: it is not in flight."""
+        before, job.phase = job.phase, phase
+        for one, change in ((before, -1), (phase, 1)):
+            if one is not None:
+                self._counts[one] += change
+            if one is Phase.COUNTED:
+                self._busy[job.place] = self._busy.get(job.place, 0) + change
+
+    def _room(self) -> int:
+        if self._stopping.is_set() or self.held_by():
+            return 0
+        prefetch = self._prefetch()
+        shares = [most - self._busy.get(place, 0) for place, most in prefetch.items()]
+        most = max(shares)
+        if len(shares) > 1:
+            over = sum(share for share in shares if share < 0)
+            most = min(most, max(prefetch.values()) + over)
+        return max(0, min(most, MOST_SLOWED - self._counts[Phase.SLOWED]))
 
     def _may_run(self, job: Job) -> bool:
         """Count `job` as running, or have it wait for its task's rate."""
         rate = self._rates.get(job.task.name) if self._rates else None
         if rate is None or (not rate.waiting and rate.take(self._clock.now_s())):
-            self._count(job)
+            self._enter(job, Phase.COUNTED)
             return True
         rate.waiting.append(job)
-        self._slowed.add(job.delivery.tag)
+        self._enter(job, Phase.SLOWED)
         return False
 
     def _released(self) -> list[Job]:
@@ -340,21 +326,13 @@ class InFlight:
             while rate.waiting and rate.take(now_s, has_waited=True):
                 released.append(rate.waiting.popleft())
         for job in released:
-            self._slowed.discard(job.delivery.tag)
-            self._count(job)
+            self._enter(job, Phase.COUNTED)
         return released
 
-    def _forget_slowed(self, job: Job) -> None:
-        """It waits no longer: it is lost, requeued or revoked. It may be delivered again."""
-        self._slowed.discard(job.delivery.tag)
-        rate = self._rates.get(job.task.name)
-        for waiting in (self._freed, *([rate.waiting] if rate is not None else [])):
-            with contextlib.suppress(ValueError):
-                waiting.remove(job)
-
-    def _prefetch(self) -> list[int]:
-        """Return how many jobs of each pool, in the order of `_busy`; never empty."""
+    def _prefetch(self) -> dict[Place, int]:
+        """Return how many jobs of each pool; never empty."""
+        places = self._busy or (Place.THREAD,)
         if self._fixed is not None:
-            return [self._fixed] * max(1, len(self._busy))
+            return dict.fromkeys(places, self._fixed)
         ahead = self._adaptive.limit()
-        return [max(ahead, self._slots(place)) for place in self._busy] or [ahead]
+        return {place: max(ahead, self._slots(place)) for place in places}

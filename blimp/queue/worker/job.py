@@ -65,6 +65,17 @@ class Stage(Enum):
     DONE = auto()
 
 
+class Phase(Enum):
+    """What a job in flight waits for, or that it counts against the prefetch."""
+
+    SCHEDULED = auto()
+    SLOWED = auto()  # by its task's rate limit
+    COUNTED = auto()
+    WRITING = auto()  # it ran, and waits for a commit
+
+    __hash__ = object.__hash__  # as Place's
+
+
 class Job:
     """One message in flight. `begin` and `withdraw` race; one of them wins.
 
@@ -84,6 +95,7 @@ class Job:
     # Defaults of the class: most jobs never change them, and each assignment would cost.
     previous: Record | None = None
     in_thread: InThread | None = None
+    phase: Phase | None = None  # of InFlight
     _stage = Stage.WAITING
     _lost: threading.Event | None = None  # made on first use
     _revoked: threading.Event | None = None
