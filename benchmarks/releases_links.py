@@ -170,7 +170,7 @@ def run_tasks(*, url: str, tasks: int, kills: int, workers: int, seed: int) -> d
         "succeeded": states["SUCCESS"],
         "acquired": stats.acquired,
         "released": stats.released,
-        "taken_anew": stats.superseded,
+        "taken_again": stats.superseded,
         "expired": stats.expired,
         "snapshots": checker.looks,
         "tasks_per_s": round(tasks / took_s, 1),

@@ -1,8 +1,8 @@
 """Many mixed tasks with random kills: `python -m benchmarks.soak --tasks 200000`.
 
 Three workers, two of which are killed in turn and started again, drawn from the seed; the third
-lives through it all, and its memory and the server's are looked at every two seconds. Whoever
-sent a task takes its result off the server, as a program does that runs for ever. One JSON
+lives through it all, and its memory and the server's are looked at every two seconds. The
+sender of a task takes its result off the server, as a program does that runs for ever. One JSON
 object at the end.
 
 growth: the median of the last quarter by that of the second one; 1.0 is flat. It is judged for
@@ -142,7 +142,7 @@ class Soak:
         self._kills += 1
 
     def _advance(self) -> bool:
-        """Take in what the motor and the server told; say whether that was anything."""
+        """Take in what the motor and the server reported; say whether that was anything."""
         new = self._ground.journal.read()
         self._ground.journal.heard.clear()
         for one in new:

@@ -15,7 +15,7 @@ from blimp.errors import BlimpError
 from blimp.processes import Child
 from tests.broker import wait_for_answer
 
-# Debian's command in /usr/sbin changes the user; the one behind it runs as whoever asks.
+# Debian's command in /usr/sbin changes the user; the one behind it runs as the user who asks.
 SERVERS = ("/usr/lib/rabbitmq/bin/rabbitmq-server", "rabbitmq-server")
 # One for each process of pytest-xdist, under its `worker_id`.
 VIRTUAL_HOSTS = ("master", *(f"gw{number}" for number in range(16)))

@@ -295,7 +295,7 @@ class Commander:
     def _fly(self, command: Command, at: Situation, mode: FlightMode) -> Outcome:
         self._pilot.enter(mode, reason=_superseded(command))
         self._running.append(
-            FlightInProgress(command=command, accepted_s=at.now_s, told_s=at.now_s, mode=mode)
+            FlightInProgress(command=command, accepted_s=at.now_s, reported_s=at.now_s, mode=mode)
         )
         return self._outcome(command, OutcomeState.IN_PROGRESS, accepted_s=at.now_s)
 
@@ -330,7 +330,11 @@ class Commander:
             return self._done(command, at, {"value": value, "seconds": seconds})
         self._running.append(
             OrderInProgress(
-                command=command, accepted_s=at.now_s, told_s=at.now_s, actuator=name, order=order
+                command=command,
+                accepted_s=at.now_s,
+                reported_s=at.now_s,
+                actuator=name,
+                order=order,
             )
         )
         return self._outcome(command, OutcomeState.IN_PROGRESS, accepted_s=at.now_s)
@@ -341,9 +345,9 @@ class Commander:
         """Return what to tell of `running` now: its end, its progress, or nothing yet."""
         standing = judge(running, pilot=self._pilot, now_s=now_s)
         if standing.state is OutcomeState.IN_PROGRESS:
-            if now_s - running.told_s < _PROGRESS_S:
+            if now_s - running.reported_s < _PROGRESS_S:
                 return None
-            running.told_s = now_s
+            running.reported_s = now_s
         return self._outcome(
             running.command,
             standing.state,

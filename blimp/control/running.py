@@ -15,7 +15,7 @@ class FlightInProgress(msgspec.Struct, kw_only=True):
 
     command: Command
     accepted_s: float
-    told_s: float
+    reported_s: float
     mode: FlightMode
 
 
@@ -24,7 +24,7 @@ class OrderInProgress(msgspec.Struct, kw_only=True):
 
     command: Command
     accepted_s: float
-    told_s: float
+    reported_s: float
     actuator: str
     order: Order
 

@@ -180,7 +180,7 @@ class Outage:
         self._delay = ReconnectDelay(chance=random.Random(), policy=policy, brokers=brokers)
         self._reasons: set[str] = set()
         self._began_s: float | None = None
-        self._told_s = 0.0
+        self._logged_s = 0.0
         self._interval_s = FIRST_INTERVAL_S
 
     def failed(self, error: BaseException, **fields: Any) -> float:
@@ -209,18 +209,18 @@ class Outage:
             self._reasons.clear()
             self._interval_s = FIRST_INTERVAL_S
             if self._began_s is not None:
-                away_s = round(self._clock.now_s() - self._began_s, 3)
+                down_s = round(self._clock.now_s() - self._began_s, 3)
                 self._began_s = None
-                self._log.info(f"{self._event}: over", after_s=away_s)
+                self._log.info(f"{self._event}: over", after_s=down_s)
 
     def _is_news(self, reason: str) -> bool:
         now_s = self._clock.now_s()
         if self._began_s is None:
             self._began_s = now_s
         if reason in self._reasons:
-            if now_s - self._told_s < self._interval_s:
+            if now_s - self._logged_s < self._interval_s:
                 return False
             self._interval_s = min(LONGEST_INTERVAL_S, self._interval_s * 2.0)
         self._reasons.add(reason)
-        self._told_s = now_s
+        self._logged_s = now_s
         return True

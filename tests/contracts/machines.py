@@ -1,6 +1,6 @@
 """The machines that the suites of this package run on: one class an implementation.
 
-A machine is a `Buses` with a ship's chips behind it, and a hand on the world around them.
+A machine is a `Buses` with a ship's chips behind it, and a way to change the world around them.
 """
 
 from collections.abc import Iterator

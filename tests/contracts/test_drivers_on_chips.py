@@ -87,7 +87,7 @@ def test_another_process_makes_the_outputs_safe(flight: Flight) -> None:
     flight.run(0.5)
     flight.board.actuators.enable()
     flight.run(0.5, ActuatorCommand(motors=(1.0, 1.0, 1.0), servos=(0.1, 0.1, 0.1)))
-    # A new computer on the same wires: the motors do what they were last told.
+    # A new computer on the same wires: the motors do the last thing they were commanded.
     world, clock = flight.world, flight.machine.clock
     old, world.computer = world.computer, None
     assert max(world.electronics.throttles()) == 1.0

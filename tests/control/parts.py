@@ -197,7 +197,7 @@ class Bench:
             self.loop.step(self.now_s)
 
     def lift(self, altitude_m: float) -> None:
-        """Raise the ship at 1 m/s, as a hand would."""
+        """Raise the ship at 1 m/s, as if it were carried."""
         start_m = -self.sensors.position_ned_m[2]
         steps = max(1, round(abs(altitude_m - start_m) * 100.0))
         for k in range(1, steps + 1):

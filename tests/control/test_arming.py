@@ -90,8 +90,8 @@ def test_a_device_that_is_not_required_does_not_stop_it() -> None:
     assert problems(ready(unhealthy=("gps", "sonar"))) == ()
 
 
-def test_all_reasons_are_told_at_once() -> None:
-    told = problems(
+def test_all_reasons_are_reported_at_once() -> None:
+    reported = problems(
         ready(
             at(position_valid=False, on_ground=True),
             unhealthy=("baro",),
@@ -99,7 +99,7 @@ def test_all_reasons_are_told_at_once() -> None:
             gyro_settled=False,
         )
     )
-    assert [reason.split(":")[0] for reason in told] == ["baro", "position", "gyro", "battery"]
+    assert [reason.split(":")[0] for reason in reported] == ["baro", "position", "gyro", "battery"]
 
 
 def test_every_check_can_fail() -> None:

@@ -1,4 +1,4 @@
-"""The fence at the mailbox: an older authority moves nothing, whoever brings it."""
+"""The fence at the mailbox: an older authority moves nothing, from any sender."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_an_emergency_stop_is_anybodys_and_gives_nobody_control() -> None:
     assert ship.send(Command(id="c", name="arm", authority=ALICE)).state is DONE
 
 
-def test_a_command_that_is_refused_for_its_age_has_told_who_has_control_all_the_same() -> None:
+def test_a_command_that_is_refused_for_its_age_names_who_has_control_all_the_same() -> None:
     ship = Bench()
     old = Command(id="a", name="arm", authority=BOB, age_s=9.0, ttl_s=5.0, sent_s=0.0)
     assert "stale" in ship.send(old).reason
@@ -60,7 +60,7 @@ def test_a_command_that_is_refused_for_its_age_has_told_who_has_control_all_the_
 
 
 def test_a_command_under_way_is_followed_to_its_end_by_who_sent_it() -> None:
-    """Asked again it moves nothing, so it tells its outcome whoever has control by then."""
+    """Asked again it moves nothing, and returns its outcome to any pilot."""
     ship = Bench()
     ship.send(Command(id="a", name="arm", authority=ALICE))
     takeoff = Command(id="t", name="takeoff", arguments={"altitude_m": 3.0}, authority=ALICE)
@@ -76,7 +76,7 @@ def test_a_number_that_can_be_nobodys_is_refused_and_locks_nobody_out(authority:
     assert ship.send(Command(id="b", name="arm", authority=ALICE)).state is DONE
 
 
-def test_failsafes_act_whoever_has_control() -> None:
+def test_failsafes_act_under_any_pilot() -> None:
     ship = Bench()
     ship.send(Command(id="a", name="arm", authority=BOB))
     ship.lift(3.0)

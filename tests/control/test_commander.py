@@ -1,4 +1,4 @@
-"""Commands through a whole flight loop; the ship stands, or is held in the air by a hand."""
+"""Commands through a whole flight loop; the ship stands, or is carried in the air."""
 
 from math import inf, nan
 from typing import Any
@@ -377,17 +377,17 @@ def test_a_newer_flight_command_supersedes_the_running_one() -> None:
     assert ship.snapshot().active_command == f"goto {second.id}"
 
 
-def test_progress_is_told_at_five_hertz_and_the_end_once() -> None:
+def test_progress_is_reported_at_five_hertz_and_the_end_once() -> None:
     ship = flying()
     outcome = ship.tell("velocity", north_mps=0.0, east_mps=0.0, up_mps=0.0, seconds=2.0)
     ship.run(4.0)
-    told = ship.inbox.of(outcome.id)
-    running = [o for o in told if o.state is RUNNING]
+    reported = ship.inbox.of(outcome.id)
+    running = [o for o in reported if o.state is RUNNING]
     assert 9 <= len(running) <= 11
     fractions = [o.fraction for o in running]
     assert fractions == sorted(fractions)
-    assert [o.state for o in told if o.state is not RUNNING] == [DONE]
-    assert told[-1].accepted_s == told[0].accepted_s
+    assert [o.state for o in reported if o.state is not RUNNING] == [DONE]
+    assert reported[-1].accepted_s == reported[0].accepted_s
 
 
 def test_auto_is_reserved() -> None:

@@ -100,9 +100,9 @@ def test_a_stuck_ship_does_not_wind_up() -> None:
 
 def test_without_a_position_the_horizontal_force_fades() -> None:
     control = controller()
-    away = at(0.0, 0.0, 3.0)
+    target = at(0.0, 0.0, 3.0)
     for _ in range(1000):
-        ask(control, away, Setpoint(velocity_ned_mps=(0.3, 0.0, 0.0)))
+        ask(control, target, Setpoint(velocity_ned_mps=(0.3, 0.0, 0.0)))
     blind = at(0.0, 0.0, 3.0, position_valid=False)
     setpoint = Setpoint(position_ned_m=(5.0, 5.0, -3.0))
     first = ask(control, blind, setpoint).force_body_n[0]

@@ -11,8 +11,8 @@ FLYING = at(5.0, 0.0, 3.0)
 LOST = at(5.0, 0.0, 3.0, position_valid=False)
 
 
-def verdict(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple[Action, str]:
-    """The verdict after a condition has lasted `seconds`."""
+def outcome(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple[Action, str]:
+    """The outcome after a condition has lasted `seconds`."""
     failsafe = Failsafe(airframe=SHIP)
     failsafe.update(100.0, state, Flags(**flags))
     found = failsafe.update(100.0 + seconds, state, Flags(**flags))
@@ -65,10 +65,10 @@ def verdict(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple
 def test_the_table(
     state: VehicleState, seconds: float, flags: dict[str, Any], action: Action, text: str
 ) -> None:
-    assert verdict(state, seconds=seconds, **flags) == (action, text)
+    assert outcome(state, seconds=seconds, **flags) == (action, text)
 
 
-def test_a_condition_that_ends_starts_anew() -> None:
+def test_a_condition_that_ends_starts_again() -> None:
     failsafe = Failsafe(airframe=SHIP)
     low, fine = Flags(battery_v=6.9), Flags(battery_v=7.5)
     failsafe.update(0.0, FLYING, low)

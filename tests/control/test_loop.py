@@ -4,7 +4,7 @@ from blimp.types import ActuatorCommand, Command, OutcomeState
 from tests.control.parts import Bench
 
 
-def test_disarmed_the_outputs_are_safe_and_told_so_again_and_again() -> None:
+def test_disarmed_the_outputs_are_made_safe_again_and_again() -> None:
     ship = Bench()
     ship.outputs.calls.clear()
     ship.run(2.0)
@@ -33,7 +33,7 @@ def test_an_exception_leaves_the_outputs_safe_and_passes_through() -> None:
     assert ship.outputs.calls[-2:] == ["safe", "disable"]
 
 
-def test_a_dead_output_device_is_told_and_does_not_end_the_flight() -> None:
+def test_a_dead_output_device_is_reported_and_does_not_end_the_flight() -> None:
     ship = Bench()
     ship.tell("arm")
     ship.tell("takeoff", altitude_m=3.0)

@@ -219,9 +219,9 @@ def test_a_wrench_that_is_not_finite_gives_neutral(name: str) -> None:
 def test_throttle_inverts_the_thrust_curve(share: float) -> None:
     thruster = twin().thruster[0]
     limit = thruster.max_thrust_n if share >= 0.0 else thruster.reverse_thrust_n
-    told = throttle(thruster, share * limit)
-    assert abs(told) ** thruster.exponent * limit == pytest.approx(abs(share * limit), abs=1e-9)
-    assert told * share >= 0.0
+    reported = throttle(thruster, share * limit)
+    assert abs(reported) ** thruster.exponent * limit == pytest.approx(abs(share * limit), abs=1e-9)
+    assert reported * share >= 0.0
 
 
 def test_throttle_of_a_propeller_that_cannot_reverse() -> None:

@@ -179,7 +179,7 @@ def test_return_from_above_keeps_its_height() -> None:
 
 
 def descend(land: Land, *, seconds: float, floor_m: float = 0.0) -> tuple[VehicleState, float]:
-    """Sink as told until the floor stops the ship; return the state and the last speed."""
+    """Sink as commanded until the floor stops the ship; return the state and the last speed."""
     state, speed = at(1.0, 1.0, 3.0), 0.0
     for _ in range(round(seconds / DT_S)):
         setpoint = land.update(state, dt_s=DT_S)

@@ -1,4 +1,4 @@
-"""The failsafe's verdicts carried out, on a ship that a hand holds in the air."""
+"""What the failsafe decides is carried out, on a ship that is carried in the air."""
 
 from math import nan
 
@@ -14,7 +14,7 @@ from tests.control.parts import Bench, a_ship, at, twin
 
 
 def on_a_leg() -> tuple[Bench, str]:
-    """In the air on the way to 10 m north; the hand keeps it at the pad."""
+    """In the air on the way to 10 m north; it is held at the pad."""
     ship = Bench()
     ship.tell("arm")
     ship.lift(3.0)

@@ -20,7 +20,7 @@ class Outputs:
         self.made_safe.set()
 
 
-def test_it_trips_once_a_stall_and_a_pet_starts_it_anew() -> None:
+def test_it_trips_once_a_stall_and_a_pet_starts_it_again() -> None:
     clock, outputs = ManualClock(start_s=10.0), Outputs()
     watchdog = Watchdog(clock=clock, safe=outputs.safe)
     assert not watchdog.check(1e9)  # not petted yet: a slow start-up is no stall

@@ -88,7 +88,7 @@ class Proxy:
             self.commands, self._counts, self.fault = [], Counter(), fault
 
     def settle(self) -> None:
-        """Return when no command or reply is under way through the proxy's own hands."""
+        """Return when no command or reply is under way inside the proxy."""
         with self._lock:
             return
 

@@ -3,7 +3,7 @@
 Under load the server is killed and started again on its file, with each `appendfsync` in turn
 (`always`, `everysec`, which this project's own server has, and `no`), and by each kind of end:
 
-- kill: SIGKILL. What the server wrote is in the kernel's hands and survives.
+- kill: SIGKILL. What the server wrote is in the kernel's memory and survives.
 - power: the power fails. What was not synchronised with the disk is gone. Nothing here can cut
   the power; instead the append-only file is cut to the length that it had when the server last
   said (WAITAOF) that everything written before was on the disk. With `no` nobody knows what is

@@ -37,7 +37,7 @@ class Cut:
         return True
 
 
-@pytest.mark.parametrize("refuse", [0, 6], ids=["cut", "away"])
+@pytest.mark.parametrize("refuse", [0, 6], ids=["cut", "unreachable"])
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("kind", ["GET", "SET"])
 def test_a_task_whose_guards_cannot_ask_the_broker_waits_and_runs_once(
@@ -99,7 +99,7 @@ def test_a_half_open_link_is_noticed_and_left_and_nothing_on_it_is_lost(
         assert busy.wait(DEADLINE_S)
         proxy.swallow = True
         during = sender.send_task("quick", task_id="during")
-        go.set()  # its end cannot be told
+        go.set()  # its end cannot be reported
         with pytest.raises(LinkError):
             app.broker_link.ask(lambda client: client.get("x"))  # in time, not for ever
         until(lambda: worker.counts["reconnects"] > 0, "it did not notice")

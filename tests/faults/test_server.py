@@ -99,7 +99,7 @@ def send_until_refused(app: TaskApp, sent: list[AsyncResult]) -> None:
 def test_a_full_disk_under_the_server_is_an_error_and_no_loss(
     ground: Ground, faults: TaskApp, side: ServerSide, fork: Fork
 ) -> None:
-    """Publishers are told, workers wait; with room again everything that was taken is done.
+    """Publishers get an error, workers wait; with room again everything that was taken is done.
 
     The file may not grow past a limit: write(2) then fails as it does on a full disk, and the
     server answers every command that writes with MISCONF. No rights are needed for that.
@@ -113,7 +113,10 @@ def test_a_full_disk_under_the_server_is_an_error_and_no_loss(
     resource.prlimit(ground.broker.pid, resource.RLIMIT_FSIZE, (size + 4096, unlimited[1]))
     with pytest.raises(LinkError, match="MISCONF"):
         send_until_refused(faults, sent)
-    until(lambda: "MISCONF" in (ground.directory / "a.log").read_text(), "the worker is not told")
+    until(
+        lambda: "MISCONF" in (ground.directory / "a.log").read_text(),
+        "the worker does not hear of it",
+    )
     resource.prlimit(ground.broker.pid, resource.RLIMIT_FSIZE, unlimited)
     assert all(handle.get(DEADLINE_S) for handle in sent)
     until(lambda: side.messages_left() == 0, "something is left")

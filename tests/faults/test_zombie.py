@@ -21,7 +21,7 @@ def count(ground: Ground, what: What) -> int:
 def test_a_zombies_result_and_effect_are_refused(
     ground: Ground, faults: TaskApp, side: ServerSide, fork: Fork, first: str
 ) -> None:
-    """Whoever comes to the motor first moves it; it never moves twice."""
+    """The first that comes to the motor moves it; it never moves twice."""
     zombie = fork("a")
     handle = faults.send_task("hold", (str(ground.directory / "go"),), task_id="the-id")
     until(lambda: count(ground, What.BEGAN) == 1, "it did not begin")

@@ -64,7 +64,7 @@ class FlyingShip:
             yield
 
     def publish(self, age_s: float = 0.0) -> Snapshot:
-        """Send the present snapshot to whoever watches."""
+        """Send the present snapshot to everybody who watches."""
         snapshot = self.mailbox.snapshot()
         assert snapshot is not None
         with TelemetryPublisher(self.broker.url, self.vehicle) as publisher:

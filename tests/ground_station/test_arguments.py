@@ -46,7 +46,7 @@ def test_what_is_no_finite_decimal_number_is_named(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "limits"), [("10.01", "-10 to 10"), ("-1e300", "-10 to 10"), ("1e999", "-10 to 10")]
 )
-def test_what_is_outside_is_told_the_limits(text: str, limits: str) -> None:
+def test_what_is_outside_is_refused_with_the_limits(text: str, limits: str) -> None:
     with pytest.raises(typer.BadParameter, match=limits):
         metres(text)
 

@@ -92,15 +92,15 @@ def ground(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def crew(ground: Ground, twin: FlyingShip) -> Ground:
-    """`ground` that is told of a ship that answers."""
+def operator(ground: Ground, twin: FlyingShip) -> Ground:
+    """`ground` that knows of a ship that answers."""
     ground.options = ["--broker", twin.broker.url, "--vehicle", twin.vehicle]
     return ground
 
 
 @pytest.fixture
 def lonely(ground: Ground, parked: FlyingShip) -> Ground:
-    """`ground` that is told of a broker on which nobody works."""
+    """`ground` that knows of a broker on which nobody works."""
     ground.options = ["--broker", parked.broker.url, "--vehicle", parked.vehicle]
     return ground
 
@@ -108,7 +108,7 @@ def lonely(ground: Ground, parked: FlyingShip) -> Ground:
 # --- with a ship ----------------------------------------------------------------------------
 
 
-def test_a_flight_by_hand(crew: Ground, twin: FlyingShip) -> None:
+def test_a_flight_by_hand(operator: Ground, twin: FlyingShip) -> None:
     for words in (
         ["ping"],
         ["arm"],
@@ -122,7 +122,7 @@ def test_a_flight_by_hand(crew: Ground, twin: FlyingShip) -> None:
         ["land"],
         ["disarm"],
     ):
-        status, reply = crew.json(*words)
+        status, reply = operator.json(*words)
         assert list(reply) == REPLY_KEYS
         assert (status, reply["state"], reply["reason"]) == (0, "SUCCESS", ""), reply
         assert reply["task"] == f"blimp.{words[0]}"
@@ -130,68 +130,70 @@ def test_a_flight_by_hand(crew: Ground, twin: FlyingShip) -> None:
     assert twin.ship.truth.on_ground
 
 
-def test_a_person_sees_progress_and_the_end(crew: Ground) -> None:
-    assert crew("arm") == 0
-    assert crew("takeoff", "2") == 0
+def test_a_person_sees_progress_and_the_end(operator: Ground) -> None:
+    assert operator("arm") == 0
+    assert operator("takeoff", "2") == 0
     # This ship flies far faster than real time: the first word of it may be above 0 %.
-    assert re.match(r"takeoff: queued → (received → )?executing \d+ % → ", crew.err), crew.err
-    assert " ms)" in crew.err
-    assert "→ done (" in crew.err
-    assert "altitude_m: 2" in crew.out
-    assert "accepted_s" not in crew.out
+    assert re.match(r"takeoff: queued → (received → )?executing \d+ % → ", operator.err), (
+        operator.err
+    )
+    assert " ms)" in operator.err
+    assert "→ done (" in operator.err
+    assert "altitude_m: 2" in operator.out
+    assert "accepted_s" not in operator.out
 
 
-def test_a_refusal_is_five_with_the_ships_reason(crew: Ground) -> None:
-    status, reply = crew.json("takeoff", "2")
+def test_a_refusal_is_five_with_the_ships_reason(operator: Ground) -> None:
+    status, reply = operator.json("takeoff", "2")
     assert (status, reply["state"]) == (5, "REFUSED")
     assert "not armed" in reply["reason"]
-    assert crew("takeoff", "2") == 5
-    assert "→ refused (" in crew.err
-    assert "not armed" in crew.err
-    assert crew.out == ""
+    assert operator("takeoff", "2") == 5
+    assert "→ refused (" in operator.err
+    assert "not armed" in operator.err
+    assert operator.out == ""
 
 
-def test_motor_and_servo_work_in_manual_only(crew: Ground) -> None:
-    assert crew("arm") == 0
-    status, reply = crew.json("motor", "left", "-20", "--seconds", "1")
+def test_motor_and_servo_work_in_manual_only(operator: Ground) -> None:
+    assert operator("arm") == 0
+    status, reply = operator.json("motor", "left", "-20", "--seconds", "1")
     assert (status, reply["state"]) == (5, "REFUSED")
     assert "MANUAL" in reply["reason"]
-    assert crew("mode", "manual") == 0
-    assert crew.json("motor", "left", "-20", "--seconds", "1")[0] == 0
-    assert crew.json("servo", "tilt", "-30")[0] == 0
-    status, reply = crew.json("motor", "port", "20", "--seconds", "1")
+    assert operator("mode", "manual") == 0
+    assert operator.json("motor", "left", "-20", "--seconds", "1")[0] == 0
+    assert operator.json("servo", "tilt", "-30")[0] == 0
+    status, reply = operator.json("motor", "port", "20", "--seconds", "1")
     assert status == 5
     assert "left" in reply["reason"]
 
 
-def test_an_emergency_stop_never_asks_and_is_latched(crew: Ground, twin: FlyingShip) -> None:
-    crew("arm")
-    status, reply = crew.json("estop")
+def test_an_emergency_stop_never_asks_and_is_latched(operator: Ground, twin: FlyingShip) -> None:
+    operator("arm")
+    status, reply = operator.json("estop")
     assert (status, reply["task"], reply["state"]) == (0, "blimp.estop", "SUCCESS")
     snapshot = twin.mailbox.snapshot()
     assert snapshot is not None
     assert snapshot.killed
-    assert crew.json("takeoff", "2")[1]["reason"].startswith("killed")
+    assert operator.json("takeoff", "2")[1]["reason"].startswith("killed")
 
 
-def test_a_result_can_be_asked_for_later(crew: Ground) -> None:
-    assert crew("--no-wait", "ping") == 0
-    id = crew.out.strip()
-    status, reply = crew.json("ping", "--no-wait")
+def test_a_result_can_be_asked_for_later(operator: Ground) -> None:
+    assert operator("--no-wait", "ping") == 0
+    id = operator.out.strip()
+    status, reply = operator.json("ping", "--no-wait")
     assert (status, reply["state"]) == (0, "PENDING")
     deadline_s = time.monotonic() + DEADLINE_S
-    while (found := crew.json("result", id))[0] != 0:
+    while (found := operator.json("result", id))[0] != 0:
         assert time.monotonic() < deadline_s, found
     assert found[1]["id"] == id
     assert found[1]["task"] == "blimp.ping"
-    status, reply = crew.json("result", "00000000-0000-0000-0000-000000000000")
+    status, reply = operator.json("result", "00000000-0000-0000-0000-000000000000")
     assert (status, reply["state"]) == (6, "TIMEOUT")
     assert "PENDING" in reply["reason"]
 
 
-def test_status_has_exactly_its_keys(crew: Ground, twin: FlyingShip) -> None:
+def test_status_has_exactly_its_keys(operator: Ground, twin: FlyingShip) -> None:
     twin.publish(age_s=2.0)
-    status, found = crew.json("status")
+    status, found = operator.json("status")
     assert status == 0
     assert list(found) == STATUS_KEYS
     assert found["vehicle"] == "twin"
@@ -203,9 +205,9 @@ def test_status_has_exactly_its_keys(crew: Ground, twin: FlyingShip) -> None:
     for sensor in found["sensors"].values():
         assert list(sensor) == ["value", "unit", "age_s", "healthy"]
     assert found["sensors"]["baro"]["age_s"] >= 2.0
-    assert crew("status") == 0
-    assert "SIMULATED" in crew.out
-    assert "\x1b" not in crew.out
+    assert operator("status") == 0
+    assert "SIMULATED" in operator.out
+    assert "\x1b" not in operator.out
 
 
 def test_an_old_status_is_shown_and_is_no_link(lonely: Ground, parked: FlyingShip) -> None:
@@ -215,8 +217,8 @@ def test_an_old_status_is_shown_and_is_no_link(lonely: Ground, parked: FlyingShi
     assert "no link" in lonely.err
 
 
-def test_a_mission_by_its_name(crew: Ground) -> None:
-    status, found = crew.json("mission", "run", "hop")
+def test_a_mission_by_its_name(operator: Ground) -> None:
+    status, found = operator.json("mission", "run", "hop")
     assert list(found) == REPLY_KEYS
     assert (status, found["task"], found["state"]) == (0, "mission", "SUCCESS")
     result = found["result"]
@@ -224,18 +226,18 @@ def test_a_mission_by_its_name(crew: Ground) -> None:
     assert [report["state"] for report in result["reports"]] == ["SUCCESS"] * 4
 
 
-def test_a_mission_that_is_refused(crew: Ground, tmp_path: Path) -> None:
+def test_a_mission_that_is_refused(operator: Ground, tmp_path: Path) -> None:
     path = tmp_path / "far.toml"
     path.write_text(
         'name = "far"\n[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 2\n'
         '[[leg]]\ndo = "goto"\nnorth_m = 999\neast_m = 0\naltitude_m = 2\n'
     )
-    assert crew("mission", "run", str(path), "--yes") == 5
-    assert "refused, 2 of 3 legs" in crew.out
+    assert operator("mission", "run", str(path), "--yes") == 5
+    assert "refused, 2 of 3 legs" in operator.out
     # Who looks a moment later sees what has become of it by then, and not every step.
-    assert re.search(r"leg 1 of 3, arm: (received → )?done", crew.err)
-    assert re.search(r"leg 2 of 3, takeoff 2: (received → )?(executing \d+ % → ){2}", crew.err)
-    assert "ground: leg 3 (goto): " in crew.err
+    assert re.search(r"leg 1 of 3, arm: (received → )?done", operator.err)
+    assert re.search(r"leg 2 of 3, takeoff 2: (received → )?(executing \d+ % → ){2}", operator.err)
+    assert "ground: leg 3 (goto): " in operator.err
 
 
 # --- without a ship -------------------------------------------------------------------------
@@ -301,7 +303,7 @@ def test_a_wrong_password_is_seven(ground: Ground, parked: FlyingShip) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "got"),
     [
         (["goto", "nan", "0", "3"], ["NORTH_M", "'nan'"]),
         (["goto", "0", "-inf", "3"], ["EAST_M", "'-inf'"]),
@@ -332,11 +334,11 @@ def test_a_wrong_password_is_seven(ground: Ground, parked: FlyingShip) -> None:
     ],
 )
 def test_wrong_usage_is_two_and_names_what_where_and_the_limit(
-    ground: Ground, words: list[str], told: list[str]
+    ground: Ground, words: list[str], got: list[str]
 ) -> None:
     assert ground(*words) == 2
     assert ground.out == ""
-    for word in told:
+    for word in got:
         assert word in ground.err
     status, reply = ground.json(*words)
     assert (status, list(reply), reply["state"], reply["id"]) == (2, REPLY_KEYS, "FAILURE", None)
@@ -345,23 +347,23 @@ def test_wrong_usage_is_two_and_names_what_where_and_the_limit(
 # --- asking ---------------------------------------------------------------------------------
 
 
-def test_a_far_mission_needs_yes_from_a_program(crew: Ground, tmp_path: Path) -> None:
+def test_a_far_mission_needs_yes_from_a_program(operator: Ground, tmp_path: Path) -> None:
     path = tmp_path / "far.toml"
     path.write_text(
         'name = "far"\n[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 100\n'
     )
-    status, reply = crew.json("mission", "run", str(path))
+    status, reply = operator.json("mission", "run", str(path))
     assert (status, reply["state"]) == (4, "FAILURE")
     assert "--yes" in reply["reason"]
-    assert crew.json("arm", "--force")[0] == 4
-    assert crew.json("arm", "--force", "--yes")[0] == 5  # not on the bench
-    assert crew.json("mission", "run", str(path), "--yes")[0] == 5  # the ship's own limit
-    assert crew("mission", "check", str(path)) == 0
-    assert "as high as 100 m" in crew.out
+    assert operator.json("arm", "--force")[0] == 4
+    assert operator.json("arm", "--force", "--yes")[0] == 5  # not on the bench
+    assert operator.json("mission", "run", str(path), "--yes")[0] == 5  # the ship's own limit
+    assert operator("mission", "check", str(path)) == 0
+    assert "as high as 100 m" in operator.out
 
 
-def test_a_dry_run_sends_nothing(crew: Ground, twin: FlyingShip) -> None:
-    status, reply = crew.json("--dry-run", "goto", "-3", "4", "5")
+def test_a_dry_run_sends_nothing(operator: Ground, twin: FlyingShip) -> None:
+    status, reply = operator.json("--dry-run", "goto", "-3", "4", "5")
     assert (status, reply["id"]) == (0, None)
     assert reply["result"] == {
         "dry_run": True,
@@ -369,8 +371,8 @@ def test_a_dry_run_sends_nothing(crew: Ground, twin: FlyingShip) -> None:
         "arguments": {"north_m": -3.0, "east_m": 4.0, "altitude_m": 5.0},
     }
     for words in (["arm"], ["estop"], ["mission", "run", "square"]):
-        assert crew("--dry-run", *words) == 0
-        assert "nothing is sent" in crew.err
+        assert operator("--dry-run", *words) == 0
+        assert "nothing is sent" in operator.err
     snapshot = twin.mailbox.snapshot()
     assert snapshot is not None
     assert not snapshot.armed
@@ -480,7 +482,7 @@ def test_no_color_is_respected(parked: FlyingShip, terminal: Callable[..., Termi
     assert "\x1b[90m" not in plain.text
 
 
-def test_watch_elsewhere_prints_every_snapshot_as_json(crew: Ground, twin: FlyingShip) -> None:
+def test_watch_elsewhere_prints_every_snapshot_as_json(operator: Ground, twin: FlyingShip) -> None:
     twin.publish()
     done = threading.Event()
 
@@ -491,13 +493,13 @@ def test_watch_elsewhere_prints_every_snapshot_as_json(crew: Ground, twin: Flyin
     speaker = threading.Thread(target=keep_publishing)
     speaker.start()
     try:
-        assert crew("--json", "--timeout", "0.3", "watch") == 0
-        lines = [json.loads(line) for line in crew.out.splitlines()]
+        assert operator("--json", "--timeout", "0.3", "watch") == 0
+        lines = [json.loads(line) for line in operator.out.splitlines()]
         assert len(lines) >= 3
         assert all(list(line) == STATUS_KEYS for line in lines)
-        assert crew("--timeout", "0.3", "watch") == 0
-        assert crew.out.count("\n") == 1  # a line a second
-        assert "twin" in crew.out
+        assert operator("--timeout", "0.3", "watch") == 0
+        assert operator.out.count("\n") == 1  # a line a second
+        assert "twin" in operator.out
     finally:
         done.set()
         speaker.join()

@@ -46,9 +46,9 @@ def take(user: As, name: str, *options: str) -> Ground:
 
 def test_while_nobody_holds_control_everybody_commands(user: As, twin: FlyingShip) -> None:
     ground = user("alice")
-    status, told = ground.json("control", "who")
+    status, got = ground.json("control", "who")
     assert status == 0
-    assert told["result"] == {
+    assert got["result"] == {
         "vehicle": twin.vehicle, "pilot": None, "yours": False, "held_s": None, "left_s": None
     }  # fmt: skip
     assert ground("arm") == 0
@@ -56,25 +56,25 @@ def test_while_nobody_holds_control_everybody_commands(user: As, twin: FlyingShi
     assert ground.out == f"nobody holds control of {twin.vehicle}: everybody commands it\n"
 
 
-def test_one_pilot_commands_and_the_others_are_told_who(user: As, twin: FlyingShip) -> None:
+def test_one_pilot_commands_and_the_others_hear_who(user: As, twin: FlyingShip) -> None:
     alice = take(user, "alice")
     assert alice.out == f"alice holds control of {twin.vehicle}, for 120 s after each command\n"
     assert alice("arm") == 0
 
     bob = user("bob")
-    status, told = bob.json("disarm")
-    assert (status, told["state"]) == (7, "REFUSED")
+    status, got = bob.json("disarm")
+    assert (status, got["state"]) == (7, "REFUSED")
     words = f"alice holds control of {twin.vehicle}, for another "
-    assert told["reason"].startswith(words)
+    assert got["reason"].startswith(words)
     assert bob("disarm") == 7
     assert words in bob.err
     assert twin.ship.snapshot().armed
 
     assert bob("ping") == 0
     assert bob("sensor", "baro") == 0
-    status, told = bob.json("control", "who")
-    assert (status, told["result"]["pilot"], told["result"]["yours"]) == (0, "alice", False)
-    assert 100.0 < told["result"]["left_s"] <= 120.0
+    status, got = bob.json("control", "who")
+    assert (status, got["result"]["pilot"], got["result"]["yours"]) == (0, "alice", False)
+    assert 100.0 < got["result"]["left_s"] <= 120.0
     assert bob("control", "who") == 0
     assert re.fullmatch(
         rf"alice has had control of {twin.vehicle} for \d+ s; it ends in \d+ s unless it is "
@@ -92,9 +92,9 @@ def test_held_control_cannot_be_taken_or_released_by_another(user: As, twin: Fly
     take(user, "alice")
     bob = user("bob")
     for words in (["take"], ["release"]):
-        status, told = bob.json("control", *words)
-        assert (status, told["task"], told["state"]) == (7, "control", "FAILURE")
-        assert told["reason"].startswith(f"alice holds control of {twin.vehicle}, for another ")
+        status, got = bob.json("control", *words)
+        assert (status, got["task"], got["state"]) == (7, "control", "FAILURE")
+        assert got["reason"].startswith(f"alice holds control of {twin.vehicle}, for another ")
     assert user("alice")("arm") == 0
 
 
@@ -122,7 +122,7 @@ def test_given_back_it_is_everybodys_again_and_an_old_token_is_worth_nothing(
     assert not kept.exists()
 
 
-def test_by_force_it_is_taken_and_the_first_pilot_is_told_so(user: As, twin: FlyingShip) -> None:
+def test_by_force_it_is_taken_and_the_first_pilot_hears_of_it(user: As, twin: FlyingShip) -> None:
     take(user, "alice")
     bob = user("bob")
     assert bob("control", "take", "--pilot", "bob", "--force") == 4
@@ -187,7 +187,7 @@ def test_a_kept_grant_that_is_none_is_no_control(user: As, twin: FlyingShip) -> 
 
 
 def test_a_holders_name_does_nothing_to_a_terminal(user: As, twin: FlyingShip) -> None:
-    """Whoever reaches the broker can choose any name."""
+    """Everybody who reaches the broker can choose any name."""
     with closing(RedisServer(twin.broker.url)) as link:
         pool = pilots(link, twin.vehicle)
         pool.add(twin.vehicle)
@@ -232,13 +232,13 @@ def test_a_worker_that_sleeps_between_asking_and_handing_over_moves_nothing(
 ) -> None:
     """From the queue to the flight control: the fence is the last to say no."""
     asked, wake = threading.Event(), threading.Event()
-    hand_over = twin.mailbox.call
+    deliver = twin.mailbox.call
 
     def sleepy(command: Command, *, timeout_s: float) -> Outcome | None:
         if command.name == "arm":
             asked.set()
             assert wake.wait(20.0)
-        return hand_over(command, timeout_s=timeout_s)
+        return deliver(command, timeout_s=timeout_s)
 
     monkeypatch.setattr(twin.mailbox, "call", sleepy)
     url = twin.broker.url

@@ -85,10 +85,10 @@ def test_a_free_ship_flies_the_mission_and_all_is_given_back(
     ship = launch()
     (tmp_path / "hop.toml").write_text(HOP)
     hop = str(tmp_path / "hop.toml")
-    status, told = ground.json("dispatch", "--any", hop, "--pilot", "alice")
-    assert (status, told["task"], told["state"]) == (0, "dispatch", "SUCCESS"), told
-    assert told["result"]["vehicle"] == ship.vehicle
-    assert told["result"]["completed"] == 3
+    status, reply = ground.json("dispatch", "--any", hop, "--pilot", "alice")
+    assert (status, reply["task"], reply["state"]) == (0, "dispatch", "SUCCESS"), reply
+    assert reply["result"]["vehicle"] == ship.vehicle
+    assert reply["result"]["completed"] == 3
     assert pool.stats().free == (ship.vehicle,)
     assert pilots(link, ship.vehicle).who(ship.vehicle) is None
     assert not ship.ship.snapshot().armed
@@ -100,11 +100,11 @@ def test_where_all_are_taken_it_says_who_has_them(
     for name in ("alice", "bob"):
         launch()
         pool.acquire(holder_of(name))
-    status, told = ground.json("dispatch", "--any", check)
-    assert (status, told["task"], told["state"]) == (7, "dispatch", "FAILURE")
-    assert told["reason"].startswith("no ship is free: fleet")
-    assert "alice has it" in told["reason"]
-    assert "bob has it" in told["reason"]
+    status, reply = ground.json("dispatch", "--any", check)
+    assert (status, reply["task"], reply["state"]) == (7, "dispatch", "FAILURE")
+    assert reply["reason"].startswith("no ship is free: fleet")
+    assert "alice has it" in reply["reason"]
+    assert "bob has it" in reply["reason"]
 
 
 def test_a_dispatch_waits_for_a_ship_that_is_given_back(
@@ -119,9 +119,9 @@ def test_a_dispatch_waits_for_a_ship_that_is_given_back(
 
     giving = threading.Thread(target=requeue)
     giving.start()
-    status, told = ground.json("dispatch", "--any", check, "--wait", "20")
+    status, reply = ground.json("dispatch", "--any", check, "--wait", "20")
     giving.join()
-    assert (status, told["result"]["vehicle"]) == (0, ship.vehicle)
+    assert (status, reply["result"]["vehicle"]) == (0, ship.vehicle)
 
 
 def test_a_dead_ship_is_put_aside_and_the_next_one_flies(
@@ -138,12 +138,12 @@ def test_a_dead_ship_is_put_aside_and_the_next_one_flies(
 def test_what_can_be_no_ship_is_put_aside_too(
     ground: Ground, launch: Launch, check: str, pool: ResourcePool
 ) -> None:
-    """Whoever reaches the broker can add anything; the others fly all the same."""
+    """Everybody who reaches the broker can add anything; the others fly all the same."""
     for name in ("a{b}", "../../x", "two words", "x" * 200, "\n", "Ä", "{", "-x"):
         pool.add(name)
     ship = launch()
-    status, told = ground.json("dispatch", "--any", check)
-    assert (status, told["result"]["vehicle"]) == (0, ship.vehicle)
+    status, reply = ground.json("dispatch", "--any", check)
+    assert (status, reply["result"]["vehicle"]) == (0, ship.vehicle)
     assert pool.stats().free == (ship.vehicle,)
 
 

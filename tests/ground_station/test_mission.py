@@ -101,12 +101,12 @@ def test_a_leg_that_nobody_could_say_whether_it_may_act_is_flown_once_it_is_know
     reasons: list[str] = []
     unknown = "cannot tell who holds control of it: broker: does not answer"
 
-    def away(authority: Authority, told: object) -> int:
+    def unreachable(authority: Authority, got: object) -> int:
         if unknown not in reasons:
             raise LinkError("broker: does not answer")
-        return admit(authority, told)
+        return admit(authority, got)
 
-    monkeypatch.setattr(Authority, "admit", away)
+    monkeypatch.setattr(Authority, "admit", unreachable)
     monkeypatch.setattr("ground_station.mission.START_TTL_S", 0.5)
     legs = '[[leg]]\ndo = "arm"\n[[leg]]\ndo = "disarm"\n'
     result = fly(twin, legs, lambda event: reasons.append(event.reason))
@@ -126,7 +126,7 @@ def test_a_stopped_mission_holds(twin: FlyingShip) -> None:
 def test_a_worker_that_is_restarted_in_mid_leg_flies_the_leg_to_its_end(
     parked: FlyingShip,
 ) -> None:
-    """The first worker is cut off during leg 3; its successor is handed the same message."""
+    """The first worker is cut off during leg 3; its successor gets the same message."""
     first = parked.worker()
     first.__enter__()
     second: list[Any] = []

@@ -59,7 +59,7 @@ def test_a_command_is_one_trace_from_the_command_line_to_the_ship(
     assert process["blimp.state"] == "SUCCESS"
 
 
-def test_the_ship_is_told_the_trace_as_text(
+def test_the_ship_gets_the_trace_as_text(
     parked: FlyingShip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []
@@ -75,8 +75,8 @@ def test_the_ship_is_told_the_trace_as_text(
         assert ground(parked, "ping", trace=trace).returncode == 0
     (sent,) = [span for span in spans_of(trace) if span["name"].startswith("send")]
     ids = [sent["context"][name].removeprefix("0x") for name in ("trace_id", "span_id")]
-    (told,) = heard
-    assert told.startswith("00-{}-{}-".format(*ids))
+    (reply,) = heard
+    assert reply.startswith("00-{}-{}-".format(*ids))
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def test_a_trace_that_cannot_be_written_stops_no_command(
 ) -> None:
     monkeypatch.setenv("BLIMP_TRACE_FILE", bad)
     assert run([*where, "ping"]) == 0
-    told = capsys.readouterr().err
-    assert "Traceback" not in told
-    assert ("not traced" in told) == (bad != "/dev/full")
+    reply = capsys.readouterr().err
+    assert "Traceback" not in reply
+    assert ("not traced" in reply) == (bad != "/dev/full")
 
 
-def test_without_the_extra_it_is_told_and_nothing_is_stopped(
+def test_without_the_extra_it_is_reported_and_nothing_is_stopped(
     where: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BLIMP_TRACE_FILE", "/dev/null")

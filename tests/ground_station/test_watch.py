@@ -41,7 +41,7 @@ def test_the_age_goes_on_while_nothing_comes() -> None:
     assert state.age_s == pytest.approx(0.1)
 
 
-def test_the_trail_grows_with_the_way_and_begins_anew_with_another_flight() -> None:
+def test_the_trail_grows_with_the_way_and_restarts_with_another_flight() -> None:
     state = Watch(clock=ManualClock())
     for north_m in (0.0, 0.05, 0.2, 0.21, 0.4):
         state.take(msgspec.structs.replace(SHIP, position_ned_m=(north_m, 0.0, -1.0)), 0.0)
@@ -132,9 +132,9 @@ def test_progress_counts_up_in_its_place_on_a_terminal() -> None:
     ]
 
 
-def test_a_lost_link_is_told_in_the_legs_line() -> None:
-    told, err = report()
-    lines = MissionLines(report=told)
+def test_a_lost_link_is_reported_in_the_legs_line() -> None:
+    reply, err = report()
+    lines = MissionLines(report=reply)
     for stage, fraction, reason in [
         ("started", None, ""),
         ("received", None, ""),

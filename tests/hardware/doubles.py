@@ -7,7 +7,7 @@ from blimp.hardware.device import Device
 
 
 def well(device: Device) -> bool:
-    """Ask anew: a type checker takes an attribute for what an earlier assert said of it."""
+    """Ask again: a type checker takes an attribute for what an earlier assert said of it."""
     return device.healthy
 
 

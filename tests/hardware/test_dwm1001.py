@@ -79,7 +79,7 @@ def test_a_line_that_never_changes_is_frozen() -> None:
     assert not well(tag)
 
 
-def test_a_silent_tag_is_told_to_speak_but_a_speaking_one_never() -> None:
+def test_a_silent_tag_is_asked_to_speak_but_a_speaking_one_never() -> None:
     tag, port, buses = fitted()
     for step in range(90):
         tag.poll(0.1 + 0.1 * step)

@@ -80,7 +80,7 @@ def test_position_and_velocity_of_one_moment_make_one_sample() -> None:
     gps, port, _ = fitted()
     port.arrive(rmc("123518") + gga("123519"))
     gps.poll(1.0)
-    assert gps.status(1.0).value is None, "the velocity at hand is of another moment"
+    assert gps.status(1.0).value is None, "the velocity it has is of another moment"
     port.arrive(rmc("123519"))
     gps.poll(1.2)
     assert gps.sample is not None

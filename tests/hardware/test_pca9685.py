@@ -168,7 +168,7 @@ def test_another_chip_at_the_address_is_named_and_left_alone() -> None:
     assert chip.writes == []
 
 
-def test_a_chip_that_was_reset_in_flight_is_set_up_and_told_again() -> None:
+def test_a_chip_that_was_reset_in_flight_is_set_up_and_commanded_again() -> None:
     servos, chip, _ = fitted()
     start(servos)
     servos.enable(0.1)

@@ -21,10 +21,10 @@ def test_a_celery_program_sends_tasks_and_reads_results(app: TaskApp, guest: Gue
         raise ValueError("the valve is shut")
 
     with working(app):
-        told = guest.run("send.py", "add", "[2]", '{"b": 3}')
-        assert (told["state"], told["value"]) == ("SUCCESS", 5)
-        told = guest.run("send.py", "fail", "[]")
-        assert (told["state"], told["value"]) == ("FAILURE", "ValueError: the valve is shut")
+        answers = guest.run("send.py", "add", "[2]", '{"b": 3}')
+        assert (answers["state"], answers["value"]) == ("SUCCESS", 5)
+        answers = guest.run("send.py", "fail", "[]")
+        assert (answers["state"], answers["value"]) == ("FAILURE", "ValueError: the valve is shut")
 
 
 def test_celery_events_shows_what_happens(app: TaskApp, guest: Guest) -> None:

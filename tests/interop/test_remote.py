@@ -39,22 +39,22 @@ def test_celery_inspects_our_worker(app: TaskApp, guest: Guest) -> None:
             "ping", "stats", "active", "reserved", "scheduled", "revoked", "registered",
             "active_queues", "conf", "report", "clock",
         )  # fmt: skip
-        told = dict(zip(names, ask(guest, *(("inspect", name) for name in names)), strict=True))
+        got = dict(zip(names, ask(guest, *(("inspect", name) for name in names)), strict=True))
         (queried,) = ask(guest, ("inspect", "query_task", running, waiting, "none"))
         go.set()
         app.result(waiting).get(DEADLINE_S)
-    assert told["ping"] == {"ok": "pong"}
-    assert told["stats"]["total"] == {"hold": 2}
-    assert told["stats"]["pool"]["max-concurrency"] == 1
-    assert [one["id"] for one in told["active"]] == [running]
-    assert told["active"][0]["args"] == ["a"]
-    assert [one["id"] for one in told["reserved"]] == [waiting]
-    assert told["scheduled"] == told["revoked"] == []
-    assert told["registered"] == ["hold [rate_limit=100/s]"]
-    assert [one["name"] for one in told["active_queues"]] == ["tests"]
-    assert told["conf"]["task_default_queue"] == "tests"
-    assert "blimp:" in told["report"]["ok"]
-    assert told["clock"]["clock"] > 0
+    assert got["ping"] == {"ok": "pong"}
+    assert got["stats"]["total"] == {"hold": 2}
+    assert got["stats"]["pool"]["max-concurrency"] == 1
+    assert [one["id"] for one in got["active"]] == [running]
+    assert got["active"][0]["args"] == ["a"]
+    assert [one["id"] for one in got["reserved"]] == [waiting]
+    assert got["scheduled"] == got["revoked"] == []
+    assert got["registered"] == ["hold [rate_limit=100/s]"]
+    assert [one["name"] for one in got["active_queues"]] == ["tests"]
+    assert got["conf"]["task_default_queue"] == "tests"
+    assert "blimp:" in got["report"]["ok"]
+    assert got["clock"]["clock"] > 0
     assert {id: state for id, (state, _) in queried.items()} == {
         running: "active",
         waiting: "reserved",
@@ -64,7 +64,7 @@ def test_celery_inspects_our_worker(app: TaskApp, guest: Guest) -> None:
 def test_celery_controls_our_worker(app: TaskApp, guest: Guest) -> None:
     app.task(name="add")(lambda a: a + 1)
     with working(app, name=NAME, sync_workers=1) as worker:
-        told = ask(
+        got = ask(
             guest,
             ("control", "rate_limit", "add", "50/s"),
             ("control", "time_limit", "add", 5, 10),
@@ -77,7 +77,7 @@ def test_celery_controls_our_worker(app: TaskApp, guest: Guest) -> None:
             ("control", "rate_limit", "none", "50/s"),
             ("control", "autoscale", 3, 1),
         )
-        assert [one.get("ok") for one in told[:8]] == [
+        assert [one.get("ok") for one in got[:8]] == [
             "new rate limit set successfully",
             "time limits set successfully",
             "add consumer more",
@@ -87,8 +87,8 @@ def test_celery_controls_our_worker(app: TaskApp, guest: Guest) -> None:
             "task events enabled",
             "task events disabled",
         ]
-        assert told[8] == {"error": "unknown task"}
-        assert "no such command" in told[9]["error"]
+        assert got[8] == {"error": "unknown task"}
+        assert "no such command" in got[9]["error"]
         assert app.send_task("add", (1,), queue="more").get(DEADLINE_S) == 2
         handle = app.send_task("add", (1,), task_id="called-back")
         assert handle.wait(DEADLINE_S).state is State.REVOKED
@@ -105,33 +105,33 @@ def test_flower_asks_our_worker_and_changes_it(app: TaskApp, guest: Guest) -> No
     app.task(name="add")(lambda a: a + 1)
     with working(app, name=NAME, events=True, sync_workers=2) as worker:
         flower = Flower(guest)
-        told: dict[str, Any] = {}
+        got: dict[str, Any] = {}
 
-        def is_told() -> bool:
+        def is_answered() -> bool:
             worker.extension(WorkerEvents).heartbeat()
             found = flower.ask(f"/api/workers?refresh=true&workername={NAME}") or {}
-            told.update(found.get(NAME, {}))
-            return {"stats", "conf"} <= told.keys()
+            got.update(found.get(NAME, {}))
+            return {"stats", "conf"} <= got.keys()
 
-        wait_until(is_told, "Flower is not answered")
+        wait_until(is_answered, "Flower is not answered")
         grow = urllib.request.Request(
             f"{flower.url}/api/worker/pool/grow/{NAME}?n=2", method="POST", data=b""
         )
         with urllib.request.urlopen(grow, timeout=START_S) as answer:
             assert answer.status == 200
-    assert {*told} >= {
+    assert {*got} >= {
         "stats", "active_queues", "registered", "scheduled", "active", "reserved", "revoked",
         "conf",
     }  # fmt: skip
-    assert told["registered"] == ["add"]
-    assert told["stats"]["pool"]["max-concurrency"] == 2
-    assert told["active_queues"][0]["name"] == "tests"
+    assert got["registered"] == ["add"]
+    assert got["stats"]["pool"]["max-concurrency"] == 2
+    assert got["active_queues"][0]["name"] == "tests"
     assert worker.pools.sizes.sync_workers == 4
 
 
 def test_the_command_celery_says_what_ours_answers(app: TaskApp, guest: Guest) -> None:
     with working(app, name=NAME):
-        told = guest.celery("inspect", "ping", "-d", NAME, "-t", "5")
-        assert f"{NAME}: OK" in told
-        assert "pong" in told
-        assert "1 node online" in told
+        got = guest.celery("inspect", "ping", "-d", NAME, "-t", "5")
+        assert f"{NAME}: OK" in got
+        assert "pong" in got
+        assert "1 node online" in got

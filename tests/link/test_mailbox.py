@@ -42,7 +42,7 @@ def client(tmp_path: Path, clock: ManualClock) -> Iterator[MailboxClient]:
 
 
 class Answering:
-    """A flight process in small: answers each command from a thread until told to stop."""
+    """A flight process in small: answers each command from a thread until it is stopped."""
 
     def __init__(self, server: MailboxServer, *states: OutcomeState) -> None:
         self._server = server
@@ -86,7 +86,7 @@ def test_a_command_arrives_whole_and_its_outcome_comes_back(
     assert outcome == Outcome(id="1", state=OutcomeState.DONE)
 
 
-def test_the_time_that_a_command_waits_to_be_received_is_told(
+def test_the_time_that_a_command_waits_to_be_received_is_reported(
     server: MailboxServer, client: MailboxClient, clock: ManualClock
 ) -> None:
     clock.advance(5.0)

@@ -33,7 +33,7 @@ def wait_until(condition: Any, what: str) -> None:
 
 @pytest.fixture(params=["streams"])
 def transport(request: pytest.FixtureRequest) -> str:
-    """The transport that apps and clients use where they are not told."""
+    """The transport that apps and clients use if they name none."""
     name: str = request.param
     return name
 
@@ -71,7 +71,7 @@ def app(url: str) -> Iterator[TaskApp]:
 
 
 class Silence:
-    """A log that keeps what it is told."""
+    """A log that keeps its lines."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str, dict[str, Any]]] = []
@@ -142,7 +142,7 @@ class WorkerProcess:
             text=True,
         )
         self.ready = threading.Event()
-        self.starts = 0  # how often it has become ready: a process may begin anew
+        self.starts = 0  # how often it has become ready: a process may restart
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

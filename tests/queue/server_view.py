@@ -17,7 +17,7 @@ class Look:
         self.server: Any = server
         self._keys = Keys()
 
-    def in_hand(self, *, app: str = "tests", queue: str = "") -> int:
+    def in_flight(self, *, app: str = "tests", queue: str = "") -> int:
         """Return how many messages are delivered and not acknowledged."""
         return self._counts(queue or app)[1]
 

@@ -1,4 +1,4 @@
-"""Those who watch a worker's jobs are told of each step, and stop nothing."""
+"""Those who watch a worker's jobs hear of each step, and stop nothing."""
 
 import itertools
 import threading
@@ -17,7 +17,7 @@ from tests.queue.conftest import DEADLINE_S, Silence, working
 class Watcher(Extension):
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self.told: list[tuple[str, str, str]] = []
+        self.reported: list[tuple[str, str, str]] = []
         self.times: list[tuple[float, float, float]] = []
         self._came = threading.Condition()
 
@@ -38,16 +38,16 @@ class Watcher(Extension):
 
     def _note(self, what: str, job: Job, state: str = "") -> None:
         with self._came:
-            self.told.append((what, job.task.name, state))
+            self.reported.append((what, job.task.name, state))
             self._came.notify_all()
 
     def wait_finished(self, count: int) -> list[tuple[str, str, str]]:
         def finished() -> bool:
-            return sum(what == "finished" for what, *_ in self.told) >= count
+            return sum(what == "finished" for what, *_ in self.reported) >= count
 
         with self._came:
-            assert self._came.wait_for(finished, timeout=DEADLINE_S), self.told
-        return self.told
+            assert self._came.wait_for(finished, timeout=DEADLINE_S), self.reported
+        return self.reported
 
 
 def watch(app: TaskApp) -> list[Watcher]:
@@ -61,18 +61,22 @@ def watch(app: TaskApp) -> list[Watcher]:
     return watchers
 
 
-def test_they_are_told_in_order_and_the_result_stands_when_it_is_finished(app: TaskApp) -> None:
+def test_they_are_reported_in_order_and_the_result_stands_when_it_is_finished(app: TaskApp) -> None:
     watchers = watch(app)
     app.task(name="one")(lambda: 1)
     with working(app):
         handle = app.send_task("one")
         assert handle.get(DEADLINE_S) == 1
-        told = watchers[0].wait_finished(1)
-    assert told == [("received", "one", ""), ("started", "one", ""), ("finished", "one", "SUCCESS")]
+        reported = watchers[0].wait_finished(1)
+    assert reported == [
+        ("received", "one", ""),
+        ("started", "one", ""),
+        ("finished", "one", "SUCCESS"),
+    ]
     assert all(a <= b for a, b in itertools.pairwise(watchers[0].times[0]))
 
 
-def test_each_try_is_told_and_a_task_that_never_ran_was_not_started(app: TaskApp) -> None:
+def test_each_try_is_reported_and_a_task_that_never_ran_was_not_started(app: TaskApp) -> None:
     watchers = watch(app)
 
     @app.task(name="fails", autoretry_for=(OSError,), max_retries=1, retry_backoff=False)
@@ -83,15 +87,15 @@ def test_each_try_is_told_and_a_task_that_never_ran_was_not_started(app: TaskApp
     with working(app):
         app.send_task("late", expires=-1.0)
         app.send_task("fails")
-        told = watchers[0].wait_finished(3)
-    assert [one for one in told if one[1] == "late"] == [
+        reported = watchers[0].wait_finished(3)
+    assert [one for one in reported if one[1] == "late"] == [
         ("received", "late", ""),
         ("finished", "late", "EXPIRED"),
     ]
-    ended = [state for what, name, state in told if (what, name) == ("finished", "fails")]
+    ended = [state for what, name, state in reported if (what, name) == ("finished", "fails")]
     assert ended == ["RETRY", "FAILURE"]
     for what in ("received", "started"):
-        assert told.count((what, "fails", "")) == 2
+        assert reported.count((what, "fails", "")) == 2
 
 
 def test_one_that_raises_stops_neither_the_job_nor_the_others(app: TaskApp) -> None:
@@ -145,6 +149,6 @@ def test_no_message_is_acknowledged_before_its_result_is_stored(
             worker._stops.abandoned.set()
             go_on.set()
             assert done.wait(DEADLINE_S)
-    assert ("finished", "slow", "SUCCESS") not in watchers[0].told
+    assert ("finished", "slow", "SUCCESS") not in watchers[0].reported
     assert acknowledged == []
     app.close()

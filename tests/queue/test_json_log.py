@@ -65,19 +65,19 @@ def test_lines_of_every_pool_name_their_task(
     lines = [json.loads(line) for line in worker.lines if line != "ready\n"]
     assert [one["event"] for one in lines if "task" not in one] == ["consuming", "stopped"]
     assert {one["worker"] for one in lines} == {"w"}
-    told = [one for one in lines if "task" in one]
-    assert [(one["task"], one["event"], one["level"]) for one in told] == [
+    reported = [one for one in lines if "task" in one]
+    assert [(one["task"], one["event"], one["level"]) for one in reported] == [
         ("in.thread", "standard words", "info"),
         ("in.loop", "standard words", "info"),
         ("in.process", "standard words", "info"),
         ("in.process", "task", "error"),
     ]
-    for one in told:
+    for one in reported:
         assert one["id"] == ids[one["task"]]
         assert (one["trace_id"], one["span_id"]) == (TRACE, SPAN)
         assert (one["vehicle"], one["queue"], one["delivery"]) == ("twin", "logged", 1)
         assert list(one)[:3] == ["timestamp", "level", "event"]
-    assert told[3]["reason"] == "ValueError: told by the worker"
+    assert reported[3]["reason"] == "ValueError: raised in the worker"
 
 
 def test_lines_outside_of_a_task_do_not_name_it(

@@ -1,4 +1,4 @@
-"""What a log is told of an outage: its beginning, what changes, ever rarer signs, its end."""
+"""What a log has of an outage: its beginning, what changes, ever rarer signs, its end."""
 
 import itertools
 
@@ -19,14 +19,14 @@ def outage(
 def test_an_hour_without_a_broker_is_a_dozen_lines() -> None:
     clock, log = ManualClock(), Silence()
     one = outage(clock, log)
-    told: list[float] = []
+    reported: list[float] = []
     while clock.now_s() < 3600.0:
         before = len(log.lines)
-        clock.advance(one.failed(LinkError("away")))
-        told += [clock.now_s()] * (len(log.lines) - before)
+        clock.advance(one.failed(LinkError("unreachable")))
+        reported += [clock.now_s()] * (len(log.lines) - before)
     one.over()
-    assert len(told) < 22
-    gaps = [late - early for early, late in itertools.pairwise(told)]
+    assert len(reported) < 22
+    gaps = [late - early for early, late in itertools.pairwise(reported)]
     assert all(late > early * 0.9 for early, late in itertools.pairwise(gaps[:7]))
     assert max(gaps) < 310.0
     assert log.lines[-1][:2] == ("info", "broker lost: over")
@@ -35,13 +35,13 @@ def test_an_hour_without_a_broker_is_a_dozen_lines() -> None:
 
 def test_waits_are_bounded_and_jittered() -> None:
     one = outage(ManualClock(), Silence())
-    waits = [one.failed(LinkError("away")) for _ in range(100)]
+    waits = [one.failed(LinkError("unreachable")) for _ in range(100)]
     assert max(waits) <= 1.0
     assert min(waits[10:]) >= 0.5
     assert len(set(waits)) > 80
 
 
-def test_a_new_reason_is_told_at_once_and_an_old_one_is_not_news() -> None:
+def test_a_new_reason_is_reported_at_once_and_an_old_one_is_not_news() -> None:
     clock, log = ManualClock(), Silence()
     one = outage(clock, log, brokers=2)
     for n in range(20):
@@ -52,14 +52,14 @@ def test_a_new_reason_is_told_at_once_and_an_old_one_is_not_news() -> None:
     assert len(log.events("broker lost")) == 3
 
 
-def test_the_next_outage_is_told_anew_and_the_first_wait_is_short_again() -> None:
+def test_the_next_outage_is_reported_again_and_the_first_wait_is_short_again() -> None:
     clock, log = ManualClock(), Silence()
     one = outage(clock, log)
     for _ in range(10):
-        one.failed(LinkError("away"))
+        one.failed(LinkError("unreachable"))
     one.over()
     one.over()
-    assert one.failed(LinkError("away")) <= 0.05
+    assert one.failed(LinkError("unreachable")) <= 0.05
     assert len(log.events("broker lost")) == 2
     assert len(log.events("broker lost: over")) == 1
 
@@ -73,5 +73,5 @@ def test_a_callback_that_fails_does_not_end_the_waiting() -> None:
     one = Outage(
         event="broker lost", clock=ManualClock(), log=log, policy=CONNECTING, on_error=fail
     )
-    assert one.failed(LinkError("away")) > 0.0
+    assert one.failed(LinkError("unreachable")) > 0.0
     assert log.events("connection error callback")

@@ -58,10 +58,10 @@ def hold(context: TaskContext) -> int:
 
 def blocked_signals() -> int:
     """Return the signals that a process started here does not get, as bits."""
-    told = subprocess.run(
+    reported = subprocess.run(
         ["/bin/cat", "/proc/self/status"], stdout=subprocess.PIPE, text=True, check=True
     ).stdout
-    return int(told.partition("SigBlk:")[2].split()[0], 16)
+    return int(reported.partition("SigBlk:")[2].split()[0], 16)
 
 
 @app.task(name="blocked")
@@ -201,7 +201,7 @@ def cpu_spin(hears: bool) -> str:
             pass
     except SoftTimeLimitExceeded:
         if hears:
-            return "told"
+            return "noticed"
         raise
 
 
@@ -210,8 +210,8 @@ def cpu_sleep() -> str:
     try:
         time.sleep(3600)
     except SoftTimeLimitExceeded:
-        return "told"
-    return "not told"
+        return "noticed"
+    return "not noticed"
 
 
 @app.task(name="cpu.deaf", cpu_bound=True, time_limit=0.3)

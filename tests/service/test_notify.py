@@ -19,7 +19,7 @@ def test_readiness_is_heard_with_the_number_the_kernel_vouches_for(tmp_path: Pat
     assert not (tmp_path / "notify.sock").exists()
 
 
-def test_without_a_supervisor_nothing_is_told(tmp_path: Path) -> None:
+def test_without_a_supervisor_nothing_is_reported(tmp_path: Path) -> None:
     notify.send(notify.READY, address=None)
     notify.send(notify.READY, address=str(tmp_path / "gone.sock"))
 

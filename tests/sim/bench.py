@@ -1,4 +1,4 @@
-"""A work bench: one simulated chip with its truth in the tester's hands."""
+"""A work bench: one simulated chip with its truth set by the test."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -79,7 +79,7 @@ def test_an_answer_fits_its_datagram_however_the_command_is_quoted(
     assert len(msgspec.json.encode(outcome)) < MAX_DATAGRAM_BYTES
 
 
-def test_a_snapshot_fits_its_datagram_whoever_says_he_stopped_the_ship(ship: Lockstep) -> None:
+def test_a_snapshot_fits_its_datagram_with_any_name_of_who_stopped_the_ship(ship: Lockstep) -> None:
     for number in range(10):
         ship.command("arm")
         ship.deliver(Command(id=f"stop{number}", name="estop", source=f"{number}" + "s" * 4000))

@@ -70,7 +70,7 @@ def test_commands_are_accepted_followed_refused_and_remembered(ship: Lockstep) -
         ship.outcome("never given")
 
 
-def test_unknown_names_are_told_with_the_known_ones(ship: Lockstep) -> None:
+def test_unknown_names_are_reported_with_the_known_ones(ship: Lockstep) -> None:
     unknown = ship.command("barrel_roll")
     assert unknown.state is OutcomeState.REFUSED
     assert "barrel_roll" in unknown.reason

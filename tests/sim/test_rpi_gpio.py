@@ -16,7 +16,7 @@ AIN1, AIN2, NSLEEP = 6, 13, 12
 
 
 class Header:
-    """The twin's pins, with time in hand."""
+    """The twin's pins, with time in flight."""
 
     def __init__(self, world: World, clock: ManualClock, gpio: Any) -> None:
         self.world = world
@@ -152,16 +152,18 @@ def test_pwm_drives_a_motor(header: Header, gpio: Any) -> None:
     assert header.world.outputs["left"] == 0.0
 
 
-def test_edges_are_told_at_their_exact_time(header: Header, gpio: Any) -> None:
+def test_edges_are_reported_at_their_exact_time(header: Header, gpio: Any) -> None:
     gpio.setup(TRIGGER, gpio.OUT, initial=0)
     gpio.setup(ECHO, gpio.IN)
-    told: list[tuple[int, int, float]] = []
+    reported: list[tuple[int, int, float]] = []
     gpio.add_event_detect(
-        ECHO, gpio.BOTH, callback=lambda c: told.append((c, gpio.input(c), header.clock.now_s()))
+        ECHO,
+        gpio.BOTH,
+        callback=lambda c: reported.append((c, gpio.input(c), header.clock.now_s())),
     )
     header.ping()
     header.world.advance(0.05)
-    (c1, up, rise_s), (c2, down, fall_s) = told
+    (c1, up, rise_s), (c2, down, fall_s) = reported
     assert (c1, up, c2, down) == (ECHO, 1, ECHO, 0)
     assert rise_s == pytest.approx(12e-6 + 450e-6, abs=1e-9)
     assert (fall_s - rise_s) * 340.28 / 2 == pytest.approx(1.0, abs=0.02)
@@ -183,19 +185,21 @@ def test_detection_rules(header: Header, gpio: Any) -> None:
         gpio.add_event_detect(ECHO, gpio.RISING, callback=4)
     with pytest.raises(RuntimeError, match="add_event_detect first"):
         gpio.add_event_callback(ECHO, print)
-    told: list[str] = []
-    gpio.add_event_detect(ECHO, gpio.RISING, callback=lambda _: told.append("a"), bouncetime=150)
-    gpio.add_event_callback(ECHO, lambda _: told.append("b"))
+    reported: list[str] = []
+    gpio.add_event_detect(
+        ECHO, gpio.RISING, callback=lambda _: reported.append("a"), bouncetime=150
+    )
+    gpio.add_event_callback(ECHO, lambda _: reported.append("b"))
     with pytest.raises(RuntimeError, match="Conflicting edge detection"):
         gpio.add_event_detect(ECHO, gpio.FALLING)
     for _ in range(3):  # every 0.1 s, of which the second is a bounce
         header.ping()
         header.world.advance(0.1)
-    assert told == ["a", "b", "a", "b"]
+    assert reported == ["a", "b", "a", "b"]
     gpio.remove_event_detect(ECHO)
     header.ping()
     header.world.advance(0.1)
-    assert len(told) == 4
+    assert len(reported) == 4
     assert not gpio.event_detected(ECHO)
 
 
@@ -204,16 +208,16 @@ def test_a_callback_that_fails_is_printed_and_the_next_one_runs(
 ) -> None:
     gpio.setup(TRIGGER, gpio.OUT, initial=0)
     gpio.setup(ECHO, gpio.IN)
-    told: list[int] = []
+    reported: list[int] = []
 
     def fail(_channel: int) -> None:
         raise LookupError("lost")
 
     gpio.add_event_detect(ECHO, gpio.RISING, callback=fail)
-    gpio.add_event_callback(ECHO, told.append)
+    gpio.add_event_callback(ECHO, reported.append)
     header.ping()
     header.world.advance(0.1)
-    assert told == [ECHO]
+    assert reported == [ECHO]
     assert "LookupError: lost" in capsys.readouterr().err
 
 

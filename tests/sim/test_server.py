@@ -95,7 +95,7 @@ def test_faults_are_refused_with_their_reason(remote: RemoteWorld) -> None:
         remote.fault("baro", "melted")
 
 
-def test_echo_edges_come_to_whoever_watches(path: Path) -> None:
+def test_echo_edges_come_to_a_watcher(path: Path) -> None:
     edges: list[tuple[bool, float, float]] = []
     with RemoteWorld(path) as pilot, RemoteWorld(path) as watcher:
         watcher.pin_watch(24, lambda _, high, t_s: edges.append((high, t_s, time.monotonic())))
@@ -107,15 +107,15 @@ def test_echo_edges_come_to_whoever_watches(path: Path) -> None:
             return len(edges) >= 2
 
         eventually(echoed)
-        (up, rise_s, rise_told_s), (down, fall_s, fall_told_s), *_ = edges
+        (up, rise_s, rise_sent_s), (down, fall_s, fall_sent_s), *_ = edges
         assert (up, down) == (True, False)
         assert fall_s > rise_s
-        assert rise_told_s >= rise_s
-        assert fall_told_s >= fall_s
+        assert rise_sent_s >= rise_s
+        assert fall_sent_s >= fall_s
         watcher.pin_watch(24, None)
 
 
-def test_serial_bytes_come_to_whoever_listens_and_go_back(remote: RemoteWorld) -> None:
+def test_serial_bytes_come_to_a_listener_and_go_back(remote: RemoteWorld) -> None:
     heard: list[bytes] = []
     remote.serial_listen("/dev/ttyAMA0", heard.append)
     eventually(lambda: len(heard) >= 2)

@@ -220,7 +220,7 @@ def test_a_killed_broker_and_a_killed_world_come_back(stack: RunningStack) -> No
     assert stack.left_behind() == []
 
 
-def test_two_ships_of_one_machine_must_be_told_apart(stack: RunningStack) -> None:
+def test_two_ships_of_one_machine_must_be_distinguished(stack: RunningStack) -> None:
     second = subprocess.run(
         [*stack.process.args],  # type: ignore[misc]
         capture_output=True, text=True, env=stack.environment, check=False, timeout=60,

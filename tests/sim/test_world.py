@@ -72,7 +72,7 @@ def test_a_device_more_changes_no_other_devices_noise(twin: Airframe) -> None:
     assert readings(fewer) == readings(twin)
 
 
-def test_time_moves_exactly_as_told(twin: Airframe) -> None:
+def test_time_moves_exactly_as_commanded(twin: Airframe) -> None:
     clock = ManualClock(start_s=100.0)
     world = World(twin, clock=clock)
     for _ in range(100):

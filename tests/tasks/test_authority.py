@@ -1,4 +1,4 @@
-"""Who may command: asked when a command acts, told to the mailbox as a number that grows."""
+"""Who may command: asked when a command acts, sent to the mailbox as a number that grows."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -59,9 +59,7 @@ def ground(app: TaskApp, url: str) -> Iterator[VehicleClient]:
 # --- the number ----------------------------------------------------------------------------------
 
 
-def test_the_number_grows_whenever_control_changes_hands(
-    link: RedisServer, pool: ResourcePool
-) -> None:
+def test_the_number_grows_whenever_control_changes(link: RedisServer, pool: ResourcePool) -> None:
     authority = Authority(link=link, vehicle="twin")
     numbers = [authority.admit(None)]  # before anybody ever had it
     for pilot in ("alice", "bob"):
@@ -90,7 +88,7 @@ def test_the_number_grows_on_after_the_server_has_lost_everything(
     assert numbers == sorted(set(numbers))
 
 
-def test_a_server_that_lost_its_last_second_is_told_by_the_ship(
+def test_a_server_that_lost_its_last_second_is_reported_by_the_ship(
     ground: VehicleClient, ship: FlightSide, link: RedisServer, pool: ResourcePool
 ) -> None:
     """The grant that the ship has seen the number of was never written to disk."""
@@ -111,7 +109,7 @@ def test_a_server_that_lost_its_last_second_is_told_by_the_ship(
 
 
 def test_only_the_ship_itself_is_control_of_it(link: RedisServer, pool: ResourcePool) -> None:
-    """Whoever reaches the broker can add to the pool."""
+    """Everybody who reaches the broker can add to the pool."""
     grant = pool.acquire(holder_of("alice"))
     pool.add("another")
     other = pool.acquire(holder_of("eve"))
@@ -137,7 +135,7 @@ def test_what_a_ship_says_to_have_seen_spoils_no_pool(
     assert grant.token < 2**52
 
 
-def test_a_pilot_who_does_not_hold_it_is_told_who_does_and_for_how_long(
+def test_a_pilot_who_does_not_hold_it_hears_who_does_and_for_how_long(
     link: RedisServer, pool: ResourcePool
 ) -> None:
     authority = Authority(link=link, vehicle="twin")
@@ -145,9 +143,9 @@ def test_a_pilot_who_does_not_hold_it_is_told_who_does_and_for_how_long(
     assert pool.take_away("twin") == old.holder
     grant = pool.acquire(holder_of("bob"))
     words = "^bob holds control of twin, for another 120 s unless it is renewed$"
-    for told in (None, old.token, grant.token + 1, 0, -1):
+    for reported in (None, old.token, grant.token + 1, 0, -1):
         with pytest.raises(NotInControl, match=words):
-            authority.admit(told)
+            authority.admit(reported)
     wrong: tuple[object, ...] = (True, "12", 1.5, [grant.token], {})
     for value in wrong:
         with pytest.raises(NotInControl, match=r"header blimp_authority is .*must be the token"):
@@ -204,7 +202,7 @@ def test_others_are_refused_by_name_and_nothing_reaches_the_ship(
 def test_it_is_asked_when_the_command_acts_not_when_it_was_sent(
     ground: VehicleClient, ship: FlightSide, pool: ResourcePool
 ) -> None:
-    """The flight process is away while control changes hands: the waiting command is too late."""
+    """The flight process is unreachable while control changes: the command is late."""
     heard: list[Command] = []
 
     def silent(command: Command) -> Outcome | None:
@@ -224,10 +222,10 @@ def test_it_is_asked_when_the_command_acts_not_when_it_was_sent(
 def test_where_nobody_can_say_who_has_control_nothing_is_done_and_nobody_is_blamed(
     ground: VehicleClient, ship: FlightSide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(*_: object) -> int:
+    def unreachable(*_: object) -> int:
         raise LinkError("broker: does not answer")
 
-    monkeypatch.setattr(Authority, "admit", away)
+    monkeypatch.setattr(Authority, "admit", unreachable)
     reply = ground.send("land", ttl_s=0.5).wait(10.0)
     assert (reply.state, reply.kind) == ("FAILURE", "ControlUnknown")
     assert reply.reason == "cannot tell who holds control of it: broker: does not answer"
@@ -254,7 +252,7 @@ def test_what_the_ship_has_taken_is_followed_though_control_is_lost_meanwhile(
 def test_what_a_pilots_command_calls_is_his_and_ends_with_his_control(
     app: TaskApp, ship: FlightSide, pool: ResourcePool
 ) -> None:
-    """Each of a chain is asked about anew."""
+    """Each of a chain is asked about again."""
     grant = pool.acquire(holder_of("alice"))
 
     def answer(command: Command) -> Outcome:
@@ -276,7 +274,7 @@ def test_what_a_pilots_command_calls_is_his_and_ends_with_his_control(
     assert {command.authority for command in ship.commands} == {2 * grant.token}
 
 
-def test_the_ships_own_word_on_authority_is_told_as_such(
+def test_the_ships_own_word_on_authority_is_reported_as_such(
     ground: VehicleClient, ship: FlightSide
 ) -> None:
     ship.answer = lambda command: outcome(

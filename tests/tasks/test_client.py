@@ -36,7 +36,7 @@ def client(url: str) -> Iterator[VehicleClient]:
 
 def test_a_command_is_followed_from_queue_to_end(vehicle: TaskApp, client: VehicleClient) -> None:
     heard: list[tuple[str, float | None]] = []
-    told = threading.Event()
+    reported = threading.Event()
     headers: dict[str, Any] = {}
 
     @vehicle.task(name="blimp.goto", bind=True, track_started=True)
@@ -44,13 +44,13 @@ def test_a_command_is_followed_from_queue_to_end(vehicle: TaskApp, client: Vehic
         headers.update(context.message.headers)
         for fraction in (0.0, 0.4):
             context.progress(fraction)
-        told.wait(DEADLINE_S)
+        reported.wait(DEADLINE_S)
         return {"north_m": north_m}
 
     def hear(stage: str, fraction: float | None) -> None:
         heard.append((stage, fraction))
         if fraction == 0.4:
-            told.set()
+            reported.set()
 
     pending = client.send("goto", {"north_m": -3.5}, ttl_s=5.0)
     with working(vehicle):

@@ -32,7 +32,7 @@ def test_a_command_reaches_the_ship_as_it_was_sent(ship: FlightSide, ground: Veh
     assert command.source.count("@") == 1
 
 
-def test_progress_is_told_and_the_first_acceptance_time_kept(
+def test_progress_is_reported_and_the_first_acceptance_time_kept(
     ship: FlightSide, ground: VehicleClient
 ) -> None:
     ship.answer = lambda command: outcome(command, IN_PROGRESS)
@@ -151,7 +151,7 @@ def test_a_redelivered_command_keeps_its_id_and_raises_its_fence(
 def test_a_resumed_command_is_pinned_to_the_boot_that_took_it(
     ship: FlightSide, app: TaskApp, ground: VehicleClient, look: Look
 ) -> None:
-    """Its worker was killed, and meanwhile the flight process too: it must not be flown anew."""
+    """Its worker was killed, and meanwhile the flight process too: it must not be flown again."""
     from blimp.queue.protocol.record import Record, State
 
     assert app.results is not None

@@ -1,4 +1,4 @@
-"""Send Celery's own canvases to whoever works, and print what came of each."""
+"""Send Celery's own canvases to the workers, and print what came of each."""
 
 import json
 import sys

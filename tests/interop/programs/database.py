@@ -21,7 +21,7 @@ if verb == "write":
     app.backend.store_result("broken", ValueError("the valve is shut"), "FAILURE")
 for id in ids:
     result = app.AsyncResult(id)
-    told = {
+    answers = {
         "state": result.state,
         "value": repr(value) if isinstance(value := result.result, Exception) else value,
         "date": result.date_done.isoformat() if result.date_done else None,
@@ -30,4 +30,4 @@ for id in ids:
         "queue": result.queue,
         "retries": result.retries,
     }
-    print(json.dumps(told))
+    print(json.dumps(answers))

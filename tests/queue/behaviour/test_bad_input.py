@@ -1,4 +1,4 @@
-"""Whatever comes is dead-lettered with its reason, counted, told once; and work goes on."""
+"""Whatever comes is dead-lettered with its reason, counted, reported once; and work goes on."""
 
 import json
 from typing import Any
@@ -99,7 +99,7 @@ def test_it_is_a_dead_letter_a_count_one_line_and_a_failure(
         assert len(log.events(kind)) == 1
 
 
-def test_a_bad_message_costs_no_other_while_the_results_are_away(
+def test_a_bad_message_costs_no_other_while_the_results_are_unreachable(
     url: str, look: Look, own_broker: EmbeddedBroker
 ) -> None:
     ran: list[int] = []
@@ -149,7 +149,7 @@ def nested(depth: int) -> list[Any]:
         ({1, 2}, "JSON cannot hold them"),
     ],
 )
-def test_the_sender_is_told(url: str, look: Look, argument: Any, reason: str) -> None:
+def test_the_sender_gets_an_error(url: str, look: Look, argument: Any, reason: str) -> None:
     with build(url, limit_bytes=1500) as app:
         with pytest.raises(MessageError, match=reason):
             app.tasks["add"].delay(argument, 1)
@@ -178,7 +178,7 @@ def test_a_result_that_cannot_be_kept_is_a_failure_and_is_acknowledged(
         odd = app.task(name="odd")(lambda: result)
         with pytest.raises(TaskFailed, match=r"ResultError: odd returned"):
             odd.delay().get(DEADLINE_S)
-        wait_until(lambda: look.in_hand() == 0, "it was not acknowledged")
+        wait_until(lambda: look.in_flight() == 0, "it was not acknowledged")
         assert dead(app) == []
 
 
@@ -310,30 +310,32 @@ def test_a_misspelt_option_of_a_message_is_refused(url: str) -> None:
 def test_what_an_earlier_delivery_left_is_of_a_wrong_type(
     app: TaskApp, server: redis.Redis, look: Look, key: str
 ) -> None:
-    """It stays so: whoever waited for it to end would wait for ever."""
+    """It stays so: else a caller would wait for ever."""
     app.task(name="one", idempotent=False)(lambda: 1)
     server.rpush(key, "forged")
     app.publisher.publish(TaskMessage(id="x", task="one", queue=app.queue, delivery=2))
     with working(app) as worker:
-        wait_until(lambda: worker.counts["done"] == 1, "it is in hand for ever")
-    assert look.waiting() + look.in_hand() == 0
+        wait_until(lambda: worker.counts["done"] == 1, "it is in flight for ever")
+    assert look.waiting() + look.in_flight() == 0
 
 
 def test_a_task_goes_on_that_cannot_tell_how_far_it_is(app: TaskApp, server: redis.Redis) -> None:
-    told: list[bool] = []
+    reported: list[bool] = []
 
     @app.task(name="one", bind=True, track_started=True)
     def one(context: TaskContext) -> None:
-        told.append(context.progress(0.5))
+        reported.append(context.progress(0.5))
 
     server.rpush("celery-task-meta-x", "forged")
     app.publisher.publish(TaskMessage(id="x", task="one", queue=app.queue))
     with working(app) as worker:
         wait_until(lambda: worker.counts["done"] == 1, "it does not end")
-    assert told == [False]
+    assert reported == [False]
 
 
-def test_who_is_heard_and_cannot_be_told_is_heard_again(app: TaskApp, server: redis.Redis) -> None:
+def test_who_is_heard_and_cannot_be_answered_is_heard_again(
+    app: TaskApp, server: redis.Redis
+) -> None:
     """The emergency level lives on."""
     heard: list[str] = []
 
@@ -350,7 +352,7 @@ def test_who_is_heard_and_cannot_be_told_is_heard_again(app: TaskApp, server: re
     assert heard == ["x", "y"]
 
 
-def test_who_sent_what_cannot_be_run_cannot_be_told(
+def test_who_sent_what_cannot_be_run_cannot_be_notified(
     app: TaskApp, server: redis.Redis, look: Look
 ) -> None:
     app.task(name="one")(lambda: 1)
@@ -359,7 +361,7 @@ def test_who_sent_what_cannot_be_run_cannot_be_told(
     with working(app) as worker:
         assert app.send_task("one").get(DEADLINE_S) == 1
         assert worker.counts["unknown_task"] == 1
-    assert look.waiting() + look.in_hand() == 0
+    assert look.waiting() + look.in_flight() == 0
 
 
 def test_a_result_whose_key_is_of_a_wrong_type_is_an_error(

@@ -177,7 +177,9 @@ def test_exactly_one_of_the_two_follows_if_workers_are_killed(
         wait_until(lambda least=least: len(lines()) >= least, "nothing follows")
         worker.kill()
     start_worker(url).wait_ready()
-    wait_until(lambda: look.waiting("killed") + look.in_hand(app="killed") == 0, "not all is done")
+    wait_until(
+        lambda: look.waiting("killed") + look.in_flight(app="killed") == 0, "not all is done"
+    )
     expected = {("bad" if number % 2 else "good", str(number)) for number in range(count)}
     seen = {tuple(line.split()) for line in lines()}  # one that was cut off may write twice
     assert {one[:2] for one in seen} == expected

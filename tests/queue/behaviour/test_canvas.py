@@ -36,7 +36,7 @@ def sums(app: TaskApp) -> Sums:
 def worked(sums: Sums, look: Look) -> Iterator[Sums]:
     with working(sums.app) as worker:
         yield sums
-        wait_until(lambda: look.waiting() + look.in_hand() == 0, "something is still on its way")
+        wait_until(lambda: look.waiting() + look.in_flight() == 0, "something is still on its way")
         assert worker.counts["unreadable"] == 0
 
 
@@ -249,17 +249,17 @@ def test_a_message_with_a_wrong_canvas_is_a_failure(
 
 def test_a_group_is_waited_for_by_one_subscription(worked: Sums, server: redis.Redis) -> None:
     held = group(worked.same.s(n) for n in range(50)).apply_async()
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     channels: list[list[int]] = []  # of each connection that hears more than one
 
     def tell(progress: dict[str, Any]) -> None:
-        told.append(progress)
+        reported.append(progress)
         found: Any = server.client_list()
         channels.append([int(one["sub"]) for one in found if int(one["sub"]) > 1])
 
     assert held.get(timeout=DEADLINE_S, on_progress=tell) == list(range(50))
     assert channels == [[50]] * 50
-    assert [one["done"] for one in told] == list(range(1, 51))
+    assert [one["done"] for one in reported] == list(range(1, 51))
     assert (held.completed_count, held.ready(), held.successful()) == (50, True, True)
 
 
@@ -290,16 +290,16 @@ def test_a_group_is_revoked(sums: Sums) -> None:
 
 
 def test_a_task_publishes_its_progress(worked: Sums) -> None:
-    told = threading.Event()
+    reported = threading.Event()
 
     @worked.app.task(name="tell", bind=True)
     def tell(context: TaskContext) -> bool:
         context.progress(0.5)
-        return told.wait(DEADLINE_S)
+        return reported.wait(DEADLINE_S)
 
     def hear(details: dict[str, Any]) -> None:
         assert details == {"fraction": 0.5}
-        told.set()
+        reported.set()
 
     assert tell.delay().get(timeout=2 * DEADLINE_S, on_progress=hear) is True
 
@@ -336,7 +336,9 @@ def test_every_body_runs_once_if_workers_are_killed(
         start_worker(url).wait_ready()
         for handle in sent:
             assert handle.wait(DEADLINE_S).state is State.SUCCESS
-    wait_until(lambda: look.waiting("killed") + look.in_hand(app="killed") == 0, "not all is done")
+    wait_until(
+        lambda: look.waiting("killed") + look.in_flight(app="killed") == 0, "not all is done"
+    )
     seen = {tuple(line.split()) for line in lines()}  # one that was cut off may write twice
     assert seen == {("body", str(number), handle.id) for number, handle in enumerate(sent)}
 
@@ -364,7 +366,9 @@ def test_every_replaced_task_is_replaced_once_if_workers_are_killed(
         start_worker(url).wait_ready()
         assert [handle.get(timeout=DEADLINE_S) for handle in sent] == [7] * count
         ids = [handle.parent.id for handle in sent if handle.parent is not None]
-    wait_until(lambda: look.waiting("killed") + look.in_hand(app="killed") == 0, "not all is done")
+    wait_until(
+        lambda: look.waiting("killed") + look.in_flight(app="killed") == 0, "not all is done"
+    )
     seen = {tuple(line.split()) for line in lines()}  # one that was cut off may write twice
     assert seen == {("good", str(number), id) for number, id in enumerate(ids)}
 

@@ -1,4 +1,4 @@
-"""What was delivered too often is not run again, and whoever waits for it is told."""
+"""What was delivered too often is not run again, and its caller gets an error."""
 
 import threading
 
@@ -35,37 +35,37 @@ def test_it_fails_with_its_errback_and_is_a_dead_letter(
     app: TaskApp, look: Look, is_part: bool
 ) -> None:
     ran: list[str] = []
-    told: list[str] = []
+    reported: list[str] = []
     heard = threading.Event()
-    app.task(name="deadly")(lambda: ran.append("deadly"))
+    app.task(name="poison")(lambda: ran.append("poison"))
     app.task(name="body")(lambda results: ran.append("body"))
 
-    @app.task(name="told", ignore_result=True)
+    @app.task(name="notified", ignore_result=True)
     def tell(id: str) -> None:
-        told.append(id)
+        reported.append(id)
         heard.set()
 
     make_group(look)
     if is_part:
-        body = app.get_task("body").s().on_error(app.get_task("told").s())
-        waits = chord([app.get_task("deadly").s()], body).apply_async()
+        body = app.get_task("body").s().on_error(app.get_task("notified").s())
+        waits = chord([app.get_task("poison").s()], body).apply_async()
     else:
-        waits = app.send_task("deadly", link_error=[{"task": "told"}])
+        waits = app.send_task("poison", link_error=[{"task": "notified"}])
     deliver(look, MOST_DELIVERIES)
     with working(app, log=Silence()):
         with pytest.raises(TaskFailed, match="delivered 20 times without being completed"):
             waits.get(DEADLINE_S)
-        assert app.send_task("deadly").get(DEADLINE_S) is None  # another is run
+        assert app.send_task("poison").get(DEADLINE_S) is None  # another is run
         assert heard.wait(DEADLINE_S)
-    assert ran == ["deadly"]
-    assert told == [waits.id]
-    assert look.dead_reasons() == ["deadly: delivered 20 times without being completed"]
+    assert ran == ["poison"]
+    assert reported == [waits.id]
+    assert look.dead_reasons() == ["poison: delivered 20 times without being completed"]
 
 
 def test_one_delivery_fewer_is_run(app: TaskApp, look: Look) -> None:
-    app.task(name="deadly")(lambda: 1)
+    app.task(name="poison")(lambda: 1)
     make_group(look)
-    handle = app.send_task("deadly")
+    handle = app.send_task("poison")
     deliver(look, MOST_DELIVERIES - 1)
     with working(app):
         assert handle.get(DEADLINE_S) == 1
@@ -73,13 +73,13 @@ def test_one_delivery_fewer_is_run(app: TaskApp, look: Look) -> None:
 
 
 def test_what_was_acknowledged_before_it_ran_is_no_dead_letter(app: TaskApp, look: Look) -> None:
-    """Its message is gone: there is nothing to bury, and its end is told once."""
-    told: list[str] = []
+    """Its message is gone: there is nothing to dead-letter, and its end is reported once."""
+    reported: list[str] = []
     heard, done = threading.Event(), threading.Event()
 
-    @app.task(name="told", ignore_result=True)
+    @app.task(name="notified", ignore_result=True)
     def tell(id: str) -> None:
-        told.append(id)
+        reported.append(id)
         heard.set()
 
     @app.task(name="early", acks_late=False)
@@ -98,10 +98,10 @@ def test_what_was_acknowledged_before_it_ran_is_no_dead_letter(app: TaskApp, loo
     app.extend(lambda worker: Observer())
     log = Silence()
     with working(app, log=log):
-        handle = app.send_task("early", link_error=[{"task": "told"}])
+        handle = app.send_task("early", link_error=[{"task": "notified"}])
         with pytest.raises(TaskFailed, match="no use"):
             handle.get(DEADLINE_S)
         assert done.wait(DEADLINE_S), log.lines
         assert heard.wait(DEADLINE_S)
-    assert told == [handle.id]
+    assert reported == [handle.id]
     assert look.dead_reasons() == []

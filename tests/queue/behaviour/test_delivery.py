@@ -131,7 +131,7 @@ def test_begins_at_its_eta_and_not_before(app: TaskApp) -> None:
     assert begun["countdown"] - sent_s >= 0.4
 
 
-def test_the_first_lane_is_served_first(app: TaskApp) -> None:
+def test_the_first_priority_is_served_first(app: TaskApp) -> None:
     ran: list[str] = []
 
     @app.task(name="note")
@@ -162,7 +162,7 @@ def test_prefetch_holds_back_and_recovers(app: TaskApp, look: Look) -> None:
     with working(app, sync_workers=4, prefetch=3) as worker:
         for _ in range(3):
             assert begun.acquire(timeout=DEADLINE_S)
-        wait_until(lambda: look.in_hand() == 3, "not three in hand")
+        wait_until(lambda: look.in_flight() == 3, "not three in flight")
         assert worker.counts["received"] == 3
         assert look.waiting() == 7
         go.set()
@@ -213,12 +213,12 @@ def test_a_result_that_is_final_is_not_run_for_again(app: TaskApp, look: Look) -
 
 
 def test_early_acknowledgement_is_before_the_task(app: TaskApp, look: Look) -> None:
-    in_hand: list[int] = []
+    in_flight: list[int] = []
     runs: list[int] = []
 
     @app.task(name="at-most-once", acks_late=False, bind=True)
     def at_most_once(context: TaskContext) -> int:
-        in_hand.append(look.in_hand())
+        in_flight.append(look.in_flight())
         runs.append(context.fence)
         if context.fence == 1:
             raise Reject("once more", requeue=True)
@@ -226,7 +226,7 @@ def test_early_acknowledgement_is_before_the_task(app: TaskApp, look: Look) -> N
 
     with working(app):
         assert at_most_once.delay().get(DEADLINE_S) == 1
-    assert in_hand == [0, 0]
+    assert in_flight == [0, 0]
     assert runs == [1, 2]
     assert look.left_behind() == []
 

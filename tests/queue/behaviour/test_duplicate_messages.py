@@ -7,7 +7,7 @@ from tests.queue.conftest import DEADLINE_S, wait_until, working
 
 
 def test_a_copy_does_not_end_the_task_that_runs(app: TaskApp) -> None:
-    """Or an arm that succeeds would be told as INTERRUPTED."""
+    """Or an arm that succeeds would be reported as INTERRUPTED."""
     began, release = threading.Event(), threading.Event()
     runs: list[str] = []
 

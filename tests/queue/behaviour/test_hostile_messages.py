@@ -49,7 +49,7 @@ def bomb() -> bytes:
         ),
     ],
 )
-def test_whoever_sent_it_hears_what_is_wrong(
+def test_the_sender_hears_what_is_wrong(
     app: TaskApp, server: redis.Redis, raw: bytes, reason: str
 ) -> None:
     @app.task(name="add")
@@ -88,13 +88,13 @@ def test_a_queue_that_cannot_be_read_is_asked_again_ever_more_rarely(
         server.set(stream, "not a stream")
         wait_until(lambda: len(failures) >= 6, "the worker did not notice")
         assert failures[5][1] > failures[0][1]
-        told, *more = log.events("broker lost")
+        reported, *more = log.events("broker lost")
         assert len(more) <= 1  # not each time
-        assert "WRONGTYPE" in told["reason"]
+        assert "WRONGTYPE" in reported["reason"]
         server.delete(stream)
 
 
-def test_a_broker_that_says_no_is_told_from_one_that_is_away(
+def test_a_broker_that_says_no_is_distinguished_from_one_that_is_unreachable(
     own_broker: EmbeddedBroker,
 ) -> None:
     with open_redis(own_broker.url, timeout_s=DEADLINE_S) as server:

@@ -44,7 +44,7 @@ def test_a_killed_workers_task_runs_again_within_a_second_of_its_restart(
         begin(app, first, "again", "t1")
         queued = [app.send_task("quick", (n,)) for n in range(20)]
         # Not while it takes messages: kombu's transport could lose one then.
-        wait_until(lambda: look.in_hand(app="killed") == 8, "not eight in hand")
+        wait_until(lambda: look.in_flight(app="killed") == 8, "not eight in flight")
         first.kill()
         assert app.result("t1").state is State.PENDING
 
@@ -107,7 +107,7 @@ def test_what_may_not_run_twice_runs_where_it_had_not_begun(
         first.wait_ready()
         begin(app, first, "again", "t1")
         app.send_task("once", task_id="t2")
-        wait_until(lambda: look.in_hand(app="killed") == 2, "not taken")
+        wait_until(lambda: look.in_flight(app="killed") == 2, "not taken")
         first.kill()
         second = start_worker(url)
         for id in ("t1", "t2"):
@@ -154,12 +154,12 @@ def test_a_second_sigterm_cuts_a_warm_stop_short(
         worker.wait_ready()
         begin(app, worker, "again", "t1")
         app.send_task("quick", (1,))
-        wait_until(lambda: look.in_hand(app="killed") == 2, "not taken")
+        wait_until(lambda: look.in_flight(app="killed") == 2, "not taken")
         worker.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: look.in_hand(app="killed") == 1, "not given back")
+        wait_until(lambda: look.in_flight(app="killed") == 1, "not given back")
         worker.process.send_signal(signal.SIGTERM)
         assert worker.end() == 0
-        assert look.in_hand(app="killed") == 0
+        assert look.in_flight(app="killed") == 0
         assert look.waiting("killed") == 2
 
 

@@ -91,7 +91,7 @@ def test_a_result_is_refused_in_the_step_that_would_write_it(
         wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
         assert handle.state is State.PENDING
     assert log.events("result refused")
-    assert Look(server=session.link.client).in_hand() == 1
+    assert Look(server=session.link.client).in_flight() == 1
 
 
 def test_a_final_result_stands_and_the_message_goes(app: TaskApp, look: Look) -> None:

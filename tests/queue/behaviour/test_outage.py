@@ -75,7 +75,7 @@ def test_a_task_that_runs_through_an_outage_is_settled_once(
         own_broker.start()
         wait_until(lambda: worker.counts["done"] == 1, "not settled")
         assert app.result("the-id").get(DEADLINE_S) == "ended"
-        assert Look(server=client).in_hand() == 0
+        assert Look(server=client).in_flight() == 0
     assert long.runs == [1]
 
 
@@ -122,7 +122,7 @@ def test_a_broker_that_hangs_is_an_error_in_time_and_work_goes_on_after_it(
         assert app.result("after").get(DEADLINE_S) == 7
 
 
-def test_the_link_is_told_as_it_is(app: TaskApp, own_broker: EmbeddedBroker) -> None:
+def test_the_link_is_reported_as_it_is(app: TaskApp, own_broker: EmbeddedBroker) -> None:
     heard: list[bool] = []
     changed = threading.Event()
 
@@ -134,6 +134,6 @@ def test_the_link_is_told_as_it_is(app: TaskApp, own_broker: EmbeddedBroker) -> 
     with app, working(app):
         wait_until(lambda: heard and heard[-1], "no first word")
         own_broker.stop()
-        wait_until(lambda: not heard[-1], "the loss was not told")
+        wait_until(lambda: not heard[-1], "the loss was not reported")
         own_broker.start()
-        wait_until(lambda: heard[-1], "the return was not told")
+        wait_until(lambda: heard[-1], "the return was not reported")

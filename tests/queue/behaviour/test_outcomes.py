@@ -86,12 +86,12 @@ def test_a_task_that_fails_for_good_is_logged_at_error_with_its_traceback(app: T
     log = Silence()
     with working(app, log=log), pytest.raises(TaskFailed):
         fails.delay().get(DEADLINE_S)
-    told = [(level, fields) for level, event, fields in log.lines if event == "task"]
-    assert [(level, fields["state"]) for level, fields in told] == [
+    found_out = [(level, fields) for level, event, fields in log.lines if event == "task"]
+    assert [(level, fields["state"]) for level, fields in found_out] == [
         ("info", "RETRY"),
         ("error", "FAILURE"),
     ]
-    assert 'raise OSError("still shut")' in told[1][1]["traceback"]
+    assert 'raise OSError("still shut")' in found_out[1][1]["traceback"]
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
@@ -124,7 +124,7 @@ def test_a_task_without_result_leaves_none(app: TaskApp, server: redis.Redis) ->
     assert server.keys("celery-task-meta-*") == []
 
 
-def test_progress_and_start_are_told(app: TaskApp) -> None:
+def test_progress_and_start_are_reported(app: TaskApp) -> None:
     go = threading.Event()
 
     @app.task(name="long", bind=True, track_started=True)
@@ -137,12 +137,14 @@ def test_progress_and_start_are_told(app: TaskApp) -> None:
         assert app.results is not None
         with app.results.watch("the-id") as watch:
             handle = long.apply_async(task_id="the-id")
-            told: dict[State, Record] = {}  # what is stored is read first, and may be the later
-            while not {State.STARTED, State.PROGRESS} <= told.keys():
+            found_out: dict[
+                State, Record
+            ] = {}  # what is stored is read first, and may be the later
+            while not {State.STARTED, State.PROGRESS} <= found_out.keys():
                 record = watch.next(timeout_s=DEADLINE_S)
                 assert record is not None
-                told[record.state] = record
-            assert told[State.PROGRESS].result == {"fraction": 0.4, "leg": 2}
+                found_out[record.state] = record
+            assert found_out[State.PROGRESS].result == {"fraction": 0.4, "leg": 2}
             go.set()
             assert handle.get(DEADLINE_S) == "the-id"
 
@@ -171,7 +173,7 @@ def test_progress_and_start_are_told(app: TaskApp) -> None:
         (envelope(task="add", id="bad", body=b" " * 7_500_000), None, "the limit is 1000000"),
     ],
 )
-def test_whoever_sent_a_bad_message_hears_of_it(
+def test_the_sender_of_a_bad_message_hears_of_it(
     app: TaskApp, look: Look, raw: bytes, kind: type[TaskError] | None, reason: str
 ) -> None:
     @app.task(name="add")

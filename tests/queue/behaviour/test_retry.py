@@ -55,7 +55,7 @@ def test_gives_up_after_max_retries_with_its_own_error(app: TaskApp, look: Look)
     assert look.left_behind() == []
 
 
-def test_retries_only_what_it_was_told_to(app: TaskApp) -> None:
+def test_retries_only_what_it_was_configured_to(app: TaskApp) -> None:
     tries = []
 
     @app.task(name="lost", autoretry_for=(OSError,), retry_backoff=0.01)

@@ -28,7 +28,7 @@ def test_a_warm_stop_ends_what_runs_and_gives_back_what_waits(app: TaskApp, look
         assert look.waiting() == 3
         go.set()
         assert handles[0].get(DEADLINE_S) == [0, 1]
-    assert look.in_hand() == 0
+    assert look.in_flight() == 0
     with working(app, name="another"):
         fence = 1  # streams do not count what never began
         assert handles[1].get(DEADLINE_S) == [1, fence]  # in their order

@@ -18,7 +18,7 @@ def transport(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def end_elsewhere(server: redis.Redis, url: str, tasks: int) -> None:
-    """Have another complete the newest deliveries in hand."""
+    """Have another complete the newest deliveries in flight."""
     thief = StreamsSession(url=redis_url(url), options={"consumer": "thief"})
     level = next(
         level
@@ -62,10 +62,10 @@ def test_it_runs_nothing_that_another_has_ended(
             assert began.wait(DEADLINE_S)
             for name in waiting:
                 app.send_task(name)
-            wait_until(lambda: len(worker.in_flight.jobs()) == len(waiting) + 1, "not in hand")
+            wait_until(lambda: len(worker.in_flight.jobs()) == len(waiting) + 1, "not in flight")
             end_elsewhere(server, url, len(waiting))
             if renews:
-                wait_until(lambda: worker.counts["leases_lost"] == 2, "it was not told")
+                wait_until(lambda: worker.counts["leases_lost"] == 2, "it was not notified")
             go.set()
             app.send_task("last").get(DEADLINE_S)
             assert worker.counts["leases_lost"] == len(waiting)

@@ -15,7 +15,7 @@ HOUR_S = 3600.0
 
 
 class Stepped(SystemClock):
-    """This machine's clock, with the time of day as wrong as it is told to be."""
+    """This machine's clock, with the time of day as wrong as a test sets it."""
 
     def __init__(self, offset_s: float) -> None:
         self.offset_s = offset_s

@@ -49,7 +49,7 @@ def test_a_key_of_a_wrong_type_costs_a_dead_letter_with_the_reason(
     with working(sums.app) as worker:
         assert sums.app.result("other").wait(DEADLINE_S).state is State.SUCCESS
         wait_until(lambda: worker.counts["done"] == 2, "it is still in flight")
-    assert look.in_hand() == 0
+    assert look.in_flight() == 0
     (reason,) = look.dead_reasons()
     assert "WRONGTYPE" in reason
 
@@ -172,7 +172,7 @@ def test_killed_between_the_record_of_the_last_part_and_the_body(sums: Sums, loo
         assert app.result("body").get(timeout=DEADLINE_S) == [7]
         wait_until(lambda: worker.counts["done"] == 3, "not all are done")
     assert sums.heard == [(7,)]
-    assert look.waiting() + look.in_hand() == 0
+    assert look.waiting() + look.in_flight() == 0
 
 
 @pytest.mark.parametrize("end", ["expired", "late", "revoked", "rejected", "early", "given up"])

@@ -89,10 +89,10 @@ def test_an_errback_that_cannot_be_sent_keeps_no_end_back(sums: Sums, look: Look
         with pytest.raises(TaskFailed, match="no"):
             alone.get(timeout=DEADLINE_S)
         assert sums.wait() == [(alone.id, "other")]
-        wait_until(lambda: look.waiting() + look.in_hand() == 0, "it is not acknowledged")
+        wait_until(lambda: look.waiting() + look.in_flight() == 0, "it is not acknowledged")
     assert look.dead() == 0
-    (told,) = log.events("errback")
-    assert "'countdown' is 'soon'" in told["reason"]
+    (reported,) = log.events("errback")
+    assert "'countdown' is 'soon'" in reported["reason"]
 
 
 @pytest.mark.parametrize("where", ["part", "body"])

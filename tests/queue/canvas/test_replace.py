@@ -33,7 +33,7 @@ def sums(app: TaskApp, look: Look) -> Iterator[Replacing]:
     found = Replacing(app)
     with working(app):
         yield found
-        wait_until(lambda: look.waiting() + look.in_hand() == 0, "something is still on its way")
+        wait_until(lambda: look.waiting() + look.in_flight() == 0, "something is still on its way")
 
 
 def test_the_replacement_has_the_id_of_the_task(sums: Replacing) -> None:

@@ -46,7 +46,7 @@ def reject_once(app: TaskApp, **options: Any) -> list[int]:
 
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_requeued_task_is_run_and_its_new_end_is_told(
+def test_a_requeued_task_is_run_and_its_new_end_is_reported(
     url: str, transport: str, look: Look, monkeypatch: pytest.MonkeyPatch,
     idempotent: bool, apart: bool,
 ) -> None:  # fmt: skip
@@ -60,7 +60,7 @@ def test_a_requeued_task_is_run_and_its_new_end_is_told(
             wait_until(lambda: handle.state is State.SUCCESS, "its old end stands")
             assert handle.get(DEADLINE_S) == "done"
     assert runs == [1, 1]
-    assert (look.waiting(), look.in_hand(), look.dead()) == (0, 0, 0)
+    assert (look.waiting(), look.in_flight(), look.dead()) == (0, 0, 0)
 
 
 def test_a_requeued_task_whose_worker_is_killed_comes_again(

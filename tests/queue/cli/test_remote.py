@@ -25,7 +25,7 @@ def run(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     return run
 
 
-def test_workers_are_asked_and_told(app: TaskApp, run: Any) -> None:
+def test_workers_are_asked_and_commanded(app: TaskApp, run: Any) -> None:
     app.task(name="add", rate_limit="3/s")(lambda a: a + 1)
     with working(app, name="pad@here"):
         assert run("inspect", "ping") == (0, "->  pad@here: OK\n        pong\n", "")
@@ -94,7 +94,7 @@ def test_nobody_answers(
         "control pool_grow many -A a:b",
     ],
 )
-def test_wrong_arguments_are_told(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_named(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments.split())
     assert caught.value.code == 2

@@ -40,7 +40,7 @@ def test_a_failed_task_is_listed_sent_again_and_forgotten(url: str, backend: str
         valve = {"is_shut": True}
 
         @app.task(name="open")
-        def open_valve(number: int, by: str = "hand") -> str:
+        def open_valve(number: int, by: str = "operator") -> str:
             if valve["is_shut"]:
                 raise ValueError(f"valve {number} is\nshut")
             return f"{number} by {by}"
@@ -104,7 +104,7 @@ def test_what_cannot_be_sent_again_says_why(url: str, backend: str, run: Any) ->
     assert "are not stored: give the app result_extended=True" in unextended
 
 
-def test_an_app_without_results_is_told(run: Any) -> None:
+def test_an_app_without_results_is_reported(run: Any) -> None:
     for command in (("failed",), ("retry", "x"), ("forget", "x"), ("cleanup",)):
         status, out, err = run(*command, result_backend=None)
         assert (status, out) == (2, "")

@@ -67,17 +67,17 @@ def test_a_handler_that_could_not_act_is_called_at_the_next_repeat(app: TaskApp)
     def stop(broadcast: Broadcast) -> dict[str, object] | None:
         if failures:
             failures.pop()
-            raise OSError("the mailbox is away")
+            raise OSError("the mailbox is unreachable")
         return answers.pop(0)
 
     with working(app):
         handle = app.broadcast("stop", id="one")
-        wait_until(lambda: handle.state is State.PROGRESS, "not told that it failed")
-        assert handle.progress == {"fraction": 0.0, "reason": "OSError: the mailbox is away"}
+        wait_until(lambda: handle.state is State.PROGRESS, "it does not say that it failed")
+        assert handle.progress == {"fraction": 0.0, "reason": "OSError: the mailbox is unreachable"}
         app.broadcast("stop", id="one")
         wait_until(
             lambda: (handle.progress or {}).get("reason") == "received; it could not be done yet",
-            "not told that it could not be done",
+            "it does not say that it could not be done",
         )
         app.broadcast("stop", id="one")
         assert handle.get(DEADLINE_S) == {"done": True}

@@ -120,9 +120,9 @@ def test_stats_conf_report_and_clock(url: str, ask: Ask) -> None:
             assert stats["rusage"]["maxrss"] > 0
             conf = ask("conf")
             assert conf["task_default_queue"] == "tests"
-            told = json.dumps([stats, conf, ask("report")])
-            assert secret["password"] not in told
-            assert "s" * 20 not in told
+            reported = json.dumps([stats, conf, ask("report")])
+            assert secret["password"] not in reported
+            assert "s" * 20 not in reported
             assert ask("clock")["clock"] < ask("clock")["clock"]
             assert ask("registered") == ["a [rate_limit=10/s]", "b"]
             assert ask("registered", taskinfoitems=["time_limit"]) == ["a", "b [time_limit=3.0]"]

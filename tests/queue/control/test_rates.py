@@ -53,7 +53,7 @@ def test_a_limit_that_is_none_says_so(limit: Any) -> None:
 
 
 class Table:
-    """A hand with one limited task and one that is not, on a clock that is moved by hand."""
+    """What is in flight: one limited task, one that is not, and a clock moved by hand."""
 
     def __init__(self, limit: str) -> None:
         self.clock = ManualClock()
@@ -147,7 +147,7 @@ def test_one_that_is_lost_or_given_back_takes_no_turn() -> None:
 
 
 def test_where_all_that_waited_are_gone_others_are_taken() -> None:
-    """A worker that stood still has lost all it had in hand: what comes now is not put off."""
+    """A worker that stood still has lost all it had in flight: what comes now is not put off."""
     table = Table("1/s")
     waiting = [table.take("slow")[0] for _ in range(LEAST_HELD + 1)]
     assert table.in_flight.postpone_s("slow") is not None
@@ -172,7 +172,7 @@ def test_one_that_was_lost_and_comes_again_has_one_turn() -> None:
     assert table.in_flight.due() == []
 
 
-def test_not_more_than_so_many_wait_in_hand() -> None:
+def test_not_more_than_so_many_wait_in_flight() -> None:
     table = Table("1/h")
     for _ in range(MOST_SLOWED + 1):
         table.take("slow")
@@ -225,8 +225,8 @@ def test_what_waits_is_given_back_at_a_stop(app: TaskApp, look: Look) -> None:
         for _ in range(3):
             app.send_task("slow")
         wait_until(lambda: worker.counts["received"] == 4, "they are not taken")
-        assert look.in_hand() == 3
-    assert look.in_hand() == 0
+        assert look.in_flight() == 3
+    assert look.in_flight() == 0
     assert look.waiting() == 3
 
 

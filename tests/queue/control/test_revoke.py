@@ -357,7 +357,7 @@ def test_a_task_that_waits_is_revoked_at_once_without_a_worker(
     assert handle.revoke() is Revocation.REVOKED
     if countdown is None:
         with working(app):
-            wait_until(lambda: look.waiting() + look.in_hand() == 0, "a message stays")
+            wait_until(lambda: look.waiting() + look.in_flight() == 0, "a message stays")
         assert ran == [1, 1, 1]
         assert handle.state is State.REVOKED
 
@@ -399,7 +399,7 @@ def cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_worker_that_is_cut_off_runs_nothing_that_is_revoked(
     app: TaskApp, sender: TaskApp, ran: list[str], look: Look
 ) -> None:
-    """Whoever wins the race for a message: what the sender calls REVOKED does not run."""
+    """Either may win the race for a message: what the sender calls REVOKED does not run."""
     with working(app):
         handles = [sender.send_task("note", (str(number),)) for number in range(40)]
         found = [one.revoke() for one in reversed(handles)][::-1]
@@ -421,7 +421,7 @@ def test_a_revoked_message_ends_in_a_worker_that_is_cut_off(
     assert sender.revoke(handle.id) is Revocation.REVOKED
     with working(app):
         assert sender.send_task("note", ("b",)).wait(DEADLINE_S).state is State.SUCCESS
-        wait_until(lambda: look.waiting() + look.in_hand() == 0, "a message stays")
+        wait_until(lambda: look.waiting() + look.in_flight() == 0, "a message stays")
     assert ran == ["b"]
     assert handle.state is State.REVOKED
 

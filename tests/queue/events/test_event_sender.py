@@ -47,7 +47,7 @@ class Gate:
 
 def make_sender(buffer: EventBuffer, gate: Any, log: Any) -> EventSender:
     clock = SystemClock()
-    outage = Outage(event="away", clock=clock, log=log, policy=CONNECTING)
+    outage = Outage(event="unreachable", clock=clock, log=log, policy=CONNECTING)
     return EventSender(
         buffer=buffer,
         destination=gate,
@@ -101,11 +101,11 @@ def test_dropped_events_are_counted() -> None:
 def test_it_waits_for_an_unreachable_broker_but_not_for_one_that_refuses() -> None:
     buffer, gate, log = EventBuffer(), Gate(), Silence()
     sender = make_sender(buffer, gate, log)
-    gate.error = LinkError("away")
+    gate.error = LinkError("unreachable")
     gate.open.set()
     sender.start()
     buffer.put(event("task-sent"))
-    wait_until(lambda: log.events("away"), "the outage is not told")
+    wait_until(lambda: log.events("unreachable"), "the outage is not reported")
     assert not sender.is_flowing
     gate.error = ValueError("not this one")
     wait_until(lambda: buffer.dropped == 1, "what is refused is not given up")
@@ -119,7 +119,7 @@ def test_it_waits_for_an_unreachable_broker_but_not_for_one_that_refuses() -> No
 def test_unsent_events_count_as_dropped_at_the_end() -> None:
     buffer, gate = EventBuffer(), Gate()
     sender = make_sender(buffer, gate, Silence())
-    gate.error = LinkError("away")
+    gate.error = LinkError("unreachable")
     gate.open.set()
     sender.start()
     for kind in ("task-sent", "worker-offline"):

@@ -30,14 +30,14 @@ def make_job(**message: Any) -> Job:
     )
 
 
-def read(told: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(fields.to_bytes(told, program=PROGRAM))
+def read(reported: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(fields.to_bytes(reported, program=PROGRAM))
     return found
 
 
 def test_every_event_names_its_program() -> None:
-    told = read(fields.Started("task-started", 1.5, "id"))
-    assert told == {
+    reported = read(fields.Started("task-started", 1.5, "id"))
+    assert reported == {
         "type": "task-started", "timestamp": 1.5, "uuid": "id",
         "hostname": "pad", "pid": 7, "utcoffset": fields.utc_offset_h(),
     }  # fmt: skip
@@ -46,17 +46,17 @@ def test_every_event_names_its_program() -> None:
 @pytest.mark.parametrize("headers", [{}, {"argsrepr": 5, "kwargsrepr": None, "eta": 1}])
 def test_arguments_are_shown_with_any_headers(headers: dict[str, Any]) -> None:
     message = TaskMessage(id="id", task="noop", args=(1,), kwargs={"b": "x"}, headers=headers)
-    told = read(fields.received(message, at_s=0.0))
-    assert (told["args"], told["kwargs"], told["eta"]) == ("(1,)", "{'b': 'x'}", None)
+    reported = read(fields.received(message, at_s=0.0))
+    assert (reported["args"], reported["kwargs"], reported["eta"]) == ("(1,)", "{'b': 'x'}", None)
 
 
 def test_invalid_unicode_is_replaced() -> None:
     message = TaskMessage(
         id="id", task="noop", headers={"argsrepr": "('\ud800',)", "kwargsrepr": "x" * 5000}
     )
-    told = read(fields.received(message, at_s=0.0))
-    assert told["args"] == "('?',)"
-    assert len(told["kwargs"]) == MAX_REPR_LENGTH
+    reported = read(fields.received(message, at_s=0.0))
+    assert reported["args"] == "('?',)"
+    assert len(reported["kwargs"]) == MAX_REPR_LENGTH
 
 
 def test_a_result_without_a_repr_is_shown_by_its_class() -> None:
@@ -82,9 +82,9 @@ def test_a_result_without_a_repr_is_shown_by_its_class() -> None:
     ],
 )  # fmt: skip
 def test_the_event_of_each_end(outcome: Outcome, expected: dict[str, Any]) -> None:
-    told = read(fields.ended(make_job(), outcome, at_s=2.0))
-    assert expected.items() <= told.items()
-    assert (told["uuid"], told["timestamp"]) == ("id", 2.0)
+    reported = read(fields.ended(make_job(), outcome, at_s=2.0))
+    assert expected.items() <= reported.items()
+    assert (reported["uuid"], reported["timestamp"]) == ("id", 2.0)
 
 
 def test_a_dead_letter_gets_the_event_of_its_outcome() -> None:
@@ -101,8 +101,12 @@ def test_an_end_written_by_another_delivery_gets_its_event_again() -> None:
     job.previous = Record(id="id", state=State.STARTED)
     assert fields.ended(job, settled, at_s=0.0) is None
     job.previous = Record(id="id", state=State.SUCCESS, result=[1])
-    told = read(fields.ended(job, settled, at_s=0.0))
-    assert (told["type"], told["result"], told["runtime"]) == ("task-succeeded", "[1]", None)
+    reported = read(fields.ended(job, settled, at_s=0.0))
+    assert (reported["type"], reported["result"], reported["runtime"]) == (
+        "task-succeeded",
+        "[1]",
+        None,
+    )
 
 
 def test_a_postponed_task_gets_no_event_of_its_end() -> None:
@@ -112,5 +116,5 @@ def test_a_postponed_task_gets_no_event_of_its_end() -> None:
 def test_a_runtime_is_from_call_to_return() -> None:
     job = make_job()
     job.started_s, job.ended_s = 10.0, 12.5
-    told = read(fields.ended(job, Outcome(state=State.SUCCESS), at_s=0.0))
-    assert told["runtime"] == 2.5
+    reported = read(fields.ended(job, Outcome(state=State.SUCCESS), at_s=0.0))
+    assert reported["runtime"] == 2.5

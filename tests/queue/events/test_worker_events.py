@@ -55,8 +55,8 @@ def test_a_task_has_events_from_its_arrival_to_its_end(app: TaskApp, listener: L
     )
     assert ended["result"] == "5"
     assert 0.0 <= ended["runtime"] < DEADLINE_S
-    told = [online, received, started, ended, beat, offline]
-    assert [event["clock"] for event in told] == sorted({event["clock"] for event in told})
+    reported = [online, received, started, ended, beat, offline]
+    assert [event["clock"] for event in reported] == sorted({event["clock"] for event in reported})
     assert received["timestamp"] <= started["timestamp"] <= ended["timestamp"]
     assert ended["timestamp"] - started["timestamp"] == pytest.approx(ended["runtime"], abs=1e-3)
     for event in (online, beat, offline):

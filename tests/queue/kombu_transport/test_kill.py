@@ -172,7 +172,7 @@ def test_killed_at_random_points_nothing_is_lost(
     names: Any = server.hkeys("done")
     assert {name.decode() for name in names} == set(sent)
     twice: Any = server.hvals("done")
-    assert sum(int(count) - 1 for count in twice) <= 4 * 8  # no more than it had in hand
+    assert sum(int(count) - 1 for count in twice) <= 4 * 8  # no more than it had in flight
 
 
 def test_a_delivery_that_was_lost_on_its_way_comes_again(

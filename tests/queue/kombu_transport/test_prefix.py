@@ -1,4 +1,4 @@
-"""Two programs on one server, told apart by the prefix of their keys."""
+"""Two programs on one server, distinguished by the prefix of their keys."""
 
 from typing import Any
 

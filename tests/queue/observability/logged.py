@@ -23,7 +23,7 @@ async def in_loop() -> None:
 @app.task(name="in.process", cpu_bound=True)
 def in_process() -> None:
     logger.info("standard %s", "words")
-    raise ValueError("told by the worker")
+    raise ValueError("raised in the worker")
 
 
 @app.task(name="own.span", cpu_bound=True)

@@ -115,7 +115,7 @@ def test_a_canvas_is_one_trace(app: TaskApp, trace: Path) -> None:
 def test_a_trace_that_another_program_began_goes_on(app: TaskApp, trace: Path) -> None:
     app.task(name="t")(lambda: None)
     with watched(app, Watching(trace=TraceSettings(file=str(trace)))), working(app):
-        app.tracer = None  # who sends knows nothing of traces, and hands on what it was given
+        app.tracer = None  # who sends knows nothing of traces, and passes on what it was given
         for parent in (GOOD, "nonsense", GOOD.replace("-01", "-00")):
             app.send_task("t", headers={PARENT: parent}).get(timeout=DEADLINE_S)
     good, other = runs_of(trace, "t")  # what its sender does not want sampled is not
@@ -193,10 +193,10 @@ def test_a_restarted_process_and_a_child_that_ends_send_waiting_spans(
     with TaskApp("logged", broker=url, result_backend=url) as app:
         app.send_task("own.span").get(timeout=DEADLINE_S)
         app.send_task("in.thread").get(timeout=DEADLINE_S)
-    wait_until(lambda: worker.starts == 2, "it does not begin anew")
-    told = "".join(worker.lines)
-    assert '"name": "own"' in told
-    assert told.count('"name": "process logged"') == 2
+    wait_until(lambda: worker.starts == 2, "it does not restart")
+    reported = "".join(worker.lines)
+    assert '"name": "own"' in reported
+    assert reported.count('"name": "process logged"') == 2
     assert worker.terminate() == 0
 
 
@@ -224,7 +224,7 @@ assert [span.name for span in spans.get_finished_spans()] == ["one", "two"]
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         (TraceSettings(file="/nonexistent/x"), "BLIMP_TRACE_FILE '/nonexistent/x'"),
         (TraceSettings(file="/"), "BLIMP_TRACE_FILE '/'"),
@@ -234,9 +234,9 @@ assert [span.name for span in spans.get_finished_spans()] == ["one", "two"]
     ],
 )
 def test_a_bad_destination_of_spans_is_named_at_the_start(
-    settings: TraceSettings, told: str
+    settings: TraceSettings, reported: str
 ) -> None:
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=reported):
         open_tracer(settings, service="x")
 
 

@@ -33,7 +33,7 @@ def attempts(policy: RetryPolicy, *, cost_s: float = 0.0, brokers: int = 1) -> l
     def call() -> None:
         times.append(round(clock.now_s(), 3))
         clock.advance(cost_s)
-        raise LinkError("away")
+        raise LinkError("unreachable")
 
     with pytest.raises(LinkError):
         policy.call(call, clock=clock, chance=Fixed(), brokers=brokers)  # type: ignore[arg-type]
@@ -94,7 +94,7 @@ def test_a_message_has_its_own_policy(
 
     def fail(*_: object, **__: object) -> None:
         seen.append(time.monotonic())
-        raise LinkError("away")
+        raise LinkError("unreachable")
 
     monkeypatch.setattr(app.publisher._sender(), "send", fail)
     with pytest.raises(LinkError):

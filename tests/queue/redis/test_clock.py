@@ -56,7 +56,7 @@ def test_an_answer_that_was_long_on_its_way_makes_nothing_younger(
         assert broker_clock.now_s() < theirs_s + 1.5  # who sends dates it early, never late
 
         def never(function: Any) -> Any:
-            raise LinkError("away")
+            raise LinkError("unreachable")
 
         monkeypatch.setattr(results, "ask", never)
         clock.advance(1.0)

@@ -140,7 +140,7 @@ def test_in_mid_flight_all_parts_change_over_and_back(
             assert app.tasks["add"].delay(dead, 1).get(DEADLINE_S) == dead + 1
             assert time.monotonic() - began_s < 5.0
             assert app.broker == brokers[alive].url
-            wait_until(lambda: links[-1], "the link is told as lost")
+            wait_until(lambda: links[-1], "the connection is not reported as lost")
             repeat(app, heard, id=f"stop {alive}")
             brokers[dead].start()
         assert worker.counts["reconnects"] >= 2
@@ -195,7 +195,7 @@ def test_a_task_whose_broker_dies_under_it_ends_at_the_other_and_once_at_the_fir
         assert app.tasks["add"].delay(1, 2).get(DEADLINE_S) == 3  # its place is free again
         assert app.result(handle.id).get(DEADLINE_S) == "done"
         brokers[0].start()
-        assert first.result(handle.id).get(DEADLINE_S) == "done"  # what was owed is told
+        assert first.result(handle.id).get(DEADLINE_S) == "done"  # what was deferred is reported
         brokers[1].stop()
         assert first.send_task("add", (5, 6)).get(DEADLINE_S) == 11
     assert runs == [1]
@@ -204,7 +204,7 @@ def test_a_task_whose_broker_dies_under_it_ends_at_the_other_and_once_at_the_fir
 def test_what_nobody_works_on_at_the_broker_that_was_left_is_renewed_no_more(
     brokers: list[EmbeddedBroker],
 ) -> None:
-    """It was taken, and the session ended before it was in hand."""
+    """It was taken, and the session ended before it was in flight."""
     taken: list[Any] = []
     with build(brokers, transport="streams") as app:
         line = StreamsConsumer(
@@ -309,17 +309,17 @@ def test_a_worker_gives_up_after_max_retries_and_tells_each(
 ) -> None:
     for broker in brokers:
         broker.stop()
-    told: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
     app = build(
         brokers,
         connection_retry_policy={"max_retries": 3, "interval_start": 0.01},
-        on_connection_error=lambda error, wait_s: told.append((str(error), wait_s)),
+        on_connection_error=lambda error, wait_s: reported.append((str(error), wait_s)),
     )
     log = Silence()
     with app, pytest.raises(LinkError, match="given up after 3 retries"):
         Worker(app=app, name="worker", log=log).run()
-    assert len(told) == 4
-    assert [wait_s > 0 for _, wait_s in told] == [False, True, False, True]  # after each round
+    assert len(reported) == 4
+    assert [wait_s > 0 for _, wait_s in reported] == [False, True, False, True]  # after each round
     assert len(log.events("no broker")) == 3  # each reason once, and the end
 
 

@@ -21,7 +21,7 @@ from blimp.queue.results.backend import database_url
         ("postgresql+psycopg://me:secret@h/w", "db+postgresql+psycopg://me:***@h/w"),
     ],
 )
-def test_a_databases_url_without_its_prefix_is_told_with_it(url: str, meant: str) -> None:
+def test_a_databases_url_without_its_prefix_is_reported_with_it(url: str, meant: str) -> None:
     with pytest.raises(ConfigError, match="result_backend") as raised:
         TaskApp("weather", broker="redis://h", result_backend=url)
     assert repr(meant) in str(raised.value)
@@ -30,13 +30,13 @@ def test_a_databases_url_without_its_prefix_is_told_with_it(url: str, meant: str
 
 
 @pytest.mark.parametrize("url", ["mysql://h/w", "weather.db", "amqp://h", "redis://h:port", ""])
-def test_what_names_no_backend_is_told_without_a_word_about_a_broker(url: str) -> None:
+def test_what_names_no_backend_is_reported_without_a_word_about_a_broker(url: str) -> None:
     with pytest.raises(ConfigError, match="result_backend") as raised:
         TaskApp("weather", broker="redis://h", result_backend=url)
     assert "broker" not in str(raised.value)
 
 
-def test_redis_urls_and_databases_are_told_apart() -> None:
+def test_redis_urls_and_databases_are_distinguished() -> None:
     assert database_url(None) is None
     assert database_url("redis://a;redis://b") is None
     assert database_url(["redis://a", "unix:///b"]) is None

@@ -46,7 +46,7 @@ def rows(app: TaskApp) -> dict[str, str]:
 
 def in_queue(look: Look, app: str = "tests", worker: str = "worker") -> int:
     """Return how many messages wait, or are delivered and not acknowledged."""
-    return look.waiting(app) + look.in_hand(app=app)
+    return look.waiting(app) + look.in_flight(app=app)
 
 
 def test_results_of_tasks_are_stored(app: TaskApp, look: Look) -> None:
@@ -62,7 +62,7 @@ def test_results_of_tasks_are_stored(app: TaskApp, look: Look) -> None:
         handles = [app.send_task("add", (n, 1)) for n in range(50)]
         assert [handle.get(DEADLINE_S) for handle in handles] == list(range(1, 51))
         record = app.send_task("fail").wait(DEADLINE_S)
-        wait_until(lambda: look.in_hand() == 0, "something is not acknowledged")
+        wait_until(lambda: look.in_flight() == 0, "something is not acknowledged")
     assert (record.state, record.reason) == (State.FAILURE, "the valve is shut")
     assert "ValueError" in (record.traceback or "")
     assert sorted(rows(app).values()) == ["FAILURE", *["SUCCESS"] * 50]
@@ -183,7 +183,7 @@ def test_killed_around_the_commit_of_a_result_it_is_one_all_the_same(
         handle = app.send_task("count", task_id="t")
         first.end()
         assert handle.state is (State.PENDING if when == "before" else State.SUCCESS)
-        assert look.in_hand(app="killed") == 1
+        assert look.in_flight(app="killed") == 1
         second = start_worker(url, results=database, app="tests.queue.results.dying:app")
         assert handle.get(DEADLINE_S) == (2 if when == "before" else 1)
         wait_until(lambda: in_queue(look, "killed", "w") == 0, "it is not acknowledged")
@@ -237,11 +237,11 @@ def test_a_database_that_crashes_under_load_delays_results_and_loses_none(
             try:
                 handles += [counting.send(number) for number in range(300, 400)]
                 wait_until(lambda: bool(log.events("results unreachable")), "it is not missed")
-                assert look.in_hand() > 0
+                assert look.in_flight() > 0
             finally:
                 own_postgres.start()
             assert [handle.get(DEADLINE_S) for handle in handles] == list(range(400))
-            wait_until(lambda: look.in_hand() == 0, "something is not acknowledged")
+            wait_until(lambda: look.in_flight() == 0, "something is not acknowledged")
         assert rows(app) == {handle.id: "SUCCESS" for handle in handles}
         assert counting.runs == dict.fromkeys(range(400), 1)
         assert log.events("results unreachable: over")
@@ -316,6 +316,6 @@ def test_a_result_that_the_table_does_not_take_is_a_dead_letter_and_spoils_no_ot
         good = [app.send_task("echo", (number,)) for number in range(20)]
         assert [handle.get(DEADLINE_S) for handle in good] == list(range(20))
         wait_until(lambda: look.dead() == 1, "it is no dead letter")
-    (told,) = log.events("result")
-    assert told["id"] == bad.id
-    assert "a table takes 1 to 155" in told["reason"]
+    (reported,) = log.events("result")
+    assert reported["id"] == bad.id
+    assert "a table takes 1 to 155" in reported["reason"]

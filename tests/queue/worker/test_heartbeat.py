@@ -110,11 +110,11 @@ def test_a_worker_that_loses_its_name_ends_with_a_status(app: TaskApp, server: r
     assert "in use by process 7 on elsewhere" in log.events("name lost")[0]["reason"]
 
 
-def test_a_lost_name_is_told_once() -> None:
-    """Told again while the worker stops, its warm stop would be cut short."""
+def test_a_lost_name_is_reported_once() -> None:
+    """If it were reported again while the worker stops, its warm stop would be cut short."""
     stopping = threading.Event()
     many = threading.Event()
-    told: list[str] = []
+    reported: list[str] = []
     beats: list[int] = []
 
     def beat() -> None:
@@ -124,7 +124,7 @@ def test_a_lost_name_is_told_once() -> None:
         raise NameInUse("another has it", certain=True)
 
     def lose(reason: str) -> None:
-        told.append(reason)
+        reported.append(reason)
         stopping.set()
 
     heartbeat = Heartbeat(
@@ -138,4 +138,4 @@ def test_a_lost_name_is_told_once() -> None:
     heartbeat.start()
     assert many.wait(DEADLINE_S)
     heartbeat.close()
-    assert told == ["another has it"]
+    assert reported == ["another has it"]

@@ -1,4 +1,4 @@
-"""What is in hand: how much is taken for each executor, and when that ends."""
+"""What is in flight: how much is taken for each executor, and when that ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFETCH = 4
 
 @pytest.fixture
 def app() -> TaskApp:
-    app = TaskApp("hand", broker="redis+socket:///nowhere?virtual_host=0")
+    app = TaskApp("ship", broker="redis+socket:///nowhere?virtual_host=0")
     app.task(name="plain")(lambda: None)
 
     @app.task(name="async")
@@ -34,7 +34,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-def make_hand(app: TaskApp, clock: ManualClock, *tasks: str) -> InFlight:
+def make_in_flight(app: TaskApp, clock: ManualClock, *tasks: str) -> InFlight:
     in_flight = InFlight(clock=clock, prefetch=PREFETCH, stopping=threading.Event())
     in_flight.expect(app.tasks[name] for name in tasks)
     return in_flight
@@ -54,7 +54,7 @@ def take(
 
 
 def test_with_one_kind_of_task_it_holds_back_at_prefetch(app: TaskApp, clock: ManualClock) -> None:
-    in_flight = make_hand(app, clock, "plain")
+    in_flight = make_in_flight(app, clock, "plain")
     assert in_flight.room() == 4
     assert in_flight.limit() == 4
     jobs = take(in_flight, app, "plain", 4)
@@ -67,7 +67,7 @@ def test_with_one_kind_of_task_it_holds_back_at_prefetch(app: TaskApp, clock: Ma
 def test_a_full_executor_leaves_room_for_the_others_up_to_a_limit(
     app: TaskApp, clock: ManualClock
 ) -> None:
-    in_flight = make_hand(app, clock, "plain", "async", "cpu")
+    in_flight = make_in_flight(app, clock, "plain", "async", "cpu")
     jobs = take(in_flight, app, "cpu", 4)
     assert in_flight.room() == 4
     jobs += take(in_flight, app, "cpu", 3)  # more of what cannot run now
@@ -85,7 +85,7 @@ def test_a_full_executor_leaves_room_for_the_others_up_to_a_limit(
 
 
 def test_with_all_executors_full_it_holds_back(app: TaskApp, clock: ManualClock) -> None:
-    in_flight = make_hand(app, clock, "plain", "cpu")
+    in_flight = make_in_flight(app, clock, "plain", "cpu")
     take(in_flight, app, "cpu", 4)
     plain = take(in_flight, app, "plain", 4)
     assert in_flight.room() == 0
@@ -96,7 +96,7 @@ def test_with_all_executors_full_it_holds_back(app: TaskApp, clock: ManualClock)
 def test_what_waits_for_its_time_does_not_count_until_it_comes(
     app: TaskApp, clock: ManualClock
 ) -> None:
-    in_flight = make_hand(app, clock, "plain")
+    in_flight = make_in_flight(app, clock, "plain")
     jobs = take(in_flight, app, "plain", 3, wait_s=1.0)
     assert (in_flight.room(), in_flight.waiting(), in_flight.limit()) == (4, 3, 7)
     in_flight.release(jobs[0])  # lost, before its time
@@ -111,7 +111,7 @@ def test_what_waits_for_its_time_does_not_count_until_it_comes(
 def test_a_task_of_a_kind_that_was_not_expected_counts_too(
     app: TaskApp, clock: ManualClock
 ) -> None:
-    in_flight = make_hand(app, clock, "plain")
+    in_flight = make_in_flight(app, clock, "plain")
     take(in_flight, app, "async", 1)
     take(in_flight, app, "plain", 4)
     assert in_flight.room() == 3
@@ -120,9 +120,9 @@ def test_a_task_of_a_kind_that_was_not_expected_counts_too(
 def test_what_has_run_and_waits_to_be_written_makes_room_up_to_a_limit(
     app: TaskApp, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slow disk is to have many in one commit; one that is away is not to fill the worker."""
+    """A slow disk is to have many in one commit; an unreachable one is not to fill the worker."""
     monkeypatch.setattr("blimp.queue.worker.in_flight.MOST_WRITING", 3)
-    in_flight = make_hand(app, clock, "plain")
+    in_flight = make_in_flight(app, clock, "plain")
     jobs = take(in_flight, app, "plain", 4)
     for job in jobs:
         in_flight.ran(job)

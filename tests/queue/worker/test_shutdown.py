@@ -1,4 +1,4 @@
-"""Beginning anew by exec: same process, same name, nothing lost; and the ways to stop."""
+"""Restarting by exec: same process, same name, nothing lost; and the ways to stop."""
 
 import signal
 import subprocess
@@ -37,30 +37,30 @@ def hold(labour: TaskApp, worker: WorkerProcess, task: str) -> AsyncResult:
     return handle
 
 
-def test_after_its_most_tasks_it_begins_anew_and_loses_nothing_under_load(
+def test_after_its_most_tasks_it_restarts_and_loses_nothing_under_load(
     labour: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--max-tasks 40 --log-level warning")
     worker.wait_ready()
-    for starts, numbers in ((2, range(120)), (3, range(120, 180))):  # more than it had in hand
+    for starts, numbers in ((2, range(120)), (3, range(120, 180))):  # more than it had in flight
         for number in numbers:
             labour.send_task("count", (number,), ignore_result=True)
         for number in numbers:
             wait_until(lambda n=number: runs(worker.directory, f"ran-{n}"), "it was not run")
-        wait_until(lambda n=starts: worker.starts >= n, "it did not begin anew")
+        wait_until(lambda n=starts: worker.starts >= n, "it did not restart")
     assert [runs(worker.directory, f"ran-{n}") for n in range(180)] == [1] * 180
     assert labour.send_task("pid").get(DEADLINE_S) == worker.process.pid
     assert worker.terminate() == 0
     assert look.left_behind() == []
 
 
-def test_too_large_it_begins_anew(labour: TaskApp, url: str, start_worker: Start) -> None:
+def test_too_large_it_restarts(labour: TaskApp, url: str, start_worker: Start) -> None:
     worker = start_worker(url, app=LABOUR, options="--max-memory-mb 150")
     worker.wait_ready()
     assert labour.send_task("hoard", (10,)).get(DEADLINE_S) == worker.process.pid
     assert worker.starts == 1
     assert labour.send_task("hoard", (150,)).get(DEADLINE_S) == worker.process.pid
-    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    wait_until(lambda: worker.starts == 2, "it did not restart")
     assert labour.send_task("pid").get(DEADLINE_S) == worker.process.pid
     assert any("MB are in use, the limit is 150" in line for line in worker.lines)
     assert worker.terminate() == 0
@@ -72,10 +72,10 @@ def test_old_age_cuts_no_task_off(labour: TaskApp, url: str, start_worker: Start
     worker.wait_ready()
     held = hold(labour, worker, "hold")
     labour.send_task("pid").get(DEADLINE_S)
-    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
+    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not logged")
     (worker.directory / "held.go").touch()
     assert held.get(DEADLINE_S) == 1  # its first delivery
-    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    wait_until(lambda: worker.starts == 2, "it did not restart")
     assert worker.terminate() == 0
 
 
@@ -86,7 +86,7 @@ def test_a_stop_has_the_last_word_over_a_restart(
     worker.wait_ready()
     hold(labour, worker, "hold")
     labour.send_task("pid").get(DEADLINE_S)
-    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
+    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not logged")
     assert worker.terminate() == 0
     assert worker.starts == 1
     assert look.waiting("labour") == 1
@@ -104,7 +104,7 @@ def test_a_task_that_cannot_be_ended_ends_in_a_restart_that_loses_nothing(
     assert record.state is State.FAILURE
     assert record.fault is not None
     assert record.fault.exc_type == "TimeLimitExceeded"
-    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    wait_until(lambda: worker.starts == 2, "it did not restart")
     for one in rest:
         assert one.get(DEADLINE_S) == worker.process.pid
     assert worker.terminate() == 0
@@ -117,7 +117,7 @@ def test_stuck_and_not_acknowledged_it_comes_again(
     worker = start_worker(url, app=LABOUR)
     worker.wait_ready()
     assert labour.send_task("stuck-again").get(DEADLINE_S) >= 2  # it may be taken once too often
-    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    wait_until(lambda: worker.starts == 2, "it did not restart")
     assert worker.terminate() == 0
 
 
@@ -129,12 +129,12 @@ def test_sigquit_is_cold_at_once(
     hold(labour, worker, "hold")
     worker.process.send_signal(signal.SIGQUIT)
     assert worker.end() == 0
-    assert look.in_hand(app="labour") == 0
+    assert look.in_flight(app="labour") == 0
     assert look.waiting("labour") == 1
 
 
 @pytest.mark.parametrize("transport", ["streams"], indirect=True)
-def test_it_does_not_begin_anew_while_a_child_is_at_work(
+def test_it_does_not_restart_while_a_child_is_at_work(
     labour: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
     options = "--process-workers 1 --max-tasks 2 --grace 0"
@@ -143,10 +143,10 @@ def test_it_does_not_begin_anew_while_a_child_is_at_work(
     held = hold(labour, worker, "cpu.grip")
     for _ in range(2):
         labour.send_task("pid").get(DEADLINE_S)
-    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not told")
+    wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not logged")
     (worker.directory / "held.go").touch()
     assert held.get(DEADLINE_S) == 1
-    wait_until(lambda: worker.starts == 2, "it did not begin anew")
+    wait_until(lambda: worker.starts == 2, "it did not restart")
     assert labour.send_task("cpu.pid").get(DEADLINE_S)[1] == worker.process.pid
     assert worker.terminate() == 0
     assert look.left_behind() == []
@@ -154,26 +154,26 @@ def test_it_does_not_begin_anew_while_a_child_is_at_work(
 
 @pytest.mark.parametrize("word", ["", "restarts", "stopped"])
 @pytest.mark.parametrize("transport", ["streams"], indirect=True)
-def test_a_stop_that_comes_while_it_begins_anew_is_not_lost(
+def test_a_stop_that_comes_while_it_restarts_is_not_lost(
     labour: TaskApp, url: str, look: Look, start_worker: Start, word: str
 ) -> None:
     """Whenever it comes: before, within or after the exec."""
     worker = start_worker(url, app=LABOUR, options="--max-tasks 1")
     worker.wait_ready()
     labour.send_task("pid").get(DEADLINE_S)
-    wait_until(lambda: any(word in line for line in worker.lines), "it is not told")
+    wait_until(lambda: any(word in line for line in worker.lines), "it is not logged")
     assert worker.terminate() == 0
     assert look.left_behind() == []
 
 
 @pytest.mark.parametrize("transport", ["streams"], indirect=True)
-def test_what_tasks_start_can_be_terminated_after_it_began_anew(
+def test_what_tasks_start_can_be_terminated_after_it_restarted(
     labour: TaskApp, url: str, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--max-tasks 2")
     worker.wait_ready()
     for starts in (1, 2):
-        wait_until(lambda n=starts: worker.starts == n, "it did not begin anew")
+        wait_until(lambda n=starts: worker.starts == n, "it did not restart")
         assert labour.send_task("blocked").get(DEADLINE_S) == 0
         assert labour.send_task("async.blocked").get(DEADLINE_S) == 0
     assert worker.terminate() == 0
@@ -206,7 +206,7 @@ def test_a_stop_heard_just_before_the_exec_has_the_last_word(
     assert not block(signal.SIG_BLOCK, ()) & STOP_SIGNALS
 
 
-ANEW = """
+RESTARTED = """
 import signal
 import subprocess
 import sys
@@ -217,7 +217,7 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
 let_stop_signals_in()
 print(*map(int, heard), flush=True)
 """
-BEGINS_ANEW = f"""
+RESTARTS = f"""
 import signal, sys, threading
 from blimp.queue.worker.shutdown import Launch
 
@@ -239,13 +239,13 @@ def unless():
 
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
     signal.signal(number, lambda *_: None)
-Launch(command=(sys.executable, "-c", {ANEW!r}), directory=".").again(unless=unless)
+Launch(command=(sys.executable, "-c", {RESTARTED!r}), directory=".").again(unless=unless)
 """
 
 
 @pytest.mark.parametrize("number", sorted(STOP_SIGNALS))
 def test_a_stop_that_another_thread_gets_at_the_exec_is_heard_after_it(number: int) -> None:
     """Only the main thread's signals wait; a task's thread must let them through to children."""
-    command = [sys.executable, "-c", BEGINS_ANEW, str(int(number))]
+    command = [sys.executable, "-c", RESTARTS, str(int(number))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, str(int(number))), done.stderr

@@ -64,7 +64,7 @@ def test_no_thread_before_the_first() -> None:
     alarms.close()
 
 
-def test_one_that_is_centuries_away_stops_no_other() -> None:
+def test_one_that_is_centuries_off_stops_no_other() -> None:
     alarms = Alarms(clock=SystemClock(), log=Silence())
     done = threading.Event()
     waits = threading.Event()
@@ -87,9 +87,9 @@ def test_one_that_exits_stops_no_other() -> None:
     assert len(log.events("alarm")) == 1
 
 
-def _telling(wait: Callable[..., bool], told: threading.Event) -> Callable[..., bool]:
+def _telling(wait: Callable[..., bool], reported: threading.Event) -> Callable[..., bool]:
     def telling(timeout: float | None = None) -> bool:
-        told.set()
+        reported.set()
         return wait(timeout)
 
     return telling

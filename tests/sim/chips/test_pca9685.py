@@ -64,8 +64,8 @@ def test_pulses_become_angles(counts: int, angle: float | None) -> None:
     chip = awake(Bench())
     chip.write(bytes((LED0, 0, 0, counts & 0xFF, counts >> 8)))
     assert chip.pulse_s(0) == pytest.approx(counts_s(counts))
-    told = chip.servo_angles()["tilt"]
-    assert told == (None if angle is None else pytest.approx(angle, abs=0.02))
+    reported = chip.servo_angles()["tilt"]
+    assert reported == (None if angle is None else pytest.approx(angle, abs=0.02))
 
 
 def test_a_pulse_may_begin_anywhere_in_the_period() -> None:

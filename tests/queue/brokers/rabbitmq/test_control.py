@@ -70,7 +70,7 @@ def test_a_queue_that_is_refused_does_not_keep_it_from_the_others(
 
 @pytest.mark.parametrize("compression", ["application/x-gzip", "none that there is"])
 @pytest.mark.parametrize("level", [EXCHANGE, "emergency"])
-def test_nothing_is_unpacked_and_the_emergency_lane_stays_open(
+def test_nothing_is_unpacked_and_the_emergency_broadcast_stays_open(
     app: TaskApp, compression: str, level: str
 ) -> None:
     """A small message could be larger than this computer, and an unknown one end the link."""

@@ -151,7 +151,7 @@ def test_reject_makes_a_dead_letter_or_puts_back(app: TaskApp, depths: Depths) -
         ({"headers": {"retries": 2**62}}, "retries"),
     ],
 )
-def test_what_cannot_be_run_is_a_dead_letter_and_its_sender_told(
+def test_what_cannot_be_run_is_a_dead_letter_and_its_sender_notified(
     app: TaskApp, depths: Depths, spoil: dict[str, Any], reason: str
 ) -> None:
     app.task(name="good")(lambda: 1)

@@ -37,9 +37,9 @@ def test_an_exchange_of_another_kind_is_no_reason_to_leave_the_broker(
 ) -> None:
     """Celery's events have one, and somebody may have made it otherwise."""
     urls = [rabbit.url, rabbit.url.replace("127.0.0.1", "localhost")]
-    told = kombu.Exchange(f"{name}.told", type="topic")
+    reported = kombu.Exchange(f"{name}.events", type="topic")
     with kombu.Connection(rabbit.url) as stranger, TaskApp(name, broker=urls) as app:
-        kombu.Exchange(told.name, type="fanout")(stranger.channel()).declare()
+        kombu.Exchange(reported.name, type="fanout")(stranger.channel()).declare()
         with pytest.raises(LinkError, match="inequivalent arg 'type'"):
-            app.publisher.notify(b"{}", exchange=told, routing_key="x", headers={})
+            app.publisher.notify(b"{}", exchange=reported, routing_key="x", headers={})
         assert app.broker == urls[0]

@@ -60,20 +60,20 @@ def test_what_does_not_fit_is_refused_by_name(transport: str | None, url: str, r
 
 
 @pytest.mark.parametrize(
-    ("transport", "url", "told"),
+    ("transport", "url", "reported"),
     [
         (None, "amqp://h", "no leases"),
         (None, "memory://", "messages end with this process"),
     ],
 )
 def test_the_start_up_line_names_what_is_missing(
-    transport: str | None, url: str, told: str
+    transport: str | None, url: str, reported: str
 ) -> None:
     with TaskApp("tests", broker=url, transport=transport, result_backend="redis://h/0") as app:
         consumer = missing_guarantees(app)
         assert consumer is not None
         assert consumer.startswith(f'transport "{app.transport}" (')
-        assert told in consumer
+        assert reported in consumer
         assert "no results" not in consumer
     with TaskApp("tests", broker=url, transport=transport) as app:
         assert "no results" in (missing_guarantees(app) or "")

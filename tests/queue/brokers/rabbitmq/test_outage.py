@@ -107,15 +107,15 @@ def test_another_worker_that_ran_it_meanwhile_keeps_the_first_result(
     assert depths.ready(far_app.queue) == 0
 
 
-def test_the_link_is_told_as_it_is(far_app: TaskApp, link: TcpLink) -> None:
+def test_the_link_is_reported_as_it_is(far_app: TaskApp, link: TcpLink) -> None:
     heard: list[bool] = []
     far_app.on_link(heard.append)
     with working(far_app):
         wait_until(lambda: heard and heard[-1], "no first word")
         link.freeze()
-        wait_until(lambda: not heard[-1], "the loss was not told")
+        wait_until(lambda: not heard[-1], "the loss was not reported")
         link.mend()
-        wait_until(lambda: heard[-1], "the return was not told")
+        wait_until(lambda: heard[-1], "the return was not reported")
 
 
 def test_an_idle_connection_is_kept(

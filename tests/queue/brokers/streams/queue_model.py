@@ -126,7 +126,7 @@ class QueueModel:
     # --- by hand -----------------------------------------------------------------------------
 
     def requeue(self, message: Message) -> None:
-        """It begins anew, without a time to live."""
+        """It restarts, without a time to live."""
         self.dead.remove(message)
         message.state, message.count, message.is_stale = "ready", 0, False
         message.is_idle, message.life = False, message.life + 1

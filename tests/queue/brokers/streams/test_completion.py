@@ -161,9 +161,9 @@ def test_a_stolen_task_leaves_no_next_try(
     with working(app, log=log) as worker:
         handle = again.delay()
         assert ended.wait(DEADLINE_S)
-        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
         assert handle.state is State.PENDING
-        assert (look.waiting(), look.in_hand()) == (0, 1)
+        assert (look.waiting(), look.in_flight()) == (0, 1)
     assert log.events("result refused")
 
 
@@ -229,8 +229,8 @@ def test_a_stolen_task_has_no_follower(app: TaskApp, session: StreamsSession, lo
     app.outer_middleware = (Following(lambda: app),)
     with working(app) as worker:
         app.send_task("first")
-        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
-        assert (look.waiting(), look.in_hand()) == (0, 1)
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
+        assert (look.waiting(), look.in_flight()) == (0, 1)
     assert ran == []
 
 
@@ -241,13 +241,13 @@ def test_a_rejected_message_is_a_dead_letter(app: TaskApp, session: StreamsSessi
 
     with working(app) as worker:
         handle = drop.delay()
-        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
     assert handle.state is State.FAILURE
     (letter,) = DeadLetters(store=session.store, queue="tests").list()
     assert letter.reason == "not for me"
 
 
-# --- the settler ------------------------------------------------------------------------------
+# --- the acker ------------------------------------------------------------------------------
 
 
 def test_ends_that_come_while_one_is_written_go_together(
@@ -266,7 +266,7 @@ def test_ends_that_come_while_one_is_written_go_together(
     with working(app, sync_workers=1, prefetch=16) as worker:
         for number in range(10):
             app.send_task("count", (number,), ignore_result=True)
-        wait_until(lambda: look.in_hand() == 10, "not taken")
+        wait_until(lambda: look.in_flight() == 10, "not taken")
         calls = _calls(server)
         server.client_pause(int(DEADLINE_S * 1000), all=False)
         first.set()
@@ -291,7 +291,7 @@ def test_an_early_acknowledgement_that_is_refused_runs_nothing(
 
     @app.task(name="first", ignore_result=True)
     def first() -> None:
-        wait_until(lambda: look.in_hand() == 2, "the second is not taken")
+        wait_until(lambda: look.in_flight() == 2, "the second is not taken")
         steal(session)
         busy.set()
 
@@ -300,7 +300,7 @@ def test_an_early_acknowledgement_that_is_refused_runs_nothing(
         app.send_task("first")
         app.send_task("once")
         assert busy.wait(DEADLINE_S)
-        wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 2, "it is still in flight")
         assert worker.counts["leases_lost"] == 2
     assert ran == []
 
@@ -321,7 +321,7 @@ def test_what_cannot_be_written_fails_and_is_acknowledged(
         handle = app.send_task("odd")
         with pytest.raises(TaskFailed, match=r"odd returned what (JSON )?cannot"):
             handle.get(DEADLINE_S)
-        wait_until(lambda: worker.counts["done"] == 1, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 1, "it is still in flight")
     assert look.left_behind() == []
 
 
@@ -333,13 +333,13 @@ def test_a_result_that_the_server_refuses_makes_a_dead_letter_and_holds_up_nobod
     with working(app) as worker:
         app.send_task("add", task_id="bad")
         assert app.send_task("add").get(DEADLINE_S) == 3
-        wait_until(lambda: worker.counts["done"] == 2, "it is still in hand")
+        wait_until(lambda: worker.counts["done"] == 2, "it is still in flight")
     (letter,) = DeadLetters(store=session.store, queue="tests").list()
     assert letter.reason.startswith("its end cannot be written: WRONGTYPE")
 
 
 def test_ends_are_written_after_an_outage(own_broker: EmbeddedBroker, transport: str) -> None:
-    """The server is away while ten end; all are written when it is back, none is run again."""
+    """Ten end without a server; all are written when it is back, none is run again."""
     began: list[int] = []
     ran: list[int] = []
     go = threading.Event()

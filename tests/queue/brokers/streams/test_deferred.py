@@ -23,56 +23,56 @@ def held(broker_server: EmbeddedBroker) -> Iterator[DeferredAcks]:
     held.close()
 
 
-class Away:
-    """Steps that fail until the broker is back; what was told then, in order."""
+class Unreachable:
+    """Steps that fail until the broker is back; what was reported then, in order."""
 
     def __init__(self) -> None:
         self.is_back = threading.Event()
-        self.told: list[str] = []
+        self.reported: list[str] = []
 
     def step(self, name: str) -> Callable[[], int]:
         def step() -> int:
             if not self.is_back.is_set():
-                raise ConnectionError("away")
-            self.told.append(name)
+                raise ConnectionError("unreachable")
+            self.reported.append(name)
             return 1
 
         return step
 
 
 def test_a_later_end_does_not_replace_an_earlier_one(held: DeferredAcks) -> None:
-    away = Away()
+    steps = Unreachable()
     for name in ("first", "second", "third"):
-        assert held.do(["tag"], away.step(name), otherwise=0) == 0
+        assert held.do(["tag"], steps.step(name), otherwise=0) == 0
     assert held.tags() == {"tag"}
-    away.is_back.set()
-    wait_until(lambda: len(away.told) == 3, "not all that is owed is told")
-    assert away.told == ["first", "second", "third"]
+    steps.is_back.set()
+    wait_until(lambda: len(steps.reported) == 3, "not all that is deferred is reported")
+    assert steps.reported == ["first", "second", "third"]
     wait_until(lambda: not held.tags(), "it is deferred for ever")
 
 
 def test_what_must_be_done_first_is_never_deferred(held: DeferredAcks) -> None:
-    away = Away()
+    steps = Unreachable()
     with pytest.raises(LinkError):
-        held.do_now(away.step("early"))
+        held.do_now(steps.step("early"))
     assert held.tags() == set()
-    away.is_back.set()
-    assert held.do_now(away.step("early")) == 1
+    steps.is_back.set()
+    assert held.do_now(steps.step("early")) == 1
 
 
-def test_one_that_can_never_be_told_keeps_no_other_back(
+def test_one_that_can_never_be_reported_keeps_no_other_back(
     held: DeferredAcks, caplog: pytest.LogCaptureFixture
 ) -> None:
-    away = Away()
+    steps = Unreachable()
 
     def spoilt() -> int:
-        if not away.is_back.is_set():
-            raise ConnectionError("away")
+        if not steps.is_back.is_set():
+            raise ConnectionError("unreachable")
         raise ValueError("spoilt")
 
     held.do(["spoilt"], spoilt, otherwise=0)
-    held.do(["tag"], away.step("second"), otherwise=0)
-    away.is_back.set()
+    held.do(["tag"], steps.step("second"), otherwise=0)
+    steps.is_back.set()
     wait_until(lambda: not held.tags(), "it is deferred for ever")
-    assert away.told == ["second"]
+    assert steps.reported == ["second"]
     assert "spoilt" in caplog.text

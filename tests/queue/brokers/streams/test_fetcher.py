@@ -50,7 +50,7 @@ def wait(fetcher: Fetcher) -> list[Delivered]:
     return []
 
 
-def test_a_batch_is_in_order_of_lanes_and_no_larger_than_the_room(
+def test_a_batch_is_in_order_of_priorities_and_no_larger_than_the_room(
     fetcher: Fetcher, session: StreamsSession
 ) -> None:
     put(session, b"1", b"2", b"3", level=3)
@@ -119,7 +119,7 @@ def test_a_delivery_that_nobody_read_goes_back_unseen(
     assert fetcher.take(room=8, timeout_s=0.01) == [], "it asks"
     put(session, b"unread")
     look = Look(server=session.link.client)
-    assert look.in_hand(queue="q") == 1
+    assert look.in_flight(queue="q") == 1
     fetcher.close()
     ((claim, _),) = session.store.take([session.keys.queue("q")], room=1).deliveries
     assert claim.fence == 1

@@ -110,7 +110,7 @@ def connect(url: str) -> kombu.Connection:
     return kombu.Connection(url, transport=TRANSPORT, transport_options={"lease_s": LEASE_S})
 
 
-def test_a_kombu_program_is_told_and_another_connection_has_the_batch(
+def test_a_kombu_program_hears_of_it_and_another_connection_has_the_batch(
     proxied: str, streams: str, proxy: Proxy
 ) -> None:
     with connect(streams) as near:

@@ -81,7 +81,7 @@ def test_the_same_message_published_again_is_another(
     assert counts(session).ready == 3
 
 
-def test_under_one_text_only_the_first_counts_whoever_publishes(
+def test_under_one_text_only_the_first_counts_of_any_publisher(
     connect: Connect, session: StreamsSession
 ) -> None:
     for _ in range(3):

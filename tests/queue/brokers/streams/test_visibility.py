@@ -17,7 +17,7 @@ from tests.queue.kombu_transport.conftest import counts
 __all__ = ["proxied", "proxy"]
 
 
-class Away(CutAfter):
+class Lost(CutAfter):
     """Ends the connection after one command's reply, and refuses every command until `mend`."""
 
     is_mended = False
@@ -101,15 +101,15 @@ def test_an_acknowledgement_whose_answer_was_lost_is_ours(
 
 
 @pytest.mark.parametrize("renewed", [False, True])
-def test_one_that_was_told_before_the_broker_was_away_is_ours(
+def test_one_that_was_reported_before_the_broker_was_unreachable_is_ours(
     far: StreamsSession, proxy: Proxy, lost: list[str], *, renewed: bool
 ) -> None:
     known, claim = take(far, count=2)
     assert far.leases.ack(known.tag) == DONE
-    proxy.fault = away = Away("ack")
+    proxy.fault = cut = Lost("ack")
     with pytest.raises(redis.ConnectionError):
         far.leases.ack(claim.tag)
-    away.is_mended = True
+    cut.is_mended = True
     if renewed:
         far.leases.renew()
     assert far.leases.ack(claim.tag) == SETTLED
@@ -117,7 +117,7 @@ def test_one_that_was_told_before_the_broker_was_away_is_ours(
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["no stream", "an empty one"])
-def test_a_server_that_was_emptied_takes_nothing_from_whoever_works(
+def test_a_server_that_was_emptied_takes_nothing_from_a_worker(
     far: StreamsSession, session: StreamsSession, lost: list[str], *, begun: bool
 ) -> None:
     (claim,) = take(far)
@@ -132,10 +132,10 @@ def test_a_server_that_was_emptied_takes_nothing_from_whoever_works(
 def test_a_callback_that_raises_ends_no_renewals(
     streams: str, session: StreamsSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     def refuse(tag: str) -> None:
-        told.append(tag)
+        reported.append(tag)
         raise ValueError("callback")
 
     ours = StreamsSession(
@@ -145,10 +145,10 @@ def test_a_callback_that_raises_ends_no_renewals(
         first, second = take(ours, count=2)
         for number, claim in enumerate((first, second), start=1):
             end_elsewhere(session, claim)
-            wait_until(lambda: len(told) == number, "the lost lease was not told")  # noqa: B023
+            wait_until(lambda: len(reported) == number, "the lost lease was not reported")  # noqa: B023
     finally:
         ours.close()
-    assert told == [first.tag, second.tag]
+    assert reported == [first.tag, second.tag]
     assert caplog.text.count("ValueError: callback") == 2
 
 

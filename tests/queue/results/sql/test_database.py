@@ -361,7 +361,7 @@ def test_what_goes_wrong_while_cleaning_up_is_logged_and_tried_again(
 
         return cleanup
 
-    for error in (LinkError("away"), KeyError("a bug")):
+    for error in (LinkError("unreachable"), KeyError("a bug")):
         monkeypatch.setattr(cleaning._results, "cleanup", fail(error))
         clock.advance(100.0)
         cleaning(True)
@@ -448,7 +448,7 @@ def test_engine_options_that_there_are_not_are_named(open_results: OpenResults) 
         open_results(database_engine_options={"pool_colour": "red"})
 
 
-def test_a_server_that_is_away_or_refuses_is_told_without_its_password(
+def test_a_server_that_is_unreachable_or_refuses_is_reported_without_its_password(
     postgres: Postgres, postgres_url: str
 ) -> None:
     def ask(url: str) -> LinkError:
@@ -458,8 +458,8 @@ def test_a_server_that_is_away_or_refuses_is_told_without_its_password(
         assert "secret" not in str(caught.value)
         return caught.value
 
-    away = ask("postgresql+psycopg://blimp:secret@127.0.0.1:1/x")
-    assert "database at postgresql+psycopg://blimp:***@127.0.0.1:1/x" in str(away)
+    unreachable = ask("postgresql+psycopg://blimp:secret@127.0.0.1:1/x")
+    assert "database at postgresql+psycopg://blimp:***@127.0.0.1:1/x" in str(unreachable)
     query = ask("postgresql+psycopg://127.0.0.1:1/x?password=secret")
     assert "connection" in str(query)
     url = postgres_url.removeprefix("db+")
@@ -469,7 +469,7 @@ def test_a_server_that_is_away_or_refuses_is_told_without_its_password(
     assert isinstance(stranger, NotAuthorised)
 
 
-def test_a_file_that_is_no_database_or_in_no_folder_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_or_in_no_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database " * 100)
     for name in ("text", "no/such/folder/r.db"):
         results = SqlResults(

@@ -97,7 +97,7 @@ def test_a_table_without_what_is_asked_for_is_named_and_not_altered(
         ("RENAME COLUMN result TO outcome", "result is missing"),
     ],
 )
-def test_a_table_of_another_version_is_told_apart(
+def test_a_table_of_another_version_is_distinguished(
     open_results: OpenResults, names: dict[str, str], change: str, fault: str
 ) -> None:
     results = open_results()
@@ -118,7 +118,7 @@ def test_a_table_of_another_version_is_told_apart(
         ("tenant", "INTEGER NOT NULL", "tenant must be given a value"),
     ],
 )
-def test_a_column_of_another_kind_is_told_apart(
+def test_a_column_of_another_kind_is_distinguished(
     open_results: OpenResults, names: dict[str, str], column: str, kind: str, fault: str
 ) -> None:
     results = open_results()

@@ -65,7 +65,7 @@ def say(**frame):
     monkeypatch.setattr(processes, "_PROGRAM", prelude + program)
 
 
-def test_a_child_runs_job_after_job_and_ends_when_told() -> None:
+def test_a_child_runs_job_after_job_and_ends_when_asked() -> None:
     child = start()
     try:
         child.wait_ready(DEADLINE_S)
@@ -174,7 +174,7 @@ class Errand:
         self.ended.set()
 
 
-def test_a_child_whose_start_hangs_is_killed_and_begun_anew(
+def test_a_child_whose_start_hangs_is_killed_and_restarted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The first two hang; what is to run waits for the third, and is run once."""
@@ -206,7 +206,7 @@ def test_a_child_that_cannot_be_begun_is_begun_later() -> None:
     try:
         with descriptors(more=1):
             executor.submit(errand.job)
-            wait_until(lambda: bool(log.events("child does not start")), "it is not told")
+            wait_until(lambda: bool(log.events("child does not start")), "it is not logged")
         assert errand.ended.wait(DEADLINE_S)
     finally:
         executor.close()

@@ -81,7 +81,7 @@ def test_a_blocked_loop_past_its_limit_is_stuck(app: TaskApp) -> None:
     began_s = time.monotonic()
     with working(app, loop_workers=2) as worker:
         record = block.delay().wait(DEADLINE_S)
-        wait_until(lambda: worker.restart_reason is not None, "it does not begin anew")
+        wait_until(lambda: worker.restart_reason is not None, "it does not restart")
     never.set()
     assert record.reason == "block ran longer than its time limit of 0.1 s"
     assert time.monotonic() - began_s < DEADLINE_S

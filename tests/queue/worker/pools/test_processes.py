@@ -100,7 +100,9 @@ def test_a_result_that_cannot_be_sent_back_is_a_clear_failure(
     labour.send_task("cpu.pid").get(DEADLINE_S)
 
 
-def test_what_it_raises_is_told_as_from_a_thread(labour: TaskApp, worker: WorkerProcess) -> None:
+def test_what_it_raises_is_reported_as_from_a_thread(
+    labour: TaskApp, worker: WorkerProcess
+) -> None:
     with pytest.raises(TaskFailed, match="ValueError: the valve is shut") as caught:
         labour.send_task("cpu.raises", ("value",)).get(DEADLINE_S)
     assert "in cpu_raises" in (caught.value.trace or "")
@@ -150,7 +152,7 @@ def test_a_task_that_kills_every_child_ends_as_a_dead_letter(
     for other in others:
         other.get(4 * DEADLINE_S)
     record = poison.wait(4 * DEADLINE_S)
-    assert record.state is State.FAILURE  # whoever waits is told
+    assert record.state is State.FAILURE  # its caller gets an error
     assert "ended with status 7" in record.reason
     wait_until(lambda: look.dead("labour") == 1, "no dead letter")
     labour.send_task("cpu.pid").get(DEADLINE_S)
@@ -173,9 +175,9 @@ def test_a_soft_limit_strikes_in_a_child(
 ) -> None:
     record = labour.send_task("cpu.spin", (hears,)).wait(DEADLINE_S)
     assert record.state is state
-    told = record.fault.exc_type if record.fault else record.result
-    assert told == ("told" if hears else "SoftTimeLimitExceeded")
-    assert labour.send_task("cpu.sleep").get(DEADLINE_S) == "told"
+    reported = record.fault.exc_type if record.fault else record.result
+    assert reported == ("noticed" if hears else "SoftTimeLimitExceeded")
+    assert labour.send_task("cpu.sleep").get(DEADLINE_S) == "noticed"
 
 
 def test_past_its_hard_limit_a_child_is_killed_and_the_worker_goes_on(
@@ -231,7 +233,7 @@ def test_no_child_outlives_a_killed_worker(labour: TaskApp, worker: WorkerProces
     wait_until(lambda: not any(lives(pid) for pid in found), "a child outlives its worker")
 
 
-def test_a_warm_stop_is_told_to_a_child_and_waits_for_it(
+def test_a_warm_stop_is_reported_to_a_child_and_waits_for_it(
     labour: TaskApp, worker: WorkerProcess, look: Look
 ) -> None:
     held = labour.send_task("cpu.hold", task_id="a")
@@ -281,10 +283,16 @@ def test_a_task_that_no_other_process_finds_is_refused_at_the_start(app: TaskApp
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"time_limit": 0.0}, "time_limit 0: must be above 0 seconds"),
-        ({"time_limit": 1e10}, "time_limit 1e[+]10: must be up to 31536000 seconds"),
-        ({"soft_time_limit": float("inf")}, "soft_time_limit inf: must be up to 31536000 seconds"),
-        ({"soft_time_limit": -1.0}, "soft_time_limit -1: must be above 0 seconds"),
+        ({"time_limit": 0.0}, "time_limit 0: must be above 0 and up to 31536000 seconds"),
+        ({"time_limit": 1e10}, "time_limit 1e[+]10: must be above 0 and up to 31536000 seconds"),
+        (
+            {"soft_time_limit": float("inf")},
+            "soft_time_limit inf: must be above 0 and up to 31536000 seconds",
+        ),
+        (
+            {"soft_time_limit": -1.0},
+            "soft_time_limit -1: must be above 0 and up to 31536000 seconds",
+        ),
         (
             {"soft_time_limit": 2.0, "time_limit": 1.0},
             "soft_time_limit 2: must be below time_limit, 1",
@@ -309,7 +317,7 @@ def test_a_full_pool_of_processes_does_not_keep_other_tasks_from_running(
     for other in others:
         assert other.get(DEADLINE_S) == worker.process.pid
     more = [labour.send_task("cpu.grip", task_id=f"more-{n}") for n in range(20)]
-    wait_until(lambda: look.in_hand(app="labour") == 16, "it does not hold back")
+    wait_until(lambda: look.in_flight(app="labour") == 16, "it does not hold back")
     for handle in (*held, *more):
         (worker.directory / f"{handle.id}.go").touch()
     for handle in (*held, *more):

@@ -50,7 +50,7 @@ thread.join()
 call = ThreadCall()
 thread = threading.Thread(target=run, args=(call, job_of(held.wait)), daemon=True)
 thread.start()
-with call._lock:  # who leaves waits for it: it is told after its function, before it has left
+with call._lock:  # who leaves waits for it: it is struck after its function, before it has left
     held.set()
     while sys._current_frames()[thread.ident].f_code.co_name != "_leave":
         time.sleep(0)
