@@ -28,7 +28,7 @@ LEVEL = inertial(0, 0, 16384, 0, 0, 0, TEMPERATURE_25C)
 
 
 class Banks(RegisterChip):
-    """Four banks behind 0x7F; the auxiliary bus answers with what it is told to read."""
+    """Four banks behind 0x7F; the auxiliary bus answers with what it is set to read."""
 
     def __init__(self) -> None:
         super().__init__()
