@@ -381,6 +381,48 @@ def uninstall_service(
 
 
 @app.command()
+def init(
+    *,
+    config: Annotated[Path, typer.Option("--config", help="The file to write.")] = Path(
+        "/etc/blimp/blimp.toml"
+    ),
+    airframe: Annotated[
+        str | None, typer.Option("--airframe", help="A known airframe, or a .toml file.")
+    ] = None,
+    vehicle: Vehicle = None,
+    broker: Annotated[str | None, typer.Option("--broker", help="Broker URL, or: local.")] = None,
+    sign: Annotated[
+        bool | None, typer.Option("--sign/--no-sign", help="Sign commands with a key.")
+    ] = None,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Make a key also if there is one, which stays valid.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Write the configuration of this ship's computer.
+
+    It asks for what no option says; without a terminal it takes the defaults.
+
+    \b
+    Examples:
+      sudo blimp init
+      sudo blimp init --airframe twin --broker rediss://ground.local:6379/0 --sign
+    """
+    from blimp.service.initialise import Wishes, ask_until_usable, initialise, take_defaults
+
+    wishes = Wishes(airframe=airframe, vehicle=vehicle, broker=broker, sign=sign, new_key=new_key)
+    ask = ask_until_usable(_prompt, say=_say) if sys.stdin.isatty() else take_defaults
+    path = config.absolute()
+    written = initialise(path, wishes, ask=ask, force=force)
+    if json_output:
+        _print_json({"config": str(path), "signing_key_file": written.signing_key_file})
+    else:
+        print("\n".join(str(file) for file in (path, written.signing_key_file) if file))
+        _say("next: blimp doctor, then blimp install-service")
+
+
+@app.command()
 def doctor(
     *,
     config: Annotated[
@@ -501,6 +543,15 @@ def _on_signals(stop: Callable[[], None]) -> None:
 
 def _interrupt() -> None:
     raise KeyboardInterrupt
+
+
+def _prompt(text: str, default: str) -> str:
+    """Ask on standard error: typer's prompt would put a blank among the data."""
+    print(f"{text} [{default}]: ", end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise typer.Abort
+    return line.strip() or default
 
 
 def _print_json(value: dict[str, Any]) -> None:

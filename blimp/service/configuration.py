@@ -7,6 +7,7 @@ goes before it.
 import tomllib
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -40,6 +41,14 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def has_local_broker(self) -> bool:
         """Whether the broker is the one that blimp-broker.service runs."""
         return self.broker == LOCAL_BROKER
+
+    @property
+    def broker_is_of_this_machine(self) -> bool:
+        """Whether only this machine's processes reach the broker."""
+        parts = urlsplit(self.broker)
+        return parts.scheme in ("redis+socket", "unix") or parts.hostname in (
+            "localhost", "127.0.0.1", "::1",
+        )  # fmt: skip
 
     def options(self) -> dict[str, str]:
         """Return the options of the command line that it stands for.
@@ -79,5 +88,12 @@ def parse_configuration(text: str, *, where: str) -> Configuration:
             raise ConfigError(f"{where}: {key} {value!r} must be an absolute path")
     if configuration.vehicle is not None:
         vehicle_name(configuration.vehicle, where=f"{where}: vehicle")
-    check_address(configuration.broker)
+    check_broker(configuration.broker)
     return configuration
+
+
+def check_broker(url: str) -> None:
+    """Raise ConfigError unless `url` can be a broker's."""
+    if "://" not in url:
+        raise ConfigError(f"broker {url[:40]!r} is no URL, like redis://host:6379/0")
+    check_address(url)

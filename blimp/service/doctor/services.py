@@ -4,7 +4,6 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from blimp.config import read_signing_keys
 from blimp.errors import BlimpError
@@ -61,7 +60,7 @@ def broker(computer: Computer) -> Iterator[Finding]:
 def keys(computer: Computer) -> Iterator[Finding]:
     file = computer.configuration.signing_key_file
     if file is None:
-        if _is_of_this_machine(computer.configuration.broker):
+        if computer.configuration.broker_is_of_this_machine:
             yield ok("none: the broker is this machine's own")
         else:
             yield error(
@@ -80,13 +79,6 @@ def keys(computer: Computer) -> Iterator[Finding]:
         )
     else:
         yield ok(f"{file}: {len(found)}, for its owner alone")
-
-
-def _is_of_this_machine(url: str) -> bool:
-    parts = urlsplit(url)
-    return parts.scheme in ("redis+socket", "unix") or (parts.hostname or "localhost") in (
-        "localhost", "127.0.0.1", "::1",
-    )  # fmt: skip
 
 
 def units(computer: Computer) -> Iterator[Finding]:

@@ -165,3 +165,17 @@ def test_every_check_has_a_finding_and_every_problem_a_cure(pi: Pi) -> None:
     assert all(bool(f.cure) == (f.state != "ok") for f in findings)
     simulated: Computer = pi.computer(simulated=True)
     assert {f.check for f in examine(simulated)} == {r.name for r in CHECKS if not r.real}
+
+
+def test_a_bus_that_hangs_is_named_at_once(world: RemoteWorld, pi: Pi) -> None:
+    world.fault("imu", "bus_stuck")
+    (finding,) = devices.bus_scan(pi.computer())
+    assert (finding.state, finding.cure) == ("error", "mend the bus first: see i2c")
+    assert finding.found.startswith("i2c-1 address 0x08: scan: ")
+
+
+def test_a_chip_that_is_another_one_in_truth(world: RemoteWorld, pi: Pi) -> None:
+    world.fault("imu", "wrong_identity")
+    finding = worst(list(devices.identities(pi.computer())))
+    assert finding.found.startswith("imu (mpu6050): ")
+    assert "expected 0x68" in finding.found
