@@ -114,6 +114,21 @@ def test_no_word_of_the_old_language_is_left() -> None:
     assert found == []
 
 
+def test_each_test_of_the_queue_is_named_for_its_source() -> None:
+    """`test_<source>.py` or `test_<source>_<topic>.py`; what crosses rooms is in behaviour/."""
+    tests = ROOT / "tests" / "queue"
+    stray = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted(tests.rglob("test_*.py"))
+        if "behaviour" not in path.parts
+        and not any(
+            f"{path.stem}_".startswith(f"test_{source.stem}_")
+            for source in (QUEUE / path.parent.relative_to(tests)).glob("*.py")
+        )
+    ]
+    assert stray == []
+
+
 def test_the_files_on_the_way_of_a_message_are_there() -> None:
     """The table of docs/architecture.md names them from `blimp/queue/`."""
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")

@@ -10,7 +10,7 @@ from blimp.queue.brokers.streams.envelope import Claim
 from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED
 from blimp.queue.brokers.streams.visibility import Leases, StreamsSession
 from tests.faults.proxy import Command, Proxy
-from tests.queue.brokers.streams.test_lost_answer import CutAfter, proxied, proxy, put
+from tests.queue.brokers.streams.test_fetcher_lost_answer import CutAfter, proxied, proxy, put
 from tests.queue.conftest import DEADLINE_S, wait_until
 from tests.queue.kombu_transport.conftest import counts
 

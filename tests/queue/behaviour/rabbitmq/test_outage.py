@@ -11,9 +11,9 @@ import pytest
 from blimp.errors import LinkError
 from blimp.queue import State, TaskApp, TaskContext
 from tests.broker import EmbeddedBroker
+from tests.queue.behaviour.rabbitmq.conftest import Depths
 from tests.queue.behaviour.test_killed_worker import begin, marks
 from tests.queue.behaviour.test_outage import send_when_back
-from tests.queue.brokers.rabbitmq.conftest import Depths
 from tests.queue.conftest import DEADLINE_S, WorkerProcess, wait_until, working
 from tests.queue.two_brokers import LongTask
 from tests.rabbitmq import RabbitMQ, find_rabbitmq

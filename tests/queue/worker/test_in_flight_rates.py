@@ -14,8 +14,10 @@ from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.worker.in_flight import LEAST_HELD, LONGEST_LATER_S, MOST_SLOWED, InFlight, Rate
 from blimp.queue.worker.job import Job
 from tests.queue.conftest import wait_until, working
-from tests.queue.control.conftest import Ask
+from tests.queue.control.conftest import Ask, ask
 from tests.queue.server_view import Look
+
+__all__ = ["ask"]
 
 DEADLINE_S = 15.0
 

@@ -13,7 +13,7 @@ from blimp.queue import TaskApp, TaskContext
 from blimp.queue.extensions import Broadcast
 from blimp.queue.protocol.message import EMERGENCY, HIGH, LOW, NORMAL
 from tests.broker import EmbeddedBroker
-from tests.queue.brokers.rabbitmq.conftest import Depths
+from tests.queue.behaviour.rabbitmq.conftest import Depths
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.two_brokers import a_hundred_done
 from tests.rabbitmq import RabbitMQ, find_rabbitmq

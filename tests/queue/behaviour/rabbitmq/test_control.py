@@ -10,7 +10,7 @@ import pytest
 from blimp.queue import TaskApp
 from blimp.queue.control.command import EXCHANGE, send_command
 from blimp.queue.extensions import Broadcast
-from tests.queue.brokers.rabbitmq.conftest import Depths
+from tests.queue.behaviour.rabbitmq.conftest import Depths
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.rabbitmq import find_rabbitmq
 
