@@ -28,6 +28,7 @@ from blimp.hardware.ms5611 import Ms5611
 from blimp.hardware.pca9685 import Pca9685
 from blimp.hardware.suite import SensorSuite
 from blimp.hardware.tfluna import TfLuna
+from blimp.hardware.vl53l1x import Vl53L1X
 from blimp.types import SensorReadings, SensorStatus
 
 # Every chip there is a driver for. A new one is one file and one line here.
@@ -47,6 +48,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "ms5611": Ms5611,
     "pca9685": Pca9685,
     "tfluna": TfLuna,
+    "vl53l1x": Vl53L1X,
 }
 
 I2C_PINS = {"i2c-0": (0, 1), "i2c-1": (2, 3)}

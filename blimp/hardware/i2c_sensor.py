@@ -1,6 +1,6 @@
 """What all sensors on I2C share: opening, who they are, and settings that are read back."""
 
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
@@ -11,7 +11,9 @@ S = TypeVar("S", bound=Sample)
 
 
 class I2CSensor(Sensor[S]):
-    """A sensor at one address, with registers of 8 bits behind 8-bit numbers."""
+    """A sensor at one address. WIDE: its registers have 16-bit numbers."""
+
+    WIDE: ClassVar[bool] = False
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
@@ -32,6 +34,14 @@ class I2CSensor(Sensor[S]):
             raise DeviceError(f"{self.name}: closed")
         return self._opened
 
+    def _load(self, register: int, length: int) -> bytes:
+        bus = self._bus
+        return (bus.read16 if self.WIDE else bus.read)(self._address, register, length)
+
+    def _store(self, register: int, data: bytes) -> None:
+        bus = self._bus
+        (bus.write16 if self.WIDE else bus.write)(self._address, register, data)
+
     def _identify(
         self, label: str, register: int, *expected: int, length: int = 1, shift: int = 0
     ) -> int:
@@ -39,7 +49,7 @@ class I2CSensor(Sensor[S]):
 
         shift: by how many bits, which hold a revision.
         """
-        found = int.from_bytes(self._bus.read(self._address, register, length), "big") >> shift
+        found = int.from_bytes(self._load(register, length), "big") >> shift
         if found not in expected:
             digits = 2 * length
             known = " or ".join(f"0x{value:0{digits}X}" for value in expected)
@@ -51,11 +61,11 @@ class I2CSensor(Sensor[S]):
 
     def _set(self, register: int, data: bytes) -> None:
         """Write and read back. Raises DeviceError if the chip did not keep it."""
-        self._bus.write(self._address, register, data)
+        self._store(register, data)
         self._check_kept(register, data)
 
     def _check_kept(self, register: int, data: bytes) -> None:
-        kept = self._bus.read(self._address, register, len(data))
+        kept = self._load(register, len(data))
         if kept != data:
             raise DeviceError(
                 f"{self._where}: registers from 0x{register:02X} read {kept.hex(' ')} "
@@ -64,4 +74,4 @@ class I2CSensor(Sensor[S]):
 
     def _word(self, register: int, *, signed: bool = False) -> int:
         """Return a 16-bit big-endian register."""
-        return int.from_bytes(self._bus.read(self._address, register, 2), "big", signed=signed)
+        return int.from_bytes(self._load(register, 2), "big", signed=signed)

@@ -36,6 +36,10 @@ class RegisterChip:
         raise BusError(f"no command {command} here")
 
 
+class WideChip(RegisterChip):
+    """One with 16-bit register numbers."""
+
+
 class CommandChip(RegisterChip):
     """Answers by command, not by memory."""
 
@@ -92,10 +96,18 @@ class RegisterBus:
         self._chip(address).command(command)
 
     def read16(self, address: int, register: int, length: int) -> bytes:
-        raise BusError("no 16-bit chip here")
+        assert 1 <= length <= 32
+        return self._wide(address).read(register, length)
 
     def write16(self, address: int, register: int, data: bytes) -> None:
-        raise BusError("no 16-bit chip here")
+        assert 1 <= len(data) <= 31
+        self._wide(address).write(register, bytes(data))
+
+    def _wide(self, address: int) -> RegisterChip:
+        chip = self._chip(address)
+        if not isinstance(chip, WideChip):
+            raise BusError("no 16-bit chip here")
+        return chip
 
     def close(self) -> None:
         pass

@@ -11,7 +11,7 @@ from blimp.hardware.registers.inertial import AK09916, ICM20948, MPU6050
 from blimp.hardware.registers.outputs import DRV8833, PCA9685
 from blimp.hardware.registers.position import DWM1001, NMEA
 from blimp.hardware.registers.power import INA219, INA226, INA260
-from blimp.hardware.registers.rangers import HCSR04, TFLuna
+from blimp.hardware.registers.rangers import HCSR04, VL53L1X, TFLuna
 
 __all__ = [
     "AK09916",
@@ -28,5 +28,6 @@ __all__ = [
     "MS5611",
     "NMEA",
     "PCA9685",
+    "VL53L1X",
     "TFLuna",
 ]

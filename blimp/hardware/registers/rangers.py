@@ -43,3 +43,44 @@ class HCSR04:
     NO_ECHO_S: Final = 0.038  # echo stays high this long when nothing came back
     MIN_M: Final = 0.02
     MAX_M: Final = 4.0
+
+
+class VL53L1X:
+    """ST VL53L1X, 16-bit register numbers, big-endian values; reads and writes increment.
+
+    Its data sheet (DS12385) names no registers: these are those of ST's ultra lite driver
+    (UM2510, STSW-IMG009), with the names of its sources.
+    """
+
+    ADDRESS: Final = 0x29  # after power-on; changed by register only
+    SOFT_RESET: Final = 0x0000  # 0 holds it in reset, 1 lets it boot
+    VHV_LOOP_BOUND: Final = 0x0008
+    VHV_TWO_BOUNDS: Final = 0x09
+    VHV_INIT: Final = 0x000B  # 0: start from the temperature before
+    CONFIGURATION: Final = 0x002D  # 91 bytes, to SYSTEM_MODE_START
+    GPIO_HV_MUX_CTRL: Final = 0x0030
+    INTERRUPT_ACTIVE_LOW: Final = 0x10
+    GPIO_TIO_HV_STATUS: Final = 0x0031  # bit 0 is the level of the interrupt
+    TIMEOUT_MACROP_A: Final = 0x005E  # u16, an encoded time, as is B
+    TIMEOUT_MACROP_B: Final = 0x0061
+    # A and B for a timing budget in ms, long distance mode: VL53L1X_SetTimingBudgetInMs.
+    LONG_TIMING: Final = {
+        20: (0x001E, 0x0022), 33: (0x0060, 0x006E), 50: (0x00AD, 0x00C6),
+        100: (0x01CC, 0x01EA), 200: (0x02D9, 0x02F8), 500: (0x048F, 0x04A4),
+    }  # fmt: skip
+    INTERMEASUREMENT: Final = 0x006C  # u32, in periods of the oscillator
+    INTERRUPT_CLEAR: Final = 0x0086
+    MODE_START: Final = 0x0087
+    STOP: Final = 0x00
+    RANGING: Final = 0x40
+    RANGE_STATUS: Final = 0x0089  # 4..0; then report status, stream count, and at
+    RESULT_LENGTH: Final = 17
+    DISTANCE: Final = 0x0096  # u16, mm
+    STATUS_MASK: Final = 0x1F
+    RANGE_COMPLETE: Final = 9
+    OSC_CALIBRATE_VAL: Final = 0x00DE  # u16, 9..0
+    FIRMWARE_STATUS: Final = 0x00E5
+    BOOTED: Final = 0x01
+    MODEL_ID: Final = 0x010F  # then the module type
+    IDENTITY: Final = 0xEACC
+    BOOT_S: Final = 0.0012  # DS12385, 2.6
