@@ -39,7 +39,7 @@ from blimp.queue.retry import (
 from blimp.queue.task import Task
 
 if TYPE_CHECKING:
-    from blimp.queue.canvas.chords import Chords
+    from blimp.queue.canvas.send import Chords
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.pool import Pools
     from blimp.queue.results.backend import ResultBackend
@@ -227,7 +227,7 @@ class TaskApp(Hooks, Closing):
     def chords(self) -> Chords | None:
         """Where the parts of chords are counted, None without a Redis server."""
         if self._chords is None:
-            from blimp.queue.canvas.chords import Chords  # most programs use none
+            from blimp.queue.canvas.send import Chords  # most programs use none
 
             kept = self.results
             link = kept.server if isinstance(kept, RedisResults) else None

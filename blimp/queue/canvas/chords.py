@@ -9,77 +9,25 @@ the last. Otherwise `count_parts` counts in a step of its own, before the acknow
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from redis import ResponseError
 
 from blimp.errors import MessageError, ResultError
 from blimp.queue.canvas.follow import MOST_WORDS, After, Failing, encode_all, within
 from blimp.queue.canvas.plan import Ids, Planner
-from blimp.queue.canvas.send import CanvasApp, settings_of
+from blimp.queue.canvas.send import CanvasApp, Chords, settings_of
 from blimp.queue.protocol.embed import options_of
 from blimp.queue.protocol.record import Fault, State
-from blimp.queue.redis.keys import chord_keys, chord_size_key, group_key
-from blimp.queue.redis.scripts import Script, read_functions
-from blimp.queue.redis.urls import is_refusal
+from blimp.queue.redis.keys import chord_keys, group_key
+from blimp.queue.results.redis_backend import type_checked
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import ChordPart, Completion
-    from blimp.queue.redis.client import RedisServer
 
-DONE_S = 3600  # how long it is known that a body has started, for a part that comes again
 FAILED = ("FAILURE", "REVOKED")
 
 UntilDone = Callable[..., bool]
-
-# Calls of the functions in results.lua, each a script of its own.
-BEGIN = "for n, key in ipairs(KEYS) do begin_chord(key, ARGV[n + 1], ARGV[1]) end"
-COUNT = "return count_part(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(ARGV))"
-JOIN = "join_parts(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1])"
-
-
-class Chords:
-    """Counts chords in steps of their own. Raises LinkError, ResultError."""
-
-    def __init__(self, *, link: RedisServer, keep_s: int) -> None:
-        self.link = link
-        self.keep_s = keep_s
-
-    def begin(self, sizes: Sequence[tuple[str, int]]) -> None:
-        """Write the number of parts of each chord. Call it before any part is sent."""
-        keys = [chord_size_key(group_id) for group_id, _ in sizes]
-        self._run(BEGIN, keys, [self.keep_s, *(size for _, size in sizes)])
-
-    def count(self, part: ChordPart) -> bool:
-        """Count one part; return whether all have ended now and this one starts the body."""
-        words = [*part.arguments(), self.keep_s]
-        return bool(self._run(COUNT, chord_keys(part.group_id), words) == 2)
-
-    def joined(self, part: ChordPart) -> None:
-        """Mark the body of the part's chord as started."""
-        self._run(JOIN, chord_keys(part.group_id), [DONE_S])
-
-    def _run(self, call: str, keys: Sequence[str], words: list[Any]) -> Any:
-        return self.link.ask(lambda client: _asked(lambda: _script(call).run(client, keys, words)))
-
-
-def _asked(function: Callable[[], Any]) -> Any:
-    """Call `function`. Raises ResultError if a key holds something else."""
-    try:
-        return function()
-    except ResponseError as error:
-        if is_refusal(error):
-            raise ResultError(f"a chord cannot be counted: {error}") from None
-        raise
-
-
-@cache
-def _script(call: str) -> Script:
-    """Return the script that makes `call` of the functions in results.lua."""
-    return Script(read_functions("results.lua") + call)
-
 
 # --- the body --------------------------------------------------------------------------------
 
@@ -127,8 +75,7 @@ def _start_body(
         failing = Failing(found, state=State.FAILURE, fault=fault, settings=settings)
         failing.signature(part.body, calls=True)
         return
-    found.messages += planner.messages
-    found.sizes += planner.sizes
+    found.add(planner)
 
 
 def _values(group_id: str, client: Any) -> list[Any]:
@@ -153,7 +100,7 @@ def _values(group_id: str, client: Any) -> list[Any]:
 def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
     """Return id, state and value of each part, in order. Raises ResultError, redis-py's errors."""
     found = []
-    for raw in _asked(lambda: client.zrange(chord_keys(group_id)[0], 0, -1)):
+    for raw in type_checked(lambda: client.zrange(chord_keys(group_id)[0], 0, -1)):
         try:
             _, id, state, value = msgspec.json.decode(raw)
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
@@ -165,7 +112,7 @@ def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
 def _read_shape(client: Any, group_id: str) -> Any:
     """Return the shape that Celery stores of a header with groups in it, None without one."""
     try:
-        raw = _asked(lambda: client.get(group_key(group_id)))
+        raw = type_checked(lambda: client.get(group_key(group_id)))
         return None if raw is None else msgspec.json.decode(raw)["result"]
     except (ResultError, msgspec.DecodeError, KeyError, TypeError, RecursionError):
         return None

@@ -18,8 +18,7 @@ import msgspec
 
 from blimp.errors import MessageError, ResultError
 from blimp.queue.brokers.base import ChordPart, ChordUpdate
-from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
-from blimp.queue.canvas.rewriting import Then, single
+from blimp.queue.canvas.plan import Ids, Node, Planner, Settings, Then, single
 from blimp.queue.canvas.send import CanvasApp, settings_of
 from blimp.queue.protocol.embed import (
     CHAIN,
@@ -59,6 +58,10 @@ class After(msgspec.Struct, kw_only=True):
     records: list[Record] = msgspec.field(default_factory=list)
     children: list[Node] = msgspec.field(default_factory=list)
     complaints: list[str] = msgspec.field(default_factory=list)
+
+    def add(self, planner: Planner) -> None:
+        self.messages += planner.messages
+        self.sizes += planner.sizes
 
 
 # --- for a worker ----------------------------------------------------------------------------
@@ -260,8 +263,7 @@ def _succeed(found: After, message: TaskMessage, result: Any, settings: Settings
     if message.chain:
         *rest, link = message.chain
         found.children.append(planner.plan(link, (result,), then=Then(chain=tuple(rest))))
-    found.messages += planner.messages
-    found.sizes += planner.sizes
+    found.add(planner)
 
 
 class Failing:
@@ -349,8 +351,7 @@ class Failing:
             except MessageError as error:  # the task ends all the same
                 self._found.complaints.append(f"errback {number} of {id}: {error}")
                 continue
-            self._found.messages += planner.messages
-            self._found.sizes += planner.sizes
+            self._found.add(planner)
 
 
 def _last_id(signature: Signature) -> str | None:

@@ -18,26 +18,16 @@ from typing import Any
 import msgspec
 
 from blimp.errors import MessageError
-from blimp.queue.canvas.rewriting import (
-    NOTHING,
-    Then,
-    after_group,
-    closed,
-    gathered,
-    group_of,
-    joined,
-    put,
-    refuse_link,
-    steps_of,
-)
 from blimp.queue.protocol.embed import (
     CHAIN,
     CHORD,
+    GATHER,
     GROUP,
     Signature,
     body_of,
     called_task,
     kind_of,
+    listed,
     members,
     options_of,
     parts_of,
@@ -113,6 +103,166 @@ class Ids:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._name}/{self._count}"))
 
 
+# --- rewriting: chains are flattened, groups become chords -----------------------------------
+
+
+class Then(msgspec.Struct, frozen=True, kw_only=True):
+    """What follows one signature, and what it is a part of.
+
+    chain: the later links, last first. chord: the body of the chord that it is a part of.
+    task_id: the id of its result, if it has none of its own.
+    """
+
+    chain: tuple[Signature, ...] = ()
+    chord: Signature | None = None
+    group_id: str | None = None
+    group_index: int | None = None
+    link: tuple[Signature, ...] = ()
+    link_error: tuple[Signature, ...] = ()
+    task_id: str | None = None
+
+
+NOTHING = Then()
+
+
+def steps_of(signatures: Sequence[Signature]) -> list[Signature]:
+    """Return the links of a chain, inner chains flattened, each group a chord with its next."""
+    steps: list[Signature] = []
+    for one in signatures:
+        kind = kind_of(one)
+        inner = [one]
+        if kind == CHAIN:
+            inner = steps_of(parts_of(closed(one, joined(options_of(one), NOTHING))))
+        elif kind == GROUP:
+            found = members(parts_of(one))
+            if len(found) == 1:
+                inner = steps_of([with_options(found[0], **passed_on(options_of(one)))])
+            elif not found:
+                inner = []
+        for step in inner:
+            if steps and kind_of(steps[-1]) == GROUP:
+                steps[-1] = _chord_of(steps[-1], step)
+            else:
+                steps.append(step)
+    return steps
+
+
+def put(signature: Signature, then: Then) -> Signature:
+    """Return a copy of `signature` with `then` in its options."""
+    if then == NOTHING:
+        return signature
+    kind, own = kind_of(signature), options_of(signature)
+    if kind == CHORD:
+        return with_kwargs(signature, body=put(body_of(signature), then))
+    if kind == GROUP and (then.chain or then.chord):
+        return put(gathered(signature, then.chain), after_group(then))
+    if kind == GROUP:
+        _refuse_link(then)
+        tasks = [put(one, Then(link_error=then.link_error)) for one in parts_of(signature)]
+        signature = with_kwargs(signature, tasks=tasks)
+        return with_options(signature, task_id=own.get("task_id") or then.task_id)
+    changed = msgspec.structs.asdict(joined(own, then))
+    return with_options(
+        signature,
+        **{
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in changed.items()
+            if value not in (None, ())
+        },
+    )
+
+
+def _of(kind: str | None, kwargs: dict[str, Any], task: str = "") -> Signature:
+    """Return a signature as Celery writes it."""
+    return {
+        "task": task or f"celery.{kind}",
+        "args": [],
+        "kwargs": kwargs,
+        "options": {},
+        "subtask_type": kind,
+        "immutable": False,
+    }
+
+
+def _chord_of(header: Signature, body: Signature) -> Signature:
+    return _of(CHORD, {"header": header, "body": body, "kwargs": {}})
+
+
+def joined(own: Mapping[str, Any], then: Then) -> Then:
+    """Return what follows a signature: what its options say, and `then`."""
+    index = then.group_index
+    return Then(
+        chain=(*then.chain, *listed(own.get(CHAIN))),
+        chord=then.chord or own.get(CHORD) or None,
+        group_id=then.group_id or own.get("group_id"),
+        group_index=own.get("group_index") if index is None else index,
+        link=(*listed(own.get("link")), *then.link),
+        link_error=(*listed(own.get("link_error")), *then.link_error),
+        task_id=own.get("task_id") or then.task_id,
+    )
+
+
+def closed(signature: Signature, then: Then) -> Signature:
+    """Return a chain or chord whose last task has its links, and every task its errbacks."""
+    moved = ("group_id", "group_index", "link", "link_error", CHAIN, CHORD)
+    rest = {name: value for name, value in options_of(signature).items() if name not in moved}
+    if kind_of(signature) == CHORD:
+        header = signature["kwargs"]["header"]
+        own = rest.pop("task_id", None)
+        if own and (not isinstance(header, dict) or options_of(header).get("task_id") == own):
+            # Celery freezes a chord so: its own id is the header's.
+            then = msgspec.structs.replace(then, task_id=None)
+            if not isinstance(header, dict):
+                header = with_options(_of(GROUP, {"tasks": list(header)}), task_id=own)
+                signature = with_kwargs(signature, header=header)
+        return {**put(signature, then), "options": rest}
+    rest.pop("task_id", None)
+    steps = steps_of(parts_of(signature))
+    if steps:
+        errors = Then(link_error=then.link_error)
+        # `Planner._chain` carries the rest of the chain.
+        last = msgspec.structs.replace(then, chain=(), link_error=())
+        steps = [put(one, errors) for one in steps]
+        steps[-1] = put(steps[-1], last)
+    return {**with_kwargs(signature, tasks=steps), "options": rest}
+
+
+def gathered(group: Signature, chain: Sequence[Signature]) -> Signature:
+    """Return a chord of `group` and the next link, or a task that returns the group's results."""
+    options = passed_on(options_of(group)) | {"task_id": options_of(group).get("task_id")}
+    tasks = [
+        with_options(one, group_id=None, group_index=None, chord=None) for one in parts_of(group)
+    ]
+    header = {**with_kwargs(group, tasks=tasks), "options": options}
+    return _chord_of(header, chain[-1] if chain else _of(None, {"index": 0}, GATHER))
+
+
+def single(signature: Signature) -> Signature:
+    """Return `signature` with one task at its end: a group there gets one that gathers it."""
+    kind = kind_of(signature)
+    if kind == GROUP:
+        return gathered(signature, ())
+    if kind == CHORD:
+        return with_kwargs(signature, body=single(body_of(signature)))
+    if kind == CHAIN and parts_of(signature):
+        *first, last = parts_of(signature)
+        return with_kwargs(signature, tasks=[*first, single(last)])
+    return signature
+
+
+def after_group(then: Then) -> Then:
+    """Return what follows the chord that `gathered` made of a group followed by `then`."""
+    return msgspec.structs.replace(then, chain=then.chain[:-1], task_id=None)
+
+
+def _refuse_link(then: Then) -> None:
+    if then.link:
+        raise MessageError("a group has no link: use a chord, whose body gets all its results")
+
+
+# --- planning --------------------------------------------------------------------------------
+
+
 class Planner:
     """Collects the messages of one step.
 
@@ -145,66 +295,44 @@ class Planner:
         if kind_of(signature) is not None:
             own = tuple(signature.get("args") or ())
             args = own if signature.get("immutable") else (*args, *own)
-        run: Callable[..., Node] = {CHAIN: self._chain, GROUP: self._group, CHORD: self._chord}.get(
-            kind_of(signature) or "", self._task
-        )
-        return run(signature, tuple(args), dict(kwargs or {}), joined(options_of(signature), then))
+        given: dict[str, Any] = {"args": tuple(args), "kwargs": dict(kwargs or {})}
+        then = joined(options_of(signature), then)
+        match kind_of(signature):
+            case "chain":
+                return self._chain(signature, given, then)
+            case "group":
+                return self._group(signature, given, then)
+            case "chord":
+                return self._chord(signature, given, then)
+        return self._task(signature, given, then)
 
-    def _task(
-        self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], then: Then
-    ) -> Node:
-        id = then.task_id or self._ids.next()
-        self.messages.append(
-            message_of(
-                signature, id=id, args=args, kwargs=kwargs, then=then, settings=self._settings
-            )
-        )
-        return Node(id)
-
-    def _chain(
-        self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], then: Then
-    ) -> Node:
+    def _chain(self, signature: Signature, given: dict[str, Any], then: Then) -> Node:
         frozen, node = self.freeze(closed(signature, then))
         if not parts_of(frozen):
             raise MessageError("a chain needs a link, and has none")
         first, *rest = parts_of(frozen)
-        self.plan(
-            first,
-            args,
-            kwargs,
-            then=Then(chain=(*then.chain, *reversed(rest))),
-            common=passed_on(options_of(signature)),
-        )
+        then = Then(chain=(*then.chain, *reversed(rest)))
+        self.plan(first, **given, then=then, common=passed_on(options_of(signature)))
         return node
 
-    def _group(
-        self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], then: Then
-    ) -> Node:
+    def _group(self, signature: Signature, given: dict[str, Any], then: Then) -> Node:
         found = members(parts_of(signature))
         # Celery froze this group as the end of a chord's part: each of its tasks is a part.
         is_counted = bool(found) and all(options_of(one).get(CHORD) for one in found)
         if then.chain or (then.chord and not is_counted):
-            return self._chord(gathered(signature, then.chain), args, kwargs, after_group(then))
-        refuse_link(then)
+            return self._chord(gathered(signature, then.chain), given, after_group(then))
+        _refuse_link(then)
         id = then.task_id or self._ids.next()
         common = passed_on(options_of(signature))
-        nodes = [
-            self.plan(
-                one,
-                args,
-                kwargs,
-                then=Then(link_error=then.link_error)
-                if is_counted
-                else Then(group_id=id, group_index=index, link_error=then.link_error),
-                common=common,
-            )
-            for index, one in enumerate(found)
-        ]
+        nodes: list[Node] = []
+        for index, one in enumerate(found):
+            part = Then(link_error=then.link_error)
+            if not is_counted:
+                part = msgspec.structs.replace(part, group_id=id, group_index=index)
+            nodes.append(self.plan(one, **given, then=part, common=common))
         return Node(id, nodes)
 
-    def _chord(
-        self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], then: Then
-    ) -> Node:
+    def _chord(self, signature: Signature, given: dict[str, Any], then: Then) -> Node:
         chord, node = self.freeze(closed(signature, then))
         header, body = chord["kwargs"]["header"], body_of(chord)
         found = parts_of(chord)
@@ -214,16 +342,53 @@ class Planner:
         id = options_of(header)["task_id"]
         self.sizes.append((id, len(found)))
         common = passed_on(options_of(header)) | passed_on(options_of(signature))
-        body = with_options(body, **passed_on(_without_times(options_of(signature))))
+        # The delay of a chord is its header's.
+        own = with_options(signature, countdown=None, eta=None)
+        body = with_options(body, **passed_on(options_of(own)))
         for index, one in enumerate(found):
-            self.plan(
-                one,
-                args,
-                kwargs,
-                then=Then(chord=body, group_id=id, group_index=index),
-                common=common,
-            )
+            part = Then(chord=body, group_id=id, group_index=index)
+            self.plan(one, **given, then=part, common=common)
         return node
+
+    def _task(self, signature: Signature, given: dict[str, Any], then: Then) -> Node:
+        """Add the message of one task."""
+        settings = self._settings
+        name, options = signature["task"], options_of(signature)
+        if options.get("coalesce"):
+            raise MessageError(f"{name!r} has 'coalesce': only a task that is sent alone may")
+        task = settings.tasks.get(called_task(name, signature.get("kwargs")))
+        defaults = None if task is None else task.options
+        own, own_kwargs = tuple(signature.get("args") or ()), dict(signature.get("kwargs") or {})
+        if not signature.get("immutable"):
+            own, own_kwargs = (*given["args"], *own), own_kwargs | given["kwargs"]
+        priority = options.get("priority")
+        if not isinstance(priority, int) or not 0 <= priority <= LOW:
+            options = {**options, "priority": settings.priority}
+        stamps = options.get("stamped_headers") or ()
+        message = make_message(
+            name,
+            own,
+            own_kwargs,
+            options,
+            defaults=defaults,
+            queue=settings.queue,
+            now_s=settings.now_s() if settings.issues or needs_now(options, defaults) else None,
+            id=then.task_id or self._ids.next(),
+            root_id=settings.root_id or options.get("root_id"),
+            parent_id=settings.parent_id or options.get("parent_id"),
+            group_id=then.group_id,
+            group_index=then.group_index,
+            chain=then.chain,
+            chord=then.chord,
+            callbacks=then.link,
+            errbacks=then.link_error,
+            nesting=max(settings.nesting, options.get("replaced_task_nesting") or 0),
+            stamps={stamp: options.get(stamp) for stamp in stamps} if stamps else {},
+            origin=settings.origin,
+            headers=settings.headers | (options.get("headers") or {}),
+        )
+        self.messages.append(message)
+        return Node(message.id)
 
     # --- all ids are set before anything is sent -------------------------------------------
 
@@ -258,68 +423,7 @@ class Planner:
         signature = closed(signature, joined(options_of(signature), NOTHING))
         header = signature["kwargs"]["header"]
         if not (isinstance(header, dict) and kind_of(header) == GROUP):
-            header = group_of(parts_of(signature))
+            header = _of(GROUP, {"tasks": list(parts_of(signature))})
         frozen, before = self.freeze(header)
         body, after = self.freeze(body_of(signature))
         return with_kwargs(signature, header=frozen, body=body), after.follow(before)
-
-
-def _without_times(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options without a delay: the delay of a chord is its header's."""
-    return {name: value for name, value in options.items() if name not in ("countdown", "eta")}
-
-
-# --- one message -----------------------------------------------------------------------------
-
-
-def message_of(
-    signature: Signature,
-    *,
-    id: str,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    then: Then,
-    settings: Settings,
-) -> TaskMessage:
-    """Return the message of one task. Raises MessageError for a wrong option."""
-    name, options = signature["task"], options_of(signature)
-    if options.get("coalesce"):
-        raise MessageError(f"{name!r} has 'coalesce': only a task that is sent alone may")
-    task = settings.tasks.get(called_task(name, signature.get("kwargs")))
-    defaults = None if task is None else task.options
-    own, own_kwargs = tuple(signature.get("args") or ()), dict(signature.get("kwargs") or {})
-    if not signature.get("immutable"):
-        own, own_kwargs = (*args, *own), own_kwargs | kwargs
-    priority = options.get("priority")
-    if not isinstance(priority, int) or not 0 <= priority <= LOW:
-        options = {**options, "priority": settings.priority}
-    stamps = options.get("stamped_headers") or ()
-    return make_message(
-        name,
-        own,
-        own_kwargs,
-        options,
-        defaults=defaults,
-        queue=settings.queue,
-        now_s=settings.now_s() if settings.issues or needs_now(options, defaults) else None,
-        id=id,
-        root_id=settings.root_id or options.get("root_id"),
-        parent_id=settings.parent_id or options.get("parent_id"),
-        group_id=then.group_id,
-        group_index=then.group_index,
-        chain=then.chain,
-        chord=then.chord,
-        callbacks=then.link,
-        errbacks=then.link_error,
-        nesting=max(settings.nesting, _nesting(options)),
-        stamps={stamp: options.get(stamp) for stamp in stamps} if stamps else {},
-        origin=settings.origin,
-        headers=settings.headers | (options.get("headers") or {}),
-    )
-
-
-def _nesting(options: Mapping[str, Any]) -> int:
-    value = options.get("replaced_task_nesting") or 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise MessageError(f"option 'replaced_task_nesting' is {value!r:.40}, must be a count")
-    return value

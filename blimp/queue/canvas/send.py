@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
+from contextlib import nullcontext
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from blimp.errors import ConfigError, MessageError
@@ -12,23 +13,56 @@ from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
 from blimp.queue.protocol.message import check_limits, check_priority, write_message
 from blimp.queue.publish.publisher import SendingApp, SendOptions, origin_of
+from blimp.queue.redis.keys import chord_keys, chord_size_key
+from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.results.handle import AsyncResult, GroupResult
+from blimp.queue.results.redis_backend import type_checked
 from blimp.queue.retry import ONCE, RetryPolicy, policy_of
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import ChordPart
     from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.redis.client import RedisServer
     from blimp.queue.results.backend import ResultBackend
 
 
-class ChordCounts(Protocol):
-    """The counters of chords on the app's Redis server: `chords.Chords`."""
+DONE_S = 3600  # how long it is known that a body has started, for a part that comes again
+# Calls of the functions in results.lua, each a script of its own.
+BEGIN = "for n, key in ipairs(KEYS) do begin_chord(key, ARGV[n + 1], ARGV[1]) end"
+COUNT = "return count_part(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], unpack(ARGV))"
+JOIN = "join_parts(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1])"
 
-    def begin(self, sizes: Sequence[tuple[str, int]]) -> None: ...
 
-    def count(self, part: ChordPart) -> bool: ...
+class Chords:
+    """Counts chords in steps of their own. Raises LinkError, ResultError."""
 
-    def joined(self, part: ChordPart) -> None: ...
+    def __init__(self, *, link: RedisServer, keep_s: int) -> None:
+        self.link = link
+        self.keep_s = keep_s
+
+    def begin(self, sizes: Sequence[tuple[str, int]]) -> None:
+        """Write the number of parts of each chord. Call it before any part is sent."""
+        keys = [chord_size_key(group_id) for group_id, _ in sizes]
+        self._run(BEGIN, keys, [self.keep_s, *(size for _, size in sizes)])
+
+    def count(self, part: ChordPart) -> bool:
+        """Count one part; return whether all have ended now and this one starts the body."""
+        words = [*part.arguments(), self.keep_s]
+        return bool(self._run(COUNT, chord_keys(part.group_id), words) == 2)
+
+    def joined(self, part: ChordPart) -> None:
+        """Mark the body of the part's chord as started."""
+        self._run(JOIN, chord_keys(part.group_id), [DONE_S])
+
+    def _run(self, call: str, keys: Sequence[str], words: list[Any]) -> Any:
+        script = _script(call)
+        return self.link.ask(lambda client: type_checked(lambda: script.run(client, keys, words)))
+
+
+@cache
+def _script(call: str) -> Script:
+    """Return the script that makes `call` of the functions in results.lua."""
+    return Script(read_functions("results.lua") + call)
 
 
 class CanvasApp(SendingApp, Protocol):
@@ -39,7 +73,7 @@ class CanvasApp(SendingApp, Protocol):
     results: ResultBackend | None
 
     @property
-    def chords(self) -> ChordCounts | None: ...
+    def chords(self) -> Chords | None: ...
     @property
     def completes_at_once(self) -> bool: ...
     @property
@@ -95,21 +129,13 @@ def _publish(
     app: CanvasApp, messages: Sequence[TaskMessage], *, name: str, policy: RetryPolicy
 ) -> None:
     tracer = app.tracer
-    if tracer is None:
+    with nullcontext() if tracer is None else tracer.span(f"send {name}"):  # one trace for all
         for message in messages:
-            _publish_one(app, message, policy)
-        return
-    with tracer.span(f"send {name}"):  # one trace for all of them
-        for message in messages:
-            with tracer.sending(message) as traced:
-                _publish_one(app, traced, policy)
-
-
-def _publish_one(app: CanvasApp, message: TaskMessage, policy: RetryPolicy) -> None:
-    at_s = app.clock.wall_s()
-    app.publisher.publish(message, policy=policy)
-    if app.on_sent is not None:
-        app.on_sent(message, at_s=at_s)
+            with nullcontext(message) if tracer is None else tracer.sending(message) as traced:
+                at_s = app.clock.wall_s()
+                app.publisher.publish(traced, policy=policy)
+            if app.on_sent is not None:
+                app.on_sent(traced, at_s=at_s)
 
 
 def settings_of(app: CanvasApp) -> Settings:

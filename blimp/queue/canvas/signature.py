@@ -44,15 +44,6 @@ class SendingApp(Protocol):
     def get_task(self, name: str) -> Any: ...
 
 
-class NamedTask(Protocol):
-    """What a signature needs of its task."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def app(self) -> SendingApp: ...
-
-
 class Signature(dict[str, Any]):
     """A task with arguments and options, not sent yet. Made by `signature` or `task.s`."""
 
@@ -68,7 +59,9 @@ class Signature(dict[str, Any]):
         kind: str | None = None,
         immutable: bool = False,
         app: SendingApp | None = None,
+        parts: Iterable[Any] = (),
     ) -> None:
+        """parts: signatures that it is made of; their app is its own if it is given none."""
         super().__init__(
             task=task,
             args=list(args),
@@ -77,7 +70,7 @@ class Signature(dict[str, Any]):
             subtask_type=kind,
             immutable=immutable,
         )
-        self.app = app
+        self.app = app or next(filter(None, map(_app_of, parts)), None)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -85,10 +78,15 @@ class Signature(dict[str, Any]):
         return cast("dict[str, Any]", self.setdefault("options", {}))
 
     @property
+    def tasks(self) -> list[Any]:
+        """The links of a chain, the members of a group, the header of a chord, in order."""
+        kwargs = self["kwargs"]
+        return cast("list[Any]", kwargs["header"].tasks if "header" in kwargs else kwargs["tasks"])
+
+    @property
     def id(self) -> str | None:
         """The id of its task; None if it gets a new one when it is sent."""
-        id: str | None = self.options.get("task_id")
-        return id
+        return cast("str | None", self.options.get("task_id"))
 
     def set(self, *, immutable: bool | None = None, **options: Any) -> Self:
         """Change options, see SendOptions. Returns the signature itself."""
@@ -128,7 +126,7 @@ class Signature(dict[str, Any]):
         """Send the signature with these arguments before its own; see SendOptions.
 
         Returns the last task's AsyncResult; for a group, a GroupResult. Raises LinkError,
-        MessageError, and ConfigError if there is no Redis server to count a chord.
+        MessageError, and ConfigError if there is no app, or no Redis server to count a chord.
         """
         return self._app().send_canvas(self, args, kwargs, **options)
 
@@ -140,17 +138,12 @@ class Signature(dict[str, Any]):
         return self.apply_async(args, kwargs)
 
     def __or__(self, other: object) -> Signature:  # type: ignore[override]
-        if not isinstance(other, dict):
-            return NotImplemented
-        return chain(self, other)
+        return chain(self, other) if isinstance(other, dict) else NotImplemented
 
     def __ror__(self, other: object) -> Signature:  # type: ignore[override]
-        if not isinstance(other, dict):
-            return NotImplemented
-        return chain(other, self)
+        return chain(other, self) if isinstance(other, dict) else NotImplemented
 
-    def __ior__(self, other: object) -> Signature:  # type: ignore[override]
-        return self.__or__(other)
+    __ior__ = __or__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy everything but the app."""
@@ -172,22 +165,11 @@ class Signature(dict[str, Any]):
         self.options[what] = list(found if one in found else (*found, one))
         return one
 
-    def _parts(self) -> Iterable[Any]:
-        return ()
-
     def _app(self) -> SendingApp:
-        found = self._find_app()
-        if found is None:
+        if self.app is None:
             raise ConfigError(
                 f"{self!r:.200} has no app: make it with `task.s(…)` or `signature(…, app=app)`"
             )
-        return found
-
-    def _find_app(self) -> SendingApp | None:
-        if self.app is None:
-            for one in self._parts():
-                if isinstance(one, Signature) and (app := one._find_app()) is not None:
-                    return app
         return self.app
 
 
@@ -198,19 +180,18 @@ class chain(Signature):  # noqa: N801  # as Celery has them
     """
 
     def __init__(self, *tasks: Any, app: SendingApp | None = None, **options: Any) -> None:
-        super().__init__("celery.chain", kwargs={"tasks": []}, options=options, kind=CHAIN, app=app)
+        found: list[Any] = []
         for one in _several(tasks):
             is_open = isinstance(one, chain) and not one["options"] and not one["args"]
-            self.tasks.extend(one.tasks if is_open else [one])
-            self.app = self.app or _app_of(one)
-
-    @property
-    def tasks(self) -> list[Any]:
-        """The links, in order."""
-        return cast("list[Any]", self["kwargs"]["tasks"])
-
-    def _parts(self) -> Iterable[Any]:
-        return self.tasks
+            found.extend(one.tasks if is_open else [one])
+        super().__init__(
+            "celery.chain",
+            kwargs={"tasks": found},
+            options=options,
+            kind=CHAIN,
+            app=app,
+            parts=found,
+        )
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.tasks)) or "chain()"
@@ -225,13 +206,13 @@ class group(Signature):  # noqa: N801
     def __init__(self, *tasks: Any, app: SendingApp | None = None, **options: Any) -> None:
         found = [inner for one in _several(tasks) for inner in _opened(one)]
         super().__init__(
-            "celery.group", kwargs={"tasks": found}, options=options, kind=GROUP, app=app
+            "celery.group",
+            kwargs={"tasks": found},
+            options=options,
+            kind=GROUP,
+            app=app,
+            parts=found,
         )
-
-    @property
-    def tasks(self) -> list[Any]:
-        """The members, in order."""
-        return cast("list[Any]", self["kwargs"]["tasks"])
 
     def apply_async(
         self, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None, **options: Any
@@ -250,9 +231,6 @@ class group(Signature):  # noqa: N801
         for one in self.tasks:
             one.link_error(errback)
         return errback
-
-    def _parts(self) -> Iterable[Any]:
-        return self.tasks
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -287,12 +265,8 @@ class chord(Signature):  # noqa: N801
             options=options,
             kind=CHORD,
             app=app,
+            parts=(header, body),
         )
-
-    @property
-    def tasks(self) -> list[Any]:
-        """The tasks of the header, in order."""
-        return cast("group", self["kwargs"]["header"]).tasks
 
     @property
     def body(self) -> Any:
@@ -303,6 +277,7 @@ class chord(Signature):  # noqa: N801
         whole = self.clone()
         if body is not None:
             whole["kwargs"]["body"] = body
+            whole.app = whole.app or _app_of(body)
         return whole.apply_async(**options)
 
     def link(self, callback: Plain) -> Plain:
@@ -313,15 +288,12 @@ class chord(Signature):  # noqa: N801
         """Run `errback` with the body's id if the body, or a task of the header, fails."""
         return cast("Signature", self.body).link_error(errback)
 
-    def _parts(self) -> Iterable[Any]:
-        return (*self.tasks, self.body)
-
     def __repr__(self) -> str:
         return f"chord({self['kwargs']['header']!r}, {self.body!r})"
 
 
 def signature(
-    task: str | NamedTask | Plain,
+    task: Any,
     args: Sequence[Any] = (),
     kwargs: dict[str, Any] | None = None,
     options: dict[str, Any] | None = None,
@@ -335,12 +307,11 @@ def signature(
     more: further options. Raises MessageError for a dict that is no signature.
     """
     if isinstance(task, dict):
-        return _from_dict(task, app)
-    name = task if isinstance(task, str) else task.name
+        return _from_dict(copy.deepcopy(check_signature(task, where="signature")), app)
     if not isinstance(task, str):
-        app = app or task.app
+        task, app = task.name, app or task.app
     both = dict(options or {}) | more
-    return Signature(name, args, kwargs, both, immutable=immutable, app=app)
+    return Signature(task, args, kwargs, both, immutable=immutable, app=app)
 
 
 def mapped(task: Plain, items: Iterable[Any], *, star: bool = False) -> Signature:
@@ -364,27 +335,21 @@ def chunks(task: Plain, items: Iterable[Any], size: int) -> group:
 
 
 def _from_dict(plain: Plain, app: SendingApp | None) -> Signature:
-    check_signature(plain, where="signature")
-    kinds: dict[Any, type[Signature]] = {CHAIN: chain, GROUP: group, CHORD: chord}
-    kind = kinds.get(kind_of(plain), Signature)
-    found = kind.__new__(kind)
-    dict.__init__(found, copy.deepcopy(dict(plain)))
-    found.app = app or _app_of(plain)
-    kwargs = found.setdefault("kwargs", {})
-    found.setdefault("args", [])
-    found.setdefault("options", {})
-    if kind in (chain, group):
+    """Return `plain` and all signatures in it as Signature. It is a copy that may be changed."""
+    kind = kind_of(plain)
+    kwargs = plain["kwargs"] = dict(plain.get("kwargs") or {})
+    if kind in (CHAIN, GROUP):
         kwargs["tasks"] = [_from_dict(one, app) for one in kwargs["tasks"]]
-    elif kind is chord:
-        header = kwargs["header"]
-        kwargs["header"] = (
-            _from_dict(header, app)
-            if isinstance(header, dict) and kind_of(header) == GROUP
-            else group(
-                [_from_dict(one, app) for one in ([header] if isinstance(header, dict) else header)]
-            )
-        )
+    elif kind == CHORD:
+        header = [_from_dict(one, app) for one in listed(kwargs["header"])]
+        is_group = len(header) == 1 and isinstance(header[0], group)
+        kwargs["header"] = header[0] if is_group else group(header)
         kwargs["body"] = _from_dict(kwargs["body"], app)
+    kinds: dict[Any, type[Signature]] = {CHAIN: chain, GROUP: group, CHORD: chord}
+    made = kinds.get(kind, Signature)
+    found = made.__new__(made)
+    dict.__init__(found, {"args": [], "options": {}} | plain)
+    found.app = app or _app_of(plain)
     return found
 
 
@@ -411,4 +376,4 @@ def _opened(one: Any) -> list[Any]:
 
 
 def _app_of(one: Any) -> SendingApp | None:
-    return one._find_app() if isinstance(one, Signature) else None
+    return one.app if isinstance(one, Signature) else None

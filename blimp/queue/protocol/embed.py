@@ -44,6 +44,7 @@ class _Options(msgspec.Struct):
     link_error: list[Any] | Signature | None = None
     chain: list[Any] | Signature | None = None
     chord: Signature | None = None
+    replaced_task_nesting: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
 
 
 class _Signature(msgspec.Struct):

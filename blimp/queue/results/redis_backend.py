@@ -149,11 +149,13 @@ class RedisResults(ResultBackend):
         self.server.ask(lambda client: client.set(key, data, ex=self.keep_s or None))
 
     def group(self, id: str) -> dict[str, Any] | None:
-        data = self._get(group_key(id))
+        key = group_key(id)
+        data = self._get(key)
         try:
             return None if data is None else msgspec.json.decode(data, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ResultError(f"{group_key(id)} of {len(data or b'')} bytes: {error}") from error
+            size = len(data or b"")
+            raise ResultError(f"{key} of {size} bytes cannot be read: {error}") from error
 
     def forget_group(self, id: str) -> None:
         self.server.ask(lambda client: client.delete(group_key(id)))
@@ -258,12 +260,15 @@ class PublishedWatch(ResultWatch):
 
 
 def type_checked(function: Callable[[], T]) -> T:
-    """Call `function`. Raises ResultError for a key of a wrong type: trying again cannot help."""
+    """Call `function`. Raises ResultError if the server refuses a key, as one of a wrong type.
+
+    Trying again cannot help.
+    """
     import redis
 
     try:
         return function()
     except redis.ResponseError as error:
-        if str(error).startswith("WRONGTYPE"):
+        if is_refusal(error):
             raise ResultError(f"what is stored there is something else: {error}") from None
         raise
