@@ -27,6 +27,7 @@ from blimp.hardware.mpu6050 import Mpu6050
 from blimp.hardware.ms5611 import Ms5611
 from blimp.hardware.pca9685 import Pca9685
 from blimp.hardware.suite import SensorSuite
+from blimp.hardware.tb6612 import Tb6612
 from blimp.hardware.tfluna import TfLuna
 from blimp.hardware.vl53l1x import Vl53L1X
 from blimp.types import SensorReadings, SensorStatus
@@ -47,6 +48,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "mpu6050": Mpu6050,
     "ms5611": Ms5611,
     "pca9685": Pca9685,
+    "tb6612": Tb6612,
     "tfluna": TfLuna,
     "vl53l1x": Vl53L1X,
 }

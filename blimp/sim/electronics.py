@@ -19,6 +19,7 @@ from blimp.sim.chips.ina226 import Ina226, Ina260
 from blimp.sim.chips.mpu6050 import Mpu6050
 from blimp.sim.chips.ms5611 import Ms5611
 from blimp.sim.chips.pca9685 import Pca9685
+from blimp.sim.chips.tb6612 import Tb6612
 from blimp.sim.chips.tfluna import TfLuna
 from blimp.sim.chips.vl53l1x import Vl53L1X
 from blimp.sim.electrical import BytesCallback
@@ -42,6 +43,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "mpu6050": Mpu6050,
     "ms5611": Ms5611,
     "pca9685": Pca9685,
+    "tb6612": Tb6612,
     "tfluna": TfLuna,
     "vl53l1x": Vl53L1X,
 }

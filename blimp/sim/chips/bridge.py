@@ -1,0 +1,57 @@
+"""What simulated H-bridges share: pins in, throttles out, and faults on the way."""
+
+from typing import ClassVar
+
+from blimp.sim.chips.chip import Chip, Fitting, clamp
+
+
+class Bridge(Chip):
+    """Channels: the motors' names, as throttle in [-1, 1]. Undriven pins are pulled down.
+
+    KILL: the pin that stops both bridges while it is low. CHANNEL_PINS: of bridges a and b.
+    """
+
+    KINDS = frozenset({"no_answer", "frozen", "stuck", "drift", "noise"})
+    KILL: str
+    CHANNEL_PINS: ClassVar[dict[str, tuple[str, ...]]]
+
+    def __init__(self, fitting: Fitting) -> None:
+        super().__init__(fitting)
+        self._pins = fitting.pins
+        pins = fitting.device.pins
+        self._kill_pin = pins.get(self.KILL)
+        self._motors = [
+            (name, tuple(pins[pin] for pin in self.CHANNEL_PINS[output]))
+            for output, name in fitting.device.outputs.items()
+        ]
+        self._throttles = {name: 0.0 for name, _ in self._motors}
+        self._frozen: dict[str, float] | None = None
+        for pin in set(pins.values()):
+            self._pins.on_host_change(pin, lambda _held_s: self._update())
+
+    def _update(self) -> None:
+        duty = self._pins.duty
+        awake = self._kill_pin is None or duty(self._kill_pin) >= 0.5
+        for name, pins in self._motors:
+            self._throttles[name] = self._bridge(*(duty(pin) for pin in pins)) if awake else 0.0
+
+    def _bridge(self, *duties: float) -> float:
+        """Return the throttle for the shares of time that the channel's pins are high."""
+        raise NotImplementedError
+
+    def throttles(self) -> dict[str, float]:
+        faults = self.faults
+        if faults.no_answer:
+            return dict.fromkeys(self._throttles, 0.0)
+        if faults.frozen:
+            if self._frozen is None:
+                self._frozen = dict(self._throttles)
+            return self._frozen
+        self._frozen = None
+        if not faults.altered:
+            return self._throttles
+        now_s = self.timeline.now_s
+        return {
+            name: clamp(faults.measure(name, throttle, now_s), -1.0, 1.0)
+            for name, throttle in self._throttles.items()
+        }
