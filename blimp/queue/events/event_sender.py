@@ -8,12 +8,13 @@ is at most a minute old.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kombu import Exchange
 from kombu.clocks import LamportClock
@@ -81,10 +82,6 @@ class EventBuffer:
             self._waits = False  # until the next wait, `put` need not notify
             return bool(self._events)
 
-    def is_batch(self) -> bool:
-        """Return whether the first event may go with others. The taking thread's."""
-        return bool(self._events) and self._events[0].group == BATCHED
-
     def take(self, *, most_bytes: int) -> list[Event]:
         """Return the oldest events that may go as one message, at least one if there is any.
 
@@ -120,12 +117,6 @@ class EventBuffer:
             self._changed.notify_all()
 
 
-class Destination(Protocol):
-    def send(self, body: bytes, *, routing_key: str) -> None:
-        """Send one message, once. Raises LinkError if the broker does not take it."""
-        ...
-
-
 class EventExchange:
     """`celeryev` at the app's broker. Connects on first use."""
 
@@ -136,6 +127,7 @@ class EventExchange:
         self._exchange = Exchange(EXCHANGE, type="fanout" if app.capabilities.on_redis else "topic")
 
     def send(self, body: bytes, *, routing_key: str) -> None:
+        """Send one message, once. Raises LinkError if the broker does not take it."""
         self._app.publisher.notify(
             body, exchange=self._exchange, routing_key=routing_key, headers=self._headers
         )
@@ -144,7 +136,8 @@ class EventExchange:
 class EventSender:
     """Sends until closed, on a thread of its own. It waits for an unreachable broker.
 
-    on_sent: called after each try. is_flowing: False while the broker takes no message.
+    send: sends one message, as `EventExchange.send`. on_sent: called after each try.
+    is_flowing: False while the broker takes no message.
     Sent again after a lost answer, a message may arrive twice; a later one never overtakes it.
     """
 
@@ -152,26 +145,22 @@ class EventSender:
         self,
         *,
         buffer: EventBuffer,
-        destination: Destination,
+        send: Callable[..., None],
         clock: LamportClock,
         outage: Outage,
         on_sent: Callable[[], None],
         log: Any,
     ) -> None:
         self._buffer = buffer
-        self._destination = destination
+        self._send = send
         self._clock = clock
         self._outage = outage
         self._on_sent = on_sent
         self._log = log
-        self._is_flowing = True
+        self.is_flowing = True
         self._closing = threading.Event()
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="events", daemon=True)
-
-    @property
-    def is_flowing(self) -> bool:
-        return self._is_flowing and self._thread.is_alive()
 
     def start(self) -> None:
         self._thread.start()
@@ -185,41 +174,38 @@ class EventSender:
         self._buffer.drop()
 
     def _serve(self) -> None:
-        while self._buffer.wait():
-            if self._buffer.is_batch():
+        try:
+            while self._buffer.wait():
                 self._closing.wait(GATHER_S)
-            while batch := self._buffer.take(most_bytes=MAX_MESSAGE_BYTES):
-                if not self._send(batch):
-                    self._buffer.drop(len(batch))
+                while batch := self._buffer.take(most_bytes=MAX_MESSAGE_BYTES):
+                    if not self._send_batch(batch):
+                        self._buffer.drop(len(batch))
+        finally:
+            self.is_flowing = False
 
-    def _send(self, batch: Sequence[Event]) -> bool:
+    def _send_batch(self, batch: Sequence[Event]) -> bool:
         """Send one message; False if it is dropped."""
-        body = write(batch, clock=self._clock)
-        key = routing_key(batch)
+        body, key = write(batch, clock=self._clock), routing_key(batch)
         refused = 0
         while True:
             try:
-                self._destination.send(body, routing_key=key)
-            except LinkError as error:
-                wait_s = self._failed(error)
-            except Exception as error:  # not of the connection: it may be the message's fault
-                refused += 1
-                wait_s = self._failed(error)
+                self._send(body, routing_key=key)
+            except Exception as error:
+                # If it is not of the connection, it may be the message's fault.
+                refused += not isinstance(error, LinkError)
+                self.is_flowing = False
+                self._on_sent()  # tasks are not held back by a broker that takes no events
+                wait_s = self._outage.failed(error, waiting_bytes=self._buffer.size_bytes)
                 if refused == TRIES:
                     self._log.exception("events refused", events=len(batch))
                     return False
             else:
                 self._outage.over()
-                self._is_flowing = True
+                self.is_flowing = True
                 self._on_sent()
                 return True
             if self._given_up.wait(wait_s):
                 return False
-
-    def _failed(self, error: Exception) -> float:
-        self._is_flowing = False
-        self._on_sent()  # tasks are not held back by a broker that takes no events
-        return self._outage.failed(error, waiting_bytes=self._buffer.size_bytes)
 
 
 def write(batch: Sequence[Event], *, clock: LamportClock) -> bytes:
@@ -238,29 +224,20 @@ def routing_key(batch: Sequence[Event]) -> str:
 class SentEvents:
     """`task-sent`: sent at once, in the thread that sent the task. Thread-safe.
 
-    unsent: how many were not, since the broker was lost just then; their tasks were sent.
+    An event that cannot be sent is lost; its task was sent.
     """
 
     def __init__(self, app: TaskApp) -> None:
         self._app = app
         self._clock = LamportClock()
-        self._lock = threading.Lock()
-        self._exchanges: dict[int, EventExchange] = {}  # by process: a fork has its own name
-        self.unsent = 0
 
     def send(self, message: TaskMessage, *, at_s: float) -> None:
         """Announce that `message` was sent, at a time of day. Never raises LinkError."""
-        process = os.getpid()
-        hostname = f"gen{process}@{socket.gethostname()}"  # as Celery names a nameless sender
-        with self._lock:
-            exchange = self._exchanges.get(process)
-            if exchange is None:
-                exchange = self._exchanges[process] = EventExchange(self._app, hostname=hostname)
-        program = fields.program(hostname=hostname, pid=process)
+        pid = os.getpid()
+        hostname = f"gen{pid}@{socket.gethostname()}"  # as Celery names a nameless sender
+        program = fields.program(hostname=hostname, pid=pid)
         data = fields.to_bytes(fields.sent(message, at_s=at_s), program=program)
         batch = [Event("task-sent", data)]
-        try:
+        exchange = EventExchange(self._app, hostname=hostname)
+        with contextlib.suppress(LinkError):
             exchange.send(write(batch, clock=self._clock), routing_key=routing_key(batch))
-        except LinkError:
-            with self._lock:
-                self.unsent += 1

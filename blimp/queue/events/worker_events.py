@@ -39,27 +39,22 @@ class WorkerEvents(Extension):
     observes_jobs = False  # except while it is enabled
 
     def __init__(self, worker: Worker) -> None:
-        self._clock = worker.logical_clock
+        self._worker = worker
         self._app = worker.app
-        self._in_flight = worker.in_flight
-        self._counts = worker.counts
-        self._observers = worker.observers
-        self._log = worker.log
-        self._beat_s = worker.beat_s
         self.commands = {
             "enable_events": ControlCommand(function=self._answer_enable, is_change=False),
             "disable_events": ControlCommand(function=self._answer_disable),
             "heartbeat": ControlCommand(function=self._answer_heartbeat, is_change=False),
         }
+        self.is_enabled = False  # whether events of tasks are sent
         self._next_s = 0.0
         self._lock = threading.Lock()
-        self._is_enabled = self._closed = self._was_held = False
+        self._closed = self._was_held = False
         self._buffer = EventBuffer()
         self._sender: EventSender | None = None
-        self._name = worker.name
         self._program = b""
         self._wall_s = 0.0  # added to the app's clock it is the time of day
-        self._in_flight.held_by = self._holds
+        worker.in_flight.held_by = self._holds
 
     def starting(self) -> None:
         if self._app.events:
@@ -68,29 +63,24 @@ class WorkerEvents(Extension):
     def stopped(self) -> None:
         self.close()
 
-    @property
-    def is_enabled(self) -> bool:
-        """Whether events of tasks are sent."""
-        return self._is_enabled
-
     def enable(self) -> bool:
         """Send events of tasks from now on; False if they are sent already."""
         with self._lock:
-            if self._is_enabled or self._closed:
+            if self.is_enabled or self._closed:
                 return False
             if self._sender is None:
                 self._start()
-            self._is_enabled = True
-            self._observers.add(self)
+            self.is_enabled = True
+            self._worker.observers.add(self)
             return True
 
     def disable(self) -> bool:
         """Send no more events of tasks; False if none are sent."""
         with self._lock:
-            if not self._is_enabled:
+            if not self.is_enabled:
                 return False
-            self._is_enabled = False
-            self._observers.remove(self)
+            self.is_enabled = False
+            self._worker.observers.remove(self)
             return True
 
     def beat(self, alive: bool) -> None:
@@ -100,7 +90,7 @@ class WorkerEvents(Extension):
             return
         self._report_dropped()
         if alive:
-            self._next_s = now_s + (BEATS - 0.5) * self._beat_s
+            self._next_s = now_s + (BEATS - 0.5) * self._worker.beat_s
             self.heartbeat()
 
     def heartbeat(self) -> None:
@@ -149,26 +139,27 @@ class WorkerEvents(Extension):
     # --- inside -----------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self._program = fields.program(hostname=self._name, pid=os.getpid())
-        self._next_s = self._app.clock.now_s() + self._beat_s
+        self._program = fields.program(hostname=self._worker.name, pid=os.getpid())
+        self._next_s = self._app.clock.now_s() + self._worker.beat_s
         self._send_worker("worker-online")
         self._sender = EventSender(
             buffer=self._buffer,
-            destination=EventExchange(self._app, hostname=self._name),
-            clock=self._clock,
-            outage=self._app.outage("events not sent", log=self._log),
+            send=EventExchange(self._app, hostname=self._worker.name).send,
+            clock=self._worker.logical_clock,
+            outage=self._app.outage("events not sent", log=self._worker.log),
             on_sent=self._sent,
-            log=self._log,
+            log=self._worker.log,
         )
         self._sender.start()
 
     def _send_worker(self, kind: str) -> None:
-        self._set_time()
-        running = sum(job.stage is Stage.RUNNING for job in self._in_flight.jobs())
+        # Compare the clocks again: the time of day may have been set since.
+        self._wall_s = self._app.clock.wall_s() - self._app.clock.now_s()
+        running = sum(job.stage is Stage.RUNNING for job in self._worker.in_flight.jobs())
         event: Fields = {
-            "freq": BEATS * self._beat_s,
+            "freq": BEATS * self._worker.beat_s,
             "active": running,
-            "processed": self._counts["done"],
+            "processed": self._worker.counts["done"],
             "loadavg": [round(load, 2) for load in os.getloadavg()],
             **fields.SOFTWARE,
         }
@@ -180,15 +171,11 @@ class WorkerEvents(Extension):
     def _put(self, kind: str, event: Fields | Struct) -> None:
         self._buffer.put(Event(kind, fields.to_bytes(event, program=self._program)))
 
-    def _set_time(self) -> None:
-        """Compare the clocks again: the time of day may have been set since."""
-        self._wall_s = self._app.clock.wall_s() - self._app.clock.now_s()
-
     def _report_dropped(self) -> None:
         dropped = self._buffer.dropped
-        if dropped > self._counts["events_dropped"]:
-            self._counts["events_dropped"] = dropped
-            self._log.error("events dropped", events=dropped)
+        if dropped > self._worker.counts["events_dropped"]:
+            self._worker.counts["events_dropped"] = dropped
+            self._worker.log.error("events dropped", events=dropped)
 
     # --- holding back ---------------------------------------------------------------------------
 
@@ -203,4 +190,4 @@ class WorkerEvents(Extension):
     def _sent(self) -> None:
         if self._was_held and not self._holds():
             self._was_held = False
-            self._in_flight.nudge()
+            self._worker.in_flight.nudge()

@@ -50,7 +50,7 @@ def make_sender(buffer: EventBuffer, gate: Any, log: Any) -> EventSender:
     outage = Outage(event="unreachable", clock=clock, log=log, policy=CONNECTING)
     return EventSender(
         buffer=buffer,
-        destination=gate,
+        send=gate.send,
         clock=LamportClock(),
         outage=outage,
         on_sent=lambda: None,
