@@ -34,19 +34,14 @@ __all__ = [
 ]  # fmt: skip
 
 _HOMES = {
-    "TaskApp": "blimp.queue.app",
-    "Worker": "blimp.queue.worker.worker",
-    "Task": "blimp.queue.task",
-    "TaskContext": "blimp.queue.context",
-    "AsyncResult": "blimp.queue.results.handle",
-    "GroupResult": "blimp.queue.results.handle",
-    "Signature": "blimp.queue.canvas.signature",
-    "signature": "blimp.queue.canvas.signature",
-    "chain": "blimp.queue.canvas.signature",
-    "group": "blimp.queue.canvas.signature",
-    "chord": "blimp.queue.canvas.signature",
-    "State": "blimp.queue.protocol.record",
-    "ResourcePool": "blimp.queue.resources",
+    "app": ("TaskApp",),
+    "worker.worker": ("Worker",),
+    "task": ("Task",),
+    "context": ("TaskContext",),
+    "results.handle": ("AsyncResult", "GroupResult"),
+    "canvas.signature": ("Signature", "signature", "chain", "group", "chord"),
+    "protocol.record": ("State",),
+    "resources": ("ResourcePool",),
 }
 
 
@@ -54,10 +49,10 @@ def __getattr__(name: str) -> Any:
     """Load on use: a ground station wants the client alone, and quickly."""
     import importlib
 
-    try:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

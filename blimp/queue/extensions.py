@@ -14,8 +14,9 @@ may use the public attributes of `Worker`; the worker knows of it only what stan
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partialmethod
 from typing import Any, Protocol
 
 import msgspec
@@ -110,24 +111,17 @@ class Observers:
     def remove(self, extension: Extension) -> None:
         self._extensions = tuple(one for one in self._extensions if one is not extension)
 
-    def received(self, job: Any) -> None:
-        self._call("received", job)
-
-    def started(self, job: Any) -> None:
-        self._call("started", job)
-
-    def finished(self, job: Any, outcome: Any) -> None:
-        self._call("finished", job, outcome)
-
-    def lost(self, job: Any) -> None:
-        self._call("lost", job)
-
-    def _call(self, hook: str, job: Any, *more: Any) -> None:
+    def _call(self, hook: str, job: Any, *outcome: Any) -> None:
         for extension in self._extensions:
             try:
-                getattr(extension, hook)(job, *more)
+                getattr(extension, hook)(job, *outcome)
             except Exception:
                 self._log.exception("observer", hook=hook, id=job.message.id)
+
+    received = partialmethod(_call, "received")
+    started = partialmethod(_call, "started")
+    finished = partialmethod(_call, "finished")
+    lost = partialmethod(_call, "lost")
 
 
 def observes(extension: Extension) -> bool:
@@ -247,8 +241,3 @@ def load(factory: Callable[..., Any] | str) -> Callable[..., Any]:
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"extension {factory!r} cannot be loaded: {error}") from error
     return found
-
-
-def extensions_of(factories: Iterable[ExtensionFactory | str], worker: Any) -> list[Extension]:
-    """Return what each factory makes for `worker`, in the order of registration."""
-    return [load(factory)(worker) for factory in factories]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 
@@ -38,7 +38,11 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         return chance.uniform(0.0, longest_s) if self.full_jitter else longest_s
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0.0)]
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How often a broker that does not answer is tried again. The names are Celery's.
 
     max_retries: after the first time; None: for ever. interval_start, interval_step,
@@ -46,17 +50,24 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     longest. jitter: the share of a wait that is drawn. timeout_s: no further try after it.
     """
 
-    max_retries: int | None = 3
-    interval_start: float = 0.0
-    interval_step: float = 0.2
-    interval_max: float = 0.2
-    jitter: float = 0.5
-    timeout_s: float | None = None
+    max_retries: Count | None = 3
+    interval_start: Seconds = 0.0
+    interval_step: Seconds = 0.2
+    interval_max: Seconds = 0.2
+    jitter: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.5
+    timeout_s: Seconds | None = None
 
-    def wait_s(self, attempt: int, *, chance: random.Random) -> float:
-        """Return the seconds to wait after failed attempt number `attempt`, from 0."""
-        whole_s = min(self.interval_max, self.interval_start + attempt * self.interval_step)
-        return whole_s * chance.uniform(1.0 - self.jitter, 1.0)
+    def waits(self, *, chance: random.Random, brokers: int = 1) -> Iterator[float]:
+        """Yield the seconds to wait before each further try.
+
+        brokers: so many are tried one after the other without a wait.
+        """
+        for attempt in itertools.count(1):
+            if self.max_retries is not None and attempt > self.max_retries:
+                return
+            steps = attempt // brokers - 1
+            whole_s = min(self.interval_max, self.interval_start + steps * self.interval_step)
+            yield 0.0 if attempt % brokers else whole_s * chance.uniform(1.0 - self.jitter, 1.0)
 
     def call(
         self,
@@ -75,18 +86,17 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         began_s = clock.now_s()
         if self.timeout_s is not None:
             timeout_s = self.timeout_s
-        for attempt in itertools.count():
+        waits = self.waits(chance=chance, brokers=brokers)
+        for attempt in itertools.count(1):
             try:
                 return function()
             except LinkError:
-                now_s = clock.now_s()
+                now_s, wait_s = clock.now_s(), next(waits, None)
                 late = timeout_s is not None and now_s - began_s >= timeout_s
-                if (late and attempt + 1 >= brokers) or (
-                    self.max_retries is not None and attempt >= self.max_retries
-                ):
+                if wait_s is None or (late and attempt >= brokers):
                     raise
-                if (attempt + 1) % brokers == 0:
-                    clock.sleep_until(now_s + self.wait_s(attempt // brokers, chance=chance))
+                if wait_s > 0.0:
+                    clock.sleep_until(now_s + wait_s)
         raise AssertionError("unreachable")
 
 
@@ -101,14 +111,10 @@ def policy_of(given: RetryPolicy | dict[str, Any] | None, default: RetryPolicy) 
     """Return `default` with what is `given`. Raises ConfigError naming what is wrong."""
     if given is None or isinstance(given, RetryPolicy):
         return given or default
-    known = RetryPolicy.__struct_fields__
-    for name, value in given.items():
-        if name not in known:
-            raise ConfigError(f"retry policy: {name!r} is none of {known}")
-        is_number = isinstance(value, int | float) and value >= 0
-        if not is_number and not (value is None and name in ("max_retries", "timeout_s")):
-            raise ConfigError(f"retry policy: {name} is {value!r}, must be a number from 0")
-    return msgspec.structs.replace(default, **given)
+    try:
+        return msgspec.convert(msgspec.structs.asdict(default) | given, RetryPolicy)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"retry policy {given!r:.200}: {error}") from None
 
 
 def give_up(error: BaseException) -> None:
@@ -118,34 +124,6 @@ def give_up(error: BaseException) -> None:
 
 def is_given_up(error: BaseException) -> bool:
     return "_blimp_given_up" in error.__dict__
-
-
-class ReconnectDelay:
-    """Bounded, jittered waits between attempts to reach an unreachable broker."""
-
-    def __init__(
-        self, *, chance: random.Random, policy: RetryPolicy = CONNECTING, brokers: int = 1
-    ) -> None:
-        self._policy = policy
-        self._chance = chance
-        self._brokers = brokers
-        self.attempt = 0
-
-    def next_s(self) -> float:
-        """Return the next wait; none between one broker and the next of a round."""
-        self.attempt += 1
-        if self.attempt % self._brokers:
-            return 0.0
-        return self._policy.wait_s(self.attempt // self._brokers - 1, chance=self._chance)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether it was tried as often as the policy allows."""
-        most = self._policy.max_retries
-        return most is not None and self.attempt >= most
-
-    def reset(self) -> None:
-        self.attempt = 0
 
 
 FIRST_INTERVAL_S = 2.0
@@ -177,7 +155,9 @@ class Outage:
         self._log = log
         self._on_error = on_error
         self._lock = threading.Lock()
-        self._delay = ReconnectDelay(chance=random.Random(), policy=policy, brokers=brokers)
+        self._policy = policy
+        self._brokers = brokers
+        self._waits = policy.waits(chance=random.Random(), brokers=brokers)
         self._reasons: set[str] = set()
         self._began_s: float | None = None
         self._logged_s = 0.0
@@ -186,17 +166,18 @@ class Outage:
     def failed(self, error: BaseException, **fields: Any) -> float:
         """Note a failure; return the seconds to wait. Raises LinkError after the last try."""
         with self._lock:
-            exhausted, tries = self._delay.exhausted, self._delay.attempt
-            wait_s = self._delay.next_s()
+            again_s = next(self._waits, None)
+            wait_s = again_s or 0.0
             reason = f"{type(error).__name__}: {error}"
-            if exhausted or self._is_news(reason):
+            if self._is_news(reason) or again_s is None:
                 self._log.warning(self._event, reason=reason, again_in_s=round(wait_s, 3), **fields)
         if self._on_error is not None:
             try:
                 self._on_error(error, wait_s)
             except Exception:  # what counts is that it is tried again
                 self._log.exception("connection error callback")
-        if exhausted:
+        if again_s is None:
+            tries = self._policy.max_retries
             raise LinkError(f"given up after {tries} retries: {reason}") from None
         return wait_s
 
@@ -205,7 +186,7 @@ class Outage:
         if self._began_s is None:
             return  # asked with every message: nothing is to be locked for it
         with self._lock:
-            self._delay.reset()
+            self._waits = self._policy.waits(chance=random.Random(), brokers=self._brokers)
             self._reasons.clear()
             self._interval_s = FIRST_INTERVAL_S
             if self._began_s is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kombu.clocks import LamportClock
 
-from blimp.queue.extensions import Extension, Observers, extensions_of, observes
+from blimp.queue.extensions import Extension, Observers, load, observes
 from blimp.queue.worker.acker import Acker
 from blimp.queue.worker.boot import Boot, check_tasks, locate_all, missing_guarantees
 from blimp.queue.worker.completions import Completions, timed_out
@@ -166,7 +166,8 @@ class Worker:
             log=self.log,
         )
         self.extensions: list[Extension] = []
-        for extension in extensions_of(app.extensions, self):
+        for factory in app.extensions:
+            extension = load(factory)(self)
             self.extensions.append(extension)
             if observes(extension):
                 self.observers.add(extension)

@@ -25,7 +25,7 @@ from blimp.queue.brokers.streams.store import LOST
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.client import streams_options
 from blimp.queue.redis.urls import PASSING, hide_password, link_errors, redis_url
-from blimp.queue.retry import ReconnectDelay, RetryPolicy
+from blimp.queue.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Completion, ConsumerOptions
@@ -92,8 +92,8 @@ class DeferredAcks:
             return {tag for tags, _ in self._deferred.values() for tag in tags}
 
     def _repeat(self) -> None:
-        delay = ReconnectDelay(chance=random.Random(), policy=REPEATING)
-        while not self._closed.wait(delay.next_s()):
+        waits = REPEATING.waits(chance=random.Random())
+        while not self._closed.wait(next(waits)):
             with self._lock:
                 if not self._deferred:
                     self._thread = None
@@ -106,7 +106,7 @@ class DeferredAcks:
                 continue
             except Exception:  # its message comes again; the other steps are done all the same
                 logger.exception("deferred acknowledgement to %s", hide_password(self.url))
-            delay.reset()
+            waits = REPEATING.waits(chance=random.Random())
             with self._lock:
                 self._deferred.pop(number)
 
