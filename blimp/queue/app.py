@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import msgspec
@@ -127,11 +128,9 @@ class TaskApp(Hooks, Closing):
         # Whether results are kept on the broker itself.
         self.shares_server = kept is not None and kept.urls == self.brokers.urls
         kept = self.brokers if self.shares_server else kept  # they change over together
-        self._store: RedisServer | None = None
-        if self.capabilities.on_redis:
-            self._store = RedisServer(self.brokers, timeout_s=timeout_s)
-        elif kept is not None:
-            self._store = RedisServer(kept, timeout_s=timeout_s)
+        store = self.brokers if self.capabilities.on_redis else kept
+        self._store = None if store is None else RedisServer(store, timeout_s=timeout_s)
+        self.has_store = store is not None  # whether there is a `broker_link`
         self.results: ResultBackend | None = None
         result_limit_bytes = self.result_options.result_limit_bytes or limit_bytes
         if kept is not None:
@@ -178,8 +177,6 @@ class TaskApp(Hooks, Closing):
         self.on_sent: Callable[..., None] | None = None  # (message, at_s=): a task was sent
         if send_sent_event:
             self.on_sent = load(SENT_EVENTS)(self).send
-        self._pools: Pools | None = None  # most apps have none
-        self._chords: Chords | None = None
 
     @property
     def broker(self) -> str:
@@ -209,33 +206,21 @@ class TaskApp(Hooks, Closing):
             )
         return self._store
 
-    @property
-    def has_store(self) -> bool:
-        """Whether there is a `broker_link`."""
-        return self._store is not None
-
-    @property
+    @cached_property
     def pools(self) -> Pools:
         """The pools of resources that its tasks may require, by name."""
-        if self._pools is None:
-            from blimp.queue.resources.pool import Pools
+        from blimp.queue.resources.pool import Pools  # most apps have none
 
-            self._pools = Pools(self)
-        return self._pools
+        return Pools(self)
 
-    @property
+    @cached_property
     def chords(self) -> Chords | None:
         """Where the parts of chords are counted, None without a Redis server."""
-        if self._chords is None:
-            from blimp.queue.canvas.send import Chords  # most programs use none
+        from blimp.queue.canvas.send import Chords  # most programs use none
 
-            kept = self.results
-            link = kept.server if isinstance(kept, RedisResults) else None
-            if link is None and self.capabilities.on_redis:
-                link = self._store
-            if link is not None:
-                self._chords = Chords(link=link, keep_s=self.chord_keep_s)
-        return self._chords
+        results = self.results
+        link = results.server if isinstance(results, RedisResults) else self._store
+        return None if link is None else Chords(link=link, keep_s=self.chord_keep_s)
 
     @property
     def chord_keep_s(self) -> int:
@@ -243,8 +228,8 @@ class TaskApp(Hooks, Closing):
 
         A day at least: a part may take longer than results are kept.
         """
-        keep_s = 0 if self.results is None else self.results.keep_s
-        return 0 if self.results is not None and not keep_s else max(86_400, keep_s)
+        keep_s = 86_400 if self.results is None else self.results.keep_s
+        return keep_s and max(86_400, keep_s)
 
     @property
     def chords_end_at_once(self) -> bool:
