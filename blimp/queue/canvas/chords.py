@@ -8,6 +8,7 @@ the last. Otherwise `count_parts` counts in a step of its own, before the acknow
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from blimp.queue.canvas.follow import MOST_WORDS, After, Failing, encode_all, wi
 from blimp.queue.canvas.plan import Ids, Planner
 from blimp.queue.canvas.send import CanvasApp, Chords, settings_of
 from blimp.queue.protocol.embed import options_of
-from blimp.queue.protocol.record import Fault, State
+from blimp.queue.protocol.record import Fault, Outcome, State
 from blimp.queue.redis.keys import chord_keys, group_key
 from blimp.queue.results.redis_backend import type_checked
 
@@ -72,8 +73,8 @@ def _start_body(
     except (MessageError, ResultError) as error:
         words = str(error)[:MOST_WORDS]  # each chord quotes the one within it
         fault = Fault(exc_type="ChordError", exc_message=[words], exc_module="celery.exceptions")
-        failing = Failing(found, state=State.FAILURE, fault=fault, settings=settings)
-        failing.signature(part.body, calls=True)
+        ended = Outcome(state=State.FAILURE, fault=fault)
+        Failing(found, ended, settings).signature(part.body, calls=True)
         return
     found.add(planner)
 
@@ -84,16 +85,14 @@ def _values(group_id: str, client: Any) -> list[Any]:
     for id, state, value in entries:
         if state in FAILED:
             raise ResultError(f"Dependency {id} raised {_repr(value)}")
-    shape = _read_shape(client, group_id)
-    if shape is not None:
-        try:
-            values = {id: value for id, _, value in entries}
-            shaped = [_shaped(one, values) for one in shape[1]]
-        except (KeyError, TypeError, ValueError, IndexError, RecursionError):
-            pass  # the shape of something else
-        else:
-            if not values:
-                return shaped
+    values = {id: value for id, _, value in entries}
+    # Celery stores the shape of a header with groups in it. It may be missing, or that of
+    # something else.
+    with contextlib.suppress(ResultError, ValueError, TypeError, LookupError, RecursionError):
+        raw = type_checked(lambda: client.get(group_key(group_id)))
+        shaped = [_shaped(one, values) for one in msgspec.json.decode(raw)["result"][1]]
+        if not values:
+            return shaped
     return [value for _, _, value in entries]
 
 
@@ -107,15 +106,6 @@ def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
             raise ResultError(f"a part of chord {group_id} cannot be read: {error}") from None
         found.append((str(id), str(state), value))
     return found
-
-
-def _read_shape(client: Any, group_id: str) -> Any:
-    """Return the shape that Celery stores of a header with groups in it, None without one."""
-    try:
-        raw = type_checked(lambda: client.get(group_key(group_id)))
-        return None if raw is None else msgspec.json.decode(raw)["result"]
-    except (ResultError, msgspec.DecodeError, KeyError, TypeError, RecursionError):
-        return None
 
 
 def _shaped(written: Any, values: dict[str, Any]) -> Any:

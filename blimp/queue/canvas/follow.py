@@ -12,7 +12,7 @@ acknowledgement are two steps, is the same tasks.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 MOST_WORDS = 1000  # letters of a reason that is quoted, or was too long
 MOST_REPLACED = 100  # times that one task may be replaced
+# Headers that messages inherit; their age and delivery count are their own.
 _INHERITED = ("blimp_vehicle", "blimp_source", "blimp_authority", PARENT, STATE)
 
 
@@ -62,6 +63,26 @@ class After(msgspec.Struct, kw_only=True):
     def add(self, planner: Planner) -> None:
         self.messages += planner.messages
         self.sizes += planner.sizes
+
+    def add_part(
+        self,
+        body: Signature | None,
+        group_id: str | None,
+        index: int | None,
+        id: str | None,
+        ended: Record | Outcome,
+    ) -> None:
+        """Add the part of a chord that task `id` is, if it is one."""
+        if not (body and group_id and id):
+            return
+        value = ended.result
+        if ended.state is not State.SUCCESS:
+            value = (ended.fault or Fault(exc_type=ended.state.value, exc_message=[""])).document()
+        self.parts.append(
+            ChordPart(
+                group_id=group_id, id=id, index=index, state=ended.state, value=value, body=body
+            )
+        )
 
 
 # --- for a worker ----------------------------------------------------------------------------
@@ -97,9 +118,7 @@ def follow(
 
 def _after(app: CanvasApp, message: TaskMessage, ended: Record | Outcome) -> After:
     settings = settings_of(app)
-    found = after(
-        message, state=ended.state, result=ended.result, fault=ended.fault, settings=settings
-    )
+    found = after(message, ended, settings)
     if app.chords is None:
         found.parts.clear()  # no server counts them
     settings.check(found.messages, found.sizes)
@@ -127,19 +146,14 @@ def restated(app: CanvasApp, completion: Completion) -> tuple[Completion, Record
     """
     assert app.results is not None
     stands, own = app.results.get(completion.message.id), decode(completion.record)
-    if not stands.final or _is_same(stands, own):
+    is_own = (stands.state, stands.result, stands.fault) == (own.state, own.result, own.fault)
+    if not stands.final or is_own:
         return completion, None
     outcome = Outcome(state=stands.state, settled=True)
     found, outcome = follow(app, completion.message, outcome, previous=stands)
     update = update_of(app, found, outcome)
-    return (
-        msgspec.structs.replace(completion, next=tuple(found.messages), chords=update),
-        stands,
-    )
-
-
-def _is_same(one: Record, other: Record) -> bool:
-    return (one.state, one.result, one.fault) == (other.state, other.result, other.fault)
+    completion = msgspec.structs.replace(completion, next=tuple(found.messages), chords=update)
+    return completion, stands
 
 
 def encode_all(app: CanvasApp, found: After) -> list[tuple[str, bytes]]:
@@ -168,40 +182,30 @@ def _encode(results: ResultBackend, record: Record) -> bytes:
 # --- what follows ----------------------------------------------------------------------------
 
 
-def after(
-    message: TaskMessage,
-    *,
-    state: State,
-    result: Any = None,
-    fault: Fault | None = None,
-    settings: Settings,
-) -> After:
-    """Return what follows `message`, which ended in `state`; nothing if that is not final.
+def after(message: TaskMessage, ended: Record | Outcome, settings: Settings) -> After:
+    """Return what follows `message`, which ended so; nothing if that state is not final.
 
     Raises MessageError for what cannot be sent after a success, LinkError if the broker's time
     is needed and it does not answer.
     """
     found = After()
-    if state not in FINAL or not message.is_followed:
+    if ended.state not in FINAL or not message.is_followed:
         return found
     settings = within(settings, message)
-    if state is State.SUCCESS:
-        _succeed(found, message, result, settings)
-        value = result
+    if ended.state is State.SUCCESS:
+        planner = Planner(settings=settings, ids=Ids(f"{message.id}/callback"))
+        found.children = [planner.plan(one, (ended.result,)) for one in message.callbacks]
+        if message.chain:
+            *rest, link = message.chain
+            then = Then(chain=tuple(rest))
+            found.children.append(planner.plan(link, (ended.result,), then=then))
+        found.add(planner)
     else:
-        value = (fault or Fault(exc_type=state.value, exc_message=[""])).document()
-        Failing(found, state=state, fault=fault, settings=settings).message(message)
-    if message.chord is not None and message.group_id is not None:
-        found.parts.append(
-            ChordPart(
-                group_id=message.group_id,
-                id=message.id,
-                index=message.group_index,
-                state=state,
-                value=value,
-                body=message.chord,
-            )
-        )
+        failing = Failing(found, ended, settings)
+        failing.call(message.errbacks, message.id)
+        for one in reversed(message.chain):
+            failing.signature(one, calls=False)
+    found.add_part(message.chord, message.group_id, message.group_index, message.id, ended)
     return found
 
 
@@ -245,43 +249,16 @@ def within(settings: Settings, parent: TaskMessage) -> Settings:
         parent_id=parent.id,
         priority=parent.priority,
         origin=parent.origin,
-        headers=_inherited(parent.headers),
+        headers={name: parent.headers[name] for name in _INHERITED if name in parent.headers},
     )
 
 
-def _inherited(headers: dict[str, Any]) -> dict[str, Any]:
-    """Return the headers that messages inherit: vehicle, source, authority and trace.
+class Failing(msgspec.Struct, frozen=True):
+    """Adds to `found` the ends of signatures that can no longer run, because of one that ended."""
 
-    Age and delivery count are their own.
-    """
-    return {name: headers[name] for name in _INHERITED if name in headers}
-
-
-def _succeed(found: After, message: TaskMessage, result: Any, settings: Settings) -> None:
-    planner = Planner(settings=settings, ids=Ids(f"{message.id}/callback"))
-    found.children = [planner.plan(one, (result,)) for one in message.callbacks]
-    if message.chain:
-        *rest, link = message.chain
-        found.children.append(planner.plan(link, (result,), then=Then(chain=tuple(rest))))
-    found.add(planner)
-
-
-class Failing:
-    """Adds to `found` the ends of signatures that can no longer run."""
-
-    def __init__(
-        self, found: After, *, state: State, fault: Fault | None, settings: Settings
-    ) -> None:
-        self._found = found
-        self._state = state
-        self._fault = fault
-        self._settings = settings
-
-    def message(self, message: TaskMessage) -> None:
-        """Add what follows a task that ran and did not succeed."""
-        self._call(message.errbacks, message.id)
-        for one in reversed(message.chain):
-            self.signature(one, calls=False)
+    found: After
+    ended: Record | Outcome
+    settings: Settings
 
     def signature(self, signature: Signature, *, calls: bool) -> None:
         """Add the end of a signature that does not run, and of all that would follow it.
@@ -304,54 +281,41 @@ class Failing:
             self._record(options.get("task_id"), signature)
         id = _last_id(signature)
         if calls and id:
-            self._call(listed(options.get("link_error")), id)
+            self.call(listed(options.get("link_error")), id)
         if kind != GROUP:  # of a group that Celery froze, each task is a part
-            self._part(options, id)
+            group_id, index = options.get("group_id"), options.get("group_index")
+            self.found.add_part(options.get(CHORD), group_id, index, id, self.ended)
         for one in reversed(listed(options.get(CHAIN))):
             self.signature(one, calls=False)
 
     def _unsent(self, signature: Signature) -> None:
         """Add the ends of a signature in a header: it is not a part of the chord yet."""
-        if kind_of(signature) is None:
+        kind = kind_of(signature)
+        if kind is None:
             self._record(options_of(signature).get("task_id"), signature)
-        elif kind_of(signature) == CHORD:
-            self._unsent(body_of(signature))
-        if kind_of(signature) is not None:
-            for one in parts_of(signature):
-                self._unsent(one)
+            return
+        for one in (*([body_of(signature)] if kind == CHORD else ()), *parts_of(signature)):
+            self._unsent(one)
 
     def _record(self, id: str | None, signature: Signature) -> None:
         if id:
-            self._found.records.append(
-                Record(id=id, state=self._state, fault=self._fault, name=signature["task"])
+            ended = self.ended
+            self.found.records.append(
+                Record(id=id, state=ended.state, fault=ended.fault, name=signature["task"])
             )
 
-    def _part(self, options: dict[str, Any], id: str | None) -> None:
-        body, group_id = options.get(CHORD), options.get("group_id")
-        if body and group_id and id:
-            fault = self._fault or Fault(exc_type=self._state.value, exc_message=[""])
-            self._found.parts.append(
-                ChordPart(
-                    group_id=group_id,
-                    id=id,
-                    index=options.get("group_index"),
-                    state=self._state,
-                    value=fault.document(),
-                    body=body,
-                )
-            )
-
-    def _call(self, errbacks: tuple[Signature, ...], id: str) -> None:
+    def call(self, errbacks: tuple[Signature, ...], id: str) -> None:
+        """Start `errbacks` with the id of the task that ended."""
         ids = Ids(f"{id}/errback")
         for number, one in enumerate(errbacks):
-            planner = Planner(settings=self._settings, ids=ids)
+            planner = Planner(settings=self.settings, ids=ids)
             try:
                 planner.plan(one, (id,))
-                self._settings.check(planner.messages, planner.sizes)
+                self.settings.check(planner.messages, planner.sizes)
             except MessageError as error:  # the task ends all the same
-                self._found.complaints.append(f"errback {number} of {id}: {error}")
+                self.found.complaints.append(f"errback {number} of {id}: {error}")
                 continue
-            self._found.add(planner)
+            self.found.add(planner)
 
 
 def _last_id(signature: Signature) -> str | None:

@@ -231,12 +231,7 @@ class GroupResult(AsyncResult):
 
     join = get
 
-    def wait(
-        self,
-        timeout: float | None = None,  # noqa: ARG002
-        *,
-        on_progress: OnProgress | None = None,  # noqa: ARG002
-    ) -> Record:
+    def wait(self, *_: object, **__: object) -> Record:
         """Raises TaskError: a group has no record. Use `get`."""
         raise TaskError(f"group {self.id} has no record of its own: use get()")
 

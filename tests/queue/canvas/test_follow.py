@@ -10,6 +10,7 @@ from blimp.queue import State, TaskApp, chord, signature
 from blimp.queue.canvas.follow import after
 from blimp.queue.canvas.plan import Settings
 from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.record import Outcome
 from tests.queue.canvas.sums import Sums
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.queue.server_view import Look
@@ -24,15 +25,15 @@ def test_a_callback_goes_where_it_says_and_knows_its_parent() -> None:
         callbacks=({"task": "a", "options": {"queue": "other", "task_id": "mine"}},
                    {"task": "b", "kwargs": {"n": 1}}),
     )  # fmt: skip
-    first, second = after(parent, state=State.SUCCESS, result=5, settings=HOME).messages
+    first, second = after(parent, Outcome(state=State.SUCCESS, result=5), HOME).messages
     assert (first.id, first.queue, first.args) == ("mine", "other", (5,))
     assert (second.queue, second.kwargs, second.priority) == ("home", {"n": 1}, 3)
     assert (second.parent_id, second.root_id) == ("p", "r")
     assert second.headers == {"blimp_vehicle": "v"}
-    (_, again) = after(parent, state=State.SUCCESS, result=5, settings=HOME).messages
+    (_, again) = after(parent, Outcome(state=State.SUCCESS, result=5), HOME).messages
     assert again.id == second.id != "p"
-    assert after(parent, state=State.RETRY, settings=HOME).messages == []
-    assert after(parent, state=State.FAILURE, settings=HOME).messages == []
+    assert after(parent, Outcome(state=State.RETRY), HOME).messages == []
+    assert after(parent, Outcome(state=State.FAILURE), HOME).messages == []
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from blimp.queue.protocol.message import (
     write_message,
 )
 from blimp.queue.protocol.read import parse_message, readable_id
-from blimp.queue.protocol.record import State
+from blimp.queue.protocol.record import Outcome, State
 from tests.queue.celery_messages import CELERY_BODY, CELERY_HEADERS, CELERY_MESSAGE
 
 
@@ -258,7 +258,7 @@ def test_a_trace_goes_on_through_retries_and_what_a_task_calls() -> None:
     assert build_headers(message)[STATE] == headers[STATE]
     assert "other" not in build_headers(message)
     settings = Settings(queue="q", now_s=time.time)
-    (called,) = after(message, state=State.SUCCESS, settings=settings).messages
+    (called,) = after(message, Outcome(state=State.SUCCESS), settings).messages
     assert build_headers(called)[PARENT] == GOOD
     assert build_headers(called)[STATE] == headers[STATE]
 
