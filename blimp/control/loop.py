@@ -30,6 +30,7 @@ from blimp.types import (
 )
 
 _STALL_S = 0.25  # the watchdog has put the outputs safe by then
+_LATE_S = 1.0  # nobody knows what the ship has done meanwhile: it needs an arm
 _MAX_DT_S = 0.1
 _PUBLISH_HZ = 10.0
 _ASSERT_SAFE_HZ = 4.0
@@ -285,10 +286,15 @@ class FlightLoop:
         if last_s is None:
             return 1.0 / self.timing.rate_hz
         elapsed_s = now_s - last_s
+        was_driving = self._driving or self.armed
         # The watchdog counts from the end of a cycle, so it may see a stall that is none here.
         slept = self._driving and not self._outputs.enabled
         if slept or elapsed_s > _STALL_S:
             self._stalled_s = now_s
             self._driving = False  # the watchdog has put the drivers to sleep: wake them
             self._supervisor.say(f"loop stalled for {elapsed_s:.2f} s")
+        if elapsed_s > _LATE_S and was_driving:
+            self.close()
+            reason = f"the loop stood still for {elapsed_s:.1f} s; arm again, looking at the ship"
+            self._supervisor.kill(self.state, now_s=now_s, reason=reason)
         return max(0.0, min(_MAX_DT_S, elapsed_s))

@@ -98,9 +98,54 @@ def test_a_clock_that_stands_still_or_jumps_is_survived() -> None:
     ship.tell("takeoff", altitude_m=3.0)
     for _ in range(10):
         ship.loop.step(ship.now_s)
-    ship.now_s += 100.0
+    ship.now_s += 0.9
     ship.run(0.5)
     assert ship.snapshot().armed
+
+
+@pytest.mark.parametrize("late_s", [1.1, 100.0])
+def test_a_cycle_more_than_a_second_late_is_a_kill_that_needs_an_arm(late_s: float) -> None:
+    """Nobody knows what the ship has done meanwhile, and what it was told then is old."""
+    ship = Bench()
+    ship.tell("arm")
+    ship.tell("takeoff", altitude_m=3.0)
+    ship.run(0.5)
+    ship.outputs.calls.clear()
+    ship.now_s += late_s
+    ship.inbox.commands += [  # what queued meanwhile
+        Command(id="late-arm", name="arm", sent_s=ship.now_s - 0.5, waited_s=0.5),
+        Command(id="late-takeoff", name="takeoff", arguments={"altitude_m": 2.0}),
+    ]
+    ship.run(3.0)
+    assert not {"enable", "drive"} & set(ship.outputs.calls)
+    assert ship.outputs.calls[:2] == ["safe", "disable"]
+    snapshot = ship.snapshot()
+    assert (snapshot.armed, snapshot.killed) == (False, True)
+    reason = f"killed: the loop stood still for {late_s + 0.01:.1f} s"
+    assert any(message.startswith(reason) for message in snapshot.messages)
+    assert "sent before the emergency stop" in ship.inbox.of("late-arm")[-1].reason
+    assert ship.inbox.of("late-takeoff")[-1].reason == "killed: send arm first"
+    assert ship.tell("arm").state is OutcomeState.DONE
+    assert not ship.snapshot().killed
+
+
+def test_a_late_cycle_ends_a_motor_that_ran_disarmed_on_the_bench() -> None:
+    ship = Bench(bench=True)
+    ship.tell("motor", name="left", percent=50.0, seconds=20.0)
+    ship.run(0.5)
+    assert ship.motors_driven()
+    ship.now_s += 1.5
+    ship.run(1.0)
+    assert not ship.motors_driven()
+    assert ship.snapshot().killed
+
+
+def test_a_late_cycle_of_a_ship_that_drives_nothing_kills_nothing() -> None:
+    ship = Bench()
+    ship.now_s += 5.0
+    ship.run(3.0)
+    assert not ship.snapshot().killed
+    assert ship.tell("arm").state is OutcomeState.DONE
 
 
 def test_snapshots_come_at_ten_hertz_and_carry_everything() -> None:
