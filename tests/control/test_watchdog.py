@@ -4,20 +4,24 @@ import pytest
 
 from blimp.clock import ManualClock
 from blimp.control.watchdog import STALL_S, Watchdog
+from blimp.sim import Lockstep
 
 
 class Outputs:
+    """Answers as `Actuators` does: what failed is returned."""
+
     def __init__(self) -> None:
         self.made_safe = threading.Event()
         self.times = 0
         self.failures = 0
 
-    def safe(self) -> None:
+    def safe(self) -> tuple[str, ...]:
         self.times += 1
         if self.failures > 0:
             self.failures -= 1
-            raise OSError("bus stuck")
+            return ("servos: bus stuck",)
         self.made_safe.set()
+        return ()
 
 
 def test_it_trips_once_a_stall_and_a_pet_starts_it_again() -> None:
@@ -42,10 +46,37 @@ def test_outputs_that_fail_are_tried_again() -> None:
     watchdog = Watchdog(clock=ManualClock(), safe=outputs.safe)
     watchdog.pet()
     assert not watchdog.check(1.0)
-    assert watchdog.error == "watchdog: outputs could not be put safe: bus stuck"
+    assert watchdog.error == "watchdog: outputs could not be put safe: servos: bus stuck"
     assert not watchdog.check(1.1)
     assert watchdog.check(1.2)
-    assert outputs.times == 3
+    assert not watchdog.check(1.3)
+    assert (outputs.times, watchdog.trips, watchdog.error) == (3, 1, "")
+
+
+def test_the_real_outputs_are_tried_until_their_bus_is_back() -> None:
+    with Lockstep("twin", bench=True) as ship, ship.linux_devices():
+        ship.command("servo", name="elevator", deg=10.0, seconds=20.0)
+        ship.step(1.0)
+        watchdog = Watchdog(clock=ManualClock(), safe=ship._ship.board.actuators.safe)
+        watchdog.pet()
+        ship.fault("servos", "no_answer")
+        assert not watchdog.check(1.0)
+        assert "servos" in watchdog.error
+        assert not watchdog.check(1.1)
+        ship.fault("servos", "clear")
+        assert not ship.world.outputs_safe  # the chip kept what it was told last
+        assert watchdog.check(1.2)
+        assert ship.world.outputs_safe
+
+
+def test_a_fault_of_the_outputs_themselves_ends_no_watchdog() -> None:
+    def broken() -> tuple[str, ...]:
+        raise RuntimeError("a bug")
+
+    watchdog = Watchdog(clock=ManualClock(), safe=broken)
+    watchdog.pet()
+    assert not watchdog.check(1.0)
+    assert watchdog.error.endswith("a bug")
 
 
 @pytest.mark.timeout(20)
