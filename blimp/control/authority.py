@@ -10,6 +10,9 @@ from blimp.types import MAX_AUTHORITY, Command
 
 # What only asks, and what only stops, is anybody's.
 FREE_FOR_ALL = frozenset({"ping", "sensor", "estop"})
+# What only brings a ship to rest passes an older number than was seen: one that was forged since
+# must not keep it out.
+COMES_TO_REST = frozenset({"land", "hold"})
 
 
 class OlderAuthority(Refusal):
@@ -25,6 +28,10 @@ class AuthorityFence:
     def admit(self, command: Command) -> None:
         """Raise OlderAuthority for a command whose authority is older than one seen before."""
         if command.name in FREE_FOR_ALL:
+            return
+        if command.name in COMES_TO_REST:
+            if self.newest < command.authority <= MAX_AUTHORITY:
+                self.newest = command.authority
             return
         if command.authority > MAX_AUTHORITY:
             raise OlderAuthority(f"authority {command.authority}, the limit is {MAX_AUTHORITY}")

@@ -17,7 +17,7 @@ from blimp.control.admission import Refusal, admit
 from blimp.control.arming import Readiness, problems
 from blimp.control.authority import AuthorityFence, OlderAuthority
 from blimp.control.failsafe import Flags
-from blimp.control.memory import OutcomeMemory
+from blimp.control.memory import OutcomeMemory, Seen
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.land import Land
 from blimp.control.modes.loiter import Loiter, heading_rad
@@ -77,12 +77,8 @@ class Commander:
     ) -> Outcome:
         """Carry out `command`, or say why not. Never raises for what a command contains."""
         seen = self._memory.get(command.id)
-        if seen is not None:
-            if command.fence < seen.fence:
-                reason = f"fence {command.fence} is older than {seen.fence}, the newest seen"
-                return self._outcome(command, OutcomeState.REFUSED, reason=reason)
-            self._memory.put(seen.outcome, fence=command.fence)
-            return seen.outcome
+        if seen is not None and (seen.name == command.name or command.name != "estop"):
+            return self._answer_again(command, seen)
         situation = Situation(now_s=now_s, state=state, flags=flags)
         try:
             self._authority.admit(command)
@@ -95,8 +91,20 @@ class Commander:
             )
         except (Refusal, ValueError) as refusal:
             outcome = self._outcome(command, OutcomeState.REFUSED, reason=str(refusal))
-        self._memory.put(outcome, fence=command.fence)
+        self._memory.put(outcome, name=command.name, fence=command.fence)
         return outcome
+
+    def _answer_again(self, command: Command, seen: Seen) -> Outcome:
+        """Answer an id that was answered before: nothing moves."""
+        reason = ""
+        if seen.name != command.name:
+            reason = f"id {command.id} was that of a {seen.name}: use a new one"
+        elif command.fence < seen.fence and command.name != "estop":
+            reason = f"fence {command.fence} is older than {seen.fence}, the newest seen"
+        if reason:
+            return self._outcome(command, OutcomeState.REFUSED, reason=reason)
+        self._memory.put(seen.outcome, name=seen.name, fence=command.fence)
+        return seen.outcome
 
     def progress(self, now_s: float) -> list[Outcome]:
         """Return what has become of commands under way: at 5 Hz, and once at their end."""
@@ -108,7 +116,8 @@ class Commander:
             if outcome is None:
                 continue
             news.append(outcome)
-            self._memory.put(outcome, fence=running.command.fence)
+            name, fence = running.command.name, running.command.fence
+            self._memory.put(outcome, name=name, fence=fence)
             if outcome.state is not OutcomeState.IN_PROGRESS:
                 self._running.remove(running)
         return news

@@ -10,8 +10,9 @@ CAPACITY = 512
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest fence and the present outcome of one command id."""
+    """The newest fence and the present outcome of one command id, and the command's name."""
 
+    name: str
     fence: int
     outcome: Outcome
 
@@ -29,11 +30,11 @@ class OutcomeMemory:
             self._seen.move_to_end(command_id)
         return seen
 
-    def put(self, outcome: Outcome, *, fence: int) -> None:
-        """Remember `outcome`; the newest fence of its id is kept."""
+    def put(self, outcome: Outcome, *, name: str, fence: int) -> None:
+        """Remember `outcome` of the command `name`; the newest fence of its id is kept."""
         before = self._seen.get(outcome.id)
         newest = fence if before is None else max(fence, before.fence)
-        self._seen[outcome.id] = Seen(fence=newest, outcome=outcome)
+        self._seen[outcome.id] = Seen(name=name, fence=newest, outcome=outcome)
         self._seen.move_to_end(outcome.id)
         while len(self._seen) > self._capacity:
             self._seen.popitem(last=False)

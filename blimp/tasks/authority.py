@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HEADER = "blimp_authority"
 CONTROL_TTL_S = 120.0
+AHEAD_US = 86_400 * 1_000_000  # tokens run ahead of a server whose clock was set back
 
 
 def pilots(
@@ -60,6 +61,7 @@ class Authority:
         self._vehicle = vehicle
         self._pool: ResourcePool | None = None
         self._newest = 0
+        self._limit = 0  # no genuine token is greater, as far as is known
 
     def note_newest(self, number: object) -> None:
         """Remember the newest number the ship has seen, as it says in a refusal."""
@@ -78,6 +80,8 @@ class Authority:
         found = self._pool.stats()
         # Only the ship itself counts, whatever else somebody has added to the pool.
         holding = next((one for one in found.busy if one.resource == self._vehicle), None)
+        if holding is not None and self._is_forged(holding.token):
+            holding = None  # it gives nobody control, and keeps nobody out
         if holding is None:
             if token is None:
                 return 2 * self._last_token(found.token) + 1
@@ -90,9 +94,21 @@ class Authority:
 
     def _last_token(self, found: int) -> int:
         """Return the pool's last token; advance it if a restarted server lost the newest ones."""
+        if self._is_forged(found):
+            return self._broker_us()
         if self._pool is None or 2 * found + 1 >= self._newest:
             return found
         return self._pool.advance()
+
+    def _is_forged(self, token: int) -> bool:
+        """Whether `token` is of a time to come: a pool's tokens are its server's time in µs."""
+        if token > self._limit:
+            self._limit = self._broker_us() + AHEAD_US
+        return token > self._limit
+
+    def _broker_us(self) -> int:
+        seconds, microseconds = self._link.ask(lambda client: client.time())
+        return int(seconds) * 1_000_000 + int(microseconds)
 
 
 def held_by(vehicle: str, holder: str, left_s: float) -> str:

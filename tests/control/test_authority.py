@@ -41,8 +41,22 @@ def test_without_authority_what_moves_the_ship_is_refused_and_what_only_asks_is_
     outcome = ship.send(Command(id="c", name=name, arguments=arguments))
     if name in ("ping", "sensor", "estop"):
         assert outcome.state is DONE
+    elif name in ("land", "hold"):
+        assert outcome.reason == "not armed: send arm first"
     else:
         assert outcome.reason.startswith("no authority is older than 12, the newest seen")
+
+
+@pytest.mark.parametrize("name", ["land", "hold"])
+@pytest.mark.parametrize("authority", [0, ALICE, MAX_AUTHORITY + 1, -1])
+def test_what_only_brings_a_ship_to_rest_passes_a_stale_fence(name: str, authority: int) -> None:
+    """And moves it nowhere."""
+    ship = Bench()
+    ship.send(Command(id="a", name="arm", authority=BOB))
+    outcome = ship.send(Command(id="b", name=name, authority=authority))
+    assert outcome.state is not REFUSED
+    assert "older than 12" in ship.send(Command(id="c", name="arm", authority=ALICE)).reason
+    assert ship.send(Command(id="d", name="arm", authority=BOB)).state is DONE
 
 
 def test_an_emergency_stop_is_anybodys_and_gives_nobody_control() -> None:

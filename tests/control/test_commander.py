@@ -142,6 +142,29 @@ def test_a_redelivered_arm_does_not_arm_again() -> None:
     assert not ship.snapshot().armed
 
 
+def test_an_id_that_was_answered_hides_no_emergency_stop() -> None:
+    ship = flying()
+    assert ship.send(Command(id="x", name="ping", fence=9)).state is DONE
+    assert ship.send(Command(id="x", name="estop", fence=1)).result == {"killed": True}
+    assert ship.snapshot().killed
+
+
+def test_an_emergency_stop_that_comes_again_is_answered_whatever_its_fence() -> None:
+    """From memory: after a fresh arm, a late repetition must not stop the motors again."""
+    ship = flying()
+    first = ship.send(Command(id="x", name="estop", fence=5))
+    ship.tell("arm")
+    assert ship.send(Command(id="x", name="estop", fence=1)) == first
+    assert ship.snapshot().armed
+
+
+def test_an_id_that_was_that_of_another_command_is_refused() -> None:
+    ship = flying()
+    ship.send(Command(id="x", name="ping"))
+    outcome = ship.send(Command(id="x", name="hold"))
+    assert (outcome.state, outcome.reason) == (REFUSED, "id x was that of a ping: use a new one")
+
+
 def test_an_older_fence_is_refused_and_the_outcome_kept() -> None:
     ship = Bench()
     assert ship.send(Command(id="a", name="ping", fence=3)).state is DONE

@@ -8,8 +8,8 @@ def outcome(id: str, state: OutcomeState = OutcomeState.DONE) -> Outcome:
 
 def test_it_keeps_the_newest_outcome_and_the_highest_fence() -> None:
     memory = OutcomeMemory()
-    memory.put(outcome("a", OutcomeState.IN_PROGRESS), fence=3)
-    memory.put(outcome("a"), fence=1)
+    memory.put(outcome("a", OutcomeState.IN_PROGRESS), name="goto", fence=3)
+    memory.put(outcome("a"), name="goto", fence=1)
     seen = memory.get("a")
     assert seen is not None
     assert seen.outcome.state is OutcomeState.DONE
@@ -19,9 +19,9 @@ def test_it_keeps_the_newest_outcome_and_the_highest_fence() -> None:
 def test_it_is_bounded_and_forgets_what_was_touched_longest_ago() -> None:
     memory = OutcomeMemory(capacity=3)
     for id in "abc":
-        memory.put(outcome(id), fence=1)
+        memory.put(outcome(id), name="goto", fence=1)
     assert memory.get("a") is not None
-    memory.put(outcome("d"), fence=1)
+    memory.put(outcome("d"), name="goto", fence=1)
     assert memory.get("b") is None
     assert memory.get("a") is not None
     assert len(memory) == 3
@@ -30,5 +30,5 @@ def test_it_is_bounded_and_forgets_what_was_touched_longest_ago() -> None:
 def test_a_flood_does_not_grow_it() -> None:
     memory = OutcomeMemory()
     for k in range(5000):
-        memory.put(outcome(str(k)), fence=1)
+        memory.put(outcome(str(k)), name="goto", fence=1)
     assert len(memory) == CAPACITY

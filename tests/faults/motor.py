@@ -107,7 +107,7 @@ class Motor:
             outcome = (
                 Outcome(id=heard.id, state=OutcomeState.DONE) if seen is None else seen.outcome
             )
-            self._memory.put(outcome, fence=heard.fence)
+            self._memory.put(outcome, name="turn", fence=heard.fence)
             if seen is not None:
                 return heard
         self._actuator.send(heard.id.encode())

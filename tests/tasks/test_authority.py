@@ -1,5 +1,6 @@
 """Who may command: asked when a command acts, sent to the mailbox as a number that grows."""
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -106,6 +107,22 @@ def test_a_server_that_lost_its_last_second_is_reported_by_the_ship(
     assert ground.send("land").wait(10.0).kind == "NotInControl"
     assert ground.send("land").wait(10.0).state == "SUCCESS"
     assert pool.acquire(holder_of("bob")).token > newest // 2
+
+
+@pytest.mark.parametrize("token", [2**53 - 1, 2**52])
+def test_a_forged_token_locks_nobody_out(link: RedisServer, pool: ResourcePool, token: int) -> None:
+    """Tokens are the broker's time in microseconds: none can be of the days to come."""
+    authority = Authority(link=link, vehicle="twin")
+    grant = pool.acquire(holder_of("eve"))
+    first = authority.admit(grant.token)
+    forged = json.loads(link.client.hget(pool.keys.resources, "twin") or "") | {"token": str(token)}
+    link.client.hset(pool.keys.resources, "twin", json.dumps(forged))
+    link.client.hset(pool.keys.counts, "token", token)
+    with pytest.raises(NotInControl, match="has ended"):
+        authority.admit(token)
+    number = authority.admit(None)
+    assert first < number < 2 * token  # and so is the next genuine one greater
+    assert authority.admit(None) >= number
 
 
 def test_only_the_ship_itself_is_control_of_it(link: RedisServer, pool: ResourcePool) -> None:
