@@ -105,7 +105,7 @@ def test_a_clock_that_stands_still_or_jumps_is_survived() -> None:
 
 @pytest.mark.parametrize("late_s", [1.1, 100.0])
 def test_a_cycle_more_than_a_second_late_is_a_kill_that_needs_an_arm(late_s: float) -> None:
-    """Nobody knows what the ship has done meanwhile, and what it was told then is old."""
+    """Nobody knows what the ship has done meanwhile, and what came then is old."""
     ship = Bench()
     ship.tell("arm")
     ship.tell("takeoff", altitude_m=3.0)

@@ -64,7 +64,7 @@ def test_the_real_outputs_are_tried_until_their_bus_is_back() -> None:
         assert "servos" in watchdog.error
         assert not watchdog.check(1.1)
         ship.fault("servos", "clear")
-        assert not ship.world.outputs_safe  # the chip kept what it was told last
+        assert not ship.world.outputs_safe  # the chip keeps its last command
         assert watchdog.check(1.2)
         assert ship.world.outputs_safe
 
