@@ -319,6 +319,29 @@ def safe_state(
         raise BlimpError(f"not known to be safe: {'; '.join(unreached)}")
 
 
+@app.command()
+def wiring(
+    *,
+    airframe: Annotated[str, typer.Argument(help="A known airframe, or a .toml file.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The file to write; else standard output.")
+    ] = None,
+) -> None:
+    """Draw how a ship's devices are wired to its Pi, as SVG, from the airframe's table.
+
+    Example: blimp wiring twin --out wiring.svg
+    """
+    from blimp.airframe import load
+    from blimp.service.files import write_whole
+    from blimp.service.wiring import draw
+
+    drawing = draw(load(airframe))
+    if out is None:
+        print(drawing, end="")
+    else:
+        write_whole(out, drawing)
+
+
 @app.command("install-service")
 def install_service(
     *,

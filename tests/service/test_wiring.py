@@ -1,0 +1,87 @@
+"""The drawing of a ship's wiring: what it shows is what the table says."""
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from blimp import airframe
+from blimp.airframe import Airframe, names
+from blimp.errors import BoardError
+from blimp.service.wiring import HEADER, POWER, draw
+
+PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "wiring-twin.svg"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(ship: Airframe) -> dict[str, int]:
+    """Return the pin of the header that each wire of a drawing begins at, by its end."""
+    root = ElementTree.fromstring(draw(ship))
+    return {
+        path.get("data-to", ""): int(path.get("data-pin", "")) for path in root.iter(f"{SVG}path")
+    }
+
+
+def text(ship: Airframe) -> str:
+    return " ".join(ElementTree.fromstring(draw(ship)).itertext())
+
+
+def test_the_picture_in_the_documents_is_what_the_command_draws() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "blimp", "wiring", "twin"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == PICTURE.read_text("utf-8"), "blimp wiring twin --out docs/pictures/..."
+
+
+def test_a_file_is_written_whole(tmp_path: Path) -> None:
+    out = tmp_path / "wiring.svg"
+    subprocess.run([sys.executable, "-m", "blimp", "wiring", "twin", "--out", str(out)], check=True)
+    assert out.read_text("utf-8") == draw(airframe.load("twin"))
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_pin_of_the_table_has_its_wire(name: str) -> None:
+    ship = airframe.load(name)
+    wires = drawn(ship)
+    for row in ship.device:
+        for label, bcm in row.pins.items():
+            assert wires[f"{row.name}.{label}"] == HEADER[bcm]
+        if row.bus == "i2c-1":
+            assert (wires[f"{row.name}.SDA"], wires[f"{row.name}.SCL"]) == (3, 5)
+            assert f"{row.chip}, 0x{row.address:02x} on i2c-1" in text(ship)
+        for channel, output in row.outputs.items():
+            assert f"{channel} → {output}" in text(ship)
+
+
+def test_serial_lines_are_crossed_and_an_unknown_port_has_no_pin() -> None:
+    twin = airframe.load("twin")
+    wires = drawn(twin)
+    assert (wires["tag.RX"], wires["tag.TX"]) == (8, 10)  # TXD is pin 8 of the header
+    assert "gps.RX" not in wires
+    assert "RX: to TX of /dev/ttyAMA1" in text(twin)
+
+
+def test_the_header_is_that_of_every_pi_with_40_pins() -> None:
+    """Some pins as https://pinout.xyz has them; and none twice."""
+    assert [HEADER[bcm] for bcm in (2, 3, 14, 15, 18, 27, 21)] == [3, 5, 8, 10, 12, 13, 40]
+    assert sorted([*HEADER.values(), *POWER]) == list(range(1, 41))
+
+
+def test_a_table_that_cannot_be_wired_is_not_drawn() -> None:
+    twin = airframe.load("twin")
+    rows = [msgspec.structs.replace(r, address=0x40) if r.name == "power" else r
+            for r in twin.device]  # fmt: skip
+    with pytest.raises(BoardError, match="both claim i2c-1 address 0x40"):
+        draw(msgspec.structs.replace(twin, device=tuple(rows)))
+
+
+def test_names_cannot_break_the_drawing() -> None:
+    twin = airframe.load("twin")
+    odd = msgspec.structs.replace(twin, description="<script>&\"'")
+    assert "<script>&\"'" in text(odd)
