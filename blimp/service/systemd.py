@@ -76,7 +76,8 @@ def plan_install(
         )
     if configuration.has_local_broker:
         server = server_arguments(binary=find_server_binary(), directory=BROKER_DIR)
-        words["broker"] = unit_words([*server, "--logfile", ""])  # its log goes to the journal
+        # Its log goes to the journal. Members of the user's group reach it, through ssh too.
+        words["broker"] = unit_words([*server, "--logfile", "", "--unixsocketperm", "770"])
     files = [UnitFile(str(unit_dir / n), _template(n).format_map(words)) for n in (TARGET, *units)]
     group = _group_of(user)
     commands = [

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from blimp.service.configuration import BROKER_DIR
 from blimp.service.files import write_whole
 from blimp.service.systemd import BROKER, FLIGHT, TARGET, UNIT_DIR, WORKER
 from tests.directory import socket_directory
@@ -36,6 +37,8 @@ def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
     assert max(ready_us[BROKER], ready_us[FLIGHT]) <= worker_began_us < ready_us[WORKER]
     assert system.answers()
     assert system.systemctl("is-enabled", TARGET).strip() == "enabled"
+    modes = {path.name: path.stat().st_mode & 0o777 for path in BROKER_DIR.iterdir()}
+    assert (modes["broker.sock"], modes["appendonlydir"]) == (0o770, 0o700)
 
     before = [system.pid(unit) for unit in (BROKER, FLIGHT, WORKER)]
     system.systemctl("daemon-reload")
