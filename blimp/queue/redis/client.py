@@ -6,9 +6,9 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from blimp.errors import ConfigError, LinkError
@@ -36,11 +36,8 @@ def open_redis(
     url: str,
     *,
     timeout_s: float,
-    connect_timeout_s: float | None = None,
-    client_name: str | None = None,
-    ssl: bool | dict[str, Any] | None = None,
-    master: str | None = None,
-    sentinel_options: dict[str, Any] | None = None,
+    ssl: Any = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Redis:
     """Return a thread-safe client of the server at `url`; it connects on its first command.
 
@@ -49,106 +46,69 @@ def open_redis(
 
     ssl: True, or redis-py's options with it. A `rediss` URL needs none: it may have them in
         its query, `?ssl_ca_certs=…`. Certificates are checked.
-    master, sentinel_options: the master's name if the URL's query has none, and redis-py's
-        options for the sentinels.
+    options: kombu's transport options, of which `socket_connect_timeout`, `client_name`,
+        `master_name` (which may be in the URL's query) and `sentinel_kwargs` are read.
     Raises ConfigError for a URL that it cannot use.
     """
     import redis  # 40 ms, which a command-line help need not pay
 
+    options = options or {}
     scheme, _, rest = url.partition("://")
     if scheme not in (*SCHEMES, "socket"):  # kombu calls a Unix socket `socket://`, too
         raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {SCHEMES}")
-    options: dict[str, Any] = {
+    url = redis_url(f"redis+socket://{rest}" if scheme == "socket" else url)
+    timeouts: dict[str, Any] = {
         "socket_timeout": timeout_s,
-        "socket_connect_timeout": connect_timeout_s or timeout_s,
+        "socket_connect_timeout": float(options.get("socket_connect_timeout") or timeout_s),
         # Scripts that do not recognise their own repetition avoid it; see Script.run_once.
         "retry": redis.retry.Retry(
             redis.backoff.NoBackoff(), 1, supported_errors=(redis.ConnectionError,)
         ),
-        "protocol": 2,
-        "client_name": client_name,
     }
-    plain = redis_url(f"redis+socket://{rest}" if scheme == "socket" else url)
-    if not plain.startswith("unix://"):
-        options |= {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
-    if plain.startswith("sentinel://"):
-        if ssl:
-            options |= {"ssl": True, **(ssl if isinstance(ssl, dict) else {})}
-        return _open_sentinel(plain, options, master=master, sentinel_options=sentinel_options)
-    if ssl and not plain.startswith("unix://"):
-        plain = plain.replace("redis://", "rediss://", 1)
-        options |= ssl if isinstance(ssl, dict) else {}
-    client: Redis = redis.Redis.from_url(plain, **options)
-    return client
-
-
-def _open_sentinel(
-    url: str,
-    options: dict[str, Any],
-    *,
-    master: str | None,
-    sentinel_options: dict[str, Any] | None,
-) -> Redis:
-    """Return a client of the server that the sentinels at `url` call the master.
-
-    `sentinel://[user:password@]host[:port][,host[:port]…]/[database]?master_name=M`.
-    """
-    import redis
-
+    given = timeouts | {"protocol": 2, "client_name": options.get("client_name")}
+    if not url.startswith("unix://"):
+        given |= {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
+        given |= ssl if isinstance(ssl, dict) else {}
+    if not url.startswith("sentinel://"):
+        url = url.replace("redis://", "rediss://", 1) if ssl else url
+        return redis.Redis.from_url(url, **given)
     parts = urlsplit(url)
-    master = master or dict(parse_qsl(parts.query)).get("master_name")
+    master = options.get("master_name") or dict(parse_qsl(parts.query)).get("master_name")
     if not master:
         raise ConfigError(
             f"broker URL {hide_password(url)!r}: a sentinel needs `master_name`, in the "
             "URL's query or the transport options"
         )
     secret, at, hosts = parts.netloc.rpartition("@")
-    options |= redis.connection.parse_url(f"redis://{secret}{at}{parts.path}")
+    given |= redis.connection.parse_url(f"redis://{secret}{at}{parts.path}")
     nodes = []
     for host in hosts.split(","):
         name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
         nodes.append((name or "localhost", int(port or SENTINEL_PORT)))
     # The default of the sentinels' own clients tries ten times, ever more slowly.
-    own = ("socket_timeout", "socket_connect_timeout", "retry")
-    timeouts = {name: options[name] for name in own}
+    own = timeouts | (options.get("sentinel_kwargs") or {})
     sentinel = redis.sentinel.Sentinel(
-        nodes, sentinel_kwargs=timeouts | (sentinel_options or {}), **options
+        nodes, sentinel_kwargs=own, **given, **({"ssl": True} if ssl else {})
     )
-    client: Redis = sentinel.master_for(master, redis.Redis)
-    return client
+    return cast("Redis", sentinel.master_for(master, redis.Redis))
 
 
 def streams_options(*, timeout_s: float) -> dict[str, Any]:
     """Return transport options under which kombu leaves each retry to its caller."""
-    return {
-        "socket_timeout": timeout_s,
-        "socket_connect_timeout": timeout_s,
-        "max_retries": 0,
-        "interval_start": 0,
-        "interval_step": 0,
-        "interval_max": 0,
-    }
+    waits = dict.fromkeys(("max_retries", "interval_start", "interval_step", "interval_max"), 0)
+    return {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, **waits}
 
 
 class Link:
     """A client of one server, and connections of its pool. Thread-safe; close is idempotent.
 
-    options: kombu transport options; `socket_timeout`, `socket_connect_timeout`,
-    `client_name`, `master_name` and `sentinel_kwargs` are read here. ssl: see `open_redis`.
+    options: kombu's transport options; `socket_timeout`, and those of `open_redis`, as ssl is.
     """
 
     def __init__(self, *, url: str, options: dict[str, Any], ssl: Any = None) -> None:
         self.url = url
         self.timeout_s = float(options.get("socket_timeout") or DEFAULT_TIMEOUT_S)
-        self.client: Redis = open_redis(
-            url,
-            timeout_s=self.timeout_s,
-            connect_timeout_s=float(options.get("socket_connect_timeout") or self.timeout_s),
-            client_name=options.get("client_name"),
-            ssl=ssl,
-            master=options.get("master_name"),
-            sentinel_options=options.get("sentinel_kwargs"),
-        )
+        self.client = open_redis(url, timeout_s=self.timeout_s, ssl=ssl, options=options)
 
     def connection(self) -> Any:
         """Return a connection of the caller's own, for commands that block."""
@@ -216,10 +176,9 @@ class RedisServer:
 
     def client_of(self, url: str) -> Redis:
         with self._lock:
-            client = self._clients.get(url)
-            if client is None:
-                client = self._clients[url] = open_redis(url, timeout_s=self._timeout_s)
-            return client
+            if url not in self._clients:
+                self._clients[url] = open_redis(url, timeout_s=self._timeout_s)
+            return self._clients[url]
 
     def ask(self, function: Callable[[Redis], T]) -> T:
         """Call `function` with a client; of several brokers, until one answers.

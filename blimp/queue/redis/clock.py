@@ -25,10 +25,12 @@ class Moment(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    asked_s: float  # monotonic
+    """By how much the broker's clock is ahead of our monotonic one, at least and at most."""
+
     came_s: float
-    theirs_s: float  # at some moment between the two
-    url: str
+    least_s: float
+    most_s: float
+    url: str = ""
 
 
 class BrokerClock:
@@ -57,9 +59,9 @@ class BrokerClock:
         """
         last = self._last
         if last is not None and self._link is not None and last.url == self._link.brokers.current:
-            passed_s = self._clock.now_s() - last.came_s
-            if passed_s < RECENT_S:
-                return last.theirs_s + passed_s
+            now_s = self._clock.now_s()
+            if now_s - last.came_s < RECENT_S:
+                return now_s + last.least_s
         return self.now_s()
 
     def now_s(self) -> float:
@@ -67,10 +69,7 @@ class BrokerClock:
 
         Raises LinkError if the server does not answer and never has.
         """
-        answer = self._ask()
-        if answer is None:
-            return self._clock.wall_s()
-        return answer.theirs_s + (self._clock.now_s() - answer.came_s)
+        return self._ask().least_s + self._clock.now_s()
 
     def latest_s(self) -> float:
         """Return the same, never early: what an age is measured with. Raises LinkError."""
@@ -80,14 +79,14 @@ class BrokerClock:
         """Return now, on the broker's clock as late as it can be. Raises LinkError."""
         answer = self._ask()
         now_s = self._clock.now_s()
-        if answer is None:
-            return Moment(now_s, self._clock.wall_s())
-        return Moment(now_s, answer.theirs_s + (now_s - answer.asked_s))
+        return Moment(now_s, now_s + answer.most_s)
 
-    def _ask(self) -> _Answer | None:
-        """Return the newest answer, None if there is no server to ask. Raises LinkError."""
+    def _ask(self) -> _Answer:
+        """Return the newest answer. Raises LinkError."""
         if self._link is None:
-            return None
+            now_s = self._clock.now_s()
+            ahead_s = self._clock.wall_s() - now_s
+            return _Answer(now_s, ahead_s, ahead_s)
         sent: list[float] = []  # of several servers, or of two tries, the last one answered
 
         def ask(client: Any) -> Any:
@@ -100,8 +99,7 @@ class BrokerClock:
             if self._last is None:
                 raise
             return self._last
-        theirs_s = int(seconds) + int(microseconds) / 1e6
-        came_s = self._clock.now_s()
-        answer = _Answer(sent[-1], came_s, theirs_s, self._link.brokers.current)
-        self._last = answer
-        return answer
+        theirs_s, came_s = int(seconds) + int(microseconds) / 1e6, self._clock.now_s()
+        url = self._link.brokers.current
+        self._last = _Answer(came_s, theirs_s - came_s, theirs_s - sent[-1], url)
+        return self._last

@@ -46,15 +46,14 @@ class Keys:
         self._queues: dict[str, QueueKeys] = {}
 
     def queue(self, name: str) -> QueueKeys:
-        found = self._queues.get(name)
-        if found is None:
+        if name not in self._queues:
             base = f"{self._prefix}:queue:{name}"
-            found = self._queues[name] = QueueKeys(
+            self._queues[name] = QueueKeys(
                 name=name,
                 levels=tuple(f"{base}:level:{level}" for level in range(LEVELS)),
                 **{part: f"{base}:{part}" for part in QueueKeys.__struct_fields__[2:]},
             )
-        return found
+        return self._queues[name]
 
     def exchange(self, name: str) -> str:
         """Hash: `type`, `version`, and a field `b<binding>` for each binding."""
