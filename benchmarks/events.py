@@ -92,11 +92,11 @@ class Run:
         """Have all the tasks in the queue."""
         blank = str(uuid.uuid4())  # the entries differ only in their ids
         message = TaskMessage(id=blank, task=self._pool, queue="events", ignore_result=True)
-        entry = post(message, keys=Keys())
+        entry, queue = post(message), Keys().queue("events")
         pipe = self._server.client.pipeline(transaction=False)
         for number in range(self._tasks):
             head = entry.head.replace(blank.encode(), str(uuid.uuid4()).encode())
-            pipe.xadd(entry.queue.levels[entry.level], {"h": head, "b": entry.body})
+            pipe.xadd(queue.levels[entry.level], {"h": head, "b": entry.body})
             if number % 1000 == 999:
                 pipe.execute()
         pipe.execute()

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blimp.queue.brokers.base import ChordUpdate, Completion, ConsumerOptions
-    from blimp.queue.brokers.streams.envelope import Claim, Put
-    from blimp.queue.redis.keys import Keys
+    from blimp.queue.brokers.streams.envelope import Claim, Envelope
+    from blimp.queue.redis.keys import Keys, QueueKeys
 
 CHORD_DONE_S = 3600  # how long it is remembered that a body has begun, for a repeated part
 
@@ -45,7 +45,10 @@ class CompletionArguments:
             return
         following = () if chords is not None and chords.is_silent else completion.next
         puts = [
-            post(one, keys=self._keys, signer=options.signer, limit_bytes=options.limit_bytes)
+            (
+                self._keys.queue(one.queue),
+                post(one, signer=options.signer, limit_bytes=options.limit_bytes),
+            )
             for one in following
         ]
         update = None if chords is None else self._chord_arguments(chords)
@@ -71,7 +74,7 @@ class CompletionArguments:
         result: str = "",
         record: bytes = b"",
         keep_s: int = 0,
-        puts: Sequence[Put] = (),
+        puts: Sequence[tuple[QueueKeys, Envelope]] = (),
         reason: str = "",
         mark: str = "",
         update: tuple[list[str], list[Any]] | None = None,
@@ -90,8 +93,8 @@ class CompletionArguments:
         if mark:
             self.keys.append(mark)
             self.args.append(MARK_KEEP_S)
-        for put in puts:
-            self.keys += (put.queue.levels[put.level], put.queue.later, put.queue.bell)
+        for queue, put in puts:
+            self.keys += (queue.levels[put.level], queue.later, queue.bell)
             self.args += (put.level, put.due_ms, put.head, put.body)
         if update is not None:
             self.keys += update[0]

@@ -112,19 +112,9 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
     level: int
     due_ms: int
-    ttl_ms: int | None
     head: bytes
     body: bytes
-
-
-class Put(msgspec.Struct, frozen=True, kw_only=True):
-    """One message on its way into a queue. due_ms: on the server's clock, 0 for now."""
-
-    queue: QueueKeys
-    level: int
-    due_ms: int
-    head: bytes
-    body: bytes
+    ttl_ms: int | None = None
 
 
 def level_of(properties: dict[str, Any]) -> int:
@@ -221,25 +211,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 def post(
-    message: TaskMessage,
-    *,
-    keys: Keys,
-    signer: Signer | None = None,
-    limit_bytes: int = MAX_MESSAGE_BYTES,
-) -> Put:
+    message: TaskMessage, *, signer: Signer | None = None, limit_bytes: int = MAX_MESSAGE_BYTES
+) -> Envelope:
     """Return `message` as the publisher would have put it into its queue.
 
     Raises MessageError if JSON cannot hold its arguments, or it is longer than the limit.
     """
     headers, body = write_message(message, signer=signer, limit_bytes=limit_bytes)
-    envelope = pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
-    return Put(
-        queue=keys.queue(message.queue),
-        level=envelope.level,
-        due_ms=envelope.due_ms,
-        head=envelope.head,
-        body=envelope.body,
-    )
+    return pack_task(body, headers=headers, queue=message.queue, priority=message.priority)
 
 
 def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int) -> Envelope:
@@ -264,7 +243,6 @@ def pack_task(body: bytes, *, headers: dict[str, Any], queue: str, priority: int
     return Envelope(
         level=level_of(properties),
         due_ms=due_ms(headers),
-        ttl_ms=None,
         head=_encode(head),
         body=body,
     )

@@ -28,16 +28,6 @@ ERRORS = (redis.RedisError, OSError)
 logger = logging.getLogger(__name__)
 
 
-class _Ack:
-    """One thread's part of a shared acknowledgement."""
-
-    __slots__ = ("answer", "claim")
-
-    def __init__(self, claim: Claim) -> None:
-        self.claim = claim
-        self.answer: int | BaseException | None = None
-
-
 class Leases:
     """The claims of one consumer. Thread-safe; close is idempotent.
 
@@ -62,9 +52,6 @@ class Leases:
         self._thread: threading.Thread | None = None
         self._later: deque[str] = deque()
         self._sent: set[str] = set()  # tags whose end was sent, and not answered yet
-        self._gathering = threading.Lock()
-        self._waiting: list[_Ack] = []
-        self._sending = threading.Lock()
 
     # --- what is held ------------------------------------------------------------------------
 
@@ -101,35 +88,14 @@ class Leases:
     # --- how a delivery ends -----------------------------------------------------------------
 
     def ack(self, tag: str) -> int:
-        """Complete a delivery; return DONE, SETTLED (by us, before) or LOST (to another).
-
-        Threads that come while another's acknowledgement is under way share the next one.
-        """
+        """Complete a delivery; return DONE, SETTLED (by us, before) or LOST (to another)."""
         claim = self._held.get(tag)
         if claim is None:
             with self._changed:
                 was_sent = tag in self._sent
                 self._sent.discard(tag)
             return SETTLED if was_sent else LOST
-        wish = _Ack(claim)
-        with self._gathering:
-            self._waiting.append(wish)
-        with self._sending:
-            if wish.answer is None:
-                with self._gathering:
-                    batch, self._waiting = self._waiting, []
-                try:
-                    answers: Sequence[int | BaseException] = self._complete(
-                        [one.claim for one in batch]
-                    )
-                except BaseException as error:
-                    answers = [error] * len(batch)
-                for one, answer in zip(batch, answers, strict=True):
-                    one.answer = answer
-        if isinstance(wish.answer, BaseException):
-            raise wish.answer
-        assert wish.answer is not None
-        return self._settled(tag, wish.answer)
+        return self._settled(tag, self._complete([claim])[0])
 
     def ack_later(self, tag: str) -> None:
         """Complete a delivery with the next `flush`, or when leases are next renewed."""
@@ -137,9 +103,7 @@ class Leases:
 
     def flush(self) -> None:
         """Complete in one step what `ack_later` gathered; call `on_lost` for what is lost."""
-        tags = []
-        while self._later:
-            tags.append(self._later.popleft())
+        tags = [self._later.popleft() for _ in range(len(self._later))]
         claims = [claim for tag in tags if (claim := self._held.get(tag)) is not None]
         if claims:
             try:

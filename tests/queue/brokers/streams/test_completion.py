@@ -11,11 +11,12 @@ import redis
 
 from blimp.errors import Reject, TaskFailed
 from blimp.queue import State, TaskApp, TaskContext
-from blimp.queue.brokers.streams.envelope import Claim, Put, post
+from blimp.queue.brokers.streams.envelope import Claim, Envelope, post
 from blimp.queue.brokers.streams.store import DONE, LOST, SETTLED, DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.protocol.message import EMERGENCY, TaskMessage
 from blimp.queue.protocol.record import Outcome
+from blimp.queue.redis.keys import QueueKeys
 from blimp.queue.worker.job import CallNext, Job
 from tests.broker import EmbeddedBroker
 from tests.queue.behaviour.test_leases import steal
@@ -37,8 +38,11 @@ def claim(session: StreamsSession) -> Claim:
     return claim
 
 
-def put(session: StreamsSession, queue: str, *, level: int = 2, due_ms: int = 0) -> Put:
-    return Put(queue=session.keys.queue(queue), level=level, due_ms=due_ms, head=b"h", body=b"b")
+def put(
+    session: StreamsSession, queue: str, *, level: int = 2, due_ms: int = 0
+) -> tuple[QueueKeys, Envelope]:
+    envelope = Envelope(level=level, due_ms=due_ms, head=b"h", body=b"b")
+    return session.keys.queue(queue), envelope
 
 
 def standing(session: StreamsSession) -> tuple[bool, int, int, int]:
@@ -128,11 +132,11 @@ def test_a_message_that_follows_looks_as_if_published(
     client: Any = session.link.client
     keys = session.keys.queue("q")
     app.publisher.publish(message)
-    put = post(message, keys=session.keys)
+    put = post(message)
     assert client.zscore(keys.later, client.zrange(keys.later, 0, 0)[0]) == put.due_ms == 4e12
     message = msgspec.structs.replace(message, eta_s=None)
     app.publisher.publish(message)
-    put = post(message, keys=session.keys)
+    put = post(message)
     ((_, fields),) = client.xrange(keys.levels[put.level])
     assert (put.due_ms, put.body) == (0, fields[b"b"])
     theirs, ours = json.loads(fields[b"h"]), json.loads(put.head)

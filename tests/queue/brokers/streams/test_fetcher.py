@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from blimp.queue.brokers.streams.envelope import Put
+from blimp.queue.brokers.streams.envelope import Envelope
 from blimp.queue.brokers.streams.fetcher import Delivered, Fetcher
 from blimp.queue.brokers.streams.store import DONE
 from blimp.queue.brokers.streams.visibility import StreamsSession
@@ -31,7 +31,7 @@ def put(session: StreamsSession, *bodies: bytes, level: int = 2, due_ms: int = 0
     """Put messages in one step, as they follow the end of a task."""
     keys = session.keys.queue("q")
     puts = tuple(
-        Put(queue=keys, level=level, due_ms=due_ms, head=b"{}", body=body) for body in bodies
+        (keys, Envelope(level=level, due_ms=due_ms, head=b"{}", body=body)) for body in bodies
     )
     assert complete(session.store, {"puts": puts}) == [DONE]
 

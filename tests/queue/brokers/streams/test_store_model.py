@@ -25,7 +25,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from blimp.queue.brokers.streams.envelope import Claim, Put, Stamp
+from blimp.queue.brokers.streams.envelope import Claim, Envelope, Stamp
 from blimp.queue.brokers.streams.store import DONE
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY
@@ -163,15 +163,20 @@ class Queue(RuleBasedStateMachine):
         """Result, next message and acknowledgement in one step, or none of them."""
         store, claim, message, answer = self.judged(delivery)
         number, key = self.sent, f"celery-task-meta-{claim.tag}"
-        put = Put(
-            queue=self.keys,
+        put = Envelope(
             level=level,
             due_ms=self.due_ms(due, number),
             head=str(number).encode(),
             body=b"",
         )
         record = b'{"status":"SUCCESS"}'
-        end = {"claim": claim, "result": key, "record": record, "keep_s": 60, "puts": (put,)}
+        end = {
+            "claim": claim,
+            "result": key,
+            "record": record,
+            "keep_s": 60,
+            "puts": ((self.keys, put),),
+        }
         assert complete(store, end) == [answer]
         if answer == DONE:
             self.sent += 1
