@@ -50,7 +50,6 @@ INSPECT = (
     Verb("active_queues", "queues it consumes"),
     Verb("conf", "settings, without secrets"),
     Verb("query_task", "the state of tasks in flight", "ids+", typed=A_TASK),
-    Verb("report", "versions and settings for a bug report"),
     Verb("clock", "its logical clock"),
 )
 CONTROL = (

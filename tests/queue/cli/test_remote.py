@@ -36,7 +36,7 @@ def test_workers_are_asked_and_commanded(app: TaskApp, run: Any) -> None:
         assert '"pid": ' in run("inspect", "stats")[1]
         assert "task_default_queue" in run("inspect", "conf")[1]
         assert run("inspect", "query_task", "one", "two")[1] == "->  pad@here: OK\n        {}\n"
-        for command in ("reserved", "scheduled", "revoked", "active_queues", "report", "clock"):
+        for command in ("reserved", "scheduled", "revoked", "active_queues", "clock"):
             assert run("inspect", command)[0] == 0
         for command in (
             "revoke one two --terminate",

@@ -99,7 +99,7 @@ def test_time_limits_change_for_later_runs(app: TaskApp, ask: Ask) -> None:
             ({"task_name": 3}, "must be a text"),
             ({"task_name": "spin", "soft": 2, "hard": 1}, "must be below"),
             ({"task_name": "spin", "hard": -1}, "above 0"),
-            ({"task_name": "spin", "hard": 1e12}, "must be up to"),
+            ({"task_name": "spin", "hard": 1e12}, "up to 31536000"),
             ({"task_name": "spin", "hard": "5"}, "must be seconds"),
             ({"task_name": "spin", "hard": True}, "must be seconds"),
             ({"task_name": "rough", "soft": 1}, "not interruptible"),
