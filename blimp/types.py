@@ -241,6 +241,7 @@ class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):
     overruns: int = 0
     wakeup_error_ms: dict[str, float] = msgspec.field(default_factory=dict)  # p50, p99, p999
     step_ms: dict[str, float] = msgspec.field(default_factory=dict)  # mean, p99
+    refused: tuple[str, ...] = ()  # what the kernel does not allow for punctuality
 
 
 class Attitude(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ class Timing:
         self.rate_hz = rate_hz
         self.cycles = 0
         self.overruns = 0
+        self.refused: tuple[str, ...] = ()  # see `LoopStatus`
         self._wakeup = Histogram()
         self._step = Histogram()
 
@@ -74,4 +75,5 @@ class Timing:
                 "mean": round(1e3 * step.mean_s, 4),
                 "p99": round(1e3 * step.percentile_s(99.0), 4),
             },
+            refused=self.refused,
         )

@@ -42,6 +42,7 @@ from blimp.link.paths import RuntimePaths
 from blimp.queue.observability.settings import LogFormat, Watching
 from blimp.queue.observability.watch import watched
 from blimp.service import notify
+from blimp.service.realtime import make_realtime
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp  # loaded by the processes that reach a broker
@@ -168,6 +169,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     supervisor = notify_address()
     log = _flight_log(options.log_format, vehicle)
     boot_id = secrets.token_hex(4)
+    refused = make_realtime()  # before threads are started, which inherit it
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
         machine(simulated=options.simulated, paths=paths, clock=clock),
@@ -186,7 +188,9 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
         notified: set[str] = set()
         limit_s = watchdog_limit_s()
         beat_every = max(1, int((limit_s or 0.0) / notify.BEATS_A_LIMIT * options.rate_hz))
-        log("flying", boot_id=boot_id, rate_hz=options.rate_hz, airframe=airframe.name)
+        ship.loop.timing.refused = refused
+        facts = {"rate_hz": options.rate_hz, "airframe": airframe.name, "refused": refused}
+        log("flying", boot_id=boot_id, **facts)
 
         def after_cycle() -> None:
             watchdog.pet()

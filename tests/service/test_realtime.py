@@ -1,0 +1,49 @@
+"""Locked memory and SCHED_FIFO: done where the kernel allows it, and named where not."""
+
+import json
+import os
+import subprocess
+import sys
+
+ASK = """
+import json, os, re, resource, sys, threading
+from pathlib import Path
+from blimp.service.realtime import make_realtime
+if "--without-rights" in sys.argv:
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+    if os.getuid() == 0:
+        os.setuid(65534)
+refused = make_realtime()
+policies = []
+thread = threading.Thread(target=lambda: policies.append(os.sched_getscheduler(0)))
+thread.start()
+thread.join()
+locked = re.search(r"VmLck:\\s+(\\d+)", Path("/proc/self/status").read_text())
+print(json.dumps([refused, int(locked[1]), policies[0]]))
+"""
+
+
+def ask(*arguments: str) -> list[object]:
+    ended = subprocess.run(
+        [sys.executable, "-c", ASK, *arguments], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    answer: list[object] = json.loads(ended.stdout)
+    return answer
+
+
+def test_what_is_allowed_is_done_and_the_rest_is_named() -> None:
+    refused, locked_kb, policy = ask()
+    assert isinstance(refused, list)
+    assert isinstance(locked_kb, int)
+    assert (locked_kb > 1000) is not any("mlockall" in why for why in refused)
+    assert (policy == os.SCHED_FIFO) is not any("SCHED_FIFO" in why for why in refused)
+
+
+def test_without_rights_both_are_refused_by_name_and_nothing_fails() -> None:
+    refused, locked_kb, policy = ask("--without-rights")
+    assert refused == [
+        "mlockall: RLIMIT_MEMLOCK is 65536 bytes, must be unlimited",
+        "SCHED_FIFO: Operation not permitted",
+    ]
+    assert (locked_kb, policy) == (0, os.SCHED_OTHER)
