@@ -14,7 +14,6 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
 from blimp.queue.brokers import broker_for
-from blimp.queue.builtin_tasks import builtin_task, map_task
 from blimp.queue.extensions import SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
@@ -37,7 +36,7 @@ from blimp.queue.retry import (
     RetryPolicy,
     policy_of,
 )
-from blimp.queue.task import Task
+from blimp.queue.task import Task, builtin_task, map_task
 
 if TYPE_CHECKING:
     from blimp.queue.canvas.send import Chords
