@@ -18,6 +18,7 @@ from blimp.hardware.bus import Buses
 from blimp.hardware.device import Device, Output, Sensor, attempt_all
 from blimp.hardware.drv8833 import Drv8833
 from blimp.hardware.dwm1001 import Dwm1001
+from blimp.hardware.esc import EscPwm
 from blimp.hardware.gps import GpsNmea
 from blimp.hardware.hcsr04 import HcSr04
 from blimp.hardware.icm20948 import Icm20948
@@ -39,6 +40,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "bmp390": Bmp390,
     "drv8833": Drv8833,
     "dwm1001": Dwm1001,
+    "esc-pwm": EscPwm,
     "gps-nmea": GpsNmea,
     "hcsr04": HcSr04,
     "icm20948": Icm20948,
@@ -53,6 +55,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "vl53l1x": Vl53L1X,
 }
 
+NUMBERED = {"i2c": "i2c-1", "pwm": "pwm-0"}  # buses with a number, and an example
 I2C_PINS = {"i2c-0": (0, 1), "i2c-1": (2, 3)}
 UART_PINS = {"/dev/ttyAMA0": (14, 15), "/dev/ttyS0": (14, 15), "/dev/serial0": (14, 15)}
 
@@ -144,7 +147,11 @@ def _outputs(airframe: Airframe, buses: Buses) -> list[Output]:
         for row in airframe.device
         if issubclass(chip := CHIPS[row.chip], Output)
     ]
-    return sorted(outputs, key=lambda output: output.WIRING.drives != "thruster")
+    thrusters = set(airframe.thruster_names)
+    return sorted(
+        outputs,
+        key=lambda output: (output.WIRING.bus == "i2c", thrusters.isdisjoint(output.outputs)),
+    )
 
 
 def check(airframe: Airframe) -> None:
@@ -170,8 +177,9 @@ def _check_row(row: Row, airframe: Airframe) -> None:
     """Check one row against its chip's wiring."""
     wiring = CHIPS[row.chip].WIRING
     who = f"device {row.name!r} ({row.chip})"
-    if not row.bus.startswith(wiring.bus) or (wiring.bus == "i2c" and not _is_i2c(row.bus)):
-        like = "i2c-1" if wiring.bus == "i2c" else wiring.bus
+    like = NUMBERED.get(wiring.bus, wiring.bus)
+    numbered = wiring.bus in NUMBERED and re.fullmatch(rf"{wiring.bus}-\d{{1,3}}", row.bus)
+    if row.bus != like and not numbered:
         raise BoardError(f"{who} is on bus {row.bus!r}, but needs one like {like!r}")
     if wiring.bus == "i2c" and row.address not in wiring.addresses:
         given = "no address" if row.address is None else f"address 0x{row.address:02X}"
@@ -187,10 +195,11 @@ def _check_row(row: Row, airframe: Airframe) -> None:
                 f"{who} drives {output!r} on channel {channel!r}, but has "
                 f"{', '.join(wiring.channels) or 'no channels: it is a sensor'}"
             )
-        names = airframe.servo_names if wiring.drives == "servo" else airframe.thruster_names
-        if output not in names:
+        names = {"servo": airframe.servo_names, "thruster": airframe.thruster_names}
+        if not any(output in names[kind] for kind in wiring.drives):
             raise BoardError(
-                f"{who} drives {wiring.drives}s, and {output!r} on channel {channel!r} is none"
+                f"{who} drives {' and '.join(f'{kind}s' for kind in wiring.drives)}, "
+                f"and {output!r} on channel {channel!r} is none"
             )
     needed = (*wiring.pins, *(p for c in row.outputs for p in wiring.channel_pins.get(c, ())))
     for pin in needed:
@@ -199,10 +208,6 @@ def _check_row(row: Row, airframe: Airframe) -> None:
     for pin in row.pins:
         if pin not in needed and pin not in wiring.optional_pins:
             raise BoardError(f"{who} has no use for pin {pin!r}; it needs {', '.join(needed)}")
-
-
-def _is_i2c(bus: str) -> bool:
-    return re.fullmatch(r"i2c-\d{1,3}", bus) is not None
 
 
 def _check_clashes(airframe: Airframe) -> None:
@@ -229,6 +234,9 @@ def _claims(airframe: Airframe) -> Iterator[tuple[str, str, str]]:
             yield f"serial port {row.port}", who, ""
             for pin in UART_PINS.get(row.port, ()):
                 yield f"GPIO {pin}", f"serial port {row.port}", row.port
+        if wiring.bus == "pwm":
+            for channel in row.outputs:
+                yield f"{row.bus} channel {channel}", who, ""
         pins = list(row.pins.items())
         for i, (name, pin) in enumerate(pins):
             for other, same in pins[:i]:

@@ -64,6 +64,18 @@ class PwmOutput(Protocol):
         ...
 
 
+class PulseOutput(Protocol):
+    """One channel of hardware PWM: pulses of an exact width, as servos and ESCs take them."""
+
+    def pulse(self, width_s: float) -> None:
+        """Send pulses this wide from now on; 0 sends none. Raises ValueError above a period."""
+        ...
+
+    def close(self) -> None:
+        """Stop the pulses and give the channel back."""
+        ...
+
+
 class EchoPin(Protocol):
     """A trigger output and an echo input: one ultrasonic ranger, never waited for."""
 
@@ -101,6 +113,8 @@ class Buses(Protocol):
     def digital(self, pin: int) -> DigitalOutput: ...
 
     def pwm(self, pin: int, frequency_hz: float) -> PwmOutput: ...
+
+    def pulses(self, bus: str, channel: int, frequency_hz: float) -> PulseOutput: ...
 
     def echo(self, trigger_pin: int, echo_pin: int) -> EchoPin: ...
 

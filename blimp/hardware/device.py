@@ -38,17 +38,17 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
 
     addresses: what its address pins allow. shared_addresses: what every chip of this kind
     answers as well. pins: names a row must have; channel_pins: and those per used channel.
-    channels: what `outputs` may name. drives: "thruster" or "servo", "" for a sensor.
+    channels: what `outputs` may name. drives: "thruster", "servo" or both, none for a sensor.
     """
 
-    bus: str  # "i2c", "gpio" or "serial"
+    bus: str  # "i2c", "pwm" (both with a number), "gpio" or "serial"
     addresses: tuple[int, ...] = ()
     shared_addresses: tuple[int, ...] = ()
     pins: tuple[str, ...] = ()
     optional_pins: tuple[str, ...] = ()
     channel_pins: dict[str, tuple[str, ...]] = {}
     channels: tuple[str, ...] = ()
-    drives: str = ""
+    drives: tuple[str, ...] = ()
 
 
 def read_options(options: Mapping[str, Any], kind: type[O], *, who: str) -> O:

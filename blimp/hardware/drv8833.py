@@ -18,7 +18,7 @@ class Drv8833(Bridge):
         pins=("nsleep",),
         channel_pins={"a": ("ain1", "ain2"), "b": ("bin1", "bin2")},
         channels=("a", "b"),
-        drives="thruster",
+        drives=("thruster",),
     )
 
     def _drive(self, pins: tuple[str, ...], before: int, wanted: int) -> None:

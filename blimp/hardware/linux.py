@@ -17,8 +17,9 @@ from typing import Any, Protocol, TypeVar
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BusError
-from blimp.hardware.bus import DigitalOutput, EchoPin, I2CBus, PwmOutput, SerialPort
+from blimp.hardware.bus import DigitalOutput, EchoPin, I2CBus, PulseOutput, PwmOutput, SerialPort
 from blimp.hardware.gpio import GPIO_ERRORS, GpioEcho, GpioOutput, GpioPwm
+from blimp.hardware.sysfs_pwm import SysfsPulses
 
 _I2C_TIMEOUT = 0x0702  # uapi/linux/i2c-dev.h: the adapter's time-out, in units of 10 ms
 _I2C_NAME = re.compile(r"i2c-(\d{1,3})")
@@ -62,6 +63,18 @@ class LinuxBuses(Closing):
         return self._keep(
             key,
             GpioPwm(gpio=self._gpio, pin=pin, frequency_hz=frequency_hz, closed=self._forget(key)),
+        )
+
+    def pulses(self, bus: str, channel: int, frequency_hz: float) -> PulseOutput:
+        """Open a channel of hardware PWM ("pwm-0"), without pulses yet."""
+        key = f"{bus} channel {channel}"
+        if key in self._open:
+            raise BusError(f"{key} is already open")
+        return self._keep(
+            key,
+            SysfsPulses(
+                bus=bus, channel=channel, frequency_hz=frequency_hz, closed=self._forget(key)
+            ),
         )
 
     def echo(self, trigger_pin: int, echo_pin: int) -> EchoPin:

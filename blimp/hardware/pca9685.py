@@ -1,4 +1,4 @@
-"""PCA9685: sixteen servo channels on I2C.
+"""PCA9685: sixteen channels of pulses on I2C, for servos and ESCs.
 
 Source: PCA9685 data sheet revision 4: 7.3.1 (MODE1), 7.3.3 (LED registers), 7.3.5
 (PRE_SCALE; 25 MHz gives 121 for 50 Hz, 30 for 200 Hz).
@@ -15,6 +15,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses, DigitalOutput, I2CBus
 from blimp.hardware.device import Output, Steps, Wiring, attempt_all, read_options
+from blimp.hardware.esc import EscOptions, check_esc, check_throttle
 from blimp.hardware.registers import PCA9685 as R
 
 OFF = bytes([0, 0, 0, R.FULL])
@@ -22,10 +23,14 @@ CHANNELS_A_WRITE = 7  # 28 bytes: an I2C write here has at most 31
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """oscillator_hz: as measured, where pulses must be exact; boards differ by 5 %."""
+    """oscillator_hz: as measured, where pulses must be exact; boards differ by 5 %.
+
+    esc: how the ESCs on its channels were programmed.
+    """
 
     frequency_hz: float = 50.0
     oscillator_hz: float = R.OSCILLATOR_HZ
+    esc: EscOptions = EscOptions()
 
 
 def prescale(frequency_hz: float, *, oscillator_hz: float = R.OSCILLATOR_HZ) -> int:
@@ -40,16 +45,21 @@ def prescale(frequency_hz: float, *, oscillator_hz: float = R.OSCILLATOR_HZ) -> 
 
 
 class Pca9685(Output):
-    """Servo angles as pulses. Safe is no pulse at all: ALL_LED_OFF, and OE high where wired."""
+    """Servo angles and ESC throttles as pulses.
 
-    UNIT: ClassVar[str] = "rad"
+    Safe is no pulse at all: ALL_LED_OFF, and OE high where wired. With ESCs on it, these then
+    get standstill, which stops them at once and keeps them armed; without pulses they stop,
+    too, but a quarter of a second late.
+    """
+
+    UNIT: ClassVar[str] = "rad, throttle"
     WIRING: ClassVar = Wiring(
         bus="i2c",
         addresses=R.ADDRESSES,
         shared_addresses=(R.ALL_CALL_ADDRESS,),
         optional_pins=("oe",),
         channels=tuple(str(channel) for channel in range(R.CHANNELS)),
-        drives="servo",
+        drives=("servo", "thruster"),
     )
 
     def __init__(self, *, row: Row, buses: Buses, airframe: Airframe) -> None:
@@ -60,11 +70,20 @@ class Pca9685(Output):
         except ValueError as error:
             raise BoardError(f"{row.name}: {error}") from error
         servos = {servo.name: servo for servo in airframe.servo}
-        self._servos = [servos[name] for name in self.outputs]
+        self._servos = [servos.get(name) for name in self.outputs]  # None: an ESC
+        self._esc = options.esc
+        self._has_escs = None in self._servos
+        if self._has_escs:
+            check_esc(
+                options.esc,
+                frequency_hz=options.frequency_hz,
+                thrusters=[t for t in airframe.thruster if t.name in self.outputs],
+                who=row.name,
+            )
         self._registers = [R.LED0_ON_L + R.LED_STRIDE * int(channel) for channel in self._channels]
         self._counts_per_s = options.oscillator_hz / (self._prescale + 1)
         for servo in self._servos:
-            if servo.max_pulse_s * self._counts_per_s >= R.STEPS:
+            if servo is not None and servo.max_pulse_s * self._counts_per_s >= R.STEPS:
                 raise BoardError(
                     f"{row.name}: servo {servo.name!r} wants pulses of {servo.max_pulse_s} s, "
                     f"longer than the period of {options.frequency_hz:g} Hz"
@@ -77,7 +96,7 @@ class Pca9685(Output):
 
     def safe(self) -> None:
         self.enabled = False
-        attempt_all(f"{self.name} may not be safe", [self._output_enable_off, self._all_off])
+        attempt_all(f"{self.name} may not be safe", [self._output_enable_off, self._idle])
 
     def close(self) -> None:
         oe, self._oe = self._oe, None
@@ -88,14 +107,20 @@ class Pca9685(Output):
     def _output_enable_off(self) -> None:
         if self._oe_pin is not None and self._oe is None:
             self._oe = self._buses.digital(self._oe_pin)
-        if self._oe is not None:
-            self._oe.write(True)  # active low: high switches all sixteen off
+        self._set_output_enable(False)
 
     def _all_off(self) -> None:
         # One byte, which takes effect whether or not the chip has auto-increment set.
         bus = self._bus = self._bus or self._buses.i2c(self._row.bus)
         self._written = [None] * len(self._written)
         bus.write(self._address, R.ALL_LED_OFF_H, bytes([R.FULL]))
+
+    def _idle(self) -> None:
+        """Servos without pulses, ESCs at standstill."""
+        self._all_off()
+        if self._has_escs:
+            self._put([None] * len(self._servos))
+            self._set_output_enable(True)
 
     def _start(self) -> Steps:
         bus = self._bus = self._buses.i2c(self._row.bus)
@@ -117,12 +142,18 @@ class Pca9685(Output):
         bus.write(self._address, R.MODE1, bytes([R.MODE1_AI]))
         yield R.OSCILLATOR_START_UP_S
         self._check(bus)
+        if self._has_escs:
+            self._idle()
+            yield self._esc.arm_s
         if self.enabled:
             self._enable()
 
     def _enable(self) -> None:
+        self._set_output_enable(True)
+
+    def _set_output_enable(self, on: bool) -> None:
         if self._oe is not None:
-            self._oe.write(False)
+            self._oe.write(not on)  # active low: high switches all sixteen off
 
     def _work(self, now_s: float) -> None:
         if self._bus is None:
@@ -143,7 +174,11 @@ class Pca9685(Output):
         if self._bus is None:
             raise DeviceError(f"{self.name}: closed")
         wanted = [
-            OFF if value is None else self._pulse(servo, value)
+            self._esc_pulse(value)
+            if servo is None
+            else OFF
+            if value is None
+            else self._servo_pulse(servo, value)
             for servo, value in zip(self._servos, values, strict=True)
         ]
         if wanted == self._written:
@@ -170,13 +205,18 @@ class Pca9685(Output):
             last += 1
         return last
 
-    def _pulse(self, servo: Servo, angle_rad: float) -> bytes:
-        """Return the channel's four registers: on at count 0, off at the pulse's end."""
+    def _esc_pulse(self, throttle: float | None) -> bytes:
+        return self._pulse(self._esc.pulse_s(check_throttle(throttle, who=self.name)))
+
+    def _servo_pulse(self, servo: Servo, angle_rad: float) -> bytes:
         if not isfinite(angle_rad) or not servo.min_rad <= angle_rad <= servo.max_rad:
             raise ValueError(
                 f"{self.name}: servo {servo.name!r} at {angle_rad!r} rad is outside "
                 f"{servo.min_rad} to {servo.max_rad}"
             )
         share = (angle_rad - servo.min_rad) / (servo.max_rad - servo.min_rad)
-        pulse_s = servo.min_pulse_s + share * (servo.max_pulse_s - servo.min_pulse_s)
+        return self._pulse(servo.min_pulse_s + share * (servo.max_pulse_s - servo.min_pulse_s))
+
+    def _pulse(self, pulse_s: float) -> bytes:
+        """Return the channel's four registers: on at count 0, off at the pulse's end."""
         return b"\0\0" + round(pulse_s * self._counts_per_s).to_bytes(2, "little")

@@ -21,7 +21,7 @@ class Tb6612(Bridge):
         pins=("stby",),
         channel_pins={"a": ("pwma", "ain1", "ain2"), "b": ("pwmb", "bin1", "bin2")},
         channels=("a", "b"),
-        drives="thruster",
+        drives=("thruster",),
     )
 
     def _drive(self, pins: tuple[str, ...], before: int, wanted: int) -> None:

@@ -34,6 +34,10 @@ class Electrical(Protocol):
         """Return the baud rate of the device at each serial port, by path."""
         ...
 
+    def pwm_pins(self) -> Mapping[tuple[int, int], int]:
+        """Return the pin of each channel of hardware PWM, by (chip, channel)."""
+        ...
+
     def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:
         """Write `data` (none where empty), then read `length` bytes after a repeated start.
 

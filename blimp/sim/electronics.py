@@ -11,6 +11,7 @@ from blimp.sim.chips.bmp388 import Bmp388, Bmp390
 from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip
 from blimp.sim.chips.drv8833 import Drv8833
 from blimp.sim.chips.dwm1001 import Dwm1001
+from blimp.sim.chips.esc import EscPwm
 from blimp.sim.chips.gps_nmea import GpsNmea
 from blimp.sim.chips.hcsr04 import HcSr04
 from blimp.sim.chips.icm20948 import Icm20948
@@ -34,6 +35,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "bmp390": Bmp390,
     "drv8833": Drv8833,
     "dwm1001": Dwm1001,
+    "esc-pwm": EscPwm,
     "gps-nmea": GpsNmea,
     "hcsr04": HcSr04,
     "icm20948": Icm20948,
@@ -68,6 +70,7 @@ class Electronics:
         self.pins = GpioBank(timeline=timeline)
         self.buses: dict[int, I2CBus] = {}
         self.ports: dict[str, int] = {}
+        self.pwm_pins: dict[tuple[int, int], int] = {}
         self._timeline = timeline
         self._listeners: dict[str, list[BytesCallback]] = {}
         self._serial: dict[str, SerialChip] = {}
@@ -122,6 +125,12 @@ class Electronics:
                 )
             self.ports[device.port] = device.baud
             self._serial[device.port] = chip
+        elif isinstance(chip, EscPwm):
+            prefix, _, number = device.bus.partition("-")
+            if prefix != "pwm" or not number.isdecimal():
+                raise BoardError(f"device {device.name!r}: {device.bus!r} is no PWM chip")
+            for channel in device.outputs:
+                self.pwm_pins[int(number), int(channel)] = device.pins[f"pwm{channel}"]
         elif device.bus != "gpio":
             raise BoardError(f'device {device.name!r}: needs bus "gpio", not {device.bus!r}')
 

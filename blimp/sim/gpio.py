@@ -96,6 +96,13 @@ class GpioBank:
             return 0.0
         return wire.duty if wire.duty is not None else float(wire.high)
 
+    def pulse_s(self, pin: int) -> float | None:
+        """Return how long each pulse on `pin` is high; None where there are none."""
+        wire = self._pins[pin]
+        if not wire.output or not wire.duty or wire.duty >= 1.0 or wire.frequency_hz <= 0.0:
+            return None
+        return wire.duty / wire.frequency_hz
+
     def on_host_change(self, pin: int, callback: HostCallback) -> None:
         self._listeners.setdefault(pin, []).append(callback)
 

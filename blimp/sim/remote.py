@@ -84,6 +84,9 @@ class RemoteWorld(Closing):
     def serial_ports(self) -> Mapping[str, int]:
         return self._the_board().ports
 
+    def pwm_pins(self) -> Mapping[tuple[int, int], int]:
+        return {(chip, channel): pin for chip, channel, pin in self._the_board().pwm}
+
     def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:
         reply = self._ask_any(wire.I2cTransfer(bus, address, data, length))
         if isinstance(reply, wire.Data) and len(reply.data) == length:

@@ -1,9 +1,9 @@
 """The kernel seam: where smbus2, pyserial and RPi.GPIO meet the simulated wires.
 
 Inside `linux_devices(world, clock=clock)` this process has the device files of a Raspberry
-Pi: /dev/i2c-N, the serial ports, and an importable RPi.GPIO. The packages above are the real
-ones (RPi.GPIO excepted, which only installs on a Pi), unmodified; what is answered here is
-`open`, `close`, `ioctl` and `write` on those files, as in uapi/linux/i2c-dev.h and i2c.h.
+Pi: /dev/i2c-N, the serial ports, /sys/class/pwm, and an importable RPi.GPIO. The packages above
+are the real ones (RPi.GPIO excepted, which only installs on a Pi), unmodified; what is answered
+here is `open`, `close`, `ioctl` and `write` on those files, as in uapi/linux/i2c-dev.h and i2c.h.
 A device file that the ship does not have does not exist, whatever this machine has: real
 hardware and simulated hardware never mix.
 """
@@ -21,6 +21,7 @@ from ctypes import memmove, string_at
 from typing import Any
 
 from blimp.clock import Clock, ManualClock
+from blimp.sim import sysfs_pwm
 from blimp.sim.electrical import Electrical
 from blimp.sim.rpi_gpio import RpiGpio
 from blimp.sim.serial_line import PtyLine
@@ -193,6 +194,8 @@ class Computer:
         self._serial: dict[int, PtyLine] = {}
         self._lines: dict[str, PtyLine] = {}
         self._gpio = RpiGpio(electrical, clock=clock)
+        self._pwm = sysfs_pwm.PwmFiles(electrical)
+        self._pwm_files: dict[int, str] = {}
         self._depth = 0
         self._real_open = os.open
         self._real_close = os.close
@@ -233,6 +236,12 @@ class Computer:
 
     def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         name = os.fspath(path) if not isinstance(path, str) else path
+        if isinstance(name, str) and name.startswith(sysfs_pwm.ROOT):
+            self._pwm.check(name)
+            fd = self._real_open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            self._forget(fd)
+            self._pwm_files[fd] = name
+            return fd
         if isinstance(name, str) and name.startswith("/dev/"):
             line = self._line(name)
             if line is not None:
@@ -261,6 +270,7 @@ class Computer:
     def _forget(self, fd: int) -> None:
         """A number that is closed, or was closed behind our back, means no device any more."""
         self._i2c.pop(fd, None)
+        self._pwm_files.pop(fd, None)
         line = self._serial.pop(fd, None)
         if line is not None:
             line.released()
@@ -268,6 +278,9 @@ class Computer:
     def _write(self, fd: int, data: Any) -> int:
         line = self._serial.get(fd)
         if line is None:
+            pwm = self._pwm_files.get(fd)
+            if pwm is not None:
+                return self._pwm.write(pwm, bytes(data))
             return self._real_write(fd, data)
         if os.fstat(fd).st_rdev != line.device_number:  # closed behind our back, and reused
             self._forget(fd)
@@ -304,6 +317,7 @@ class Computer:
             line.close()
         self._lines.clear()
         self._i2c.clear()
+        self._pwm_files.clear()
         self._serial.clear()
         self._gpio.close()
 

@@ -182,7 +182,8 @@ class Server(Closing):
             case wire.Subscribe(pins, ports):
                 client.pins, client.ports = frozenset(pins), frozenset(ports)
             case wire.AskBoard():
-                return wire.Board(world.i2c_buses(), dict(world.serial_ports()))
+                pwm = tuple((*where, pin) for where, pin in world.pwm_pins().items())
+                return wire.Board(world.i2c_buses(), dict(world.serial_ports()), pwm)
             case wire.AskTruth():
                 return wire.Truth(world.truth, world.outputs, world.outputs_safe)
             case wire.SetFault(device, kind, options):

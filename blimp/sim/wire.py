@@ -130,8 +130,11 @@ class PinState(_Frame, frozen=True, tag=66):
 
 
 class Board(_Frame, frozen=True, tag=67):
+    """pwm: chip, channel and pin of each channel of hardware PWM."""
+
     buses: tuple[int, ...]
     ports: dict[str, int]
+    pwm: tuple[tuple[int, int, int], ...]
 
 
 class Truth(_Frame, frozen=True, tag=68):

@@ -228,6 +228,9 @@ class World(Closing):
     def serial_ports(self) -> dict[str, int]:
         return self.electronics.ports
 
+    def pwm_pins(self) -> dict[tuple[int, int], int]:
+        return self.electronics.pwm_pins
+
     def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:
         self._tick()
         return self.electronics.i2c(bus, address, data, length)

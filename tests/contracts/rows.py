@@ -17,14 +17,14 @@ _PAGE = Path(__file__).parents[2] / "docs" / "chips.md"
 
 @cache
 def documented() -> dict[str, Device]:
-    """Return every row of the page, by its chip; a second row of one chip by chip and name."""
+    """Return every row of the page, by its chip; a second row of the PCA9685 is that with ESCs."""
     blocks = re.findall(r"```toml\n(.*?)```", _PAGE.read_text("utf-8"), re.DOTALL)
     rows = [
         msgspec.convert(row, Device) for text in blocks for row in tomllib.loads(text)["device"]
     ]
     found: dict[str, Device] = {}
     for row in rows:
-        found[f"{row.chip} as {row.name}" if row.chip in found else row.chip] = row
+        found[f"{row.chip} with ESCs" if row.chip in found else row.chip] = row
     return found
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from blimp.errors import BusError
-from tests.contracts.machines import MACHINES, Machine
+from blimp.hardware.linux import LinuxBuses
+from blimp.sim.seam import linux_devices
+from tests.contracts.machines import MACHINES, Machine, lockstep
+from tests.contracts.rows import ship
 
 IMU, BARO, SERVOS, POWER, NOBODY = 0x68, 0x76, 0x40, 0x41, 0x23
 FREE_PIN, MOTOR_PIN = 5, 6
@@ -177,6 +180,53 @@ def test_closing_pwm_drives_it_low_and_gives_it_back(machine: Machine) -> None:
     with pytest.raises(BusError, match=f"GPIO {MOTOR_PIN}"):
         pin.duty(0.5)
     machine.buses.digital(MOTOR_PIN)
+
+
+def test_hardware_pwm_sends_pulses_of_an_exact_width() -> None:
+    with lockstep(ship("esc-pwm")) as machine:
+        pulses = machine.buses.pulses("pwm-0", 1, 50.0)
+        wire = machine.world.electronics.pins
+        assert wire.pulse_s(19) is None, "no pulses at first"
+        for width_s in (0.001, 0.0015, 0.001503):
+            pulses.pulse(width_s)
+            assert wire.pulse_s(19) == pytest.approx(width_s, abs=1e-9)
+        for wrong in (-0.001, 0.021, math.nan):
+            with pytest.raises(ValueError):  # noqa: PT011 - NaN has words of Python's own
+                pulses.pulse(wrong)
+        assert wire.pulse_s(19) == pytest.approx(0.001503)
+        with pytest.raises(BusError, match="pwm-0 channel 1 is already open"):
+            machine.buses.pulses("pwm-0", 1, 50.0)
+        pulses.close()
+        pulses.close()
+        assert wire.pulse_s(19) is None
+        with pytest.raises(BusError, match="pwm-0 channel 1 is closed"):
+            pulses.pulse(0.001)
+        machine.buses.pulses("pwm-0", 1, 400.0).pulse(0.002)
+        assert wire.pulse_s(19) == pytest.approx(0.002)
+
+
+def test_hardware_pwm_that_is_not_there(machine: Machine) -> None:
+    with pytest.raises(BusError, match="pwm-0 channel 0"):
+        machine.buses.pulses("pwm-0", 0, 50.0)
+    with lockstep(ship("esc-pwm")) as other:
+        for bus, channel in (("pwm-0", 3), ("pwm-1", 0), ("pwm", 0)):
+            with pytest.raises(BusError, match="pwm"):
+                other.buses.pulses(bus, channel, 50.0)
+
+
+def test_pulses_go_on_when_their_process_dies_and_the_next_one_stops_them() -> None:
+    with lockstep(ship("esc-pwm")) as machine:
+        machine.buses.pulses("pwm-0", 0, 50.0).pulse(0.0018)
+        world, wire = machine.world, machine.world.electronics.pins
+        old, world.computer = world.computer, None
+        assert wire.pulse_s(18) == pytest.approx(0.0018)
+        with (
+            linux_devices(world, clock=machine.clock),
+            LinuxBuses(clock=machine.clock) as buses,
+        ):
+            buses.pulses("pwm-0", 0, 50.0)
+            assert wire.pulse_s(18) is None
+        world.computer = old
 
 
 def test_a_pin_is_opened_once(machine: Machine) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from blimp.hardware.board import CHIPS, check
+from blimp.hardware.board import CHIPS, check, safe_state
+from blimp.hardware.linux import LinuxBuses
 from blimp.rotation import rotate_back
 from blimp.sim.chips.inertial import EARTH_FIELD_NED_T
 from blimp.sim.electronics import CHIPS as SIMULATED
+from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
 from blimp.types import (
     ActuatorCommand,
@@ -154,6 +156,20 @@ def test_commands_reach_what_it_drives_and_safe_stops_it(flight: Flight, name: s
         assert flight.world.outputs[output] == pytest.approx(wanted[output], abs=0.01), output
     assert flight.board.actuators.safe() == ()
     assert list(flight.world.electronics.throttles()) == [0.0, 0.0, 0.0]
+
+
+@on(*rows.outputs())
+def test_another_process_makes_it_safe_when_this_one_is_killed(flight: Flight, name: str) -> None:
+    flight.board.actuators.enable()
+    flight.run(1.0, COMMAND)
+    # A new computer on the same wires: the motors go on as last commanded.
+    world, clock = flight.world, flight.machine.clock
+    old, world.computer = world.computer, None
+    assert max(map(abs, world.electronics.throttles())) == pytest.approx(1.0)
+    with linux_devices(world, clock=clock), LinuxBuses(clock=clock) as buses:
+        assert set(safe_state(flight.machine.airframe, buses=buses).values()) == {""}
+    world.computer = old
+    assert list(world.electronics.throttles()) == [0.0, 0.0, 0.0]
 
 
 # --- what agrees -----------------------------------------------------------------------------

@@ -142,6 +142,26 @@ class Pin:
         self._buses.levels.append((self.number, level))
 
 
+class Pulses:
+    """A channel of hardware PWM. `width_s` is 0 without pulses."""
+
+    def __init__(self, buses: "Doubles", channel: int) -> None:
+        self.width_s = 0.0
+        self.is_open = True
+        self._channel = channel
+        self._buses = buses
+
+    def pulse(self, width_s: float) -> None:
+        if self._channel in self._buses.dead_channels:
+            raise BusError(f"pwm-0 channel {self._channel}: no answer")
+        self.width_s = width_s
+        self._buses.widths.append((self._channel, width_s))
+
+    def close(self) -> None:
+        self.width_s = 0.0
+        self.is_open = False
+
+
 class Echo:
     def __init__(self) -> None:
         self.triggers = 0
@@ -194,6 +214,9 @@ class Doubles:
         self.pins: dict[int, Pin] = {}
         self.dead_pins: set[int] = set()
         self.levels: list[tuple[int, float]] = []  # every level set, in order
+        self.pulse_outputs: dict[int, Pulses] = {}
+        self.widths: list[tuple[int, float]] = []  # every pulse width set, in order
+        self.dead_channels: set[int] = set()
         self.echoes: dict[tuple[int, int], Echo] = {}
         self.ports: dict[str, Port] = {}
         self.opened_ports = 0
@@ -215,6 +238,12 @@ class Doubles:
     def pwm(self, pin: int, frequency_hz: float) -> Pin:
         assert frequency_hz > 0.0
         return self.digital(pin)
+
+    def pulses(self, bus: str, channel: int, frequency_hz: float) -> Pulses:
+        if bus in self.missing:
+            raise BusError(f"{bus} channel {channel}: no such file")
+        self.pulse_outputs[channel] = Pulses(self, channel)
+        return self.pulse_outputs[channel]
 
     def echo(self, trigger_pin: int, echo_pin: int) -> Echo:
         self.echoes[trigger_pin, echo_pin] = Echo()

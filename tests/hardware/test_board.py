@@ -117,7 +117,7 @@ def test_the_serial_ports_own_pins_are_taken() -> None:
         ("sonar", {"pins": {"trigger": 23, "echo": 23}}, "'trigger' and 'echo' are both GPIO 23"),
         ("servos", {"outputs": {"16": "tilt"}}, "on channel '16', but has 0, 1, "),
         ("servos", {"outputs": {"00": "tilt"}}, "on channel '00'"),
-        ("servos", {"outputs": {"0": "left"}}, "drives servos, and 'left' on channel '0' is none"),
+        ("servos", {"outputs": {"0": "oar"}}, "drives servos and thrusters, and 'oar' on channel"),
         ("motors_main", {"outputs": {"c": "left"}}, "on channel 'c', but has a, b"),
         ("motors_main", {"outputs": {"a": "tilt"}}, "drives thrusters, and 'tilt'"),
         (
@@ -133,7 +133,7 @@ def test_a_wrong_row_says_what_and_where(name: str, changes: dict[str, Any], exp
 
 def test_every_chip_says_how_it_is_wired() -> None:
     for name, chip in CHIPS.items():
-        assert chip.WIRING.bus in ("i2c", "gpio", "serial"), name
+        assert chip.WIRING.bus in ("i2c", "pwm", "gpio", "serial"), name
 
 
 def test_wrong_options_are_refused_at_open() -> None:

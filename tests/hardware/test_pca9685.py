@@ -192,3 +192,87 @@ def test_pulses_longer_than_the_period_are_refused() -> None:
         fitted(frequency_hz=600.0)
     with pytest.raises(BoardError, match="servos: frequency_hz"):
         fitted(frequency_hz=5.0)
+
+
+# --- ESCs on its channels ------------------------------------------------------------------
+
+ESCS = {"0": "tilt", "4": "left", "5": "right"}
+
+
+def counts(pulse_s: float) -> bytes:
+    return b"\0\0" + round(pulse_s * 25e6 / 122).to_bytes(2, "little")
+
+
+def armed(**options: object) -> tuple[Pca9685, RegisterChip, Doubles]:
+    board, chip, buses = fitted(ESCS, {"oe": 4}, esc={"reversible": True, "arm_s": 1.0} | options)
+    for step in range(120):
+        board.poll(0.01 * step)
+    assert well(board)
+    return board, chip, buses
+
+
+def test_escs_get_standstill_for_a_while_before_they_are_ready() -> None:
+    board, chip, buses = fitted(ESCS, {"oe": 4}, esc={"reversible": True, "arm_s": 1.0})
+    board.enable(0.0)
+    for step in range(95):
+        board.poll(0.01 * step)
+        board.write([0.0, 1.0, 1.0], 0.01 * step)
+    assert not well(board)
+    still = counts(0.0015)
+    assert chip.memory[0x06:0x0A] == OFF
+    assert chip.memory[0x16:0x1E] == still + still
+    assert buses.pins[4].level == 0.0, "OE is active low: standstill must go out"
+
+
+def test_throttles_become_pulses_beside_angles() -> None:
+    board, chip, _ = armed()
+    board.enable(1.2)
+    board.write([0.0, 0.5, -1.0], 1.2)
+    assert chip.memory[0x06:0x0A] == counts(0.0015)
+    assert chip.memory[0x16:0x1E] == counts(0.00175) + counts(0.001)
+
+
+def test_safe_is_standstill_for_escs_and_no_pulse_for_servos() -> None:
+    board, chip, buses = armed()
+    board.enable(1.2)
+    board.write([0.0, 1.0, 1.0], 1.2)
+    buses.levels.clear()
+    board.safe()
+    assert chip.memory[0x16:0x1E] == counts(0.0015) + counts(0.0015)
+    assert [register for register, _ in chip.writes[-3:]] == [0xFD, 0x06, 0x16], "off first"
+    assert buses.levels == [(4, 1.0), (4, 0.0)], "first off, and on when standstill is there"
+    board.write([0.0, 1.0, 1.0], 1.3)
+    assert chip.memory[0x16:0x1A] == counts(0.0015)
+
+
+def test_safe_leaves_the_output_off_when_the_bus_does_not_answer() -> None:
+    board, _, buses = armed()
+    board.enable(1.2)
+    board.write([0.0, 1.0, 1.0], 1.2)
+    buses.bus.dead.add(0x40)
+    with pytest.raises(HardwareError, match="may not be safe"):
+        board.safe()
+    assert buses.pins[4].level == 1.0
+
+
+@pytest.mark.parametrize(
+    ("esc", "named"),
+    [
+        ({}, "thruster 'left' has reverse_thrust_n 0.55, but its ESC is not reversible"),
+        ({"reversible": True, "min_pulse_s": 0.002}, "min_pulse_s 0.002"),
+        ({"reversible": True, "arm_s": -1.0}, "arm_s -1.0"),
+        ({"reversible": True, "arm": 1}, "arm"),
+    ],
+)
+def test_wrong_esc_options_are_named(esc: dict[str, object], named: str) -> None:
+    with pytest.raises(BoardError, match=f"servos.*{named}"):
+        fitted(ESCS, esc=esc)
+
+
+def test_a_throttle_out_of_range_never_reaches_the_chip() -> None:
+    board, chip, _ = armed()
+    board.enable(1.2)
+    chip.writes.clear()
+    with pytest.raises(ValueError, match="throttle nan"):
+        board.write([0.0, 0.5, math.nan], 1.2)
+    assert chip.writes == []

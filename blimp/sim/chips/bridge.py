@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from blimp.sim.chips.chip import Chip, Fitting, clamp
+from blimp.sim.chips.chip import Chip, Fitting
 
 
 class Bridge(Chip):
@@ -25,7 +25,6 @@ class Bridge(Chip):
             for output, name in fitting.device.outputs.items()
         ]
         self._throttles = {name: 0.0 for name, _ in self._motors}
-        self._frozen: dict[str, float] | None = None
         for pin in set(pins.values()):
             self._pins.on_host_change(pin, lambda _held_s: self._update())
 
@@ -40,18 +39,4 @@ class Bridge(Chip):
         raise NotImplementedError
 
     def throttles(self) -> dict[str, float]:
-        faults = self.faults
-        if faults.no_answer:
-            return dict.fromkeys(self._throttles, 0.0)
-        if faults.frozen:
-            if self._frozen is None:
-                self._frozen = dict(self._throttles)
-            return self._frozen
-        self._frozen = None
-        if not faults.altered:
-            return self._throttles
-        now_s = self.timeline.now_s
-        return {
-            name: clamp(faults.measure(name, throttle, now_s), -1.0, 1.0)
-            for name, throttle in self._throttles.items()
-        }
+        return self.driven(self._throttles)

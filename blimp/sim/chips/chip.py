@@ -47,12 +47,31 @@ class Chip:
         self.truth = fitting.truth
         self.timeline = fitting.timeline
         self.random = fitting.random("noise")
+        self._frozen: dict[str, float] | None = None
         self.faults = Faults(
             device=fitting.device.name,
             kinds=self.KINDS,
             channels=self.CHANNELS or tuple(fitting.device.outputs.values()),
             random=fitting.random("fault"),
         )
+
+    def driven(self, throttles: dict[str, float]) -> dict[str, float]:
+        """Return what becomes of these throttles with the faults of this chip."""
+        faults = self.faults
+        if faults.no_answer:
+            return dict.fromkeys(throttles, 0.0)
+        if faults.frozen:
+            if self._frozen is None:
+                self._frozen = dict(throttles)
+            return self._frozen
+        self._frozen = None
+        if not faults.altered:
+            return throttles
+        now_s = self.timeline.now_s
+        return {
+            name: clamp(faults.measure(name, throttle, now_s), -1.0, 1.0)
+            for name, throttle in throttles.items()
+        }
 
     def throttles(self) -> dict[str, float]:
         """Return the throttle in [-1, 1] of each motor this chip drives, by output."""

@@ -1,4 +1,4 @@
-"""NXP PCA9685, 16 channels of 12-bit PWM, with hobby servos on them. Source: rev 4 of 2015.
+"""NXP PCA9685, 16 channels of 12-bit PWM, with servos and ESCs on them. Source: rev 4 of 2015.
 
 Not simulated: sub-addresses' use beyond answering, external clock, output drive structure.
 """
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from blimp.airframe import Servo
 from blimp.hardware.registers import PCA9685
 from blimp.sim.chips.chip import Fitting, I2CChip, clamp
+from blimp.sim.chips.esc import Esc
 
 _LAST_LED = PCA9685.LED0_ON_L + PCA9685.LED_STRIDE * PCA9685.CHANNELS - 1  # 0x45
 _SOFTWARE_RESET = b"\x06"  # to the general call address, section 7.6
@@ -15,10 +16,10 @@ _PULSE_LIMITS_S = (0.0004, 0.0027)  # what a hobby servo takes for a pulse at al
 
 
 class Pca9685(I2CChip):
-    """Channels: the servos' names, in radians.
+    """Channels: the servos' names, in radians, and the motors', as throttle.
 
-    Row: outputs {"0".."15": servo}; pins {"oe": pin} where the OE pin is wired (active low,
-    held low by a resistor on the board).
+    Row: outputs {"0".."15": servo or motor}; pins {"oe": pin} where the OE pin is wired
+    (active low, held low by a resistor on the board).
     """
 
     DEFAULT_ADDRESS = 0x40
@@ -27,8 +28,16 @@ class Pca9685(I2CChip):
         super().__init__(fitting)
         servos: Mapping[str, Servo] = {servo.name: servo for servo in fitting.airframe.servo}
         self._servos = [
-            (int(channel), servos[name]) for channel, name in fitting.device.outputs.items()
+            (int(channel), servos[name])
+            for channel, name in fitting.device.outputs.items()
+            if name in servos
         ]
+        programmed = fitting.device.options.get("esc") or {}
+        self._escs = {
+            name: (int(channel), Esc(options=programmed, timeline=fitting.timeline))
+            for channel, name in fitting.device.outputs.items()
+            if name in fitting.airframe.thruster_names
+        }
         self._memory = bytearray(256)
         self._pointer = 0
         self._held = [False] * PCA9685.CHANNELS  # stopped by sleep, not yet restarted
@@ -156,6 +165,12 @@ class Pca9685(I2CChip):
         self._angles: dict[str, float | None] = {
             servo.name: _angle(servo, self.pulse_s(channel)) for channel, servo in self._servos
         }
+
+        for channel, esc in self._escs.values():
+            esc.signal(self.pulse_s(channel))
+
+    def throttles(self) -> dict[str, float]:
+        return self.driven({name: esc.throttle() for name, (_, esc) in self._escs.items()})
 
     def servo_angles(self) -> dict[str, float | None]:
         faults = self.faults
