@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -35,15 +35,6 @@ KOMBU_OPTIONS = frozenset(
 )
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a broker's URL that everybody may see."""
-
-    hostname: str
-    port: int | None
-    userid: str | None
-    virtual_host: str
-
-
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a connection was given: secrets included, so never shown."""
 
@@ -62,7 +53,7 @@ class Host(str):
     given: Settings
 
 
-def take_settings(connection: Any, *, known_options: frozenset[str]) -> tuple[Settings, Place]:
+def take_settings(connection: Any, *, known_options: frozenset[str]) -> Settings:
     """Return the settings of `connection`, and leave it with their public parts.
 
     Logs a warning that names the transport options that are not in `known_options`. Raises
@@ -73,32 +64,36 @@ def take_settings(connection: Any, *, known_options: frozenset[str]) -> tuple[Se
     options, ssl, alternates = connection.transport_options or {}, connection.ssl, connection.alt
     if before is None:
         url = client_url(connection)
-        _warn(options.keys() - known_options - KOMBU_OPTIONS)
+        unknown = sorted(options.keys() - known_options - KOMBU_OPTIONS)
+        if unknown:
+            logger.warning("transport options that mean nothing here are ignored: %s", unknown)
     else:  # a clone, or the same connection once more: what is unchanged has its secrets back
         url = before.url
         options = before.options if options == _masked(before.options) else options
         ssl = before.ssl if ssl == _masked(before.ssl) else ssl
         hidden = {hide_password(one): one for one in before.alternates}
         alternates = [hidden.get(one, one) for one in alternates]
-    place = read_place(url)
     settings = Settings(url=url, options=dict(options), ssl=ssl, alternates=tuple(alternates))
-    _show(connection, settings, place)
-    return settings, place
+    _show(connection, settings)
+    return settings
 
 
-def _show(connection: Any, settings: Settings, place: Place) -> None:
-    host = Host(place.hostname)
-    host.given = settings
-    connection.hostname, connection.port = host, place.port
-    connection.userid, connection.password = place.userid, None
-    connection.virtual_host = place.virtual_host
+def _show(connection: Any, settings: Settings) -> None:
+    for name, value in public_parts(settings.url).items():
+        setattr(connection, name, value)
+    connection.hostname = Host(connection.hostname)
+    connection.hostname.given = settings
+    connection.password = None
     connection.transport_options = _masked(settings.options)
     connection.ssl = _masked(settings.ssl)
     connection.alt = [hide_password(url) for url in settings.alternates]
 
 
-def read_place(url: str) -> Place:
-    """Return the public parts of `url`. Raises ConfigError, without any secret in its text."""
+def public_parts(url: str) -> dict[str, Any]:
+    """Return what everybody may see of `url`, by the names of a kombu.Connection's attributes.
+
+    Raises ConfigError, without any secret in its text.
+    """
     shown = hide_password(url)
     url = f"redis+{url}" if url.startswith("socket://") else url  # kombu's other name for unix
     scheme, separator, _ = url.partition("://")
@@ -118,12 +113,12 @@ def read_place(url: str) -> Place:
             hosts, port = parts.hostname or "localhost", parts.port or DEFAULT_PORT
         path = "" if parts.scheme == "unix" else parts.path.strip("/")
         database = dict(parse_qsl(parts.query)).get("db") or path
-        return Place(
-            hostname=hosts,
-            port=port,
-            userid=unquote(secret.partition(":")[0]) or None,
-            virtual_host=str(int(database or 0)),
-        )
+        return {
+            "hostname": hosts,
+            "port": port,
+            "userid": unquote(secret.partition(":")[0]) or None,
+            "virtual_host": str(int(database or 0)),
+        }
     raise ConfigError(f"broker URL {shown!r}: its port or its database is no number")
 
 
@@ -158,12 +153,12 @@ def keep_transport(connection: Any) -> None:
         url = next((one for one in before.alternates if hide_password(one) == url), url)
         if _HOSTNAME.fullmatch(url):
             url = f"redis://{url}"
-        place = read_place(url)
+        public_parts(url)
         connection.close()
         connection.declared_entities.clear()
         connection._closed = False
         connection._init_params(**(connection._initial_params | {"transport": transport}))
-        _show(connection, msgspec.structs.replace(before, url=redis_url(url)), place)
+        _show(connection, msgspec.structs.replace(before, url=redis_url(url)))
 
     def maybe_switch_next() -> None:
         """Use the next URL of the list that can be read; the live one if none can."""
@@ -179,11 +174,6 @@ def keep_transport(connection: Any) -> None:
                 return
 
     connection.switch, connection.maybe_switch_next = switch, maybe_switch_next
-
-
-def _warn(unknown: Collection[str]) -> None:
-    if unknown:
-        logger.warning("transport options that mean nothing here are ignored: %s", sorted(unknown))
 
 
 def _masked(value: Any, name: str = "") -> Any:

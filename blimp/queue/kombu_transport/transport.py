@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import redis
 from kombu.transport import virtual
@@ -35,34 +36,6 @@ OPTIONS = frozenset(
     | {"lazy_ack", "batch", "publish_once_s", "deadletter_queue"}  # of Channel
     | {"eta_lead_s"}
 )
-
-
-class LeftNames:
-    """Names of consumers that had to leave messages in flight, for the next of this process.
-
-    kombu's programs reconnect with a new connection. Under the old name it takes its messages
-    back at once, and does not wait for a lease that nobody renews. Any thread.
-    """
-
-    def __init__(self) -> None:
-        self._left: list[tuple[str, frozenset[str], str]] = []
-        reset_after_fork(self)
-
-    def after_fork(self) -> None:
-        """The names are the parent's."""
-        self._left = []
-
-    def leave(self, place: str, queues: Sequence[str], name: str) -> None:
-        self._left.append((place, frozenset(queues), name))
-
-    def take(self, place: str, queue: str) -> str | None:
-        """Return a name that left something in `queue`; nobody else gets it."""
-        for one in list(self._left):
-            if one[0] == place and queue in one[1]:
-                with contextlib.suppress(ValueError):  # another thread was first
-                    self._left.remove(one)
-                    return one[2]
-        return None
 
 
 class Transport(virtual.Transport):
@@ -105,11 +78,13 @@ class Transport(virtual.Transport):
         redis.InvalidResponse,
         redis.ResponseError,
     )
-    left_names = LeftNames()  # kombu makes each transport: only the class outlives a connection
+    # Consumer names that had to leave messages in flight: the process, broker and queues of each.
+    # kombu makes each transport: only the class outlives a connection.
+    left_names: ClassVar[dict[str, tuple[int, str, frozenset[str]]]] = {}
 
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
-        self._settings, self._place = take_settings(client, known_options=OPTIONS)
+        self._settings = take_settings(client, known_options=OPTIONS)
         keep_transport(client)
         options = self._settings.options
         self._has_own_name = not options.get("consumer")
@@ -141,7 +116,7 @@ class Transport(virtual.Transport):
 
     @property
     def default_connection_params(self) -> dict[str, Any]:
-        return {"hostname": self._place.hostname, "port": self._place.port}
+        return {"hostname": self.client.hostname, "port": self.client.port}
 
     # --- connection --------------------------------------------------------------------------
 
@@ -177,23 +152,23 @@ class Transport(virtual.Transport):
                 self.store.leave([self.keys.queue(queue) for queue in queues])
         except errors:
             if self._has_own_name:
-                self.left_names.leave(self._broker, queues, self._session.consumer)
+                left = os.getpid(), self._broker, frozenset(queues)
+                self.left_names[self._session.consumer] = left
         self._session.close()
 
     def after_fork(self) -> None:
         self._event_loop = None  # its poller is the parent's
-        if self._dispatcher is not None:
-            self._dispatcher.reader.on_close = lambda _: None
-            self._dispatcher.reader.close()
-            self._dispatcher = None
+        dispatcher, self._dispatcher = self._dispatcher, None
+        if dispatcher is not None:
+            dispatcher.reader.on_close = lambda _: None
+            dispatcher.reader.close()
         self._callbacks.clear()
         for channel in self.channels:
             channel.after_fork()
 
     def wake(self) -> None:
         """Have a waiting `drain_events` or event loop look again. Any thread."""
-        dispatcher = self._dispatcher
-        if dispatcher is not None:
+        if (dispatcher := self._dispatcher) is not None:
             dispatcher.reader.wake()
 
     def interrupt(self) -> None:
@@ -207,9 +182,7 @@ class Transport(virtual.Transport):
         """`channel` consumes `queue`: take back what this name had left in it."""
         dispatcher = self.dispatcher
         if self._has_own_name and not dispatcher.consumers:
-            name = self.left_names.take(self._broker, queue)
-            if name is not None:
-                self._session.consumer = self.store.consumer = name
+            self._take_left_name(queue)
         dispatcher.consumers[queue] = channel
         if queue in self.listeners:
             return
@@ -227,6 +200,18 @@ class Transport(virtual.Transport):
         dispatcher.withdraw()
         dispatcher.put_back(queue)
 
+    def _take_left_name(self, queue: str) -> None:
+        """Continue as a consumer of this process that left something in `queue`.
+
+        kombu's programs reconnect with a new connection. Under the old name it takes its
+        messages back at once, and does not wait for a lease that nobody renews.
+        """
+        for name, (process, broker, queues) in list(self.left_names.items()):
+            is_ours = process == os.getpid() and broker == self._broker and queue in queues
+            if is_ours and self.left_names.pop(name, None) is not None:  # nobody else gets it
+                self._session.consumer = self.store.consumer = name
+                return
+
     @property
     def _broker(self) -> str:
         return f"{self._settings.url} {self.keys.exchange('')}"
@@ -235,13 +220,19 @@ class Transport(virtual.Transport):
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Deliver one message to its callback. Raises TimeoutError if none comes in time."""
-        until_s = None if timeout is None else time.monotonic() + timeout
+        until_s = math.inf if timeout is None else time.monotonic() + timeout
         dispatcher = self.dispatcher
         while not dispatcher.deliver():
             if self._interrupted:
                 self._interrupted = False
                 raise TimeoutError
-            self._fill(dispatcher, until_s)
+            dispatcher.fetch(may_wait=time.monotonic() < until_s)
+            if not dispatcher.ready:
+                left_s = min(FULL_WAIT_S, until_s - time.monotonic())
+                for question in dispatcher.reader.wait(left_s):
+                    dispatcher.read(question)
+                if not dispatcher.ready and time.monotonic() >= until_s:
+                    raise TimeoutError
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Deliver from kombu's hub `loop`, as Celery's worker wants it."""
@@ -250,18 +241,6 @@ class Transport(virtual.Transport):
         if self._event_loop is not None:
             self._event_loop.close()
         self._event_loop = EventLoop(hub=loop, dispatcher=dispatcher)
-
-    def _fill(self, dispatcher: Dispatcher, until_s: float | None) -> None:
-        """Have something to deliver, or wait for it. Raises TimeoutError after `until_s`."""
-        dispatcher.fetch(may_wait=until_s is None or time.monotonic() < until_s)
-        if dispatcher.ready:
-            return
-        now_s = time.monotonic()
-        left_s = FULL_WAIT_S if until_s is None else min(FULL_WAIT_S, until_s - now_s)
-        for question in dispatcher.reader.wait(left_s):
-            dispatcher.read(question)
-        if not dispatcher.ready and until_s is not None and time.monotonic() >= until_s:
-            raise TimeoutError
 
     @property
     def dispatcher(self) -> Dispatcher:

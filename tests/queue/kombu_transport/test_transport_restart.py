@@ -1,15 +1,23 @@
 """A program that reconnects takes what it had in flight at once, whatever the lease."""
 
 import contextlib
+import os
 import time
 from typing import Any
 
 import kombu
 import pytest
 
-from blimp.queue.kombu_transport.transport import LeftNames
+from blimp.queue.kombu_transport import Transport
 from tests.broker import EmbeddedBroker
-from tests.queue.kombu_transport.conftest import TRANSPORT, Basket, queue, send, streams_url
+from tests.queue.kombu_transport.conftest import (
+    TRANSPORT,
+    Basket,
+    Connect,
+    queue,
+    send,
+    streams_url,
+)
 
 LONG_S = 60.0  # a lease that no test waits for
 
@@ -69,12 +77,19 @@ def test_a_late_acknowledgement_of_the_first_delivery_is_refused(
             assert follower.transport.leases.ack(again.delivery_tag) == 1
 
 
-def test_a_name_is_given_once_and_for_its_queue() -> None:
-    names = LeftNames()
-    names.leave("here", ["a", "b"], "one")
-    assert names.take("there", "a") is names.take("here", "c") is None
-    assert names.take("here", "b") == "one"
-    assert names.take("here", "a") is None
-    names.leave("here", ["a"], "one")
-    names.after_fork()
-    assert names.take("here", "a") is None
+def test_a_name_is_given_once_and_for_its_queue(connect: Connect) -> None:
+    transports = [connect().transport for _ in range(2)]
+    own, left = [one.store.consumer for one in transports], Transport.left_names
+
+    def taken(number: int, queue: str) -> str:
+        transports[number]._take_left_name(queue)
+        return str(transports[number].store.consumer)
+
+    broker = transports[0]._broker
+    left["one"] = os.getpid(), broker, frozenset(("a", "b"))
+    left["elsewhere"] = os.getpid(), "there", frozenset("c")
+    left["parent"] = os.getppid(), broker, frozenset("c")
+    assert taken(0, "c") == own[0]
+    assert taken(0, "b") == "one"
+    assert taken(1, "a") == own[1]
+    del left["elsewhere"], left["parent"]
