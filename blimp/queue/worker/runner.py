@@ -26,7 +26,7 @@ from blimp.queue.worker.middleware.skip import (
     mark_begun,
     revoked,
 )
-from blimp.queue.worker.time_limits import Limits, limit_of
+from blimp.queue.worker.time_limits import Limits, limits_of
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -215,15 +215,15 @@ class Runner:
             job.started_s = self._app.clock.now_s()
             if self._observers:
                 self._observers.started(job)
-            limit = limit_of(job)
+            hard_s, soft_s = limits_of(job)
             # A coroutine and a process are cancelled: only a thread must be interrupted.
             interruptible = job.place is Place.THREAD
-            if limit is None:
+            if hard_s is None and soft_s is None:
                 result = await call.run(job, args, interruptible=interruptible)
             else:
-                with self._limits.watch(job, limit):
-                    has_soft = limit.soft_s is not None
-                    result = await call.run(job, args, interruptible=interruptible or has_soft)
+                with self._limits.watch(job, hard_s=hard_s, soft_s=soft_s):
+                    interruptible = interruptible or soft_s is not None
+                    result = await call.run(job, args, interruptible=interruptible)
         except BaseException as error:  # a task may raise SystemExit; the worker goes on
             if isinstance(error, asyncio.CancelledError) and self._abandoned.is_set():
                 raise  # cut off by the end of the worker: the message is delivered again

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.worker.job import Job
@@ -20,19 +18,7 @@ LONGEST_S = 3600.0  # of one sleep: the system refuses centuries
 MANY = 64  # cancelled alarms that may stay before they are removed
 
 
-class Alarm:
-    """One action to come. `cancel` is idempotent; any thread."""
-
-    __slots__ = ("_alarms", "action", "due_s")
-
-    def __init__(self, *, alarms: Alarms, due_s: float, action: Callable[[], object]) -> None:
-        self._alarms = alarms
-        self.due_s = due_s
-        self.action: Callable[[], object] | None = action
-
-    def cancel(self) -> None:
-        """Drop the action; it may be under way just now."""
-        self._alarms.cancel(self)
+Alarm = list[Any]  # [when it is due, its number, its action], the action None once cancelled
 
 
 class Alarms:
@@ -45,31 +31,32 @@ class Alarms:
         self._clock = clock
         self._log = log
         self._changed = threading.Condition()
-        self._heap: list[tuple[float, int, Alarm]] = []
+        self._heap: list[Alarm] = []
         self._order = itertools.count()
         self._cancelled = 0
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def set(self, after_s: float, action: Callable[[], object]) -> Alarm:
-        alarm = Alarm(alarms=self, due_s=self._clock.now_s() + after_s, action=action)
+        alarm = [self._clock.now_s() + after_s, next(self._order), action]
         with self._changed:
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._serve, name="alarms", daemon=True)
                 self._thread.start()
-            heapq.heappush(self._heap, (alarm.due_s, next(self._order), alarm))
-            if self._heap[0][2] is alarm:
+            heapq.heappush(self._heap, alarm)
+            if self._heap[0] is alarm:
                 self._changed.notify()
         return alarm
 
     def cancel(self, alarm: Alarm) -> None:
+        """Drop its action, which may be under way just now. Idempotent; any thread."""
         with self._changed:
-            if alarm.action is None:
+            if alarm[2] is None:
                 return
-            alarm.action = None
+            alarm[2] = None
             self._cancelled += 1
             if self._cancelled > max(MANY, len(self._heap) // 2):
-                self._heap = [entry for entry in self._heap if entry[2].action is not None]
+                self._heap = [one for one in self._heap if one[2] is not None]
                 heapq.heapify(self._heap)
                 self._cancelled = 0
 
@@ -96,32 +83,22 @@ class Alarms:
                 if left_s is None or left_s > 0.0:
                     self._changed.wait(timeout=left_s and min(left_s, LONGEST_S))
                     continue
-                alarm = heapq.heappop(self._heap)[2]
-                if alarm.action is None:
-                    self._cancelled -= 1
-                else:
-                    action, alarm.action = alarm.action, None
+                alarm = heapq.heappop(self._heap)
+                action: Callable[[], object] | None = alarm[2]
+                alarm[2] = None  # too late to cancel it
+                if action is not None:
                     return action
+                self._cancelled -= 1
         return None
 
 
 TO_END_S = 1.0  # a cancelled or killed function that still runs then is stuck
 
 
-class TimeLimit(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds from the call of the function; None for no limit."""
-
-    soft_s: float | None
-    hard_s: float | None
-
-
-def limit_of(job: Job) -> TimeLimit | None:
-    """Return the limits of `job`, None for none. The message's own come first."""
+def limits_of(job: Job) -> tuple[float | None, float | None]:
+    """Return the hard and the soft limit of `job`, s, None for none. The message's come first."""
     hard_s, soft_s = job.message.timelimit
-    options = job.task.options
-    hard_s = hard_s or options.time_limit
-    soft_s = soft_s or options.soft_time_limit
-    return TimeLimit(soft_s=soft_s, hard_s=hard_s) if hard_s or soft_s else None
+    return hard_s or job.task.options.time_limit, soft_s or job.task.options.soft_time_limit
 
 
 class Limits:
@@ -136,13 +113,13 @@ class Limits:
         self._on_stuck = on_stuck
 
     @contextlib.contextmanager
-    def watch(self, job: Job, limit: TimeLimit) -> Iterator[None]:
+    def watch(self, job: Job, *, hard_s: float | None, soft_s: float | None) -> Iterator[None]:
         watched = _Watched(self._alarms)
         assert job.call is not None
-        if limit.soft_s is not None:
-            watched.add(limit.soft_s, job.call.interrupt)
-        if limit.hard_s is not None:
-            watched.add(limit.hard_s, partial(self._end, job, limit.hard_s, watched))
+        if soft_s:
+            watched.add(soft_s, job.call.interrupt)
+        if hard_s:
+            watched.add(hard_s, partial(self._end, job, hard_s, watched))
         try:
             yield
         finally:
@@ -174,4 +151,4 @@ class _Watched:
         with self._lock:
             alarms, self._set = self._set, None
         for alarm in alarms or ():
-            alarm.cancel()
+            self._alarms.cancel(alarm)
