@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
-from blimp.queue.protocol.message import check_limits, check_priority, write_message
-from blimp.queue.publish.publisher import SendingApp, SendOptions, origin_of
+from blimp.queue.protocol.message import write_message
+from blimp.queue.publish.publisher import SendingApp, check_options, origin_of, policy_for
 from blimp.queue.redis.keys import chord_keys, chord_size_key
 from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.results.handle import AsyncResult, GroupResult
 from blimp.queue.results.redis_backend import type_checked
-from blimp.queue.retry import ONCE, RetryPolicy, policy_of
+from blimp.queue.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import ChordPart
@@ -92,16 +92,12 @@ def send(
     Raises MessageError and ConfigError before anything is sent. Raises LinkError if the broker
     does not answer: the messages that it took before that run.
     """
-    unknown = sorted(options.keys() - SendOptions.__optional_keys__)
-    if unknown:
-        raise ConfigError(f"sending {signature['task']!r}: there is no option {', '.join(unknown)}")
-    check_priority(options.get("priority", 0))
-    check_limits(soft_s=options.get("soft_time_limit"), hard_s=options.get("time_limit"))
+    check_options(signature["task"], options)
     check_signature(signature, where=str(signature.get("task", "signature")))
     merged = _merged(signature, options)
-    policy = policy_of(merged.pop("retry_policy", None), app.retry_policy)
-    if not merged.pop("retry", True):
-        policy = ONCE
+    policy = policy_for(app, merged)
+    for name in ("retry", "retry_policy"):
+        merged.pop(name, None)
     call = partial(policy.call, clock=app.clock, chance=app.chance)
     now_s = call(app.broker_clock.recent_s)
     planner = Planner(

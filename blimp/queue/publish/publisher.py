@@ -208,13 +208,8 @@ def send(
     """
     policy = app.retry_policy
     if options:
-        unknown = sorted(options.keys() - SendOptions.__optional_keys__)
-        if unknown:
-            raise ConfigError(f"sending {name!r}: there is no option {', '.join(unknown)}")
-        check_limits(soft_s=options.get("soft_time_limit"), hard_s=options.get("time_limit"))
-        policy = policy_of(options.get("retry_policy"), policy)
-        if options.get("retry") is False:
-            policy = ONCE
+        check_options(name, options)
+        policy = policy_for(app, options)
     at_s = 0.0 if app.on_sent is None else app.clock.wall_s()
     # A repeated attempt sends the same message, with the time of the first.
     now_s = policy.call(app.broker_clock.recent_s, clock=app.clock, chance=app.chance)
@@ -229,6 +224,21 @@ def send(
     return message.id
 
 
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for options of a call that there are not, or that cannot be."""
+    unknown = sorted(options.keys() - SendOptions.__optional_keys__)
+    if unknown:
+        raise ConfigError(f"sending {name!r}: there is no option {', '.join(unknown)}")
+    check_priority(options.get("priority") or 0)
+    check_limits(soft_s=options.get("soft_time_limit"), hard_s=options.get("time_limit"))
+
+
+def policy_for(app: SendingApp, options: Mapping[str, Any]) -> RetryPolicy:
+    """Return how often a message with these options is sent again. Raises ConfigError."""
+    policy = policy_of(options.get("retry_policy"), app.retry_policy)
+    return ONCE if options.get("retry") is False else policy
+
+
 def _message(
     app: SendingApp,
     name: str,
@@ -241,16 +251,13 @@ def _message(
     task = app.tasks.get(name)
     fields: dict[str, Any] = {}
     if options:
-        if options.get("priority") is not None:
-            check_priority(options["priority"])
         if options.get("coalesce") is not None:
             fields["coalesce"] = options["coalesce"]
         for option, field in (("link", "callbacks"), ("link_error", "errbacks")):
-            if options.get(option):
-                fields[field] = tuple(
+            if signatures := listed(options.get(option)):
+                for number, one in enumerate(signatures):
                     check_signature(one, where=f"{option}[{number}]")
-                    for number, one in enumerate(listed(options.get(option)))
-                )
+                fields[field] = signatures
     if task is not None and task.options.coalesce is not False and "coalesce" not in fields:
         fields["coalesce"] = coalescing_key(task, args, kwargs)
     return make_message(
@@ -364,11 +371,9 @@ def _read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, 
         name = path.rstrip("`")
         value = options.get(name)
         raise MessageError(f"option {name!r} is {value!r:.80}: {what}") from None
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"timelimit": (read.time_limit, read.soft_time_limit)}
     if read.ttl_s is not None:
         found["ttl_s"] = read.ttl_s
-    if read.time_limit is not None or read.soft_time_limit is not None:
-        found["timelimit"] = (read.time_limit, read.soft_time_limit)
     if read.countdown is not None:
         assert now_s is not None
         found["eta_s"] = now_s + read.countdown
@@ -376,14 +381,13 @@ def _read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, 
         value = options.get(name)
         if value is None:
             continue
-        if name == "expires" and type(value) in (int, float):
-            assert now_s is not None
-            found[field] = now_s + value
-            continue
         try:
-            found[field] = epoch_s(value)
+            if name == "expires" and type(value) in (int, float):
+                assert now_s is not None
+                found[field] = now_s + value
+            else:
+                found[field] = epoch_s(value)
         except (TypeError, ValueError, OverflowError):
-            raise MessageError(
-                f"option {name!r} is {value!r:.80}, must be an ISO 8601 time"
-            ) from None
+            reason = f"option {name!r} is {value!r:.80}, must be an ISO 8601 time"
+            raise MessageError(reason) from None
     return found
