@@ -61,7 +61,6 @@ class Look:
             b"blimp:revoked:",
             b"blimp:results:failed",
             b"blimp:coalesce:",
-            b"blimp:results:failed",
         )
         keys = [key for key in self.server.keys("*") if not key.startswith(kept)]
         return sorted(

@@ -75,6 +75,7 @@ def test_wrong_arguments_leave_no_dead_letter(app: TaskApp, look: Look) -> None:
     app.task(name="add")(lambda a: a)
     with working(app), pytest.raises(TaskFailed):
         app.send_task("add", (1, 2, 3)).get(DEADLINE_S)
+    assert look.dead() == 0
     assert look.left_behind() == []
 
 
