@@ -13,9 +13,10 @@ import selectors
 import socket
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
-MAX_ID_BYTES = 4096
+MAX_BYTES = 4096  # of a packet
 
 
 def effects(path: Path) -> Counter[str]:
@@ -23,12 +24,13 @@ def effects(path: Path) -> Counter[str]:
     return Counter(path.read_text().split())
 
 
-def serve(path: str, file: Path) -> None:
-    lines = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+def answer_packets(path: str, answer: Callable[[bytes], bytes]) -> None:
+    """Answer what comes to the socket at `path`, for ever."""
     chosen = selectors.DefaultSelector()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        Path(path).unlink(missing_ok=True)  # of one that was killed
         listener.bind(path)
-        listener.listen()
+        listener.listen(128)
         chosen.register(listener, selectors.EVENT_READ)
         print("ready", flush=True)
         while True:
@@ -39,15 +41,23 @@ def serve(path: str, file: Path) -> None:
                     chosen.register(listener.accept()[0], selectors.EVENT_READ)
                     continue
                 try:
-                    id = connection.recv(MAX_ID_BYTES)
-                    if id:
-                        os.write(lines, id + b"\n")
-                        connection.send(b"moved")
+                    if data := connection.recv(MAX_BYTES):
+                        connection.send(answer(data))
                         continue
-                except OSError:  # the motor was killed meanwhile
+                except OSError:  # the other end was killed, before or after it was heard
                     pass
                 chosen.unregister(connection)
                 connection.close()
+
+
+def serve(path: str, file: Path) -> None:
+    lines = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def move(id: bytes) -> bytes:
+        os.write(lines, id + b"\n")
+        return b"moved"
+
+    answer_packets(path, move)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import signal
 import socket
 import sys
@@ -28,8 +27,8 @@ import msgspec
 
 from blimp.control.memory import OutcomeMemory
 from blimp.types import Outcome, OutcomeState
+from tests.faults.actuator import answer_packets
 
-MAX_LINE_BYTES = 4096
 # A ship remembers 512 commands and gets a few a minute; here a hundred come in a second.
 REMEMBERED = 65_536
 BACK_S = 20.0  # a motor that was killed is restarted within this time
@@ -200,40 +199,20 @@ class Journal:
 def serve(path: str, journal: Path, actuator_path: str) -> None:
     actuator = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     actuator.connect(actuator_path)
-    motor, chosen = Motor(actuator=actuator), selectors.DefaultSelector()
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door,
-        journal.open("ab", buffering=0) as lines,
-    ):
-        Path(path).unlink(missing_ok=True)  # that of a motor that was killed
-        door.bind(path)
-        door.listen(128)
-        chosen.register(door, selectors.EVENT_READ)
-        print("ready", flush=True)
-        while True:
-            for key, _ in chosen.select():
-                link = key.fileobj
-                assert isinstance(link, socket.socket)
-                if link is door:
-                    chosen.register(door.accept()[0], selectors.EVENT_READ)
-                    continue
-                try:
-                    data = link.recv(MAX_LINE_BYTES)
-                    if data.startswith(b"aim"):
-                        motor.aim = msgspec.json.decode(data[3:], type=Aim)
-                        link.send(b"aimed")
-                        continue
-                    if data:
-                        heard = motor.hear(json.loads(data))
-                        lines.write(msgspec.json.encode(heard) + b"\n")
-                        if heard.killed:
-                            motor.kill(heard)
-                        link.send(b"refused" if heard.refused else motor.boot.encode())
-                        continue
-                except OSError:  # killed while it spoke, or before it heard the answer
-                    pass
-                chosen.unregister(link)
-                link.close()
+    motor = Motor(actuator=actuator)
+    with journal.open("ab", buffering=0) as lines:
+
+        def answer(data: bytes) -> bytes:
+            if data.startswith(b"aim"):
+                motor.aim = msgspec.json.decode(data[3:], type=Aim)
+                return b"aimed"
+            heard = motor.hear(json.loads(data))
+            lines.write(msgspec.json.encode(heard) + b"\n")
+            if heard.killed:
+                motor.kill(heard)
+            return b"refused" if heard.refused else motor.boot.encode()
+
+        answer_packets(path, answer)
 
 
 if __name__ == "__main__":

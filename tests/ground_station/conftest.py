@@ -24,3 +24,13 @@ def twin(parked: FlyingShip) -> Iterator[FlyingShip]:
     """A ship that answers."""
     with parked.worker():
         yield parked
+
+
+@pytest.fixture
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlyingShip]:
+    """A ship on a broker of its own that may be killed."""
+    with (
+        EmbeddedBroker(directory=tmp_path_factory.mktemp("b")) as broker,
+        Lockstep("twin", seed=1) as ship,
+    ):
+        yield FlyingShip(broker=broker, vehicle="mortal", ship=ship)

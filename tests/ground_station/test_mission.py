@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,10 @@ import pytest
 
 from blimp.clock import ManualClock, SystemClock
 from blimp.errors import LinkError
-from blimp.sim import Lockstep
 from blimp.tasks.authority import Authority
 from blimp.tasks.client import Reply, VehicleClient
 from ground_station.mission import MissionEvent, MissionResult, MissionRunner
 from ground_station.mission_file import Mission, load_mission, parse_mission
-from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 
 UP = '[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 2\n'
@@ -145,16 +143,6 @@ def test_a_worker_that_is_restarted_in_mid_leg_flies_the_leg_to_its_end(
     assert second
     assert result.ok, result.reason
     assert parked.ship.truth.position_ned_m[0] == pytest.approx(4.0, abs=0.7)
-
-
-@pytest.fixture
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlyingShip]:
-    """A ship on a broker of its own that may be killed."""
-    with (
-        EmbeddedBroker(directory=tmp_path_factory.mktemp("b")) as broker,
-        Lockstep("twin", seed=1) as ship,
-    ):
-        yield FlyingShip(broker=broker, vehicle="mortal", ship=ship)
 
 
 def test_a_broker_that_dies_in_mid_leg_ends_no_mission(mortal: FlyingShip) -> None:

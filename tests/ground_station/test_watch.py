@@ -4,7 +4,6 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -12,14 +11,12 @@ from rich.console import Console
 
 from blimp.clock import ManualClock, SystemClock
 from blimp.link.telemetry import TelemetryReader
-from blimp.sim import Lockstep
 from ground_station.mission import MissionEvent
 from ground_station.mission_command import MissionLines
 from ground_station.mission_file import load_mission
 from ground_station.report import ProgressLine, Report
 from ground_station.screen import MissionScreen
 from ground_station.watch import Watch
-from tests.broker import EmbeddedBroker
 from tests.ground_station.ship import FlyingShip
 from tests.ground_station.test_view import SHIP
 
@@ -48,15 +45,6 @@ def test_the_trail_grows_with_the_way_and_restarts_with_another_flight() -> None
     assert list(state.trail) == [(0.0, 0.0), (0.2, 0.0), (0.4, 0.0)]
     state.take(msgspec.structs.replace(SHIP, boot_id="b2", position_ned_m=(9.0, 0.0, 0.0)), 0.0)
     assert list(state.trail) == [(9.0, 0.0)]
-
-
-@pytest.fixture
-def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlyingShip]:
-    with (
-        EmbeddedBroker(directory=tmp_path_factory.mktemp("b")) as broker,
-        Lockstep("twin", seed=1) as ship,
-    ):
-        yield FlyingShip(broker=broker, vehicle="mortal", ship=ship)
 
 
 def test_watch_outlives_its_broker(mortal: FlyingShip) -> None:

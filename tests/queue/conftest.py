@@ -175,11 +175,14 @@ class WorkerProcess:
 
 @pytest.fixture
 def start_worker(tmp_path: Path, transport: str) -> Iterator[Callable[..., WorkerProcess]]:
+    """Start a process, and wait until it consumes unless `is_ready` is False."""
     started: list[WorkerProcess] = []
 
-    def start(url: str, **options: Any) -> WorkerProcess:
+    def start(url: str, *, is_ready: bool = True, **options: Any) -> WorkerProcess:
         worker = WorkerProcess(url=url, directory=tmp_path, transport=transport, **options)
         started.append(worker)
+        if is_ready:
+            worker.wait_ready()
         return worker
 
     yield start

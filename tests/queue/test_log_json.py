@@ -53,7 +53,6 @@ def test_lines_of_every_pool_name_their_task(
         app="tests.queue.observability.logged:app",
         options="--log-format json --process-workers 1",
     )
-    worker.wait_ready()
     headers = {PARENT: f"00-{TRACE}-{SPAN}-01", "blimp_vehicle": "twin"}
     with TaskApp("logged", broker=url, result_backend=url) as app:
         ids = {}

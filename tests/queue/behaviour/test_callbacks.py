@@ -176,7 +176,7 @@ def test_exactly_one_of_the_two_follows_if_workers_are_killed(
         worker = start_worker(url)
         wait_until(lambda least=least: len(lines()) >= least, "nothing follows")
         worker.kill()
-    start_worker(url).wait_ready()
+    start_worker(url)
     wait_until(
         lambda: look.waiting("killed") + look.in_flight(app="killed") == 0, "not all is done"
     )

@@ -333,7 +333,7 @@ def test_every_body_runs_once_if_workers_are_killed(
             worker = start_worker(url)
             wait_until(lambda least=least: len(lines()) >= least, "no body starts")
             worker.kill()
-        start_worker(url).wait_ready()
+        start_worker(url)
         for handle in sent:
             assert handle.wait(DEADLINE_S).state is State.SUCCESS
     wait_until(
@@ -363,7 +363,7 @@ def test_every_replaced_task_is_replaced_once_if_workers_are_killed(
             worker = start_worker(url)
             wait_until(lambda least=least: len(lines()) >= least, "nothing is replaced")
             worker.kill()
-        start_worker(url).wait_ready()
+        start_worker(url)
         assert [handle.get(timeout=DEADLINE_S) for handle in sent] == [7] * count
         ids = [handle.parent.id for handle in sent if handle.parent is not None]
     wait_until(

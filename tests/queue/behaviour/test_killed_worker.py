@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,9 @@ Start = Callable[..., WorkerProcess]
 
 
 @pytest.fixture
-def killed(url: str) -> TaskApp:
-    return TaskApp("killed", broker=url, result_backend=url)
+def app(url: str) -> Iterator[TaskApp]:
+    with TaskApp("killed", broker=url, result_backend=url) as app:
+        yield app
 
 
 def marks(directory: Path, id: str) -> list[float]:
@@ -36,141 +37,123 @@ def begin(
 
 
 def test_a_killed_workers_task_runs_again_within_a_second_of_its_restart(
-    killed: TaskApp, url: str, look: Look, start_worker: Start
+    app: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
-    with killed as app:
-        first = start_worker(url, options="--sync-workers 1 --prefetch 8")
-        first.wait_ready()
-        begin(app, first, "again", "t1")
-        queued = [app.send_task("quick", (n,)) for n in range(20)]
-        # Not while it takes messages: kombu's transport could lose one then.
-        wait_until(lambda: look.in_flight(app="killed") == 8, "not eight in flight")
-        first.kill()
-        assert app.result("t1").state is State.PENDING
+    first = start_worker(url, options="--sync-workers 1 --prefetch 8")
+    begin(app, first, "again", "t1")
+    queued = [app.send_task("quick", (n,)) for n in range(20)]
+    # Not while it takes messages: kombu's transport could lose one then.
+    wait_until(lambda: look.in_flight(app="killed") == 8, "not eight in flight")
+    first.kill()
+    assert app.result("t1").state is State.PENDING
 
-        second = start_worker(url, options="--sync-workers 1")
-        second.wait_ready()
-        ready_s = time.monotonic()
-        wait_until(lambda: len(marks(second.directory, "t1")) == 2, "it did not run again")
-        assert marks(second.directory, "t1")[1] - ready_s < 1.0
-        (second.directory / "t1.go").touch()
-        result = app.result("t1").get(DEADLINE_S)
-        assert result == {"pid": second.process.pid, "fence": 2}
-        for number, handle in enumerate(queued):
-            assert handle.get(DEADLINE_S) == number
-        ended = [str(handle.record.date_done) for handle in queued]
-        assert ended == sorted(ended), "restored out of order"
-        assert second.terminate() == 0
-        assert look.left_behind() == []
+    second = start_worker(url, options="--sync-workers 1")
+    ready_s = time.monotonic()
+    wait_until(lambda: len(marks(second.directory, "t1")) == 2, "it did not run again")
+    assert marks(second.directory, "t1")[1] - ready_s < 1.0
+    (second.directory / "t1.go").touch()
+    result = app.result("t1").get(DEADLINE_S)
+    assert result == {"pid": second.process.pid, "fence": 2}
+    for number, handle in enumerate(queued):
+        assert handle.get(DEADLINE_S) == number
+    ended = [str(handle.record.date_done) for handle in queued]
+    assert ended == sorted(ended), "restored out of order"
+    assert second.terminate() == 0
+    assert look.left_behind() == []
 
 
 def test_killed_again_and_again_the_fence_grows(
-    killed: TaskApp, url: str, look: Look, start_worker: Start
+    app: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
-    with killed as app:
+    worker = start_worker(url)
+    directory = worker.directory
+    begin(app, worker, "again", "t1")
+    for runs in (2, 3):
+        worker.kill()
         worker = start_worker(url)
-        worker.wait_ready()
-        directory = worker.directory
-        begin(app, worker, "again", "t1")
-        for runs in (2, 3):
-            worker.kill()
-            worker = start_worker(url)
-            wait_until(lambda n=runs: len(marks(directory, "t1")) == n, "it did not run again")
-        (directory / "t1.go").touch()
-        assert app.result("t1").get(DEADLINE_S)["fence"] == 3
+        wait_until(lambda n=runs: len(marks(directory, "t1")) == n, "it did not run again")
+    (directory / "t1.go").touch()
+    assert app.result("t1").get(DEADLINE_S)["fence"] == 3
 
 
 def test_what_may_not_run_twice_ends_as_interrupted(
-    killed: TaskApp, url: str, look: Look, start_worker: Start
+    app: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
-    with killed as app:
-        first = start_worker(url)
-        first.wait_ready()
-        begin(app, first, "once", "t1")
-        first.kill()
-        second = start_worker(url)
-        record = app.result("t1").wait(DEADLINE_S)
-        assert record.state is State.INTERRUPTED
-        assert record.reason == "once had begun when its worker was cut off; it is not run again"
-        assert len(marks(second.directory, "t1")) == 1
-        second.wait_ready()
-        assert second.terminate() == 0
-        assert look.left_behind() == [b"blimp-began-t1-0"]
+    first = start_worker(url)
+    begin(app, first, "once", "t1")
+    first.kill()
+    second = start_worker(url)
+    record = app.result("t1").wait(DEADLINE_S)
+    assert record.state is State.INTERRUPTED
+    assert record.reason == "once had begun when its worker was cut off; it is not run again"
+    assert len(marks(second.directory, "t1")) == 1
+    assert second.terminate() == 0
+    assert look.left_behind() == [b"blimp-began-t1-0"]
 
 
 def test_what_may_not_run_twice_runs_where_it_had_not_begun(
-    killed: TaskApp, url: str, look: Look, start_worker: Start
+    app: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
     """Taken by the killed worker, but waiting behind another: it had not begun."""
-    with killed as app:
-        first = start_worker(url, options="--sync-workers 1")
-        first.wait_ready()
-        begin(app, first, "again", "t1")
-        app.send_task("once", task_id="t2")
-        wait_until(lambda: look.in_flight(app="killed") == 2, "not taken")
-        first.kill()
-        second = start_worker(url)
-        for id in ("t1", "t2"):
-            (second.directory / f"{id}.go").touch()
-        assert app.result("t2").get(DEADLINE_S)["fence"] == 2
+    first = start_worker(url, options="--sync-workers 1")
+    begin(app, first, "again", "t1")
+    app.send_task("once", task_id="t2")
+    wait_until(lambda: look.in_flight(app="killed") == 2, "not taken")
+    first.kill()
+    second = start_worker(url)
+    for id in ("t1", "t2"):
+        (second.directory / f"{id}.go").touch()
+    assert app.result("t2").get(DEADLINE_S)["fence"] == 2
 
 
 def test_past_its_time_to_live_it_goes_on_only_where_it_is_resumable(
-    killed: TaskApp, url: str, start_worker: Start
+    app: TaskApp, url: str, start_worker: Start
 ) -> None:
-    with killed as app:
-        first = start_worker(url)
-        first.wait_ready()
-        begin(app, first, "resumed", "t1", ttl_s=1.0)
-        begin(app, first, "again", "t2", ttl_s=1.0)
-        first.kill()
-        born_s = app.broker_clock.now_s()
-        wait_until(lambda: app.broker_clock.now_s() > born_s + 1.1, "the clock stands")
-        second = start_worker(url)
-        (second.directory / "t1.go").touch()
-        assert app.result("t1").get(DEADLINE_S)["fence"] == 2
-        assert app.result("t2").wait(DEADLINE_S).state is State.EXPIRED
+    first = start_worker(url)
+    begin(app, first, "resumed", "t1", ttl_s=1.0)
+    begin(app, first, "again", "t2", ttl_s=1.0)
+    first.kill()
+    born_s = app.broker_clock.now_s()
+    wait_until(lambda: app.broker_clock.now_s() > born_s + 1.1, "the clock stands")
+    second = start_worker(url)
+    (second.directory / "t1.go").touch()
+    assert app.result("t1").get(DEADLINE_S)["fence"] == 2
+    assert app.result("t2").wait(DEADLINE_S).state is State.EXPIRED
 
 
 def test_a_worker_that_was_stopped_leaves_nothing_to_recover(
-    killed: TaskApp, url: str, look: Look, start_worker: Start
+    app: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
-    with killed as app:
-        worker = start_worker(url)
-        worker.wait_ready()
-        begin(app, worker, "again", "t1")
-        worker.process.send_signal(signal.SIGTERM)
-        (worker.directory / "t1.go").touch()
-        assert app.result("t1").get(DEADLINE_S)["fence"] == 1
-        assert worker.end() == 0
-        assert look.left_behind() == []
+    worker = start_worker(url)
+    begin(app, worker, "again", "t1")
+    worker.process.send_signal(signal.SIGTERM)
+    (worker.directory / "t1.go").touch()
+    assert app.result("t1").get(DEADLINE_S)["fence"] == 1
+    assert worker.end() == 0
+    assert look.left_behind() == []
 
 
 def test_a_second_sigterm_cuts_a_warm_stop_short(
-    killed: TaskApp, url: str, look: Look, start_worker: Start
+    app: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
-    with killed as app:
-        worker = start_worker(url, options="--grace 60 --sync-workers 1")
-        worker.wait_ready()
-        begin(app, worker, "again", "t1")
-        app.send_task("quick", (1,))
-        wait_until(lambda: look.in_flight(app="killed") == 2, "not taken")
-        worker.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: look.in_flight(app="killed") == 1, "not given back")
-        worker.process.send_signal(signal.SIGTERM)
-        assert worker.end() == 0
-        assert look.in_flight(app="killed") == 0
-        assert look.waiting("killed") == 2
+    worker = start_worker(url, options="--grace 60 --sync-workers 1")
+    begin(app, worker, "again", "t1")
+    app.send_task("quick", (1,))
+    wait_until(lambda: look.in_flight(app="killed") == 2, "not taken")
+    worker.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: look.in_flight(app="killed") == 1, "not given back")
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.end() == 0
+    assert look.in_flight(app="killed") == 0
+    assert look.waiting("killed") == 2
 
 
-def test_the_same_name_twice_is_refused(killed: TaskApp, url: str, start_worker: Start) -> None:
-    first = start_worker(url)
-    first.wait_ready()
-    second = start_worker(url)
+def test_the_same_name_twice_is_refused(app: TaskApp, url: str, start_worker: Start) -> None:
+    start_worker(url)
+    second = start_worker(url, is_ready=False)
     assert second.end() == 1
     assert "worker name 'w' is in use by process" in "".join(second.lines)
-    with killed as app:
-        assert app.send_task("quick", (7,)).get(DEADLINE_S) == 7
+    assert app.send_task("quick", (7,)).get(DEADLINE_S) == 7
 
 
 @pytest.mark.parametrize(

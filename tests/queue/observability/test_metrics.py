@@ -309,7 +309,6 @@ def test_the_command_line_serves_them(
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     worker = start_worker(url, options=f"--metrics-port {port}")
-    worker.wait_ready()
     found = until(port, lambda found: figure(found, "blimp_broker_up") == 1.0)
     assert named(found, "process_resident") == ["process_resident_memory_bytes"]
     assert worker.terminate() == 0

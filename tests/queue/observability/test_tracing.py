@@ -168,7 +168,6 @@ def test_spans_of_a_child_process_belong_to_the_run(
     worker = start_worker(
         url, app="tests.queue.observability.logged:app", options="--process-workers 1"
     )
-    worker.wait_ready()
     with TaskApp("logged", broker=url, result_backend=url) as app:
         app.send_task("own.span").get(timeout=DEADLINE_S)
     assert worker.terminate() == 0
@@ -189,7 +188,6 @@ def test_a_restarted_process_and_a_child_that_ends_send_waiting_spans(
     worker = start_worker(
         url, app="tests.queue.observability.logged:app", options="--process-workers 1 --max-tasks 1"
     )
-    worker.wait_ready()
     with TaskApp("logged", broker=url, result_backend=url) as app:
         app.send_task("own.span").get(timeout=DEADLINE_S)
         app.send_task("in.thread").get(timeout=DEADLINE_S)

@@ -1,6 +1,8 @@
 """Result backends in databases."""
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,10 @@ from blimp.clock import SystemClock
 from blimp.queue.results.backend import ResultKeywords, result_options
 from blimp.queue.results.sql.database import SqlResults
 from tests.postgres import Postgres
+from tests.queue.conftest import DEADLINE_S
 
 DATABASES = ["sqlite", "postgresql"]
+PROJECT = Path(__file__).parents[3]
 _numbers = itertools.count()
 
 
@@ -61,3 +65,18 @@ def open_results(database: str, names: dict[str, str]) -> Iterator[OpenResults]:
     yield open_results
     for results in opened:
         results.close()
+
+
+def run_program(
+    program: str, database: str, names: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python program that is given the database and the names of its tables."""
+    return subprocess.run(
+        [sys.executable, "-c", program, database.removeprefix("db+"), *names.values()],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=PROJECT,
+        timeout=DEADLINE_S,
+        check=False,
+    )

@@ -41,7 +41,6 @@ def test_after_its_most_tasks_it_restarts_and_loses_nothing_under_load(
     labour: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--max-tasks 40 --log-level warning")
-    worker.wait_ready()
     for starts, numbers in ((2, range(120)), (3, range(120, 180))):  # more than it had in flight
         for number in numbers:
             labour.send_task("count", (number,), ignore_result=True)
@@ -56,7 +55,6 @@ def test_after_its_most_tasks_it_restarts_and_loses_nothing_under_load(
 
 def test_too_large_it_restarts(labour: TaskApp, url: str, start_worker: Start) -> None:
     worker = start_worker(url, app=LABOUR, options="--max-memory-mb 150")
-    worker.wait_ready()
     assert labour.send_task("hoard", (10,)).get(DEADLINE_S) == worker.process.pid
     assert worker.starts == 1
     assert labour.send_task("hoard", (150,)).get(DEADLINE_S) == worker.process.pid
@@ -69,7 +67,6 @@ def test_too_large_it_restarts(labour: TaskApp, url: str, start_worker: Start) -
 def test_old_age_cuts_no_task_off(labour: TaskApp, url: str, start_worker: Start) -> None:
     """Not even one that takes longer than the grace of a stop."""
     worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0")
-    worker.wait_ready()
     held = hold(labour, worker, "hold")
     labour.send_task("pid").get(DEADLINE_S)
     wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not logged")
@@ -83,7 +80,6 @@ def test_a_stop_has_the_last_word_over_a_restart(
     labour: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--max-tasks 1 --grace 0.1")
-    worker.wait_ready()
     hold(labour, worker, "hold")
     labour.send_task("pid").get(DEADLINE_S)
     wait_until(lambda: any("restarts" in line for line in worker.lines), "it is not logged")
@@ -97,7 +93,6 @@ def test_a_task_that_cannot_be_ended_ends_in_a_restart_that_loses_nothing(
     labour: TaskApp, url: str, look: Look, start_worker: Start, task: str
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--sync-workers 2 --loop-concurrency 1")
-    worker.wait_ready()
     handle = labour.send_task(task)
     rest = [labour.send_task("pid") for _ in range(30)]
     record = handle.wait(DEADLINE_S)
@@ -115,7 +110,6 @@ def test_stuck_and_not_acknowledged_it_comes_again(
     labour: TaskApp, url: str, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR)
-    worker.wait_ready()
     assert labour.send_task("stuck-again").get(DEADLINE_S) >= 2  # it may be taken once too often
     wait_until(lambda: worker.starts == 2, "it did not restart")
     assert worker.terminate() == 0
@@ -125,7 +119,6 @@ def test_sigquit_is_cold_at_once(
     labour: TaskApp, url: str, look: Look, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--grace 60")
-    worker.wait_ready()
     hold(labour, worker, "hold")
     worker.process.send_signal(signal.SIGQUIT)
     assert worker.end() == 0
@@ -139,7 +132,6 @@ def test_it_does_not_restart_while_a_child_is_at_work(
 ) -> None:
     options = "--process-workers 1 --max-tasks 2 --grace 0"
     worker = start_worker(url, app=LABOUR, options=options)
-    worker.wait_ready()
     held = hold(labour, worker, "cpu.grip")
     for _ in range(2):
         labour.send_task("pid").get(DEADLINE_S)
@@ -159,7 +151,6 @@ def test_a_stop_that_comes_while_it_restarts_is_not_lost(
 ) -> None:
     """Whenever it comes: before, within or after the exec."""
     worker = start_worker(url, app=LABOUR, options="--max-tasks 1")
-    worker.wait_ready()
     labour.send_task("pid").get(DEADLINE_S)
     wait_until(lambda: any(word in line for line in worker.lines), "it is not logged")
     assert worker.terminate() == 0
@@ -171,7 +162,6 @@ def test_what_tasks_start_can_be_terminated_after_it_restarted(
     labour: TaskApp, url: str, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--max-tasks 2")
-    worker.wait_ready()
     for starts in (1, 2):
         wait_until(lambda n=starts: worker.starts == n, "it did not restart")
         assert labour.send_task("blocked").get(DEADLINE_S) == 0

@@ -157,7 +157,6 @@ def test_a_killed_workers_tasks_run_again(
     killed: TaskApp, rabbit: RabbitMQ, broker_server: EmbeddedBroker, start_worker: Start
 ) -> None:
     first = start_worker(rabbit.url, results=broker_server.url)
-    first.wait_ready()
     begin(killed, first, "again", "t1")
     begin(killed, first, "once", "t2")
     queued = [killed.send_task("quick", (number,)) for number in range(20)]
@@ -166,7 +165,6 @@ def test_a_killed_workers_tasks_run_again(
     first.kill()
     assert killed.result("t1").state is State.PENDING
     second = start_worker(rabbit.url, results=broker_server.url)
-    second.wait_ready()
     wait_until(lambda: len(marks(second.directory, "t1")) == 2, "it did not run again")
     (second.directory / "t1.go").touch()
     assert killed.result("t1").get(DEADLINE_S) == {"pid": second.process.pid, "fence": 2}
@@ -184,10 +182,8 @@ def test_a_killed_workers_task_goes_to_another(
     tmp_path: Path,
 ) -> None:
     first = start_worker(rabbit.url, results=broker_server.url, name="a")
-    first.wait_ready()
     begin(killed, first, "again", "t3")
     second = start_worker(rabbit.url, results=broker_server.url, name="b")
-    second.wait_ready()
     first.kill()
     died_s = time.monotonic()
     wait_until(lambda: len(marks(tmp_path, "t3")) == 2, "it did not run again")

@@ -23,7 +23,7 @@ from blimp.queue.results.sql.database import Cleanup, SqlResults
 from blimp.queue.results.sql.sessions import Sessions
 from tests.postgres import Postgres
 from tests.queue.conftest import Silence
-from tests.queue.results.conftest import OpenResults
+from tests.queue.results.conftest import OpenResults, run_program
 
 DEADLINE_S = 15.0
 DONE = "2026-11-20T13:02:03.477079+00:00"
@@ -258,15 +258,7 @@ print(results.get("parent").result, *(results.get(str(n)).result for n in range(
 
 
 def test_an_engine_is_never_used_in_a_fork(database: str, names: dict[str, str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FORKING, database.removeprefix("db+"), *names.values()],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[4],
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    done = run_program(FORKING, database, names)
     assert done.stdout == "0 0 0 0\n1 0 1 2 3\n", done.stderr
 
 

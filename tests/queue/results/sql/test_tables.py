@@ -1,8 +1,5 @@
 """Celery's tables: made as Celery makes them, and never altered where they are others."""
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,7 @@ from blimp.queue.results.backend import ResultOptions, result_options
 from blimp.queue.results.sql.database import SqlResults
 from blimp.queue.results.sql.tables import Tables
 from tests.postgres import Postgres
-from tests.queue.results.conftest import OpenResults
+from tests.queue.results.conftest import OpenResults, run_program
 
 DEADLINE_S = 30.0
 PLAIN = ["id", "task_id", "status", "result", "date_done", "traceback", "children"]
@@ -235,16 +232,7 @@ print(*(os.waitpid(child, 0)[1] for child in children))
 def test_eight_that_start_together_make_the_tables_once(
     database: str, names: dict[str, str], open_results: OpenResults
 ) -> None:
-    url = database.removeprefix("db+")
-    done = subprocess.run(
-        [sys.executable, "-c", STARTERS, url, names["task"], names["group"]],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[4],
-        timeout=DEADLINE_S,
-        check=True,
-    )
+    done = run_program(STARTERS, database, names)
     assert done.stdout == "0 0 0 0 0 0 0 0\n", done.stderr
     results = open_results()
     assert [results.get(str(number)).result for number in range(8)] == list(range(8))

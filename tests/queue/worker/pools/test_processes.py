@@ -26,9 +26,7 @@ def labour(url: str) -> Iterator[TaskApp]:
 
 @pytest.fixture
 def worker(labour: TaskApp, url: str, start_worker: Start) -> WorkerProcess:
-    worker = start_worker(url, app=LABOUR, options="--process-workers 2")
-    worker.wait_ready()
-    return worker
+    return start_worker(url, app=LABOUR, options="--process-workers 2")
 
 
 def children(pid: int) -> list[int]:
@@ -164,7 +162,6 @@ def test_a_child_that_leaves_an_heir_of_its_channel_is_seen_to_be_dead(
     labour: TaskApp, url: str, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--process-workers 1")
-    worker.wait_ready()
     labour.send_task("cpu.leaves-heir")
     wait_until(lambda: any("worker lost" in line for line in worker.lines), "it is not seen")
 
@@ -195,7 +192,6 @@ def test_a_child_is_replaced_after_its_most_tasks_and_the_worker_is_not(
     labour: TaskApp, url: str, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--process-workers 1 --max-tasks 3")
-    worker.wait_ready()
     handles = [labour.send_task("cpu.pid") for _ in range(9)]
     pids = [handle.get(DEADLINE_S)[0] for handle in handles]
     assert pids[0] == pids[2] != pids[3] == pids[5] != pids[6] == pids[8]
@@ -207,7 +203,6 @@ def test_a_child_that_has_grown_too_large_is_replaced(
     labour: TaskApp, url: str, start_worker: Start
 ) -> None:
     worker = start_worker(url, app=LABOUR, options="--process-workers 1 --max-memory-mb 120")
-    worker.wait_ready()
     first = labour.send_task("cpu.hoard", (1,)).get(DEADLINE_S)
     assert labour.send_task("cpu.hoard", (120,)).get(DEADLINE_S) == first
     assert labour.send_task("cpu.hoard", (1,)).get(DEADLINE_S) != first
@@ -313,7 +308,6 @@ def test_a_full_pool_of_processes_does_not_keep_other_tasks_from_running(
     others = [labour.send_task(name) for name in ("async.pid", "pid") * 5]
     options = "--process-workers 1 --prefetch 8"
     worker = start_worker(url, app=LABOUR, options=options)
-    worker.wait_ready()
     for other in others:
         assert other.get(DEADLINE_S) == worker.process.pid
     more = [labour.send_task("cpu.grip", task_id=f"more-{n}") for n in range(20)]
