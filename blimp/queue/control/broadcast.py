@@ -19,7 +19,7 @@ from kombu import Consumer, Exchange, Queue
 
 from blimp.errors import LinkError, MessageError, Refused, ResultError
 from blimp.queue.brokers.kombu_consumer import guard_channel
-from blimp.queue.control.command import EXCHANGE, CommandMailbox, connected
+from blimp.queue.control.command import EXCHANGE, MAX_COMMAND_BYTES, CommandMailbox, connected
 from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.protocol.record import Record, State, fault_of
@@ -91,6 +91,8 @@ class BroadcastReceiver:
     def receive(self, body: bytes | str, *, url: str) -> None:
         """Handle one broadcast; never raises except for a lost connection."""
         try:
+            if len(body) > MAX_COMMAND_BYTES:  # reading holds the interpreter lock
+                raise MessageError(f"{len(body)} bytes: the limit is {MAX_COMMAND_BYTES}")
             broadcast = _decoder.decode(body)
             if not 0 < len(broadcast.id) <= MAX_NAME_LENGTH:
                 raise MessageError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")

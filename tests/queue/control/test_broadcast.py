@@ -114,6 +114,10 @@ def test_a_refusal_is_the_confirmation(app: TaskApp) -> None:
         (b'{"id": "a", "name": "stop", "payload": [NaN]}', "got `array`"),
         (b'{"id": "a", "name": "go"}', "known"),
         (
+            b'{"id": "a", "name": "stop", "payload": {"a": "' + b"x" * 300_000 + b'"}}',
+            "bytes: the limit is 262144",
+        ),
+        (
             b'{"id": "a", "name": "go", "payload": {"a": ' + b"[" * 2000 + b"]" * 2000 + b"}}",
             "recursion",
         ),

@@ -163,6 +163,15 @@ def test_queues_are_shown_by_priority(app: TaskApp, server: redis.Redis) -> None
             leave.set()
 
 
+def test_a_broker_that_is_not_redis_shows_what_waits() -> None:
+    with TaskApp("plain", broker="memory://") as app, Metrics(app, port=0) as metrics:
+        app.task(name="t")(len)
+        with working(app):
+            found = until(metrics.port, lambda found: figure(found, "blimp_broker_up") == 1.0)
+    ready = {"queue": "plain", "priority": "all", "state": "ready"}
+    assert figure(found, "blimp_queue_messages", **ready) == 0.0
+
+
 def test_a_stopped_broker_does_not_delay_the_page(own_broker: EmbeddedBroker) -> None:
     with TaskApp("still", broker=own_broker.url) as app, Metrics(app, port=0) as metrics:
         app.task(name="t")(len)
