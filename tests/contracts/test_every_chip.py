@@ -79,6 +79,9 @@ def test_it_starts_and_agrees_with_the_truth(flight: Flight, name: str) -> None:
         assert device(name) in NOTHING_IN_RANGE
     else:
         AGREES[type(made)](made, flight.world)
+        if isinstance(made, ImuSample):
+            has_field = "magnetic_x" in SIMULATED[rows.documented()[name].chip].CHANNELS
+            assert (made.magnetic_body_t is not None) == has_field
         values = flight.board.status(flight.machine.clock.now_s())[device(name)].value
         numbers = values if isinstance(values, tuple) else (values,)
         assert all(math.isfinite(number or 0.0) for number in numbers)

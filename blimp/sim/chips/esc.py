@@ -27,41 +27,37 @@ class Esc:
         self._still_s = 0.5 * (self._low_s + self._high_s) if reversible else self._low_s
         self._least = -1.0 if reversible else 0.0
         self._timeline = timeline
-        self._pulse_s: float | None = None
-        self._since_s = timeline.now_s  # since when the pulse is what it is, or none
+        self._pulse_s: float | None = None  # the last one
+        self._still_since_s: float | None = None
+        self._lost_s: float | None = timeline.now_s  # when the pulses ended; None while they go on
         self._armed = False
-        self._throttle = 0.0
 
     def signal(self, pulse_s: float | None) -> None:
         """From now on it gets pulses of this width, or none."""
-        if pulse_s is not None and not _TAKEN_S[0] <= pulse_s <= _TAKEN_S[1]:
-            pulse_s = None
-        if pulse_s == self._pulse_s:
+        now_s = self._timeline.now_s
+        if pulse_s is None or not _TAKEN_S[0] <= pulse_s <= _TAKEN_S[1]:
+            if self._lost_s is None:
+                self._lost_s = now_s
             return
-        self.throttle()  # what the old signal has led to
-        was_still = self._is_still()
+        self.throttle()  # what has become of it in the meantime
+        self._lost_s = None
         self._pulse_s = pulse_s
-        if not (was_still and self._is_still()):
-            self._since_s = self._timeline.now_s
-
-    def _is_still(self) -> bool:
-        return self._pulse_s is not None and abs(self._pulse_s - self._still_s) <= _STILL_S
+        if abs(pulse_s - self._still_s) > _STILL_S:
+            self._still_since_s = None
+        elif self._still_since_s is None:
+            self._still_since_s = now_s
 
     def throttle(self) -> float:
-        for_s = self._timeline.now_s - self._since_s
-        if self._pulse_s is None:
-            if for_s >= _LOST_S:
-                self._armed, self._throttle = False, 0.0
-            return self._throttle
-        if not self._armed:
-            self._armed = self._is_still() and for_s >= _ARM_S
-        self._throttle = self._asked() if self._armed else 0.0
-        return self._throttle
+        now_s = self._timeline.now_s
+        if self._lost_s is not None and now_s - self._lost_s >= _LOST_S:
+            self._armed, self._pulse_s, self._still_since_s = False, None, None
+        still_s = self._still_since_s
+        if still_s is not None and self._lost_s is None and now_s - still_s >= _ARM_S:
+            self._armed = True
+        return self._asked() if self._armed and still_s is None else 0.0
 
     def _asked(self) -> float:
         assert self._pulse_s is not None
-        if self._is_still():
-            return 0.0
         share = (self._pulse_s - self._still_s) / (self._high_s - self._still_s)
         return clamp(share, self._least, 1.0)
 

@@ -75,6 +75,7 @@ class Icm20948(I2CChip):
         )
 
     def write(self, data: bytes) -> None:
+        self._sample()  # by the orders that held until now
         pointer = data[0] & 0x7F
         for value in data[1:]:
             self._store(pointer, value)
