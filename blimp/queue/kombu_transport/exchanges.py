@@ -36,10 +36,10 @@ Row = tuple[str, str | None, str]  # routing key, pattern, queue: as kombu's exc
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """One exchange: its type, its bindings, and the bound queues that may expire."""
+    """One exchange: its type ("" if unknown), its bindings, and the queues that may expire."""
 
     version: str
-    type: str | None
+    type: str
     rows: tuple[Row, ...]
     mortal: frozenset[str]
 
@@ -56,25 +56,28 @@ class Exchanges:
         self._keys = keys
         self._store = store
         self._tables: dict[str, Table] = {}
-        self._declared: set[tuple[str, str]] = set()
+        self._declared: dict[str, str] = {}  # type, by exchange
 
     def table(self, exchange: str) -> Table:
         """Return the copy of `exchange`; read it if there is none."""
         found = self._tables.get(exchange)
-        return self._read(exchange) if found is None else found
+        if found is None:
+            fields: Any = self._link.client.hgetall(self._keys.exchange(exchange))
+            found = self.learn(exchange, fields)
+        return found
 
     def forget(self, exchange: str) -> None:
         """Read the copy of `exchange` again when it is next needed."""
         self._tables.pop(exchange, None)
 
     def declare(self, exchange: str, type: str) -> None:
-        if (exchange, type) not in self._declared:
+        if self._declared.get(exchange) != type:
             self._change(exchange, "type", type)
-            self._declared.add((exchange, type))
+            self._declared[exchange] = type
 
     def bind(self, exchange: str, row: Row, *, mortal: bool) -> None:
-        for type in [kind for name, kind in self._declared if mortal and name == exchange]:
-            self._change(exchange, "type", type)  # which may have expired since
+        if mortal and exchange in self._declared:  # its type may have expired since
+            self._change(exchange, "type", self._declared[exchange])
         self._change(exchange, "add", self._binding(row, mortal=mortal), queue=row[2])
 
     def unbind(self, exchange: str, row: Row) -> None:
@@ -89,19 +92,14 @@ class Exchanges:
     def delete(self, exchange: str) -> None:
         self._link.client.delete(self._keys.exchange(exchange), self._keys.fanout(exchange))
         self.forget(exchange)
-        self._declared = {one for one in self._declared if one[0] != exchange}
-
-    def _read(self, exchange: str) -> Table:
-        fields: Any = self._link.client.hgetall(self._keys.exchange(exchange))
-        return self.learn(exchange, fields)
+        self._declared.pop(exchange, None)
 
     def learn(self, exchange: str, fields: dict[bytes, bytes]) -> Table:
         """Make a copy of `exchange` from its hash on the server."""
         bindings = [json.loads(name[1:]) for name in fields if name[:1] == b"b"]
-        type = fields.get(b"type")
         table = self._tables[exchange] = Table(
             version=fields.get(b"version", b"0").decode(),
-            type=None if type is None else type.decode(),
+            type=fields.get(b"type", b"").decode(),
             rows=tuple((key, pattern, queue) for key, pattern, queue, _ in bindings),
             mortal=frozenset(queue for _, _, queue, alive in bindings if alive),
         )

@@ -61,7 +61,7 @@ class ChildProcess:
     Raises OSError if the system has no process or descriptor left for it.
 
     One thread starts it, waits, calls and ends it: the kernel kills the child when that
-    thread ends, kill -9 of the worker included. Any thread may signal and kill it.
+    thread ends, kill -9 of the worker included. Any thread may signal it.
     """
 
     def __init__(self, number: int, origins: Sequence[str], *, wear: Wear) -> None:
@@ -89,9 +89,8 @@ class ChildProcess:
         self._events.register(self._process.fileno(), select.POLLIN)
         self._lock = threading.Lock()
         self._is_open = True
-        self._is_ready = False
         self._jobs = 0
-        self._job: int | None = None
+        self._job: int | None = 0  # while it starts; None: it waits for work
 
     def running(self) -> bool:
         return self._is_open and self._process.running()
@@ -104,7 +103,7 @@ class ChildProcess:
         if frame.problem:
             raise WorkerLost(f"child {self.number} cannot start: {frame.problem}")
         with self._lock:
-            self._is_ready = True
+            self._job = None
 
     def next_job(self) -> int:
         with self._lock:
@@ -128,34 +127,28 @@ class ChildProcess:
                     return frame
                 on_progress(frame)
         except WorkerLost:
-            self.kill()  # whatever its state, it gets no further job
+            self.signal(signal.SIGKILL)  # whatever its state, it gets no further job
             raise
         finally:
             with self._lock:
                 self._job = None
 
-    def interrupt(self, job: int) -> None:
-        """Raise SoftTimeLimitExceeded in the task, if it still runs this job."""
+    def signal(self, number: signal.Signals, *, job: int | None = None) -> None:
+        """Send it a signal; if `job` is given, only while it runs that one."""
         with self._lock:
-            if self._is_open and job == self._job:
-                self._process.send(INTERRUPT)
+            if self._is_open and job in (None, self._job):
+                self._process.send(number)
 
     def tell_stopping(self) -> None:
         """Inform it, if it is ready, that the worker is about to stop."""
         with self._lock:
-            if self._is_open and self._is_ready:
+            if self._is_open and self._job != 0:
                 self._process.send(STOPPING)
-
-    def kill(self, *, job: int | None = None) -> None:
-        """Kill it; if `job` is given, only while it runs that one."""
-        with self._lock:
-            if self._is_open and job in (None, self._job):
-                self._process.send(signal.SIGKILL)
 
     def kill_unless_idle(self) -> None:
         """Kill it while it starts or runs a job; one that waits for work ends by itself."""
         with self._lock:
-            if self._is_open and not (self._is_ready and self._job is None):
+            if self._is_open and self._job is not None:
                 self._process.send(signal.SIGKILL)
 
     def end(self) -> None:
@@ -296,7 +289,7 @@ class ProcessPool(JobThreads):
                 child.wait_ready(self._start_s)
             except (WorkerLost, OSError) as error:  # no descriptor or process is left at the moment
                 if child is not None:
-                    child.kill()
+                    child.signal(signal.SIGKILL)
                 if not self._closing.is_set():
                     wait_s = WAITS.delay_s(failures, chance=self._chance)
                     failures += 1
@@ -323,7 +316,7 @@ class ProcessPool(JobThreads):
         with self._guard:
             self._children.add(child)
         if self._closing.is_set():
-            child.kill()
+            child.signal(signal.SIGKILL)
         return child
 
     def _end(self, child: ChildProcess | None) -> None:
@@ -372,12 +365,12 @@ class ChildCall:
 
     def interrupt(self) -> None:
         if self._number is not None:
-            self._child.interrupt(self._number)
+            self._child.signal(INTERRUPT, job=self._number)
 
     def cancel(self) -> bool:
         self._is_cancelled = True
         if self._number is not None:
-            self._child.kill(job=self._number)
+            self._child.signal(signal.SIGKILL, job=self._number)
         return True
 
 

@@ -90,7 +90,7 @@ def test_an_interruption_that_comes_too_late_strikes_no_other_job() -> None:
         for _ in range(3):
             job = begin(child, "cpu.pid")
             child.call(job, on_progress=lambda _: None)
-            child.interrupt(job.job)
+            child.signal(signal.SIGUSR1, job=job.job)
             os.kill(child.pid, signal.SIGUSR1)  # as one that was under way when the job ended
             done = child.call(begin(child, "cpu.pid"), on_progress=lambda _: None)
             assert done.outcome.state is State.SUCCESS
@@ -138,7 +138,7 @@ def test_a_child_that_does_not_begin_well_is_lost(
         with pytest.raises(WorkerLost, match=complaint):
             child.wait_ready(0.5 if "in time" in complaint else DEADLINE_S)
     finally:
-        child.kill()
+        child.signal(signal.SIGKILL)
         child.end()
     assert not Path(f"/proc/{child.pid}").exists()
 
@@ -256,7 +256,7 @@ def test_a_child_among_very_many_descriptors_begins_and_ends(
         child.end()
         child = start()
         child.wait_ready(DEADLINE_S)
-        child.kill()
+        child.signal(signal.SIGKILL)
         with pytest.raises(WorkerLost, match="was killed by SIGKILL"):
             child.wait_ready(DEADLINE_S)
         child.end()
