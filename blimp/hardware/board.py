@@ -20,6 +20,7 @@ from blimp.hardware.drv8833 import Drv8833
 from blimp.hardware.dwm1001 import Dwm1001
 from blimp.hardware.esc import EscPwm
 from blimp.hardware.gps import GpsNmea
+from blimp.hardware.gps_ubx import GpsUbx
 from blimp.hardware.hcsr04 import HcSr04
 from blimp.hardware.icm20948 import Icm20948
 from blimp.hardware.ina219 import Ina219
@@ -42,6 +43,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "dwm1001": Dwm1001,
     "esc-pwm": EscPwm,
     "gps-nmea": GpsNmea,
+    "gps-ubx": GpsUbx,
     "hcsr04": HcSr04,
     "icm20948": Icm20948,
     "ina219": Ina219,

@@ -13,6 +13,7 @@ from blimp.sim.chips.drv8833 import Drv8833
 from blimp.sim.chips.dwm1001 import Dwm1001
 from blimp.sim.chips.esc import EscPwm
 from blimp.sim.chips.gps_nmea import GpsNmea
+from blimp.sim.chips.gps_ubx import GpsUbx
 from blimp.sim.chips.hcsr04 import HcSr04
 from blimp.sim.chips.icm20948 import Icm20948
 from blimp.sim.chips.ina219 import Ina219
@@ -37,6 +38,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "dwm1001": Dwm1001,
     "esc-pwm": EscPwm,
     "gps-nmea": GpsNmea,
+    "gps-ubx": GpsUbx,
     "hcsr04": HcSr04,
     "icm20948": Icm20948,
     "ina219": Ina219,

@@ -9,7 +9,7 @@ Names are the datasheets'. One class is one chip and only a namespace; it is nev
 from blimp.hardware.registers.barometers import BMP280, BMP388, MS5611
 from blimp.hardware.registers.inertial import AK09916, ICM20948, MPU6050
 from blimp.hardware.registers.outputs import DRV8833, PCA9685
-from blimp.hardware.registers.position import DWM1001, NMEA
+from blimp.hardware.registers.position import DWM1001, NMEA, UBX
 from blimp.hardware.registers.power import INA219, INA226, INA260
 from blimp.hardware.registers.rangers import HCSR04, VL53L1X, TFLuna
 
@@ -28,6 +28,7 @@ __all__ = [
     "MS5611",
     "NMEA",
     "PCA9685",
+    "UBX",
     "VL53L1X",
     "TFLuna",
 ]

@@ -18,3 +18,28 @@ class NMEA:
     MAX_LINE: Final = 82  # characters from $ to the line feed, both counted
     START: Final = 0x24  # $
     CHECKSUM_MARK: Final = 0x2A  # *
+
+
+class UBX:
+    """u-blox UBX framing and messages, UBX-13003221 (M8) and UBX-21035062 (M10)."""
+
+    SYNC: Final = b"\xb5\x62"  # then class, id, u16 little-endian length, payload, checksum
+    MAX_LENGTH: Final = 1024  # of a payload; longer ones are not asked for
+    NAV_PVT: Final = (0x01, 0x07)
+    NAV_PVT_LENGTH: Final = 92
+    FIX_3D: Final = 3
+    FIX_WITH_DEAD_RECKONING: Final = 4
+    GNSS_FIX_OK: Final = 0x01  # of flags
+    INVALID_LLH: Final = 0x01  # of flags3
+    ACK_NAK: Final = (0x05, 0x00)
+    ACK_ACK: Final = (0x05, 0x01)
+    CFG_MSG: Final = (0x06, 0x01)  # class, id, rate on this port
+    CFG_RATE: Final = (0x06, 0x08)  # u16 ms, u16 measurements a solution, u16 time of 1: GPS
+    CFG_VALSET: Final = (0x06, 0x8A)  # from M9 on; M10 knows nothing else
+    LAYER_RAM: Final = 0x01
+    KEY_RATE_MEAS: Final = 0x30210001  # u16 ms
+    KEY_NAV_PVT_UART1: Final = 0x20910007  # u8 rate
+    KEY_UART1_NMEA: Final = 0x10740002  # bool
+    MON_VER: Final = (0x0A, 0x04)
+    NMEA_CLASS: Final = 0xF0
+    NMEA_IDS: Final = range(6)  # GGA, GLL, GSA, GSV, RMC, VTG: on after power-on

@@ -9,7 +9,6 @@ from math import atan2, cos, degrees, exp, hypot, radians, sin, sqrt
 
 from blimp.sim.chips.chip import Fitting, SerialChip
 
-_MAX_RATE_HZ = 10.0
 _SOLVING_S = 0.05  # from the epoch to the first byte
 _WANDER_M = (1.2, 1.2, 2.0)  # standard deviation, north, east, up
 _WANDER_S = 120.0  # time constant
@@ -28,10 +27,13 @@ class GpsNmea(SerialChip):
     """Channels: north, east, up in m, north_speed and east_speed in m/s."""
 
     CHANNELS = ("north", "east", "up", "north_speed", "east_speed")
+    MAX_RATE_HZ = 10.0
+    POWER_ON_HZ = 0.0  # 0: the row's rate, as the receiver was set and saved
+    SATELLITES = _SATELLITES
 
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
-        self._period_s = 1.0 / min(fitting.device.rate_hz, _MAX_RATE_HZ)
+        self._period_s = 1.0 / (self.POWER_ON_HZ or min(fitting.device.rate_hz, self.MAX_RATE_HZ))
         self._start_utc_s = fitting.start_utc_s
         self._home = fitting.airframe.home
         latitude = radians(self._home.latitude_deg)
@@ -40,13 +42,14 @@ class GpsNmea(SerialChip):
         self._parallel_m = _A_M / w * cos(latitude)
         gauss = self.random.gauss
         self._wander = [gauss(0.0, sigma) for sigma in _WANDER_M]
-        self._epoch: bytes | None = None
-        self._count = 1
+        self._epoch: list[bytes] | None = None
+        self._measured: list[float] = []
+        self._due_s = 0.0
         self._plan()
 
     def _plan(self) -> None:
-        self.timeline.at(self._count * self._period_s, self._fix)
-        self._count += 1
+        self._due_s += self._period_s
+        self.timeline.at(self._due_s, self._fix)
 
     def _fix(self) -> None:
         self._plan()
@@ -58,10 +61,11 @@ class GpsNmea(SerialChip):
             self.send(faults.random.randbytes(_GARBAGE_BYTES), after_s=_SOLVING_S)
             return
         if not faults.frozen or self._epoch is None:
-            self._epoch = self._sentences()
-        # One sentence after the other, at the speed of the line.
+            self._measured = self._measure()
+            self._epoch = self._epoch_messages()
+        # One message after the other, at the speed of the line.
         start_s = _SOLVING_S
-        for sentence in self._epoch.splitlines(keepends=True):
+        for sentence in self._epoch:
             self.send(sentence, after_s=start_s)
             start_s += len(sentence) * 10.0 / self.device.baud
 
@@ -71,20 +75,29 @@ class GpsNmea(SerialChip):
         for axis, sigma in enumerate(_WANDER_M):
             self._wander[axis] = keep * self._wander[axis] + push * self.random.gauss(0.0, sigma)
 
-    def _sentences(self) -> bytes:
-        north, east, up, north_speed, east_speed = self._measure()
-        latitude = self._home.latitude_deg + degrees(north / self._meridian_m)
-        longitude = self._home.longitude_deg + degrees(east / self._parallel_m)
+    def _geodetic(self, north_m: float, east_m: float, up_m: float) -> tuple[float, float, float]:
+        """Return latitude and longitude in degrees, and altitude above mean sea level."""
+        return (
+            self._home.latitude_deg + degrees(north_m / self._meridian_m),
+            self._home.longitude_deg + degrees(east_m / self._parallel_m),
+            self._home.altitude_msl_m + up_m,
+        )
+
+    def _epoch_messages(self) -> list[bytes]:
+        """Return GGA and RMC of what was measured."""
+        north, east, up, north_speed, east_speed = self._measured
+        latitude, longitude, altitude_m = self._geodetic(north, east, up)
         where = f"{_angle(latitude, 2, 'NS')},{_angle(longitude, 3, 'EW')}"
         utc = datetime.fromtimestamp(self._start_utc_s + self.timeline.now_s, UTC)
         time = f"{utc:%H%M%S}.{utc.microsecond // 10000:02d}"
-        altitude_m = self._home.altitude_msl_m + up
         knots = hypot(north_speed, east_speed) * _KNOTS
         course = degrees(atan2(east_speed, north_speed)) % 360.0
-        return _sentence(
+        gga = _sentence(
             f"GPGGA,{time},{where},1,{_SATELLITES:02d},{_HDOP:.2f},"
             f"{altitude_m:.1f},M,{_GEOID_M:.1f},M,,"
-        ) + _sentence(f"GPRMC,{time},A,{where},{knots:.3f},{course:.2f},{utc:%d%m%y},,,A")
+        )
+        rmc = _sentence(f"GPRMC,{time},A,{where},{knots:.3f},{course:.2f},{utc:%d%m%y},,,A")
+        return [gga, rmc]
 
     def _measure(self) -> list[float]:
         north, east, down = self.truth.position_ned_m

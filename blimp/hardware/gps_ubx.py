@@ -1,0 +1,141 @@
+"""A u-blox GPS receiver (M8 to M10) that speaks UBX on a serial port.
+
+NAV-PVT holds position, velocity and their accuracies of one moment, the vertical velocity
+included, which NMEA lacks. The receiver is set to it at each start, in the old way (CFG-MSG,
+CFG-RATE) and in the new (CFG-VALSET): each generation refuses the one it does not know.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from blimp.airframe import Device as Row
+from blimp.errors import BoardError, BusError
+from blimp.hardware import ubx
+from blimp.hardware.bus import Buses, SerialPort
+from blimp.hardware.device import Sensor, Steps, Wiring, read_options
+from blimp.hardware.registers import UBX as R
+from blimp.types import GpsSample
+
+MAX_RATE_HZ = 10.0
+FRAME_BITS = 1000  # of one NAV-PVT on the line
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fix with fewer satellites, or by its own word less accurate, makes no sample.
+
+    max_speed_error_mps: above it a sample has no velocity.
+    """
+
+    min_satellites: int = 5
+    max_error_m: float = 20.0
+    max_speed_error_mps: float = 1.0
+
+
+def settings(rate_hz: float) -> list[bytes]:
+    """Return the messages that make a receiver send NAV-PVT, and no NMEA, at this rate."""
+    period_ms = round(1000.0 / rate_hz).to_bytes(2, "little")
+    one, none = b"\x01", b"\x00"
+    values = bytes((0, R.LAYER_RAM, 0, 0))
+    for key, value in (
+        (R.KEY_RATE_MEAS, period_ms),
+        (R.KEY_NAV_PVT_UART1, one),
+        (R.KEY_UART1_NMEA, none),
+    ):
+        values += key.to_bytes(4, "little") + value
+    return [
+        ubx.frame(R.CFG_VALSET, values),
+        ubx.frame(R.CFG_MSG, bytes(R.NAV_PVT) + one),
+        *(ubx.frame(R.CFG_MSG, bytes((R.NMEA_CLASS, id_)) + none) for id_ in R.NMEA_IDS),
+        ubx.frame(R.CFG_RATE, period_ms + b"\x01\x00\x01\x00"),
+    ]
+
+
+class GpsUbx(Sensor[GpsSample]):
+    ROLE: ClassVar[str] = "gps"
+    UNIT: ClassVar[str] = "deg, deg, m"
+    WIRING: ClassVar = Wiring(bus="serial")
+    STALE_S: ClassVar[float] = 3.0  # without a solution of a new time
+    STALE_ERROR: ClassVar[str] = "no NAV-PVT with a new time"
+
+    def __init__(self, *, row: Row, buses: Buses) -> None:
+        super().__init__(row=row, buses=buses)
+        self._options = read_options(row.options, Options, who=row.name)
+        self._rate_hz = min(row.rate_hz, MAX_RATE_HZ)
+        if self._rate_hz * FRAME_BITS > row.baud:
+            raise BoardError(
+                f"{row.name}: {row.baud} baud carry {row.baud // FRAME_BITS} solutions a second, "
+                f"and rate_hz asks for {self._rate_hz:g}"
+            )
+        self._port: SerialPort | None = None
+        self._frames = ubx.FrameReader()
+        self._bad = 0
+        self._itow_ms = -1
+
+    @property
+    def garbage(self) -> int:
+        """How many frames could not be read."""
+        return self._frames.garbage + self._bad
+
+    def close(self) -> None:
+        port, self._port = self._port, None
+        if port is not None:
+            port.close()
+
+    def _start(self) -> Steps:
+        # Opened afresh each time: after a pulled plug the old file never speaks again.
+        self.close()
+        port = self._port = self._buses.serial(self._row.port, self._row.baud)
+        self._frames.clear()
+        yield 0.0
+        port.write(b"".join(settings(self._rate_hz)))
+
+    def _read(self, now_s: float) -> GpsSample | None:
+        if self._port is None:
+            raise BusError(f"{self.name}: serial port {self._row.port} is closed")
+        newest = None
+        for message, payload in self._frames.feed(self._port.read_available()):
+            if message != R.NAV_PVT:
+                continue
+            try:
+                solution = ubx.pvt(payload)
+            except ValueError as error:
+                self._bad += 1
+                self.error = f"{self.name}: unreadable NAV-PVT: {error}"
+                continue
+            newest = self._sample(solution, now_s) or newest
+        return newest
+
+    def _sample(self, pvt: ubx.Pvt, now_s: float) -> GpsSample | None:
+        if pvt.itow_ms == self._itow_ms:
+            return None  # the same moment again: frozen, or sent twice
+        self._itow_ms = pvt.itow_ms
+        why = self._why_not(pvt)
+        self._alive(now_s, why)
+        if why:
+            return None
+        trusted = pvt.speed_accuracy_mps <= self._options.max_speed_error_mps
+        return GpsSample(
+            t_s=now_s,
+            latitude_deg=pvt.latitude_deg,
+            longitude_deg=pvt.longitude_deg,
+            altitude_msl_m=pvt.altitude_msl_m,
+            velocity_ned_mps=pvt.velocity_ned_mps if trusted else None,
+            accuracy_m=max(0.5, pvt.accuracy_m),
+            satellites=pvt.satellites,
+        )
+
+    def _why_not(self, pvt: ubx.Pvt) -> str:
+        """Return why a solution is no position, "" if it is one."""
+        if not pvt.fix_ok or pvt.fix_type not in (R.FIX_3D, R.FIX_WITH_DEAD_RECKONING):
+            return f"no fix, type {pvt.fix_type}"
+        if not pvt.position_valid:
+            return "its position is marked invalid"
+        if pvt.satellites < self._options.min_satellites:
+            return f"{pvt.satellites} satellites"
+        if pvt.accuracy_m > self._options.max_error_m:
+            return f"accuracy {pvt.accuracy_m:.0f} m"
+        return ""
+
+    def _value(self, sample: GpsSample) -> tuple[float, ...]:
+        return (sample.latitude_deg, sample.longitude_deg, sample.altitude_msl_m)
