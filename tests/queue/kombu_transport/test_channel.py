@@ -379,7 +379,8 @@ def test_a_queue_that_expired_gets_nothing_and_is_unbound(
     server.delete(*session.keys.queue("r").all())  # as the server does when it expires
     producer.publish(2, routing_key="r")
     assert counts(session, "r").ready == 0
-    assert connection.transport.exchanges._read("replies").rows == ()
+    connection.transport.exchanges.forget("replies")
+    assert connection.transport.exchanges.table("replies").rows == ()
 
 
 def test_getting_one_by_one(connect: Connect, session: StreamsSession) -> None:
