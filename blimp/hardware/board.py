@@ -14,6 +14,7 @@ from blimp.errors import BoardError, HardwareError
 from blimp.hardware.actuators import Actuators
 from blimp.hardware.bmp280 import Bmp280
 from blimp.hardware.bmp388 import Bmp388, Bmp390
+from blimp.hardware.bno055 import Bno055
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Device, Output, Sensor, attempt_all
 from blimp.hardware.drv8833 import Drv8833
@@ -39,6 +40,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "bmp280": Bmp280,
     "bmp388": Bmp388,
     "bmp390": Bmp390,
+    "bno055": Bno055,
     "drv8833": Drv8833,
     "dwm1001": Dwm1001,
     "esc-pwm": EscPwm,

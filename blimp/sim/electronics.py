@@ -8,6 +8,7 @@ from blimp.errors import BoardError, ConfigError
 from blimp.sim.bus import I2CBus, no_answer
 from blimp.sim.chips.bmp280 import Bmp280
 from blimp.sim.chips.bmp388 import Bmp388, Bmp390
+from blimp.sim.chips.bno055 import Bno055
 from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip
 from blimp.sim.chips.drv8833 import Drv8833
 from blimp.sim.chips.dwm1001 import Dwm1001
@@ -34,6 +35,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "bmp280": Bmp280,
     "bmp388": Bmp388,
     "bmp390": Bmp390,
+    "bno055": Bno055,
     "drv8833": Drv8833,
     "dwm1001": Dwm1001,
     "esc-pwm": EscPwm,

@@ -15,7 +15,7 @@ ALTITUDE_M = 2.5
     "chips",
     [
         ("bmp390", "icm20948", "vl53l1x", "ina226"),
-        ("ms5611", "ina260", "esc-pwm"),
+        ("ms5611", "ina260", "bno055", "esc-pwm"),
         ("bmp388", "pca9685 with ESCs"),
         ("tb6612",),
     ],

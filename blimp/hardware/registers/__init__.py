@@ -7,7 +7,7 @@ Names are the datasheets'. One class is one chip and only a namespace; it is nev
 """
 
 from blimp.hardware.registers.barometers import BMP280, BMP388, MS5611
-from blimp.hardware.registers.inertial import AK09916, ICM20948, MPU6050
+from blimp.hardware.registers.inertial import AK09916, BNO055, ICM20948, MPU6050
 from blimp.hardware.registers.outputs import DRV8833, PCA9685
 from blimp.hardware.registers.position import DWM1001, NMEA, UBX
 from blimp.hardware.registers.power import INA219, INA226, INA260
@@ -17,6 +17,7 @@ __all__ = [
     "AK09916",
     "BMP280",
     "BMP388",
+    "BNO055",
     "DRV8833",
     "DWM1001",
     "HCSR04",

@@ -115,3 +115,46 @@ class AK09916:
     CONTINUOUS_100_HZ: Final = 0x08
     CNTL3: Final = 0x32
     SRST: Final = 0x01
+
+
+class BNO055:
+    """Bosch BNO055 on its UART (115200 baud), BST-BNO055-DS000 revision 1.4."""
+
+    # the protocol, 4.7
+    START: Final = 0xAA
+    WRITE: Final = 0x00
+    READ: Final = 0x01
+    DATA: Final = 0xBB  # then a length and as many bytes
+    STATUS: Final = 0xEE  # then one of STATUSES
+    WRITE_SUCCESS: Final = 0x01
+    READ_FAIL: Final = 0x02
+    INVALID_ADDRESS: Final = 0x04
+    WRITE_DISABLED: Final = 0x05
+    WRONG_START_BYTE: Final = 0x06
+    STATUSES: Final = {
+        0x01: "write done", 0x02: "read failed", 0x03: "write failed", 0x04: "no such register",
+        0x05: "write disabled", 0x06: "wrong start byte", 0x07: "bus over-run",
+        0x08: "too long", 0x09: "too short", 0x0A: "characters came too slowly",
+    }  # fmt: skip
+    CHARACTER_TIMEOUT_S: Final = 0.03
+    # page 0, 4.3
+    CHIP_ID: Final = 0x00  # then accelerometer, magnetometer and gyro
+    IDENTITY: Final = bytes((0xA0, 0xFB, 0x32, 0x0F))
+    PAGE_ID: Final = 0x07
+    ACC_DATA: Final = 0x08  # i16 little-endian x, y, z, 100 a m/s²
+    MAG_DATA: Final = 0x0E  # 16 a µT
+    GYR_DATA: Final = 0x14  # 16 a degree/s
+    TEMP: Final = 0x34  # i8, degrees Celsius
+    DATA_LENGTH: Final = 45  # from ACC_DATA to TEMP
+    CALIB_STAT: Final = 0x35
+    UNIT_SEL: Final = 0x3B
+    UNIT_SEL_RESET: Final = 0x80
+    UNITS_SI_DEGREES: Final = 0x00
+    OPR_MODE: Final = 0x3D
+    CONFIG_MODE: Final = 0x00  # after a reset; the data registers are 0
+    AMG_MODE: Final = 0x07  # all three sensors, no fusion
+    PWR_MODE: Final = 0x3E
+    SYS_TRIGGER: Final = 0x3F
+    RST_SYS: Final = 0x20
+    RESET_S: Final = 0.65  # table 0-2: from reset to configuration mode
+    MODE_SWITCH_S: Final = 0.02  # table 3-6: 7 ms from configuration, 19 ms to it
