@@ -105,24 +105,24 @@ def _check(signatures: Iterable[tuple[str, Any]]) -> None:
         if depth > MOST_DEEP:
             raise MessageError(f"{where[:200]}: nested deeper than {MOST_DEEP}")
         try:
-            inner = list(_inner(msgspec.convert(signature, _Signature)))
+            for part, one in _inner(msgspec.convert(signature, _Signature)):
+                left.append((f"{where}.{part}", one, depth + 1))
         except msgspec.ValidationError as error:
             raise MessageError(f"{where} is no signature: {error}") from None
-        left += [(f"{where}.{part}", one, depth + 1) for part, one in inner]
 
 
 def _inner(signature: _Signature) -> Iterator[tuple[str, Any]]:
     """Yield the signatures directly in one, each with its place. Raises ValidationError."""
-    parts: dict[str, Any] = {}
+    parts: tuple[tuple[str, Any], ...] = ()
     if signature.subtask_type == CHORD:
         chord = msgspec.convert(signature.kwargs or {}, _Chord)
-        parts = {"header": chord.header, "body": chord.body}
+        parts = (("header", chord.header), ("body", chord.body))
     elif signature.subtask_type is not None:
-        parts = {"tasks": msgspec.convert(signature.kwargs or {}, _Tasks).tasks}
+        parts = (("tasks", msgspec.convert(signature.kwargs or {}, _Tasks).tasks),)
     if (own := signature.options) is not None:
-        parts |= {"link": own.link, "link_error": own.link_error, CHAIN: own.chain}
-        parts[CHORD] = own.chord
-    for part, value in parts.items():
+        followers = (("link", own.link), ("link_error", own.link_error), (CHAIN, own.chain))
+        parts += (*followers, (CHORD, own.chord))
+    for part, value in parts:
         if isinstance(value, list):
             yield from ((f"{part}[{number}]", one) for number, one in enumerate(value))
         elif value:

@@ -169,10 +169,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # What is written as it is; `args` and `kwargs` only if they are there.
-_SAME = (
+_SAME = {
     "traceback", "date_done", "name", "worker", "retries", "queue", "args", "kwargs", "parent_id",
     "group_id",
-)  # fmt: skip
+}  # fmt: skip
 
 
 def encode(record: Record, *, limit_bytes: int) -> bytes:
@@ -226,7 +226,7 @@ def decode(data: bytes) -> Record:
         result, fault = document.get("result"), None
         if state in FINAL and state is not State.SUCCESS and isinstance(result, dict):
             fault, result = read_fault(result, state), None
-        known = {name: document[name] for name in _SAME if document.get(name) is not None}
+        known = {name: one for name, one in document.items() if one is not None and name in _SAME}
         return Record(
             id=str(document["task_id"]),
             state=state,
