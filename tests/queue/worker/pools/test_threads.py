@@ -1,11 +1,20 @@
-"""Interrupting a thread that is traced, as by a debugger or for coverage.
+"""Threads: what they leave behind, and interrupting one that is traced (debugger, coverage).
 
-In a process of its own: where CPython 3.11 believes that something is pending for ever, the
-next traced call never ends, and no time limit of a test's is heard.
+The latter in a process of its own: where CPython 3.11 believes that something is pending for
+ever, the next traced call never ends, and no time limit of a test's is heard.
 """
 
+import gc
+import queue
 import subprocess
 import sys
+import weakref
+
+from blimp.queue import TaskApp
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.worker.job import Job
+from blimp.queue.worker.pools.threads import ThreadPool
+from tests.queue.conftest import DEADLINE_S, wait_until
 
 PROGRAM = """
 import sys, threading, time
@@ -65,3 +74,31 @@ def test_it_strikes_in_its_function_or_nowhere() -> None:
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=20, check=False
     )
     assert (done.stdout, done.stderr) == ("SoftTimeLimitExceeded StopIteration\n", "")
+
+
+def test_what_has_run_is_freed_without_the_collector() -> None:
+    """Garbage in cycles took a seventh of a short task's time: see docs/decisions/0011."""
+    app = TaskApp("freed", broker="redis+socket:///nowhere?virtual_host=0")
+    task = app.task(name="plain")(lambda: None)
+    done: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    async def run(job: Job) -> None:
+        assert job.call is not None
+        await job.call.run(job, (), interruptible=True)
+        done.put(None)
+
+    pool = ThreadPool(run=run, size=1)
+    freed: list[bool] = []
+    gc.disable()
+    try:
+        for number in range(2):  # the thread keeps the last one until the next
+            job = Job(message=TaskMessage(id=str(number), task="plain"), task=task, delivery=None)  # type: ignore[arg-type]
+            if number == 0:
+                weakref.finalize(job, freed.append, True)
+            pool.submit(job)
+            del job
+            done.get(timeout=DEADLINE_S)
+        wait_until(lambda: freed, "the job is not freed")
+    finally:
+        gc.enable()
+        pool.close()
