@@ -37,7 +37,7 @@ def test_celery_inspects_our_worker(app: TaskApp, guest: Guest) -> None:
         wait_until(lambda: worker.counts["received"] == 2, "it is not taken")
         names = (
             "ping", "stats", "active", "reserved", "scheduled", "revoked", "registered",
-            "active_queues", "conf", "clock",
+            "active_queues", "conf", "report", "clock",
         )  # fmt: skip
         got = dict(zip(names, ask(guest, *(("inspect", name) for name in names)), strict=True))
         (queried,) = ask(guest, ("inspect", "query_task", running, waiting, "none"))
@@ -53,6 +53,7 @@ def test_celery_inspects_our_worker(app: TaskApp, guest: Guest) -> None:
     assert got["registered"] == ["hold [rate_limit=100/s]"]
     assert [one["name"] for one in got["active_queues"]] == ["tests"]
     assert got["conf"]["task_default_queue"] == "tests"
+    assert "blimp:" in got["report"]["ok"]
     assert got["clock"]["clock"] > 0
     assert {id: state for id, (state, _) in queried.items()} == {
         running: "active",

@@ -48,8 +48,9 @@ INSPECT = (
     Verb("revoked", "ids of revoked tasks"),
     Verb("registered", "tasks that it knows", "taskinfoitems*"),
     Verb("active_queues", "queues it consumes"),
-    Verb("conf", "settings, without secrets"),
+    Verb("conf", "settings, without secrets", flags=(("with_defaults", "defaults, too"),)),
     Verb("query_task", "the state of tasks in flight", "ids+", typed=A_TASK),
+    Verb("report", "versions and settings for a bug report"),
     Verb("clock", "its logical clock"),
 )
 CONTROL = (
@@ -115,7 +116,7 @@ def _add_verb(choices: Any, verb: Verb, *, group: str) -> None:
         asked.append(name)
         parser.add_argument(name, type=TYPES.get(name, str), nargs=argument[len(name) :] or None)
     for flag, meaning in verb.flags:
-        parser.add_argument(f"--{flag}", action="store_true", help=meaning)
+        parser.add_argument(f"--{flag.replace('_', '-')}", action="store_true", help=meaning)
     parser.add_argument(
         "-d",
         "--destination",

@@ -6,14 +6,17 @@ A function a command. The questions are Celery's `inspect`, the changes its `con
 from __future__ import annotations
 
 import os
+import platform
 import resource
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import kombu
 import msgspec
 from kombu import Exchange, Queue
 
+from blimp import __version__
 from blimp.errors import ConfigError, MessageError
 from blimp.queue.control.command import CommandContext, text
 from blimp.queue.options import per_second
@@ -35,6 +38,11 @@ MAX_WORKERS = 256  # threads or processes of a pool
 MAX_QUEUES = 64
 CHANGE_S = 2.0  # how long a change of queues may take until it is an error
 EXCHANGE_TYPES = ("direct", "topic")
+DEFAULTS = {  # settings of Celery's that are always so
+    "accept_content": ["json"], "task_serializer": "json", "result_serializer": "json",
+    "task_protocol": 2, "task_acks_late": True, "enable_utc": True, "timezone": "UTC",
+    "worker_enable_remote_control": True, "control_exchange": "celery",
+}  # fmt: skip
 
 # --- questions -----------------------------------------------------------------------------------
 
@@ -68,7 +76,7 @@ def stats(context: CommandContext, **_: Any) -> dict[str, Any]:
     }
 
 
-def conf(context: CommandContext, **_: Any) -> dict[str, Any]:
+def conf(context: CommandContext, with_defaults: Any = False, **_: Any) -> dict[str, Any]:
     """Return the app's settings under Celery's names if it has them, without secrets."""
     app = context.worker.app
     results = app.result_backend
@@ -84,7 +92,21 @@ def conf(context: CommandContext, **_: Any) -> dict[str, Any]:
         "blimp_signed": app.signer is not None,
         "blimp_limit_bytes": app.limit_bytes,
         "blimp_timeout_s": app.timeout_s,
-    }
+    } | (DEFAULTS if with_defaults else {})
+
+
+def report(context: CommandContext, **_: Any) -> dict[str, str]:
+    """Return what a bug report should contain."""
+    import redis  # 40 ms, which a worker on RabbitMQ need not pay
+
+    about, settings = platform.uname(), conf(context)
+    lines = (
+        f"software -> blimp:{__version__} kombu:{kombu.__version__} redis:{redis.__version__} "
+        f"py:{platform.python_version()}",
+        f"platform -> system:{about.system} kernel version:{about.release} arch:{about.machine}",
+        *(f"{name}: {value!r}" for name, value in sorted(settings.items())),
+    )
+    return {"ok": "\n".join(lines)}
 
 
 def registered(
@@ -379,7 +401,7 @@ def _broker(app: TaskApp) -> dict[str, Any]:
 INSPECT_COMMANDS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        ping, hello, clock, stats, conf, registered, active_queues, active, reserved,
+        ping, hello, clock, stats, conf, report, registered, active_queues, active, reserved,
         scheduled, revoked, query_task,
     )
 }  # fmt: skip

@@ -34,9 +34,9 @@ def test_workers_are_asked_and_commanded(app: TaskApp, run: Any) -> None:
         assert "        * add [rate_limit=3/s]" in run("inspect", "registered")[1]
         assert "add [acks_late=True]" in run("inspect", "registered", "acks_late")[1]
         assert '"pid": ' in run("inspect", "stats")[1]
-        assert "task_default_queue" in run("inspect", "conf")[1]
+        assert "task_serializer" in run("inspect", "conf", "--with-defaults")[1]
         assert run("inspect", "query_task", "one", "two")[1] == "->  pad@here: OK\n        {}\n"
-        for command in ("reserved", "scheduled", "revoked", "active_queues", "clock"):
+        for command in ("reserved", "scheduled", "revoked", "active_queues", "report", "clock"):
             assert run("inspect", command)[0] == 0
         for command in (
             "revoke one two --terminate",

@@ -103,7 +103,7 @@ def test_large_arguments_are_shown_as_text(app: TaskApp, ask: Ask) -> None:
         go.set()
 
 
-def test_stats_conf_and_clock(url: str, ask: Ask) -> None:
+def test_stats_conf_report_and_clock(url: str, ask: Ask) -> None:
     secret = {"username": "u", "password": "hunter22"}
     results = "redis://u:hunter22@localhost:1/0?password=hunter22"
     with TaskApp("tests", broker=url, result_backend=results, signing_key="s" * 20) as app:
@@ -118,9 +118,10 @@ def test_stats_conf_and_clock(url: str, ask: Ask) -> None:
             assert stats["pid"] == os.getpid()
             assert stats["prefetch_count"] >= 16
             assert stats["rusage"]["maxrss"] > 0
-            conf = ask("conf")
+            conf = ask("conf", with_defaults=True)
             assert conf["task_default_queue"] == "tests"
-            reported = json.dumps([stats, conf])
+            assert conf["accept_content"] == ["json"]
+            reported = json.dumps([stats, conf, ask("report")])
             assert secret["password"] not in reported
             assert "s" * 20 not in reported
             assert ask("clock")["clock"] < ask("clock")["clock"]
