@@ -8,7 +8,7 @@ import math
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -206,6 +206,9 @@ class Airframe(_Part, frozen=True, kw_only=True):
     gains: Gains
     limits: Limits
     home: Home
+    # Whether it lands under power if its flight process died in the air; else it comes back
+    # disarmed. "light": if flight has shown that it would not come down by itself.
+    resume_after_crash: Literal["never", "light", "always"] = "light"
 
     def with_pad_east(self, metres: float) -> "Airframe":
         """Return the same ship with its home so far east: several must not start in one place.

@@ -244,6 +244,21 @@ class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()  # what the kernel does not allow for punctuality
 
 
+class FlightRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a flight process leaves for its successor, should it die in the air.
+
+    t_s: on the machine's monotonic clock. pressure_pa: at `height_m`; 0 if it is not known.
+    """
+
+    t_s: float
+    armed: bool
+    killed: bool
+    airborne: bool
+    height_m: float
+    heaviness_kg: float
+    pressure_pa: float
+
+
 class Attitude(msgspec.Struct, frozen=True, kw_only=True):
     """Attitude as people read it, radians."""
 

@@ -1,5 +1,7 @@
 """Puts one ship's control together."""
 
+from collections.abc import Callable
+
 from blimp.airframe import Airframe
 from blimp.control.commander import Commander
 from blimp.control.controller import Controller
@@ -9,7 +11,9 @@ from blimp.control.loop import FlightLoop, Inbox, Outputs, Sensors
 from blimp.control.mixer import Mixer
 from blimp.control.modes.mode import Ship
 from blimp.control.pilot import Pilot
+from blimp.control.recovery import Recovery
 from blimp.control.supervisor import Supervisor
+from blimp.types import FlightRecord
 
 _WEAK = 0.7  # sideways force over forward force: below this a ship is steered by its nose
 
@@ -25,10 +29,13 @@ def build_flight_loop(
     rate_hz: float = 100.0,
     bench: bool = False,
     simulated: bool = False,
+    recorder: Callable[[FlightRecord], object] | None = None,
+    recovery: Recovery | None = None,
 ) -> FlightLoop:
     """Return a disarmed flight loop for `airframe`, to be stepped at `rate_hz`.
 
     bench: the ship is tied down: motor and servo commands work disarmed, arm may be forced.
+    recorder: called with what a successor must know. recovery: None for an ordinary start.
     Raises AirframeError if the mixer cannot drive this geometry.
     """
     mixer = Mixer(airframe=airframe)
@@ -73,4 +80,6 @@ def build_flight_loop(
         rate_hz=rate_hz,
         simulated=simulated,
         servos=airframe.servo_names,
+        recorder=recorder,
+        recovery=recovery,
     )

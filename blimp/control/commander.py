@@ -154,7 +154,7 @@ class Commander:
 
     def arm(self, command: Command, wish: forms.Arm, at: Situation) -> Outcome:
         supervisor = self._supervisor
-        if supervisor.armed:
+        if supervisor.armed and not supervisor.recovering:
             return self._done(command, at, {"armed": True})
         issued_s = at.now_s - max(0.0, command.age_s) - command.waited_s
         if supervisor.killed and issued_s <= supervisor.killed_s:
@@ -162,7 +162,7 @@ class Commander:
         if wish.force:
             if not supervisor.bench:
                 raise Refusal("arm: force works only on the bench (start with --bench)")
-        else:
+        elif not supervisor.recovering:  # else its motors run already: a pilot takes over
             found = self.arming_reasons(now_s=at.now_s, state=at.state, flags=at.flags)
             if found:
                 raise Refusal("not ready to arm: " + " | ".join(found))
@@ -247,8 +247,9 @@ class Commander:
         return self._done(command, at, {"mode": Mode.HOLD.name})
 
     def land(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
-        refusal = self._supervisor.refusal()
-        if refusal and not (self._supervisor.armed and isinstance(self._pilot.mode, ReturnToPad)):
+        supervisor, refusal = self._supervisor, self._supervisor.refusal()
+        returning = supervisor.armed and isinstance(self._pilot.mode, ReturnToPad)
+        if refusal and not returning and not supervisor.recovering:
             raise Refusal(refusal)
         if self._resting(at):
             self._supervisor.disarm(at.state, reason="landed")

@@ -10,11 +10,11 @@ from math import isfinite
 from blimp.airframe import Airframe, Device
 from blimp.control.attitude import AttitudeFilter
 from blimp.control.constants import GRAVITY_MPS2
-from blimp.control.height import HeightFilter, baro_height_m
+from blimp.control.height import HeightFilter, baro_height_m, pad_ratio
 from blimp.control.horizontal import HorizontalFilter
 from blimp.control.vector import cross
 from blimp.rotation import rotate, rotate_back
-from blimp.types import RangeSample, SensorReadings, Vec3, VehicleState
+from blimp.types import BaroSample, RangeSample, SensorReadings, Vec3, VehicleState
 
 # What a chip is to the estimator, if the device's name does not say it.
 ROLE_BY_CHIP = {
@@ -81,6 +81,14 @@ class Estimator:
         """The ship has touched down: this is height 0, whatever the barometer says."""
         self._height.land()
         self._ground.declare()
+
+    def begin_in_air(self, height_m: float, baro: BaroSample | None) -> None:
+        """Start again at `height_m`: what was gathered since the start was not on the pad."""
+        self._height = HeightFilter()
+        self._height.begin_at(height_m)
+        self._ground.down = False
+        self._reference.clear()
+        self._reference_pa = None if baro is None else baro.pressure_pa * pad_ratio(height_m)
 
     def update(self, readings: SensorReadings, *, now_s: float, powered: bool) -> VehicleState:
         """Take what is new in `readings` and return the state at `now_s`.

@@ -8,7 +8,7 @@ Applications to Tracking and Navigation", chapter 5 (Joseph form not needed: sca
 updates on a 4 x 4 covariance that is kept symmetric by storing one half).
 """
 
-from math import isfinite, log
+from math import exp, isfinite, log
 
 from blimp.control.constants import GRAVITY_MPS2
 
@@ -128,6 +128,11 @@ class HeightFilter:
         self._correct(-self.height_m, self._p[0] + _REST_SIGMA_M**2, _HEIGHT)
         self._correct(-self.climb_mps, self._p[4] + _REST_SIGMA_M**2, _CLIMB)
 
+    def begin_at(self, height_m: float) -> None:
+        """Start in the air: at `height_m`, give or take a metre, and as the barometer says."""
+        self.height_m = height_m
+        self._p = [1.0, 0.0, 0.0, 0.0, 0.25, 0.0, 0.0, 0.04, 0.0, 0.04]
+
     def land(self) -> None:
         """The ship has touched down: this height is 0 from now on."""
         self.offset_m += self.height_m
@@ -206,3 +211,8 @@ def baro_height_m(pressure_pa: float, temperature_c: float, reference_pa: float)
         return float("nan")
     kelvin = 273.15 + (temperature_c if -30.0 < temperature_c < 45.0 else 15.0)
     return 287.053 * kelvin / GRAVITY_MPS2 * log(reference_pa / pressure_pa)
+
+
+def pad_ratio(height_m: float) -> float:
+    """Return the pressure on the pad over that at `height_m` above it, at 15 degrees."""
+    return exp(height_m * GRAVITY_MPS2 / (287.053 * 288.15))

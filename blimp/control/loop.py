@@ -4,7 +4,7 @@
 answer at once with the newest they have.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from blimp.control.battery import BatteryFilter
@@ -14,6 +14,7 @@ from blimp.control.estimator import Estimator
 from blimp.control.failsafe import Flags
 from blimp.control.mixer import Mixer
 from blimp.control.pilot import Pilot
+from blimp.control.recovery import Recovery
 from blimp.control.snapshot import build_snapshot
 from blimp.control.supervisor import Supervisor
 from blimp.control.timing import Timing
@@ -21,6 +22,7 @@ from blimp.errors import HardwareError
 from blimp.types import (
     ActuatorCommand,
     Command,
+    FlightRecord,
     Outcome,
     SensorReadings,
     SensorStatus,
@@ -118,6 +120,8 @@ class FlightLoop:
         rate_hz: float,
         simulated: bool,
         servos: tuple[str, ...] = (),
+        recorder: Callable[[FlightRecord], object] | None = None,
+        recovery: Recovery | None = None,
     ) -> None:
         self._sensors = sensors
         self._outputs = outputs
@@ -132,6 +136,10 @@ class FlightLoop:
         self._boot_id = boot_id
         self._simulated = simulated
         self._servos = servos
+        self._recorder = recorder
+        self._recovery = recovery
+        self._recorded: tuple[bool, bool, bool] | None = None
+        self._pressure_pa = 0.0
         self.timing = Timing(rate_hz=rate_hz)
         self._battery = BatteryFilter()
         self._publish_every = max(1, round(rate_hz / _PUBLISH_HZ))
@@ -162,7 +170,10 @@ class FlightLoop:
         dt_s = self._elapsed(now_s)
         self._obey_emergencies(now_s)
         readings = self._sensors.read(now_s)
+        is_adrift = self._found_in_air(readings, now_s)
         state = self._estimator.update(readings, now_s=now_s, powered=self._powered)
+        if is_adrift:
+            self._supervisor.recover(state)
         flags = self._flags(readings, now_s)
         for command in self._inbox.receive():
             outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
@@ -171,6 +182,7 @@ class FlightLoop:
         actuators = self._allocate(state, setpoint, flags, dt_s)
         self._drive(actuators, setpoint, now_s)
         self.state, self._flags_seen = state, flags
+        self._leave_record(now_s)
         self._report(now_s)
 
     def _obey_emergencies(self, now_s: float) -> None:
@@ -180,7 +192,44 @@ class FlightLoop:
             outcome = self._commander.handle(command, now_s=now_s, state=self.state, flags=flags)
             if self._driving and self._supervisor.killed:
                 self.close()
+            self._recovery = None
+            self._leave_record(now_s)
             self._inbox.post(outcome)
+
+    def _found_in_air(self, readings: SensorReadings, now_s: float) -> bool:
+        """Say once that this ship is in the air and its last flight process died there."""
+        recovery, supervisor = self._recovery, self._supervisor
+        if recovery is None:
+            return False
+        is_up = recovery.judge(readings, now_s)
+        if is_up is None and not supervisor.armed and not supervisor.killed:
+            self._powered = True  # not known to be at rest
+            return False
+        self._recovery = None
+        if not is_up or supervisor.armed or supervisor.killed:
+            return False
+        self._estimator.begin_in_air(recovery.height_m, readings.baro)
+        return True
+
+    def _leave_record(self, now_s: float) -> None:
+        """Leave word for a successor: ten times a second, and of every change at once."""
+        supervisor = self._supervisor
+        status = (supervisor.armed, supervisor.killed, self.state.on_ground)
+        is_due = self.timing.cycles % self._publish_every == 0 or status != self._recorded
+        if self._recorder is None or self._recovery is not None or not is_due:
+            return
+        self._recorded = status
+        self._recorder(
+            FlightRecord(
+                t_s=now_s,
+                armed=supervisor.armed,
+                killed=supervisor.killed,
+                airborne=not self.state.on_ground,
+                height_m=self.state.altitude_m,
+                heaviness_kg=self._controller.heaviness_kg,
+                pressure_pa=self._pressure_pa,
+            )
+        )
 
     def _allocate(
         self, state: VehicleState, setpoint: Setpoint, flags: Flags, dt_s: float
@@ -272,6 +321,7 @@ class FlightLoop:
 
     def _flags(self, readings: SensorReadings, now_s: float) -> Flags:
         self._battery_v = self._battery.update(readings.power, now_s)
+        self._pressure_pa = readings.baro.pressure_pa if readings.baro is not None else 0.0
         return Flags(
             link_age_s=self._inbox.link_age_s(now_s),
             battery_v=self._battery_v,

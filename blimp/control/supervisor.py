@@ -45,6 +45,7 @@ class Supervisor:
         self._descended_s = 0.0
         self._land_seen: Land | None = None
         self.armed = False
+        self.recovering = False  # armed to land after a crash, and for nothing else
         self.killed = False
         self.killed_s = float("-inf")
         self.decision = Decision()
@@ -56,15 +57,22 @@ class Supervisor:
 
     def arm(self, state: VehicleState) -> None:
         """Arm and clear the kill latch. The checks are the caller's (see arming.py)."""
-        self.killed = False
+        self.killed = self.recovering = False
         self.armed = True
         self._failsafe.reset()
         self._pilot.manual.clear()
         self._pilot.rest(state, reason="armed")
         self.say("armed")
 
+    def recover(self, state: VehicleState) -> None:
+        """Land a ship whose flight process died in the air. The checks are the caller's."""
+        self.armed = self.recovering = True
+        self._failsafe.reset()
+        self._pilot.enter(Land(state, ship=self._pilot.ship), reason="resumed after a crash")
+        self.say("resumed after a crash in the air: landing, and nothing else until an arm")
+
     def disarm(self, state: VehicleState, *, reason: str) -> None:
-        self.armed = False
+        self.armed = self.recovering = False
         self.decision = Decision()
         self._pilot.manual.clear()
         self._pilot.rest(state, reason=reason)
@@ -76,7 +84,7 @@ class Supervisor:
             self.say(f"killed: {reason}")
         self.killed = True
         self.killed_s = now_s
-        self.armed = False
+        self.armed = self.recovering = False
         self.decision = Decision()
         self._pilot.manual.clear()
         self._pilot.rest(state, reason=reason)
@@ -95,6 +103,8 @@ class Supervisor:
             return "not armed: send arm first"
         if self.decision.action >= Action.RETURN:
             return f"failsafe in force: {self.decision.text}"
+        if self.recovering:
+            return "landing after a crash of the flight process: send arm first"
         return ""
 
     def decide(self, state: VehicleState, flags: Flags, *, now_s: float, dt_s: float) -> Setpoint:

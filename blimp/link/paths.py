@@ -36,6 +36,11 @@ class RuntimePaths(msgspec.Struct, frozen=True):
         return self.directory / "world.sock"
 
     @property
+    def record(self) -> Path:
+        """What the flight process leaves for its successor."""
+        return self.directory / "flight.record"
+
+    @property
     def notify(self) -> Path:
         """The socket on which the supervisor receives readiness."""
         return self.directory / "notify.sock"

@@ -9,6 +9,7 @@ import os
 import secrets
 import select
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -32,17 +33,21 @@ from blimp.config import (
 )
 from blimp.control.build import build_flight_loop
 from blimp.control.loop import FlightLoop, Inbox
+from blimp.control.recovery import Recovery, may_recover
 from blimp.control.runner import run
 from blimp.control.watchdog import Watchdog
 from blimp.errors import BlimpError, ConfigError
 from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
+from blimp.link.flight_record import RecordFile
 from blimp.link.mailbox import MailboxClient, MailboxServer
 from blimp.link.paths import RuntimePaths
+from blimp.link.registry import start_time
 from blimp.queue.observability.settings import LogFormat, Watching
 from blimp.queue.observability.watch import watched
 from blimp.service import notify
 from blimp.service.realtime import make_realtime
+from blimp.types import FlightRecord
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp  # loaded by the processes that reach a broker
@@ -117,8 +122,17 @@ def assemble(
     rate_hz: float,
     bench: bool,
     simulated: bool,
+    recorder: Callable[[FlightRecord], object] | None = None,
+    left: FlightRecord | None = None,
+    left_age_s: float = 0.0,
 ) -> Ship:
-    """Open the airframe's board on this machine's buses and build the loop that flies it."""
+    """Open the airframe's board on this machine's buses and build the loop that flies it.
+
+    left: the record of a flight process that died; it was so old when this one started.
+    """
+    recovery = None
+    if left is not None and may_recover(left, age_s=left_age_s, airframe=airframe):
+        recovery = Recovery(left, airframe=airframe)
     buses = LinuxBuses(clock=clock)
     try:
         board = open_board(airframe, buses=buses, clock=clock)
@@ -135,6 +149,8 @@ def assemble(
         rate_hz=rate_hz,
         bench=bench,
         simulated=simulated,
+        recorder=recorder,
+        recovery=recovery,
     )
     return Ship(board=board, loop=loop, buses=buses)
 
@@ -172,6 +188,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     refused = make_realtime()  # before threads are started, which inherit it
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
+        RecordFile(paths.record) as record,
         machine(simulated=options.simulated, paths=paths, clock=clock),
         assemble(
             airframe,
@@ -182,6 +199,9 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
             rate_hz=options.rate_hz,
             bench=options.bench,
             simulated=options.simulated,
+            recorder=record.write,
+            left=(left := record.read()),
+            left_age_s=0.0 if left is None else _started_s(clock) - left.t_s,
         ) as ship,
         Watchdog(clock=clock, safe=ship.board.actuators.safe) as watchdog,
     ):
@@ -207,7 +227,15 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
             should_stop=lambda: bool(stopping),
             on_cycle=after_cycle,
         )
+        record.clear()  # it ends in order: nothing to resume
     log("stopped", boot_id=boot_id)
+
+
+def _started_s(clock: Clock) -> float:
+    """Return when this process started, by `clock`: its imports may take seconds on a Pi."""
+    ticks = start_time(os.getpid()) or 0
+    ran_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return clock.now_s() - ran_s
 
 
 def _flight_log(form: LogFormat, vehicle: str) -> Callable[..., object]:

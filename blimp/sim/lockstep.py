@@ -15,7 +15,7 @@ from blimp.closing import Closing
 from blimp.service import compose as app
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
-from blimp.types import Command, Outcome, OutcomeState, Snapshot, VehicleState
+from blimp.types import Command, FlightRecord, Outcome, OutcomeState, Snapshot, VehicleState
 
 SETTLE_S = 10.0  # at most, for the ship on its pad to pass its arming checks
 
@@ -80,18 +80,32 @@ class Lockstep(Closing):
         self._inbox = LocalInbox()
         self._world = World(self.airframe, seed=seed, wind_mps=wind_mps, clock=self._clock)
         self._sent = 0
+        self._boots = 0
+        self._seed, self._bench = seed, bench
+        self._left: FlightRecord | None = None
+        self._ship = self._boot()
+        self._settle()
+
+    def _boot(self) -> app.Ship:
+        left = self._left
+        number, self._boots = self._boots, self._boots + 1
         with self.linux_devices():
-            self._ship = app.assemble(
+            return app.assemble(
                 self.airframe,
                 clock=self._clock,
                 inbox=self._inbox,
                 vehicle=self.airframe.name,
-                boot_id=f"lockstep-{seed}",
-                rate_hz=rate_hz,
-                bench=bench,
+                boot_id=f"lockstep-{self._seed}" + (f"-{number}" if number else ""),
+                rate_hz=self._rate_hz,
+                bench=self._bench,
                 simulated=True,
+                recorder=self._leave,
+                left=left,
+                left_age_s=0.0 if left is None else self._clock.now_s() - left.t_s,
             )
-        self._settle()
+
+    def _leave(self, record: FlightRecord) -> None:
+        self._left = record
 
     # --- time and truth -------------------------------------------------------------------
 
@@ -155,6 +169,16 @@ class Lockstep(Closing):
     def fault(self, device: str, kind: str, /, **options: Any) -> None:
         """Make a device fail; "clear" mends it. Kinds and options: `blimp.sim.faults`."""
         self._world.fault(device, kind, **options)
+
+    def crash(self, *, down_s: float) -> None:
+        """Have the flight process die, its supervisor make the outputs safe, and a new one start.
+
+        down_s: how long the ship is without one.
+        """
+        with self.linux_devices():
+            self._ship.close()
+            self._world.advance(down_s)
+        self._ship = self._boot()
 
     @property
     def link_up(self) -> bool:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,28 @@ def test_a_stopped_flight_process_is_safe_within_a_second_and_back_disarmed(
     stack.finish(takeoff)
     stack.wait_until(lambda: not stack.status()["armed"], within_s=10.0)
     assert motors_at_rest(stack)
+
+
+def test_a_light_ship_whose_flight_process_dies_in_the_air_is_landed_by_the_next(
+    tmp_path: Path,
+) -> None:
+    """Disarmed it would fly away."""
+    text = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
+    airframe = tmp_path / "light.toml"
+    airframe.write_text(text.replace("heaviness_kg = 0.005", "heaviness_kg = -0.010"))
+    stack = RunningStack("--airframe", str(airframe))
+    try:
+        assert stack.ground("arm").status == 0
+        assert stack.ground("takeoff", "1.5").status == 0
+        stack.kill("flight")
+        stack.wait_for_event(lambda e: e["event"] == "restarted")
+        stack.wait_until(lambda: stack.status()["mode"] == "LAND", within_s=10.0)
+        assert stack.status()["armed"]
+        assert stack.ground("takeoff", "3").status == 5
+        with stack.world() as world:
+            stack.wait_until(lambda: world.truth().altitude_m < 0.3, within_s=60.0)
+    finally:
+        stack.close()
 
 
 def test_a_killed_supervisor_leaves_nothing(stack: RunningStack) -> None:

@@ -1,0 +1,86 @@
+"""Whether a ship whose flight process died in the air comes down under power.
+
+A light ship that restarts disarmed flies away. So its new flight process may land it, and only
+that, if the old one left a record of a flight a moment ago and two sensors see the ship in the
+air. docs/decisions/0030-resume-after-a-crash.md weighs it.
+"""
+
+from math import inf, isfinite
+
+from blimp.airframe import Airframe
+from blimp.control.constants import AIR_DENSITY_KGM3
+from blimp.control.estimator import role
+from blimp.control.height import baro_height_m
+from blimp.types import FlightRecord, RangeSample, SensorReadings
+
+RESTART_S = 5.0  # a later start is an ordinary one: a person may hold the ship by then
+DECIDE_S = 3.0  # how long the sensors may take to start and to agree
+AGREE_S = 0.3
+_HIGH_M = 0.5
+_LOW_M = 0.35  # what the estimator calls airborne
+_FRESH_S = 0.5
+_ACCURATE_M = 0.3  # a tag that is less sure of itself does not count
+_SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
+
+
+def may_recover(record: FlightRecord, *, age_s: float, airframe: Airframe) -> bool:
+    """Whether `record`, `age_s` old when the process started, allows to look for it at all."""
+    sure_kg = _SURE * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
+    allowed = {"never": False, "light": record.heaviness_kg < sure_kg, "always": True}
+    return (
+        record.armed
+        and not record.killed
+        and record.airborne
+        and -1.0 <= age_s <= RESTART_S  # the kernel counts a start in hundredths of a second
+        and allowed[airframe.resume_after_crash]
+    )
+
+
+class Recovery:
+    """Looks for the ship in the air, for a few seconds from the first cycle.
+
+    height_m: as the sensors agreed, once `judge` has said True.
+    """
+
+    def __init__(self, record: FlightRecord, *, airframe: Airframe) -> None:
+        self._record = record
+        self._rest_m = {
+            role(device): float(device.options.get("rest_m", 0.0)) for device in airframe.device
+        }
+        self._roles = {device.name: role(device) for device in airframe.device}
+        self._began_s = inf
+        self._agree_s = inf
+        self.height_m = record.height_m
+
+    def judge(self, readings: SensorReadings, now_s: float) -> bool | None:
+        """Return whether the ship is in the air; None while that is not known.
+
+        Two sensors must see it above half a metre, and none near the ground, for 0.3 s.
+        """
+        self._began_s = min(self._began_s, now_s)
+        heights_m = sorted(self._heights_m(readings, now_s).values())
+        if len(heights_m) >= 2 and heights_m[-2] > _HIGH_M and heights_m[0] > _LOW_M:
+            self._agree_s = min(self._agree_s, now_s)
+            if now_s - self._agree_s >= AGREE_S:
+                self.height_m = heights_m[0]
+                return True
+        else:
+            self._agree_s = inf
+        return False if now_s - self._began_s > DECIDE_S else None
+
+    def _heights_m(self, readings: SensorReadings, now_s: float) -> dict[str, float]:
+        """Return the height by each sensor that has one now."""
+        bad = {self._roles.get(name, name) for name in readings.unhealthy}
+        heights: dict[str, float] = {}
+        ranges: dict[str, RangeSample | None] = {"ranger": readings.ranger, "sonar": readings.sonar}
+        for name, sample in ranges.items():
+            if sample is not None and now_s - sample.t_s < _FRESH_S:
+                heights[name] = sample.distance_m - self._rest_m.get(name, 0.0)
+        baro, tag, before_pa = readings.baro, readings.tag, self._record.pressure_pa
+        if baro is not None and before_pa and now_s - baro.t_s < _FRESH_S:
+            # How far it has come since the record: the pad's pressure is lost.
+            climbed_m = baro_height_m(baro.pressure_pa, baro.temperature_c, before_pa)
+            heights["baro"] = self._record.height_m + climbed_m
+        if tag is not None and tag.accuracy_m < _ACCURATE_M and now_s - tag.t_s < _FRESH_S:
+            heights["tag"] = -tag.position_ned_m[2]
+        return {k: v for k, v in heights.items() if k not in bad and isfinite(v)}
