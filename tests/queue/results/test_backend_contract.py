@@ -163,6 +163,23 @@ def test_a_watch_sees_what_was_stored_before_and_what_comes(results: ResultBacke
         assert watch.next(timeout_s=DEADLINE_S) is None
 
 
+def test_a_watch_of_several_sees_each_of_them_end_once(results: ResultBackend) -> None:
+    ids = [str(number) for number in range(6)]
+    for id in ids[:3]:
+        results.store(Record(id=id, state=State.SUCCESS, result=id))
+    with results.watch(*ids) as watch:
+        seen = [watch.next(timeout_s=DEADLINE_S) for _ in ids[:3]]
+        assert watch.next(timeout_s=0.0) is None
+        for id in reversed(ids[3:]):
+            results.store(Record(id=id, state=State.STARTED))
+            results.store(Record(id=id, state=State.SUCCESS, result=id))
+        while sum(one is not None and one.final for one in seen) < len(ids):
+            seen.append(watch.next(timeout_s=DEADLINE_S))
+            assert seen[-1] is not None, "no word of an end"
+        assert watch.next(timeout_s=0.0) is None
+    assert sorted(one.result for one in seen if one is not None and one.final) == ids
+
+
 def test_get_returns_a_result_that_is_stored_while_it_waits(results: ResultBackend) -> None:
     app = TaskApp("t", broker="memory://", transport="memory")
     app.results = results

@@ -191,8 +191,9 @@ class SqlResults(ResultBackend):
 
     def group(self, id: str) -> dict[str, Any] | None:
         with self._row(id, kind="group") as connection:
-            found = connection.execute(self._statements.group, {"key": check_id(id)}).first()
-            return None if found is None else {"result": from_json(found[0], what="result")}
+            found = connection.execute(self._statements.group, {"key": check_id(id)})
+            row = found.mappings().first()
+            return None if row is None else {"result": from_json(dict(row), "result")}
 
     def forget_group(self, id: str) -> None:
         with self._row(id, kind="group", writes=True) as connection:

@@ -261,16 +261,18 @@ def document_of(row: Mapping[str, Any]) -> bytes:
     status = row["status"]
     document = {
         "status": status,
-        "result": _json(row, "result"),
+        "result": from_json(row, "result"),
         "traceback": row["traceback"],
-        "children": _json(row, "children") or [],
+        "children": from_json(row, "children") or [],
         "date_done": None,
         "task_id": row["task_id"],
     }
     if row["date_done"] is not None and status in FINAL_STATUS:
         document["date_done"] = row["date_done"].replace(tzinfo=UTC).isoformat()
     document |= {name: row[name] for name in EXTENDED if name in row}
-    document |= {name: _json(row, name) for name in ("args", "kwargs") if row.get(name) is not None}
+    document |= {
+        name: from_json(row, name) for name in ("args", "kwargs") if row.get(name) is not None
+    }
     fault = document["result"]
     if status in FINAL_STATUS and status != "SUCCESS" and isinstance(fault, dict):
         document["blimp_state"] = fault.pop("blimp_state", None)
@@ -279,10 +281,9 @@ def document_of(row: Mapping[str, Any]) -> bytes:
 
 def check_id(id: str) -> str:
     """Return `id`. Raises ResultError if it cannot be that of a row."""
-    if not 0 < len(id) <= MAX_LENGTH:
-        raise ResultError(f"id {id:.40}… of {len(id)} letters: a table takes 1 to {MAX_LENGTH}")
-    if "\0" in id:
-        raise ResultError(f"id {id!r}: a table takes no zero bytes")
+    if not 0 < len(id) <= MAX_LENGTH or "\0" in id:
+        most = f"1 to {MAX_LENGTH} letters, and no zero bytes"
+        raise ResultError(f"id {id!r:.40} of {len(id)} letters: a table takes {most}")
     return id
 
 
@@ -296,21 +297,18 @@ def utc_now(wall_s: float) -> datetime:
     return datetime.fromtimestamp(wall_s, UTC).replace(tzinfo=None)
 
 
-def from_json(data: object, *, what: str) -> Any:
+def from_json(row: Mapping[str, Any], column: str) -> Any:
     """Return the value in a column of JSON. Raises ResultError."""
+    data = row[column]
     if data is None:
         return None
     if not isinstance(data, bytes):
-        raise ResultError(f"{what} is {type(data).__name__}, must be bytes")
+        raise ResultError(f"{column} is {type(data).__name__}, must be bytes")
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         hint = ": a pickle, which is never opened here" if data.startswith(PICKLE) else ""
-        raise ResultError(f"{what} of {len(data)} bytes is no JSON ({error}){hint}") from error
-
-
-def _json(row: Mapping[str, Any], column: str) -> Any:
-    return from_json(row[column], what=column)
+        raise ResultError(f"{column} of {len(data)} bytes is no JSON ({error}){hint}") from error
 
 
 def _result(document: Document) -> bytes:
