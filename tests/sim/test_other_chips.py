@@ -36,4 +36,6 @@ def test_it_takes_off_and_holds_its_height(chips: tuple[str, ...]) -> None:
         assert max(errors_m) <= 0.2
         assert (sum(e * e for e in errors_m) / len(errors_m)) ** 0.5 <= 0.06
         assert flight.complete("land", within_s=90.0).state is OutcomeState.DONE
+        assert flight.truth.altitude_m <= 0.3
+        flight.step(2.0)
         assert flight.truth.on_ground
