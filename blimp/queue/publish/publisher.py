@@ -366,11 +366,8 @@ def _read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, 
     """Return the numbers and times in `options` as fields of a message."""
     try:
         read = msgspec.convert(options, _Numbers)
-    except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `$.")
-        name = path.rstrip("`")
-        value = options.get(name)
-        raise MessageError(f"option {name!r} is {value!r:.80}: {what}") from None
+    except msgspec.ValidationError:
+        read = _read_numbers(options)
     found: dict[str, Any] = {"timelimit": (read.time_limit, read.soft_time_limit)}
     if read.ttl_s is not None:
         found["ttl_s"] = read.ttl_s
@@ -382,7 +379,7 @@ def _read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, 
         if value is None:
             continue
         try:
-            if name == "expires" and type(value) in (int, float):
+            if name == "expires" and isinstance(value, int | float) and not isinstance(value, bool):
                 assert now_s is not None
                 found[field] = now_s + value
             else:
@@ -391,3 +388,14 @@ def _read_options(options: Mapping[str, Any], now_s: float | None) -> dict[str, 
             reason = f"option {name!r} is {value!r:.80}, must be an ISO 8601 time"
             raise MessageError(reason) from None
     return found
+
+
+def _read_numbers(options: Mapping[str, Any]) -> _Numbers:
+    """Read them with the subclasses of float that msgspec does not take, such as NumPy's."""
+    plain = {name: float(one) if isinstance(one, float) else one for name, one in options.items()}
+    try:
+        return msgspec.convert(plain, _Numbers)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$.")
+        name = path.rstrip("`")
+        raise MessageError(f"option {name!r} is {plain.get(name)!r:.80}: {what}") from None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blimp.clock import ManualClock
-from blimp.errors import ConfigError, LinkError
+from blimp.errors import ConfigError, LinkError, MessageError
 from blimp.queue import TaskApp
 from blimp.queue.brokers.base import Completion
 from blimp.queue.protocol.message import HIGH
@@ -150,3 +150,17 @@ def test_a_task_sent_by_name_has_the_options_of_the_known_task(app: TaskApp, loo
     assert look.server.xlen(Keys().queue("other").levels[1]) == 1
     entries = look.server.xrange(Keys().queue("guns").levels[1])
     assert all(b'"blimp_ttl_s":5.0' in fields[b"h"] for _, fields in entries)
+
+
+class NumpyFloat(float):
+    """A subclass of float, as numpy.float64 is one."""
+
+
+def test_a_number_may_be_a_subclass_of_float(app: TaskApp, look: Look) -> None:
+    app.send_task("aim", ttl_s=NumpyFloat(5.0), expires=NumpyFloat(60.0))
+    ((_, fields),) = look.server.xrange(Keys().queue(app.queue).levels[2])
+    assert b'"blimp_ttl_s":5.0' in fields[b"h"]
+    with pytest.raises(MessageError, match=r"option 'ttl_s' is -1\.0"):
+        app.send_task("aim", ttl_s=NumpyFloat(-1.0))
+    with pytest.raises(MessageError, match="option 'expires' is False"):
+        app.send_task("aim", expires=False)
