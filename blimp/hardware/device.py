@@ -78,6 +78,7 @@ class Device(ABC):
     healthy: it started, and its last proof of life is not stale.
     error: why not, or a remark on a healthy one ("out of range"); "" when there is nothing.
     failures: how many transfers or readings failed since the process started.
+    start_s: how long it may take until it is healthy for the first time.
     """
 
     UNIT: ClassVar[str] = ""
@@ -94,6 +95,7 @@ class Device(ABC):
         self.error = "starting"
         self.failures = 0
         self._stale_s = self.STALE_S
+        self.start_s = 1.0
         self._in_a_row = 0
         self._alive_s = 0.0
         self._wait_until_s = float("-inf")

@@ -109,6 +109,7 @@ class EscPwm(Output):
             thrusters=[t for t in airframe.thruster if t.name in self.outputs],
             who=row.name,
         )
+        self.start_s += self._options.arm_s
         self._open: dict[str, PulseOutput] = {}
         self._sent: list[float | None] = [None] * len(self.outputs)  # None: not known
 

@@ -74,6 +74,7 @@ class Pca9685(Output):
         self._esc = options.esc
         self._has_escs = None in self._servos
         if self._has_escs:
+            self.start_s += options.esc.arm_s
             check_esc(
                 options.esc,
                 frequency_hz=options.frequency_hz,

@@ -28,8 +28,11 @@ SUPPLY = {
     "bmp388": "3V3",
     "bmp390": "3V3",
     "drv8833": "VM: motor battery, 2.7 to 10.8 V",
+    "bno055": "3V3; PS1 to 3V3 selects the UART",
     "dwm1001": "3V3",
+    "esc-pwm": "motor battery; its own 5 V output stays open",
     "gps-nmea": "3V3",
+    "gps-ubx": "3V3",
     "icm20948": "3V3",
     "ms5611": "3V3",
     "hcsr04": "5V; echo through a divider to 3.3 V",
@@ -38,7 +41,9 @@ SUPPLY = {
     "ina260": "3V3; its shunt in the battery's + wire",
     "mpu6050": "3V3",
     "pca9685": "VCC 3V3; V+ servo supply, 5 to 6 V",
+    "tb6612": "VCC 3V3; VM motor battery, 2.5 to 13.5 V",
     "tfluna": "5V; its pin 5 to GND selects I2C",
+    "vl53l1x": "3V3",
 }
 COLOURS = {"SDA": "#1f6feb", "SCL": "#b07d00", "TX": "#1a7f37", "RX": "#1a7f37"}
 GPIO_COLOUR = "#8250df"

@@ -67,6 +67,15 @@ def test_a_documented_row_can_be_wired_beside_the_others(name: str) -> None:
     check(rows.ship(name))
 
 
+@pytest.mark.parametrize("name", rows.documented())
+def test_it_starts_within_the_time_it_says(name: str) -> None:
+    with lockstep(rows.ship(name)) as machine:
+        flight = Flight(machine)
+        with flight.board:
+            starting = {made.name: made.start_s for made in flight.board.devices}
+            flight.until_healthy(device(name), within_s=starting[device(name)])
+
+
 # --- sensors -------------------------------------------------------------------------------
 
 

@@ -86,7 +86,7 @@ def _started(computer: Computer) -> dict[str, str]:
         LinuxBuses(clock=clock) as buses,
         open_board(computer.airframe, buses=buses, clock=clock) as board,
     ):
-        until_s = clock.now_s() + START_S
+        until_s = clock.now_s() + max([START_S, *(device.start_s for device in board.devices)])
         while board.unhealthy and clock.now_s() < until_s:
             board.read(clock.now_s())
             clock.sleep_until(clock.now_s() + _CYCLE_S)
