@@ -67,6 +67,7 @@ class GpsUbx(Sensor[GpsSample]):
                 f"{row.name}: {row.baud} baud carry {row.baud // FRAME_BITS} solutions a second, "
                 f"and rate_hz asks for {self._rate_hz:g}"
             )
+        self.start_s = 2.5  # it may send once a second until it is set up
         self._port: SerialPort | None = None
         self._frames = ubx.FrameReader()
         self._bad = 0
