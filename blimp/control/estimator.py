@@ -18,14 +18,22 @@ from blimp.types import BaroSample, RangeSample, SensorReadings, Vec3, VehicleSt
 
 # What a chip is to the estimator, if the device's name does not say it.
 ROLE_BY_CHIP = {
+    "bno055": "imu",
+    "icm20948": "imu",
     "mpu6050": "imu",
     "bmp280": "baro",
+    "bmp388": "baro",
+    "bmp390": "baro",
+    "ms5611": "baro",
     "tfluna": "ranger",
     "vl53l1x": "ranger",
     "hcsr04": "sonar",
     "dwm1001": "tag",
     "gps-nmea": "gps",
+    "gps-ubx": "gps",
     "ina219": "power",
+    "ina226": "power",
+    "ina260": "power",
 }
 ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power"))
 

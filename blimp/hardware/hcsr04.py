@@ -24,9 +24,13 @@ FEWEST = 3
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """temperature_c: of the air, for the speed of sound (0.17 % a degree)."""
+    """temperature_c: of the air, for the speed of sound (0.17 % a degree).
+
+    rest_m: its height above the floor while the ship stands on its pad, for the estimator.
+    """
 
     temperature_c: float = 20.0
+    rest_m: float = 0.0
 
 
 def speed_of_sound_mps(temperature_c: float) -> float:

@@ -24,10 +24,14 @@ _DATA = Struct("<HHhH")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The distances between which a reading makes a sample, in metres."""
+    """min_m, max_m: the distances between which a reading makes a sample.
+
+    rest_m: its height above the floor while the ship stands on its pad, for the estimator.
+    """
 
     min_m: float = 0.2
     max_m: float = 8.0
+    rest_m: float = 0.0
 
 
 class TfLuna(I2CSensor[RangeSample]):

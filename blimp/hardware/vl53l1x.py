@@ -41,11 +41,15 @@ _RESULT = Struct(">BxB10xH2x")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """min_m, max_m: between which a reading makes a sample. budget_ms: for one measurement."""
+    """min_m, max_m: between which a reading makes a sample. budget_ms: for one measurement.
+
+    rest_m: its height above the floor while the ship stands on its pad, for the estimator.
+    """
 
     min_m: float = 0.04
     max_m: float = 4.0
     budget_ms: int = 33
+    rest_m: float = 0.0
 
 
 class Vl53L1X(I2CSensor[RangeSample]):

@@ -6,9 +6,12 @@ The rows are those of docs/chips.md.
 import math
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
+from blimp.control.estimator import ROLE_BY_CHIP
 from blimp.hardware.board import CHIPS, check, safe_state
+from blimp.hardware.device import Sensor
 from blimp.hardware.linux import LinuxBuses
 from blimp.rotation import rotate_back
 from blimp.sim.chips.inertial import EARTH_FIELD_NED_T
@@ -60,6 +63,31 @@ def sample(flight: Flight, name: str) -> object:
 def test_every_driver_has_its_chip_and_its_row() -> None:
     documented = {row.chip for row in rows.documented().values()}
     assert set(CHIPS) == set(SIMULATED) == documented
+
+
+def test_the_estimator_knows_what_each_chip_measures() -> None:
+    """A device's own name may say nothing ("pressure"): then its chip must."""
+    roles = {n: kind.ROLE for n, kind in CHIPS.items() if issubclass(kind, Sensor)}
+    assert roles == ROLE_BY_CHIP
+
+
+@pytest.mark.parametrize("name", ["tfluna", "vl53l1x", "hcsr04"])
+def test_a_ranger_may_hang_above_the_pad(name: str) -> None:
+    """The estimator takes `rest_m` off what a ranger reads, and its driver must let it pass."""
+    ship = rows.ship(name)
+    devices = tuple(
+        msgspec.structs.replace(row, options=row.options | {"rest_m": 0.5})
+        if row.chip == name
+        else row
+        for row in ship.device
+    )
+    with lockstep(msgspec.structs.replace(ship, device=devices)) as machine:
+        flight = Flight(machine)
+        with flight.board:
+            flight.run(1.5)
+            made = sample(flight, name)
+            assert isinstance(made, RangeSample)
+            assert made.distance_m == pytest.approx(0.5, abs=0.1)
 
 
 @pytest.mark.parametrize("name", rows.documented())
