@@ -28,12 +28,15 @@ _REVOKED = (State.REVOKED, State.EXPIRED, State.SUPERSEDED)
 _encode = msgspec.json.Encoder().encode
 
 
-class Received(msgspec.Struct, frozen=True):
-    """A task that has arrived. The frequent events are structs: they encode faster."""
+class Started(msgspec.Struct, frozen=True):
+    """A task's function was called. The frequent events are structs: they encode faster."""
 
     type: str
     timestamp: float
     uuid: str
+
+
+class Received(Started, frozen=True):
     name: str
     args: str
     kwargs: str
@@ -44,16 +47,7 @@ class Received(msgspec.Struct, frozen=True):
     expires: str | None
 
 
-class Started(msgspec.Struct, frozen=True):
-    type: str
-    timestamp: float
-    uuid: str
-
-
-class Succeeded(msgspec.Struct, frozen=True):
-    type: str
-    timestamp: float
-    uuid: str
+class Succeeded(Started, frozen=True):
     result: str
     runtime: float | None
 
