@@ -51,6 +51,7 @@ class RunningStack:
             "XDG_RUNTIME_DIR": str(self.home),
         }
         self.events: list[dict[str, Any]] = []
+        self._started: list[subprocess.Popen[str]] = []
         self._news = threading.Condition()
         self._log = (self.home / "up.log").open("w+")
         self.process = subprocess.Popen(
@@ -86,11 +87,13 @@ class RunningStack:
     # --- the ground ---------------------------------------------------------------------
 
     def start_ground(self, *arguments: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "ground_station", *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
             text=True, env=self.environment,
         )  # fmt: skip
+        self._started.append(process)
+        return process
 
     def finish(self, process: "subprocess.Popen[str]", *, within_s: float = 240.0) -> Answer:
         stdout, stderr = process.communicate(timeout=within_s)
@@ -147,6 +150,10 @@ class RunningStack:
     def close(self) -> None:
         if self.process.poll() is None:
             self.end()
+        for process in self._started:  # of a test that failed: its end is not the next test's
+            if process.returncode is None:
+                process.kill()
+                process.communicate()
         if self.process.stdout is not None:
             self.process.stdout.close()
         self._log.close()
