@@ -10,12 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.queue.worker.job import Place
-from blimp.queue.worker.pools.loops import LoopPool
+from blimp.queue.worker.pools.loops import LoopThread
 from blimp.queue.worker.pools.threads import ThreadPool
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class WorkerPools:
         self.max_tasks = max_tasks
         self._max_memory_mb = max_memory_mb
         self._log = log
-        self._loops: LoopPool
+        self._loops: list[LoopThread] = []
         self._threads: ThreadPool
         self._processes: ProcessPool | None = None
         self._lock = threading.Lock()
@@ -71,18 +72,21 @@ class WorkerPools:
     def start(self) -> None:
         """Start the threads. They block the signals that the calling thread blocks."""
         sizes = self.sizes
-        self._loops = LoopPool(
-            run=self._run,
-            workers=sizes.loop_workers,
-            concurrency=sizes.loop_concurrency,
-            log=self._log,
-        )
+        for number in range(sizes.loop_workers):
+            self._loops.append(
+                LoopThread(
+                    run=self._run,
+                    concurrency=sizes.loop_concurrency,
+                    number=number,
+                    log=self._log,
+                )
+            )
         self._threads = ThreadPool(run=self._run, size=sizes.sync_workers)
 
     def submit(self, job: Job) -> None:
         place = job.place
         if place is Place.LOOP:
-            self._loops.submit(job)
+            min(self._loops, key=attrgetter("load")).submit(job)
         elif place is Place.THREAD:
             self._threads.submit(job)
         else:
@@ -90,7 +94,7 @@ class WorkerPools:
 
     def call(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run `coroutine` in the first loop."""
-        return self._loops.call(coroutine)
+        return self._loops[0].call(coroutine)
 
     def resize_threads(self, size: int) -> None:
         """Have `size` threads for plain tasks. One thread's at a time."""
@@ -115,7 +119,8 @@ class WorkerPools:
                 self._processes.tell_stopping()
 
     def close(self) -> None:
-        self._loops.close()
+        for loop in self._loops:
+            loop.close()
         self._threads.close()
         if self._processes is not None:
             self._processes.close()

@@ -9,7 +9,6 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from blimp import errors
@@ -53,27 +52,6 @@ def guarded(
             argument, step = error, coroutine.throw
 
 
-class LoopPool:
-    """`workers` loops; a job goes to the one that has the fewest."""
-
-    def __init__(self, *, run: Run, workers: int, concurrency: int, log: Any) -> None:
-        self._loops = [
-            LoopThread(run=run, concurrency=concurrency, number=number, log=log)
-            for number in range(workers)
-        ]
-
-    def submit(self, job: Job) -> None:
-        min(self._loops, key=attrgetter("load")).submit(job)
-
-    def call(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
-        """Run `coroutine` in the first loop, beside the jobs."""
-        return self._loops[0].call(coroutine)
-
-    def close(self) -> None:
-        for loop in self._loops:
-            loop.close()
-
-
 class LoopThread:
     """One thread with an asyncio loop, running up to `concurrency` jobs at once."""
 
@@ -100,6 +78,7 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._begin, job)
 
     def call(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Run `coroutine` beside the jobs."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
