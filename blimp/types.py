@@ -62,6 +62,20 @@ class RangeSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     distance_m: float
 
 
+class FlowSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How fast the ground moves in the view of a sensor that looks down, over `span_s`.
+
+    Forward and right, positive as the ship goes there: its speed over its height, and its own
+    turning (pitch forward, roll against right), which is not taken out. quality: of the surface,
+    the more the better.
+    """
+
+    t_s: float
+    span_s: float
+    flow_body_radps: tuple[float, float]
+    quality: int
+
+
 class PositionSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A position from the indoor tag, in the room's frame (NED, origin at the pad)."""
 
@@ -101,6 +115,7 @@ class SensorReadings(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tag: PositionSample | None = None
     gps: GpsSample | None = None
     power: PowerSample | None = None
+    flow: FlowSample | None = None  # measured and shown; the estimator does not use it yet
     unhealthy: tuple[str, ...] = ()
 
 

@@ -29,13 +29,14 @@ ROLE_BY_CHIP = {
     "vl53l1x": "ranger",
     "hcsr04": "sonar",
     "dwm1001": "tag",
+    "pmw3901": "flow",
     "gps-nmea": "gps",
     "gps-ubx": "gps",
     "ina219": "power",
     "ina226": "power",
     "ina260": "power",
 }
-ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power"))
+ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power", "flow"))
 
 _RANGE_M = (0.15, 8.0)
 _MAX_TILT_COS = 0.87  # past 30 degrees the beam meets a wall

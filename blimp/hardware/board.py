@@ -29,6 +29,7 @@ from blimp.hardware.ina226 import Ina226, Ina260
 from blimp.hardware.mpu6050 import Mpu6050
 from blimp.hardware.ms5611 import Ms5611
 from blimp.hardware.pca9685 import Pca9685
+from blimp.hardware.pmw3901 import Pmw3901
 from blimp.hardware.suite import SensorSuite
 from blimp.hardware.tb6612 import Tb6612
 from blimp.hardware.tfluna import TfLuna
@@ -54,12 +55,19 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "mpu6050": Mpu6050,
     "ms5611": Ms5611,
     "pca9685": Pca9685,
+    "pmw3901": Pmw3901,
     "tb6612": Tb6612,
     "tfluna": TfLuna,
     "vl53l1x": Vl53L1X,
 }
 
-NUMBERED = {"i2c": "i2c-1", "pwm": "pwm-0"}  # buses with a number, and an example
+# Buses with a number: an example, and what one looks like.
+NUMBERED = {
+    "i2c": ("i2c-1", re.compile(r"i2c-\d{1,3}")),
+    "pwm": ("pwm-0", re.compile(r"pwm-\d{1,2}")),
+    "spi": ("spi-0.0", re.compile(r"spi-\d\.\d")),  # the second digit is the chip select
+}
+SPI_PINS = {"spi-0.0": (9, 10, 11, 8), "spi-0.1": (9, 10, 11, 7)}  # MISO, MOSI, SCLK, CE
 I2C_PINS = {"i2c-0": (0, 1), "i2c-1": (2, 3)}
 UART_PINS = {"/dev/ttyAMA0": (14, 15), "/dev/ttyS0": (14, 15), "/dev/serial0": (14, 15)}
 
@@ -181,9 +189,8 @@ def _check_row(row: Row, airframe: Airframe) -> None:
     """Check one row against its chip's wiring."""
     wiring = CHIPS[row.chip].WIRING
     who = f"device {row.name!r} ({row.chip})"
-    like = NUMBERED.get(wiring.bus, wiring.bus)
-    numbered = wiring.bus in NUMBERED and re.fullmatch(rf"{wiring.bus}-\d{{1,3}}", row.bus)
-    if row.bus != like and not numbered:
+    like, form = NUMBERED.get(wiring.bus, (wiring.bus, re.compile(wiring.bus)))
+    if not form.fullmatch(row.bus):
         raise BoardError(f"{who} is on bus {row.bus!r}, but needs one like {like!r}")
     if wiring.bus == "i2c" and row.address not in wiring.addresses:
         given = "no address" if row.address is None else f"address 0x{row.address:02X}"
@@ -238,6 +245,10 @@ def _claims(airframe: Airframe) -> Iterator[tuple[str, str, str]]:
             yield f"serial port {row.port}", who, ""
             for pin in UART_PINS.get(row.port, ()):
                 yield f"GPIO {pin}", f"serial port {row.port}", row.port
+        if wiring.bus == "spi":
+            yield row.bus, who, ""
+            for pin in SPI_PINS.get(row.bus, ()):
+                yield f"GPIO {pin}", "bus 'spi-0'", "spi-0"
         if wiring.bus == "pwm":
             for channel in row.outputs:
                 yield f"{row.bus} channel {channel}", who, ""

@@ -1,4 +1,4 @@
-"""What a driver may ask of a bus: four small protocols, no implementation.
+"""What a driver may ask of a bus: small protocols, no implementation.
 
 `linux.py` implements them on the kernel's interfaces. The simulator stands below those
 interfaces, so that there is one implementation and every byte passes through it.
@@ -37,6 +37,22 @@ class I2CBus(Protocol):
 
     def write16(self, address: int, register: int, data: bytes) -> None:
         """As `write`, with a 16-bit big-endian register pointer."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SpiDevice(Protocol):
+    """One chip on an SPI bus, with its own select line. Close is idempotent.
+
+    No chip acknowledges here: one that is absent reads as all bits high or low.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def exchange(self, out: bytes, length: int, *, pause_s: float = 0.0) -> bytes:
+        """Select the chip, send `out` (1 byte or more), pause, read `length` bytes (0 or more)."""
         ...
 
     def close(self) -> None: ...
@@ -109,6 +125,8 @@ class Buses(Protocol):
     """Opens each bus, pin or port once: the seam between drivers and the machine."""
 
     def i2c(self, bus: str) -> I2CBus: ...
+
+    def spi(self, device: str, *, mode: int, speed_hz: int) -> SpiDevice: ...
 
     def digital(self, pin: int) -> DigitalOutput: ...
 

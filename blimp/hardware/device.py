@@ -41,7 +41,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     channels: what `outputs` may name. drives: "thruster", "servo" or both, none for a sensor.
     """
 
-    bus: str  # "i2c", "pwm" (both with a number), "gpio" or "serial"
+    bus: str  # "i2c", "spi", "pwm" (these with a number), "gpio" or "serial"
     addresses: tuple[int, ...] = ()
     shared_addresses: tuple[int, ...] = ()
     pins: tuple[str, ...] = ()

@@ -17,8 +17,17 @@ from typing import Any, Protocol, TypeVar
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import BusError
-from blimp.hardware.bus import DigitalOutput, EchoPin, I2CBus, PulseOutput, PwmOutput, SerialPort
+from blimp.hardware.bus import (
+    DigitalOutput,
+    EchoPin,
+    I2CBus,
+    PulseOutput,
+    PwmOutput,
+    SerialPort,
+    SpiDevice,
+)
 from blimp.hardware.gpio import GPIO_ERRORS, GpioEcho, GpioOutput, GpioPwm
+from blimp.hardware.spidev import SpidevDevice
 from blimp.hardware.sysfs_pwm import SysfsPulses
 
 _I2C_TIMEOUT = 0x0702  # uapi/linux/i2c-dev.h: the adapter's time-out, in units of 10 ms
@@ -51,6 +60,15 @@ class LinuxBuses(Closing):
         opened = LinuxI2C(name=bus, closed=self._forget(bus))
         self._open[bus] = opened
         return opened
+
+    def spi(self, device: str, *, mode: int, speed_hz: int) -> SpiDevice:
+        """Open a chip on SPI ("spi-0.0"). Raises BusError when it is open already."""
+        if device in self._open:
+            raise BusError(f"{device} is already open")
+        return self._keep(
+            device,
+            SpidevDevice(name=device, mode=mode, speed_hz=speed_hz, closed=self._forget(device)),
+        )
 
     def digital(self, pin: int) -> DigitalOutput:
         """Make `pin` an output, low. Raises BusError when it is open already."""

@@ -10,7 +10,7 @@ from html import escape
 import msgspec
 
 from blimp.airframe import Airframe, Device
-from blimp.hardware.board import CHIPS, I2C_PINS, UART_PINS, check
+from blimp.hardware.board import CHIPS, I2C_PINS, SPI_PINS, UART_PINS, check
 
 # BCM number -> pin of the header; the same on every Pi with 40 pins.
 HEADER = {
@@ -41,6 +41,7 @@ SUPPLY = {
     "ina260": "3V3; its shunt in the battery's + wire",
     "mpu6050": "3V3",
     "pca9685": "VCC 3V3; V+ servo supply, 5 to 6 V",
+    "pmw3901": "3V3",
     "tb6612": "VCC 3V3; VM motor battery, 2.5 to 13.5 V",
     "tfluna": "5V; its pin 5 to GND selects I2C",
     "vl53l1x": "3V3",
@@ -72,6 +73,15 @@ def _wires(row: Device) -> Iterator[Wire]:
     kind = CHIPS[row.chip].WIRING.bus
     if kind == "i2c":
         yield from _pair(row, ("SDA", "SCL"), I2C_PINS.get(row.bus), row.bus)
+    if kind == "spi":
+        for label, bcm in zip(
+            ("MISO", "MOSI", "SCLK", "CS"), SPI_PINS.get(row.bus, ()), strict=False
+        ):
+            colour = COLOURS["SCL" if label == "SCLK" else "SDA"]
+            net = row.bus if label == "CS" else "spi"
+            yield Wire(
+                device=row.name, label=label, pin=HEADER[bcm], colour=colour, net=f"{net} {label}"
+            )
     if kind == "serial":
         # Crossed: what one end sends the other receives.
         yield from _pair(row, ("RX", "TX"), UART_PINS.get(row.port), row.port)

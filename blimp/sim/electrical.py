@@ -38,6 +38,14 @@ class Electrical(Protocol):
         """Return the pin of each channel of hardware PWM, by (chip, channel)."""
         ...
 
+    def spi_devices(self) -> tuple[tuple[int, int], ...]:
+        """Return bus and chip select of every chip on SPI."""
+        ...
+
+    def spi(self, bus: int, select: int, data: bytes) -> bytes:
+        """Send `data` to a selected chip; return what it sent at the same time."""
+        ...
+
     def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:
         """Write `data` (none where empty), then read `length` bytes after a repeated start.
 

@@ -9,7 +9,7 @@ from blimp.sim.bus import I2CBus, no_answer
 from blimp.sim.chips.bmp280 import Bmp280
 from blimp.sim.chips.bmp388 import Bmp388, Bmp390
 from blimp.sim.chips.bno055 import Bno055
-from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip
+from blimp.sim.chips.chip import Chip, Fitting, I2CChip, SerialChip, SpiChip
 from blimp.sim.chips.drv8833 import Drv8833
 from blimp.sim.chips.dwm1001 import Dwm1001
 from blimp.sim.chips.esc import EscPwm
@@ -22,6 +22,7 @@ from blimp.sim.chips.ina226 import Ina226, Ina260
 from blimp.sim.chips.mpu6050 import Mpu6050
 from blimp.sim.chips.ms5611 import Ms5611
 from blimp.sim.chips.pca9685 import Pca9685
+from blimp.sim.chips.pmw3901 import Pmw3901
 from blimp.sim.chips.tb6612 import Tb6612
 from blimp.sim.chips.tfluna import TfLuna
 from blimp.sim.chips.vl53l1x import Vl53L1X
@@ -49,6 +50,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "mpu6050": Mpu6050,
     "ms5611": Ms5611,
     "pca9685": Pca9685,
+    "pmw3901": Pmw3901,
     "tb6612": Tb6612,
     "tfluna": TfLuna,
     "vl53l1x": Vl53L1X,
@@ -75,6 +77,7 @@ class Electronics:
         self.buses: dict[int, I2CBus] = {}
         self.ports: dict[str, int] = {}
         self.pwm_pins: dict[tuple[int, int], int] = {}
+        self.spi_chips: dict[tuple[int, int], SpiChip] = {}
         self._timeline = timeline
         self._listeners: dict[str, list[BytesCallback]] = {}
         self._serial: dict[str, SerialChip] = {}
@@ -129,6 +132,8 @@ class Electronics:
                 )
             self.ports[device.port] = device.baud
             self._serial[device.port] = chip
+        elif isinstance(chip, SpiChip):
+            self._fit_spi(device, chip)
         elif isinstance(chip, EscPwm):
             prefix, _, number = device.bus.partition("-")
             if prefix != "pwm" or not number.isdecimal():
@@ -138,6 +143,13 @@ class Electronics:
         elif device.bus != "gpio":
             raise BoardError(f'device {device.name!r}: needs bus "gpio", not {device.bus!r}')
 
+    def _fit_spi(self, device: Device, chip: SpiChip) -> None:
+        bus, _, select = device.bus.removeprefix("spi-").partition(".")
+        if not device.bus.startswith("spi-") or not (bus + select).isdecimal():
+            raise BoardError(f"device {device.name!r}: {device.bus!r} is no SPI device")
+        if self.spi_chips.setdefault((int(bus), int(select)), chip) is not chip:
+            raise BoardError(f"device {device.name!r}: {device.bus} is taken")
+
     # --- the computer's side -----------------------------------------------------------------
 
     def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:
@@ -145,6 +157,14 @@ class Electronics:
         if wires is None:
             raise no_answer()
         return wires.transfer(address, data, length)
+
+    def spi(self, bus: int, select: int, data: bytes) -> bytes:
+        chip = self.spi_chips.get((bus, select))
+        if chip is None or chip.faults.no_answer:
+            return b"\xff" * len(data)
+        if chip.faults.garbage:
+            return chip.faults.random.randbytes(len(data))
+        return chip.exchange(data)
 
     def listen(self, port: str, callback: BytesCallback) -> None:
         self._listeners.setdefault(port, []).append(callback)

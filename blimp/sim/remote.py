@@ -87,6 +87,15 @@ class RemoteWorld(Closing):
     def pwm_pins(self) -> Mapping[tuple[int, int], int]:
         return {(chip, channel): pin for chip, channel, pin in self._the_board().pwm}
 
+    def spi_devices(self) -> tuple[tuple[int, int], ...]:
+        return self._the_board().spi
+
+    def spi(self, bus: int, select: int, data: bytes) -> bytes:
+        reply = self._ask(wire.SpiTransfer(bus, select, data), wire.Data)
+        if len(reply.data) != len(data):
+            raise no_answer()
+        return reply.data
+
     def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:
         reply = self._ask_any(wire.I2cTransfer(bus, address, data, length))
         if isinstance(reply, wire.Data) and len(reply.data) == length:

@@ -1,9 +1,10 @@
 """The kernel seam: where smbus2, pyserial and RPi.GPIO meet the simulated wires.
 
 Inside `linux_devices(world, clock=clock)` this process has the device files of a Raspberry
-Pi: /dev/i2c-N, the serial ports, /sys/class/pwm, and an importable RPi.GPIO. The packages above
-are the real ones (RPi.GPIO excepted, which only installs on a Pi), unmodified; what is answered
-here is `open`, `close`, `ioctl` and `write` on those files, as in uapi/linux/i2c-dev.h and i2c.h.
+Pi: /dev/i2c-N, /dev/spidevB.C, the serial ports, /sys/class/pwm, and an importable RPi.GPIO. The
+packages above are the real ones (RPi.GPIO excepted, which only installs on a Pi), unmodified; what
+is answered here is `open`, `close`, `ioctl` and `write` on those files, as in uapi/linux/i2c-dev.h
+and i2c.h.
 A device file that the ship does not have does not exist, whatever this machine has: real
 hardware and simulated hardware never mix.
 """
@@ -25,6 +26,7 @@ from blimp.sim import sysfs_pwm
 from blimp.sim.electrical import Electrical
 from blimp.sim.rpi_gpio import RpiGpio
 from blimp.sim.serial_line import PtyLine
+from blimp.sim.spidev import SpiFile
 
 _I2C_PATH = re.compile(r"/dev/i2c-(\d+)")
 # What must not fall through to this machine's own hardware.
@@ -196,6 +198,7 @@ class Computer:
         self._gpio = RpiGpio(electrical, clock=clock)
         self._pwm = sysfs_pwm.PwmFiles(electrical)
         self._pwm_files: dict[int, str] = {}
+        self._spi: dict[int, SpiFile] = {}
         self._depth = 0
         self._real_open = os.open
         self._real_close = os.close
@@ -257,6 +260,12 @@ class Computer:
                 self._forget(fd)
                 self._i2c[fd] = _I2CFile(int(match[1]), self._transfer)
                 return fd
+            spi = SpiFile.opened(name, self._electrical)
+            if spi is not None:
+                fd = self._real_open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+                self._forget(fd)
+                self._spi[fd] = spi
+                return fd
             if _HARDWARE.match(name):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         fd = self._real_open(path, flags, mode, dir_fd=dir_fd)
@@ -271,6 +280,7 @@ class Computer:
         """A number that is closed, or was closed behind our back, means no device any more."""
         self._i2c.pop(fd, None)
         self._pwm_files.pop(fd, None)
+        self._spi.pop(fd, None)
         line = self._serial.pop(fd, None)
         if line is not None:
             line.released()
@@ -292,6 +302,9 @@ class Computer:
     def _ioctl(self, fd: Any, request: int, arg: Any = 0, mutate_flag: bool = True) -> Any:
         file = self._i2c.get(fd)
         if file is None:
+            spi = self._spi.get(fd)
+            if spi is not None:
+                return spi.ioctl(request, arg)
             return self._real_ioctl(fd, request, arg, mutate_flag)
         if request == _I2C_SMBUS:
             return file.smbus(arg)
@@ -318,6 +331,7 @@ class Computer:
         self._lines.clear()
         self._i2c.clear()
         self._pwm_files.clear()
+        self._spi.clear()
         self._serial.clear()
         self._gpio.close()
 

@@ -169,6 +169,8 @@ class Server(Closing):
                     return wire.Data(world.i2c(bus, address, data, length))
                 except OSError as error:
                     return wire.Failed(error.errno or 0)
+            case wire.SpiTransfer(bus, select, data):
+                return wire.Data(world.spi(bus, select, data))
             case wire.PinPwm(pin, duty, frequency_hz):
                 world.pin_pwm(pin, duty, frequency_hz=frequency_hz)
             case wire.PinWrite(pin, high, held_s):
@@ -183,7 +185,8 @@ class Server(Closing):
                 client.pins, client.ports = frozenset(pins), frozenset(ports)
             case wire.AskBoard():
                 pwm = tuple((*where, pin) for where, pin in world.pwm_pins().items())
-                return wire.Board(world.i2c_buses(), dict(world.serial_ports()), pwm)
+                serial = dict(world.serial_ports())
+                return wire.Board(world.i2c_buses(), serial, pwm, world.spi_devices())
             case wire.AskTruth():
                 return wire.Truth(world.truth, world.outputs, world.outputs_safe)
             case wire.SetFault(device, kind, options):

@@ -97,8 +97,17 @@ class SetFault(_Frame, frozen=True, tag=11):
     options: dict[str, Any]
 
 
+class SpiTransfer(_Frame, frozen=True, tag=12):
+    """Answer: Data, as long as `data`."""
+
+    bus: Annotated[int, Meta(ge=0, le=9)]
+    select: Annotated[int, Meta(ge=0, le=9)]
+    data: Annotated[bytes, Meta(max_length=8192)]
+
+
 Request = (
     I2cTransfer
+    | SpiTransfer
     | PinMode
     | PinWrite
     | PinPwm
@@ -130,11 +139,12 @@ class PinState(_Frame, frozen=True, tag=66):
 
 
 class Board(_Frame, frozen=True, tag=67):
-    """pwm: chip, channel and pin of each channel of hardware PWM."""
+    """pwm: chip, channel and pin of each channel of hardware PWM. spi: bus and chip select."""
 
     buses: tuple[int, ...]
     ports: dict[str, int]
     pwm: tuple[tuple[int, int, int], ...]
+    spi: tuple[tuple[int, int], ...]
 
 
 class Truth(_Frame, frozen=True, tag=68):

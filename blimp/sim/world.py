@@ -231,6 +231,13 @@ class World(Closing):
     def pwm_pins(self) -> dict[tuple[int, int], int]:
         return self.electronics.pwm_pins
 
+    def spi_devices(self) -> tuple[tuple[int, int], ...]:
+        return tuple(self.electronics.spi_chips)
+
+    def spi(self, bus: int, select: int, data: bytes) -> bytes:
+        self._tick()
+        return self.electronics.spi(bus, select, data)
+
     def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:
         self._tick()
         return self.electronics.i2c(bus, address, data, length)

@@ -229,6 +229,34 @@ def test_pulses_go_on_when_their_process_dies_and_the_next_one_stops_them() -> N
         world.computer = old
 
 
+def test_spi_keeps_the_chip_selected_from_address_to_data() -> None:
+    with lockstep(ship("pmw3901")) as machine:
+        chip = machine.buses.spi("spi-0.0", mode=3, speed_hz=2_000_000)
+        assert chip.name == "spi-0.0"
+        assert chip.exchange(b"\x00", 1, pause_s=35e-6) == b"\x49"
+        assert chip.exchange(b"\xff\x07", 0) == b""  # bank 7, where no identity is
+        assert chip.exchange(b"\x00", 1) == b"\x00"
+        assert len(chip.exchange(b"\x16", 12)) == 12
+        with pytest.raises(BusError, match=r"spi-0.0 is already open"):
+            machine.buses.spi("spi-0.0", mode=3, speed_hz=2_000_000)
+        for out, length in ((b"", 1), (bytes(4097), 0), (b"\x00", -1), (b"\x00", 4097)):
+            with pytest.raises(ValueError, match="1 to 4096"):
+                chip.exchange(out, length)
+        machine.world.fault("flow", "no_answer")
+        assert chip.exchange(b"\x00", 2) == b"\xff\xff", "nobody drives the wire"
+        chip.close()
+        chip.close()
+        with pytest.raises(BusError, match=r"spi-0.0 is closed"):
+            chip.exchange(b"\x00", 1)
+        machine.buses.spi("spi-0.0", mode=3, speed_hz=2_000_000)
+
+
+@pytest.mark.parametrize("device", ["spi-0.1", "spi-1.0", "spi-0", "spidev0.0"])
+def test_an_spi_device_that_is_not_there(device: str) -> None:
+    with lockstep(ship("pmw3901")) as machine, pytest.raises(BusError, match=device):
+        machine.buses.spi(device, mode=3, speed_hz=2_000_000)
+
+
 def test_a_pin_is_opened_once(machine: Machine) -> None:
     machine.buses.digital(FREE_PIN)
     machine.buses.echo(TRIGGER, ECHO)

@@ -21,6 +21,7 @@ from blimp.sim.world import World
 from blimp.types import (
     ActuatorCommand,
     BaroSample,
+    FlowSample,
     GpsSample,
     ImuSample,
     PositionSample,
@@ -215,7 +216,7 @@ def test_another_process_makes_it_safe_when_this_one_is_killed(flight: Flight, n
 # --- what agrees -----------------------------------------------------------------------------
 
 REMARKS = {""}
-NOTHING_IN_RANGE = {"sonar", "ranger"}  # on the pad, nearer than they can see
+NOTHING_IN_RANGE = {"sonar", "ranger", "flow"}  # on the pad, nearer than they can see
 
 
 def _imu(made: ImuSample, world: World) -> None:
@@ -233,6 +234,11 @@ def _baro(made: BaroSample, world: World) -> None:
 
 def _range(made: RangeSample, world: World) -> None:
     assert made.distance_m == pytest.approx(world.truth.altitude_m, abs=0.2)
+
+
+def _flow(made: FlowSample, world: World) -> None:
+    assert made.flow_body_radps == pytest.approx((0.0, 0.0), abs=1.0)
+    assert made.quality > 25
 
 
 def _power(made: PowerSample, world: World) -> None:
@@ -255,6 +261,7 @@ AGREES: dict[type, Callable[..., None]] = {
     ImuSample: _imu,
     BaroSample: _baro,
     RangeSample: _range,
+    FlowSample: _flow,
     PowerSample: _power,
     PositionSample: _tag,
     GpsSample: _gps,

@@ -162,6 +162,27 @@ class Pulses:
         self.is_open = False
 
 
+class Spi:
+    """A chip on SPI. `answer` makes the bytes read from the bytes sent."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.sent: list[bytes] = []
+        self.dead = False
+        self.is_open = True
+        self.answer: Callable[[bytes, int], bytes] = lambda out, length: bytes(length)
+
+    def exchange(self, out: bytes, length: int, *, pause_s: float = 0.0) -> bytes:
+        assert pause_s <= 1e-3
+        if self.dead:
+            raise BusError(f"{self.name}: gone")
+        self.sent.append(out)
+        return self.answer(out, length)
+
+    def close(self) -> None:
+        self.is_open = False
+
+
 class Echo:
     def __init__(self) -> None:
         self.triggers = 0
@@ -214,6 +235,7 @@ class Doubles:
         self.pins: dict[int, Pin] = {}
         self.dead_pins: set[int] = set()
         self.levels: list[tuple[int, float]] = []  # every level set, in order
+        self.spi_chips: dict[str, Spi] = {}
         self.pulse_outputs: dict[int, Pulses] = {}
         self.widths: list[tuple[int, float]] = []  # every pulse width set, in order
         self.dead_channels: set[int] = set()
@@ -238,6 +260,13 @@ class Doubles:
     def pwm(self, pin: int, frequency_hz: float) -> Pin:
         assert frequency_hz > 0.0
         return self.digital(pin)
+
+    def spi(self, device: str, *, mode: int, speed_hz: int) -> Spi:
+        if device in self.missing:
+            raise BusError(f"{device}: no such file")
+        assert mode in range(4)
+        assert speed_hz > 0
+        return self.spi_chips.setdefault(device, Spi(device))
 
     def pulses(self, bus: str, channel: int, frequency_hz: float) -> Pulses:
         if bus in self.missing:

@@ -133,7 +133,7 @@ def test_a_wrong_row_says_what_and_where(name: str, changes: dict[str, Any], exp
 
 def test_every_chip_says_how_it_is_wired() -> None:
     for name, chip in CHIPS.items():
-        assert chip.WIRING.bus in ("i2c", "pwm", "gpio", "serial"), name
+        assert chip.WIRING.bus in ("i2c", "spi", "pwm", "gpio", "serial"), name
 
 
 def test_wrong_options_are_refused_at_open() -> None:

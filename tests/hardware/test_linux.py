@@ -1,6 +1,8 @@
 """LinuxBuses on what any Linux machine has: a pseudo-terminal, and no I2C bus or GPIO."""
 
+import fcntl
 import os
+import struct
 import sys
 import termios
 from collections.abc import Iterator
@@ -105,3 +107,25 @@ def test_closing_twice() -> None:
     buses = LinuxBuses(clock=ManualClock())
     buses.close()
     buses.close()
+
+
+def test_an_spi_message_is_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uapi/linux/spi/spidev.h: one ioctl, two transfers of 32 bytes, the pause after the first."""
+    requests: list[tuple[int, bytes]] = []
+    real_open = os.open
+    monkeypatch.setattr(os, "open", lambda _path, flags: real_open(os.devnull, flags))
+    monkeypatch.setattr(fcntl, "ioctl", lambda _fd, request, data: requests.append((request, data)))
+    with LinuxBuses(clock=ManualClock()) as buses:
+        chip = buses.spi("spi-0.1", mode=3, speed_hz=2_000_000)
+        chip.exchange(b"\x16", 12, pause_s=35e-6)
+    (mode, speed, message) = requests
+    assert mode == (0x40016B01, b"\x03")
+    assert speed == (0x40046B04, (2_000_000).to_bytes(4, sys.byteorder))
+    assert message[0] == 0x40406B00
+    form = struct.Struct("@QQIIHBBBBBB")
+    first, second = form.iter_unpack(message[1])
+    assert first[0] != 0
+    assert first[1:] == (0, 1, 2_000_000, 35, 0, 0, 0, 0, 0, 0)
+    assert second[0] == 0
+    assert second[1] != 0
+    assert second[2:] == (12, 2_000_000, 0, 0, 0, 0, 0, 0, 0)

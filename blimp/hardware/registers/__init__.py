@@ -7,6 +7,7 @@ Names are the datasheets'. One class is one chip and only a namespace; it is nev
 """
 
 from blimp.hardware.registers.barometers import BMP280, BMP388, MS5611
+from blimp.hardware.registers.flow import PMW3901
 from blimp.hardware.registers.inertial import AK09916, BNO055, ICM20948, MPU6050
 from blimp.hardware.registers.outputs import DRV8833, PCA9685
 from blimp.hardware.registers.position import DWM1001, NMEA, UBX
@@ -29,6 +30,7 @@ __all__ = [
     "MS5611",
     "NMEA",
     "PCA9685",
+    "PMW3901",
     "UBX",
     "VL53L1X",
     "TFLuna",

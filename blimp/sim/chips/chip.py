@@ -109,6 +109,16 @@ class I2CChip(Chip):
         """Most chips ignore it."""
 
 
+class SpiChip(Chip):
+    """A chip with a select line of its own. It acknowledges nothing: dead, its wire floats high."""
+
+    KINDS = SENSOR_KINDS
+
+    def exchange(self, data: bytes) -> bytes:
+        """Take the bytes of one selection; return as many, sent at the same time."""
+        raise NotImplementedError
+
+
 class SerialChip(Chip):
     """A chip that sends and receives bytes."""
 
