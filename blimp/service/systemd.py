@@ -23,8 +23,9 @@ from blimp.service.files import write_whole
 UNIT_DIR = Path("/etc/systemd/system")
 USER = "blimp"
 TARGET = "blimp.target"
-FLIGHT, WORKER, BROKER = "blimp-flight.service", "blimp-worker.service", "blimp-broker.service"
-UNITS = (TARGET, FLIGHT, WORKER, BROKER)
+FLIGHT, WORKER = "blimp-flight.service", "blimp-worker.service"
+RELAY, BROKER = "blimp-relay.service", "blimp-broker.service"
+UNITS = (TARGET, FLIGHT, WORKER, RELAY, BROKER)
 # The groups that own a Pi's buses. One that this machine lacks would keep the unit from starting.
 GROUPS = ("gpio", "i2c", "spi", "dialout")
 _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
@@ -59,7 +60,7 @@ def plan_install(
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
         raise ConfigError(f"--user: {user[:40]!r} cannot name a user")
-    units = [FLIGHT, WORKER, *([BROKER] if configuration.has_local_broker else [])]
+    units = [FLIGHT, WORKER, RELAY, *([BROKER] if configuration.has_local_broker else [])]
     words = {
         "blimp": unit_words([python, "-m", "blimp"]),
         "user": user,
@@ -67,6 +68,7 @@ def plan_install(
         "config": unit_words([str(config_path)]),
         "key": "",
         "broker": "",
+        "hardening": _template("hardening.conf"),
         "wants": " ".join(units),
     }
     if configuration.signing_key_file is not None:
@@ -151,6 +153,7 @@ def _unit_path(path: Path) -> str:
 
 
 def _template(name: str) -> str:
+    """Return a file of `units/`."""
     return (resources.files("blimp.service") / "units" / name).read_text("utf-8")
 
 

@@ -15,6 +15,7 @@ from blimp.service.configuration import Configuration
 from blimp.service.systemd import (
     BROKER,
     FLIGHT,
+    RELAY,
     TARGET,
     UNITS,
     WORKER,
@@ -63,7 +64,9 @@ def test_systemd_has_nothing_to_say_about_the_units(analyze: str, unit_dir: Path
     assert {path.name for path in unit_dir.iterdir()} == set(UNITS)
 
 
-@pytest.mark.parametrize(("unit", "limit"), [(FLIGHT, 4.0), (WORKER, 2.0), (BROKER, 2.0)])
+@pytest.mark.parametrize(
+    ("unit", "limit"), [(FLIGHT, 4.0), (WORKER, 2.0), (RELAY, 2.0), (BROKER, 2.0)]
+)
 def test_exposure_as_systemd_counts_it(
     analyze: str, unit_dir: Path, unit: str, limit: float
 ) -> None:
@@ -79,11 +82,12 @@ def test_exposure_as_systemd_counts_it(
 def test_a_broker_elsewhere_needs_no_unit_and_a_key_is_a_credential() -> None:
     local, remote = texts(Configuration()), texts(REMOTE)
     assert set(local) == set(UNITS)
-    assert set(remote) == {TARGET, FLIGHT, WORKER}
+    assert set(remote) == {TARGET, FLIGHT, WORKER, RELAY}
     assert BROKER not in remote[TARGET]
     assert "LoadCredential" not in local[WORKER]
-    assert "LoadCredential=signing.key:/etc/blimp/k\n" in remote[WORKER]
-    assert "BLIMP_SIGNING_KEY_FILE=%d/signing.key\n" in remote[WORKER]
+    for unit in (WORKER, RELAY):
+        assert "LoadCredential=signing.key:/etc/blimp/k\n" in remote[unit]
+        assert "BLIMP_SIGNING_KEY_FILE=%d/signing.key\n" in remote[unit]
     assert not any("ground.example" in text for text in remote.values())  # it may hold a password
 
 

@@ -43,6 +43,9 @@ _WORLD = """
 Type=notify
 ExecStart={python} -m blimp sim --runtime-dir {run}
 Environment=PYTHONPATH={root}
+# Real chips answer at once, whatever else the computer does.
+CPUSchedulingPolicy=fifo
+CPUSchedulingPriority=60
 User={user}
 RuntimeDirectory=blimp
 RuntimeDirectoryMode=0700
@@ -128,6 +131,12 @@ class System:
 
     def install(self) -> None:
         self.blimp("install-service", "--config", str(self.config), "--user", self.user)
+
+    def examined(self) -> list[dict[str, str]]:
+        """Return the errors that `blimp doctor` finds."""
+        words = ["doctor", "--sim", "--json", "--config", str(self.config)]
+        report = json.loads(_output([sys.executable, "-m", "blimp", *words], check=False))
+        return [finding for finding in report["findings"] if finding["state"] == "error"]
 
     def ground(self, *words: str) -> dict[str, Any]:
         words = ("--json", "--broker", self.broker, "--vehicle", "ship", *words)

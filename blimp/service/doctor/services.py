@@ -11,7 +11,7 @@ from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import SCHEMES, hide_password, link_errors
 from blimp.service.broker import MINIMUM_SERVER_MAJOR
 from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error, ok, warning
-from blimp.service.systemd import FLIGHT, WORKER, plan_install
+from blimp.service.systemd import FLIGHT, RELAY, WORKER, plan_install
 
 BROKER_TIMEOUT_S = 0.5
 KEY_LENGTH = 32  # characters
@@ -102,7 +102,7 @@ def units(computer: Computer) -> Iterator[Finding]:
     if not computer.path("/run/systemd/system").exists():
         yield warning("systemd does not run here", "boot the Pi")
         return
-    for name in (FLIGHT, WORKER):
+    for name in (FLIGHT, WORKER, RELAY):
         state = _active_state(name)
         if state == "active":
             yield ok(f"{name}: active")
