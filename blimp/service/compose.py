@@ -330,7 +330,10 @@ def relay(options: WorkerOptions, *, on_stop: OnStop) -> None:
                     if select.select([wake], [], [], 0.0)[0]:
                         return
                 notify.send(notify.READY, address=supervisor)
-                select.select([wake], [], [])
+                # A process that was stopped (SIGSTOP) may take its SIGTERM in another thread, which
+                # does not wake this one: Python runs the handler only when it looks again.
+                while not select.select([wake], [], [], LISTENING_S)[0]:
+                    continue
             finally:
                 receiver.close()
 
