@@ -96,7 +96,7 @@ def test_an_interrupted_write_leaves_the_old_file_whole(
     def interrupt(_: int) -> None:
         raise Interrupted
 
-    monkeypatch.setattr("blimp.service.files.os.fsync", interrupt)
+    monkeypatch.setattr("blimp.files.os.fsync", interrupt)
     with pytest.raises(Interrupted):
         write_whole(path, "new, and longer\n")
     assert path.read_text() == "old\n"
