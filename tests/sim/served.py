@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from blimp import airframe
+from blimp.airframe import Airframe
 from blimp.clock import SystemClock
 from blimp.sim.server import Server
 from blimp.sim.world import World
@@ -26,10 +27,10 @@ def running(server: Server) -> Iterator[Server]:
 
 
 @contextmanager
-def served_world(*, seed: int = 1) -> Iterator[Path]:
-    """Yield the socket's path of a running twin."""
+def served_world(*, seed: int = 1, ship: Airframe | None = None) -> Iterator[Path]:
+    """Yield the socket's path of a running ship, the twin where none is given."""
     with socket_directory() as directory:
         path = directory / "run" / "world.sock"
-        world = World(airframe.load("twin"), seed=seed)
+        world = World(ship or airframe.load("twin"), seed=seed)
         with running(Server(world, socket_path=path, clock=SystemClock())):
             yield path

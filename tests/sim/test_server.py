@@ -15,11 +15,16 @@ import pytest
 from blimp import airframe
 from blimp.clock import ManualClock, SystemClock
 from blimp.errors import ConfigError
+from blimp.hardware.board import open_board
+from blimp.hardware.linux import LinuxBuses
 from blimp.sim import wire
 from blimp.sim.electrical import Pull
 from blimp.sim.remote import RemoteWorld
+from blimp.sim.seam import linux_devices
 from blimp.sim.server import Server, serve
 from blimp.sim.world import World
+from blimp.types import ActuatorCommand
+from tests.contracts.rows import ship
 from tests.directory import socket_directory
 from tests.sim.served import running, served_world
 
@@ -261,3 +266,33 @@ def test_a_stall_is_caught_up_with_up_to_a_quarter_of_a_second() -> None:
         eventually(lambda: remote.truth().t_s > 0.44)
         assert remote.truth().t_s < 0.46
         assert server.lost_s == pytest.approx(9.75, abs=0.01)
+
+
+def test_every_kind_of_bus_reaches_the_drivers_in_another_process() -> None:
+    """A 16-bit and a command chip on I2C, SPI, hardware PWM, and two talkers on serial ports."""
+    fitted = ship("vl53l1x", "ms5611", "pmw3901", "esc-pwm", "bno055", "gps-ubx")
+    clock = SystemClock()
+    with (
+        served_world(ship=fitted) as path,
+        RemoteWorld(path, clock=clock) as remote,
+        linux_devices(remote, clock=clock),
+        LinuxBuses(clock=clock) as buses,
+        open_board(fitted, buses=buses, clock=clock) as board,
+    ):
+
+        def well() -> bool:
+            board.read(clock.now_s())
+            return not board.unhealthy
+
+        eventually(well)
+        board.actuators.enable()
+
+        def driven() -> bool:
+            board.read(clock.now_s())
+            board.actuators.drive(ActuatorCommand(motors=(0.5, -0.5, 0.25), servos=(0.0,) * 3))
+            outputs = remote.outputs()
+            return abs(outputs["left"] - 0.5) < 0.01 and abs(outputs["right"] + 0.5) < 0.01
+
+        eventually(driven)
+        assert board.actuators.safe() == ()
+        eventually(lambda: remote.outputs()["left"] == remote.outputs()["right"] == 0.0)
