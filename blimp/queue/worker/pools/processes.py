@@ -119,13 +119,15 @@ class ChildProcess:
             except OSError:
                 raise WorkerLost(self._last_words()) from None
             while True:
-                frame = self._receive(until_s=None)
+                frame: FromChild = self._receive(until_s=None)
+                if isinstance(frame, Progress):
+                    if frame.job == begin.job:  # else of a thread that an earlier job left behind
+                        on_progress(frame)
+                    continue
                 if isinstance(frame, Ready) or frame.job != begin.job:
                     raise WorkerLost(f"child {self.number} sent {frame!r:.200} in job {begin.job}")
-                if isinstance(frame, Done):
-                    self.worn = self._wear.count(pid=self.pid) or ""
-                    return frame
-                on_progress(frame)
+                self.worn = self._wear.count(pid=self.pid) or ""
+                return frame
         except WorkerLost:
             self.signal(signal.SIGKILL)  # whatever its state, it gets no further job
             raise

@@ -355,3 +355,23 @@ def test_a_child_that_waits_long_for_work_keeps_its_channel(
         channel.receive()
     channel.close()
     channel.close()
+
+
+def test_progress_that_an_earlier_job_left_costs_no_later_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread that a task left behind may report after its end."""
+    pretend(
+        monkeypatch,
+        "say(kind='ready', child=1)\n"
+        "say(kind='progress', child=1, job=0, fraction=0.5, details={})\n"
+        "say(kind='done', child=1, job=1, outcome={'state': 'SUCCESS'})\ntime.sleep(3600)",
+    )
+    child = start()
+    try:
+        child.wait_ready(DEADLINE_S)
+        done = child.call(begin(child, "cpu.pid"), on_progress=pytest.fail)
+        assert done.outcome.state is State.SUCCESS
+    finally:
+        child.signal(signal.SIGKILL)
+        child.end()
