@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -103,7 +104,10 @@ class Leases:
 
     def flush(self) -> None:
         """Complete in one step what `ack_later` gathered; call `on_lost` for what is lost."""
-        tags = [self._later.popleft() for _ in range(len(self._later))]
+        tags: list[str] = []
+        with contextlib.suppress(IndexError):  # the consuming thread and ours may flush at once
+            while True:
+                tags.append(self._later.popleft())
         claims = [claim for tag in tags if (claim := self._held.get(tag)) is not None]
         if claims:
             try:

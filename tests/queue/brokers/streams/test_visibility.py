@@ -1,6 +1,7 @@
 """What another has ended counts as lost; what we ended ourselves does not."""
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -170,3 +171,25 @@ def test_a_close_before_its_thread_ran_waits_for_no_period(
     may_run.set()
     closing.join(DEADLINE_S)
     assert not closing.is_alive()
+
+
+def test_two_threads_that_flush_at_once_lose_no_acknowledgement(far: StreamsSession) -> None:
+    """The thread of the leases flushes while the one that consumes does."""
+    leases, claims = far.leases, take(far, count=2)
+
+    class Interrupted(deque[str]):
+        """Another thread flushes between the first and the second."""
+
+        def popleft(self) -> str:
+            first = super().popleft()
+            if len(self) == 1:
+                other = threading.Thread(target=leases.flush)
+                other.start()
+                other.join(DEADLINE_S)
+            return first
+
+    leases._later = Interrupted()
+    for claim in claims:
+        leases.ack_later(claim.tag)
+    leases.flush()
+    assert [claim.tag for claim in claims if claim.tag in leases] == []
