@@ -69,6 +69,8 @@ class ICM20948:
     DEVICE_RESET: Final = 0x80  # clears itself
     SLEEP: Final = 0x40
     CLKSEL_AUTO: Final = 0x01
+    I2C_MST_STATUS: Final = 0x17  # cleared by reading
+    SLV4_DONE: Final = 0x40
     ACCEL_XOUT_H: Final = 0x2D  # x, y, z as big-endian i16, then gyro, then temperature
     GYRO_XOUT_H: Final = 0x33
     TEMP_OUT_H: Final = 0x39
@@ -94,6 +96,11 @@ class ICM20948:
     I2C_SLV0_REG: Final = 0x04
     I2C_SLV0_CTRL: Final = 0x05  # EN, and how many bytes
     I2C_SLV0_DO: Final = 0x06
+    I2C_SLV4_ADDR: Final = 0x13  # one transfer of one byte, when CTRL is written
+    I2C_SLV4_REG: Final = 0x14
+    I2C_SLV4_CTRL: Final = 0x15
+    I2C_SLV4_DO: Final = 0x16
+    I2C_SLV4_DI: Final = 0x17
     SLV_READ: Final = 0x80
     SLV_EN: Final = 0x80
     RESET_S: Final = 0.1  # table 1: at most, to the first register access
@@ -112,6 +119,8 @@ class AK09916:
     ST2_HOFL: Final = 0x08  # the field is beyond the sensor: the data mean nothing
     DATA_LENGTH: Final = 9  # ST1 to ST2
     CNTL2: Final = 0x31
+    SINGLE: Final = 0x01  # one measurement, 7.2 ms, then power-down
+    SINGLE_S: Final = 0.0072
     CONTINUOUS_100_HZ: Final = 0x08
     CNTL3: Final = 0x32
     SRST: Final = 0x01

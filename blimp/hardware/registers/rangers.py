@@ -83,4 +83,5 @@ class VL53L1X:
     BOOTED: Final = 0x01
     MODEL_ID: Final = 0x010F  # then the module type
     IDENTITY: Final = 0xEACC
+    MASK_REVISION: Final = 0x0111  # 0x10
     BOOT_S: Final = 0.0012  # DS12385, 2.6

@@ -1,17 +1,17 @@
 """TDK InvenSense ICM-20948 with its AK09916 magnetometer. Source: DS-000189 rev 1.3.
 
 Not simulated: FIFO, DMP, interrupts, low-power modes, bypass of the auxiliary bus and its
-slaves 1 to 4; the low-pass filter's delay (its bandwidth sets the noise).
+slaves 1 to 3; the low-pass filter's delay (its bandwidth sets the noise).
 """
 
 import math
 import struct
 
 from blimp.hardware.registers import AK09916, ICM20948
-from blimp.sim.chips import inertial
+from blimp.sim.chips import ak09916, inertial
+from blimp.sim.chips.ak09916 import Ak09916
 from blimp.sim.chips.chip import Fitting, I2CChip
 from blimp.sim.chips.inertial import Inertial, Noise, counts
-from blimp.sim.timeline import Timeline
 
 _SIZE = 0x80
 _GYRO_BANDWIDTH_HZ = (196.6, 151.8, 119.5, 51.2, 23.9, 11.6, 5.7, 361.4)  # table 16
@@ -20,11 +20,6 @@ _GYRO_NOISE_DPS = 0.015  # per root Hz, table 1
 _ACCEL_NOISE_G = 230e-6  # per root Hz, table 2
 _GYRO_BIAS_DPS = 1.0  # of a part that was turned on at 25 °C; the data sheet allows ±5
 _ACCEL_BIAS_G = 0.004
-_MAGNETIC_LSB_T = 0.15e-6
-_MAGNETIC_MAX = 32752  # ±4912 µT, 12.3
-_MAGNETIC_NOISE_T = 0.2e-6
-_HARD_IRON_T = 3e-6
-_RATES_HZ = {0x02: 10.0, 0x04: 20.0, 0x06: 50.0, AK09916.CONTINUOUS_100_HZ: 100.0}
 _WRONG_ID = 0xE1  # an ICM-20649
 _WRITABLE = (
     frozenset({0x03, 0x05, 0x06, 0x07, 0x0F, 0x10, 0x11, 0x12, 0x13, *range(0x66, 0x6A)}),
@@ -38,7 +33,7 @@ class Icm20948(I2CChip):
     """Channels: those of `Inertial`, and magnetic_x/y/z in T along the chip's axes."""
 
     KINDS = I2CChip.KINDS | {"wrong_identity"}
-    CHANNELS = (*inertial.CHANNELS, "magnetic_x", "magnetic_y", "magnetic_z")
+    CHANNELS = (*inertial.CHANNELS, *ak09916.CHANNELS)
     DEFAULT_ADDRESS = 0x69
 
     def __init__(self, fitting: Fitting) -> None:
@@ -46,7 +41,7 @@ class Icm20948(I2CChip):
         self._inertial = Inertial(
             fitting, random=self.random, gyro_bias_dps=_GYRO_BIAS_DPS, accel_bias_g=_ACCEL_BIAS_G
         )
-        self._compass = _Compass(self, self._inertial)
+        self._compass = Ak09916(chip=self, inertial=self._inertial)
         self._pointer = 0
         self._reset()
 
@@ -57,7 +52,7 @@ class Icm20948(I2CChip):
         self._banks[0][ICM20948.PWR_MGMT_1] = ICM20948.PWR_MGMT_1_RESET
         self._banks[2][ICM20948.GYRO_CONFIG_1] = ICM20948.CONFIG_RESET
         self._banks[2][ICM20948.ACCEL_CONFIG] = ICM20948.CONFIG_RESET
-        self._awake_s = math.inf
+        self._woke_s = math.inf
         self._index = -1
         self._configure()
 
@@ -93,13 +88,17 @@ class Icm20948(I2CChip):
                 self._reset()
                 return
             if value & ICM20948.SLEEP:
-                self._awake_s = math.inf
-            elif self._awake_s == math.inf:
-                self._awake_s = self.timeline.now_s + ICM20948.GYRO_START_UP_S
+                self._woke_s = math.inf
+            elif self._woke_s == math.inf:
+                self._woke_s = self.timeline.now_s
                 self._index = -1
         elif self._bank == 0 and register == ICM20948.USER_CTRL:
             value &= ~ICM20948.I2C_MST_RST & 0xFF
         self._banks[self._bank][register] = value
+        if (self._bank, register) == (0, ICM20948.USER_CTRL):
+            self._turn_auxiliary()  # a master that was switched on does not wait for a sample
+        elif (self._bank, register) == (3, ICM20948.I2C_SLV4_CTRL):
+            self._transfer_once()
         self._configure()
 
     def read(self, length: int) -> bytes:
@@ -109,6 +108,8 @@ class Icm20948(I2CChip):
         memory = self._banks[self._bank]
         data = bytearray(memory[start : start + length])
         data += bytes(length - len(data))
+        if self._bank == 0 and start <= ICM20948.I2C_MST_STATUS < start + length:
+            memory[ICM20948.I2C_MST_STATUS] = 0
         if self._bank == 0 and start == ICM20948.WHO_AM_I and self.faults.wrong_identity:
             data[0] = _WRONG_ID
         self._pointer = (start + length) & 0x7F
@@ -117,12 +118,15 @@ class Icm20948(I2CChip):
     def _sample(self) -> None:
         """Bring the data registers up to the newest sample, the auxiliary bus with it."""
         now_s = self.timeline.now_s
-        if now_s < self._awake_s or self.faults.frozen:
+        if now_s < self._woke_s or self.faults.frozen:
             return
-        index = int((now_s - self._awake_s) * self._rate_hz + 1e-6)
+        index = int((now_s - self._woke_s) * self._rate_hz + 1e-6)
         if index == self._index:
             return
         self._index = index
+        self._turn_auxiliary()
+        if now_s < self._woke_s + ICM20948.GYRO_START_UP_S:
+            return
         force, rates, celsius = self._inertial.felt(self.faults, now_s, self._noise)
         struct.pack_into(
             ">7h",
@@ -132,14 +136,12 @@ class Icm20948(I2CChip):
             *counts(rates, self._gyro_scale),
             *counts((celsius - 21.0,), 333.87),
         )
-        self._turn_auxiliary()
 
     def _turn_auxiliary(self) -> None:
-        """One round of the auxiliary bus, section 5: slave 0 and no other."""
+        """One round of the auxiliary bus, section 5: slave 0."""
         orders, memory = self._banks[3], self._banks[0]
         control = orders[ICM20948.I2C_SLV0_CTRL]
-        enabled = memory[ICM20948.USER_CTRL] & ICM20948.I2C_MST_EN
-        if not enabled or not control & ICM20948.SLV_EN:
+        if not self._is_master or not control & ICM20948.SLV_EN:
             return
         slave, register = orders[ICM20948.I2C_SLV0_ADDR], orders[ICM20948.I2C_SLV0_REG]
         if slave & 0x7F != AK09916.ADDRESS:
@@ -151,65 +153,20 @@ class Icm20948(I2CChip):
         else:
             self._compass.write(register, orders[ICM20948.I2C_SLV0_DO])
 
-
-class _Compass:
-    """The AK09916: registers of its own, x with the accelerometer, y and z against it."""
-
-    def __init__(self, chip: Icm20948, inertial_: Inertial) -> None:
-        self._chip = chip
-        self._inertial = inertial_
-        gauss = chip.random.gauss
-        self._hard_iron = [gauss(0.0, _HARD_IRON_T) for _ in range(3)]
-        self._reset()
-
     @property
-    def _timeline(self) -> Timeline:
-        return self._chip.timeline
+    def _is_master(self) -> bool:
+        return bool(self._banks[0][ICM20948.USER_CTRL] & ICM20948.I2C_MST_EN)
 
-    def _reset(self) -> None:
-        self._memory = bytearray(0x40)
-        self._memory[AK09916.WIA1 : AK09916.WIA1 + 2] = AK09916.IDENTITY
-        self._started_s = 0.0
-        self._index = 0
-
-    def write(self, register: int, value: int) -> None:
-        if register == AK09916.CNTL3 and value & AK09916.SRST:
-            self._reset()
-        elif register == AK09916.CNTL2 and value != self._memory[register]:
-            self._memory[register] = value
-            self._started_s = self._timeline.now_s
-            self._index = 0
-
-    def read(self, register: int, length: int) -> bytes:
-        self._measure()
-        data = bytes(self._memory[register : register + length])
-        if register <= AK09916.ST2 < register + length:
-            self._memory[AK09916.ST1] = 0  # section 13: the data have been read
-        return data
-
-    def _measure(self) -> None:
-        rate_hz = _RATES_HZ.get(self._memory[AK09916.CNTL2], 0.0)
-        index = int((self._timeline.now_s - self._started_s) * rate_hz + 1e-6)
-        if index <= self._index:
+    def _transfer_once(self) -> None:
+        """Slave 4: one byte there or back, and a flag when it is done."""
+        orders = self._banks[3]
+        slave, register = orders[ICM20948.I2C_SLV4_ADDR], orders[ICM20948.I2C_SLV4_REG]
+        if not self._is_master or not orders[ICM20948.I2C_SLV4_CTRL] & ICM20948.SLV_EN:
             return
-        self._index = index
-        chip = self._chip
-        values = [
-            field + iron + chip.random.gauss(0.0, _MAGNETIC_NOISE_T)
-            for field, iron in zip(self._inertial.magnetic_t(), self._hard_iron, strict=True)
-        ]
-        if chip.faults.altered:
-            now_s = self._timeline.now_s
-            names = chip.CHANNELS[-3:]
-            values = [chip.faults.measure(n, v, now_s) for n, v in zip(names, values, strict=True)]
-        x, y, z = values
-        raw = counts((x, -y, -z), 1.0 / _MAGNETIC_LSB_T)
-        beyond = max(map(abs, raw)) > _MAGNETIC_MAX
-        struct.pack_into(
-            "<B3hxB",
-            self._memory,
-            AK09916.ST1,
-            AK09916.ST1_DRDY,
-            *raw,
-            AK09916.ST2_HOFL if beyond else 0,
-        )
+        orders[ICM20948.I2C_SLV4_CTRL] &= ~ICM20948.SLV_EN & 0xFF
+        if slave & 0x7F == AK09916.ADDRESS:
+            if slave & ICM20948.SLV_READ:
+                (orders[ICM20948.I2C_SLV4_DI],) = self._compass.read(register, 1)
+            else:
+                self._compass.write(register, orders[ICM20948.I2C_SLV4_DO])
+        self._banks[0][ICM20948.I2C_MST_STATUS] |= ICM20948.SLV4_DONE

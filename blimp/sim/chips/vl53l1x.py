@@ -21,6 +21,7 @@ _OSCILLATOR = 0x2A3  # periods a millisecond, about
 _BUDGETS_S = {a: ms / 1000.0 for ms, (a, _) in VL53L1X.LONG_TIMING.items()}
 _DEFAULT_BUDGET_S = 0.1
 _SIGNAL_FAIL, _WRAPPED = 4, 7
+_MASK_REVISION = 0x10
 _WRONG_ID = 0xEEAA  # a VL53L0X
 _RESULT = struct.Struct(">BBBHHHHHHH")
 
@@ -44,6 +45,7 @@ class Vl53L1X(I2CChip):
         self._memory[VL53L1X.SOFT_RESET] = 1
         self._put(VL53L1X.OSC_CALIBRATE_VAL, _OSCILLATOR.to_bytes(2, "big"))
         self._put(VL53L1X.MODEL_ID, VL53L1X.IDENTITY.to_bytes(2, "big"))
+        self._memory[VL53L1X.MASK_REVISION] = _MASK_REVISION
         self._booted_s = self.timeline.now_s + VL53L1X.BOOT_S
         self._next_s = float("inf")  # when the measurement under way ends
         self._stream = -1

@@ -96,3 +96,27 @@ def test_a_field_beyond_the_range_says_so() -> None:
     chip.faults.set("stuck", {"channel": "magnetic_x", "value": 1.0}, now_s=bench.timeline.now_s)
     aux(chip, bench, 0x8C, 0x10, 0x89)
     assert read(chip, 0x3B, 9)[8] & 0x08
+
+
+def test_slave_4_moves_one_byte_and_says_when() -> None:
+    bench = Bench()
+    chip = awake(bench)
+    chip.write(bytes((0x03, 0x20)))
+    bank(chip, 3)
+    chip.write(bytes((0x13, 0x8C, 0x01, 0x80)))
+    assert read(chip, 0x15) == b"\x00", "it clears itself"
+    assert read(chip, 0x17) == b"\x09"
+    bank(chip, 0)
+    assert read(chip, 0x17) == b"\x40"
+    assert read(chip, 0x17) == b"\x00", "cleared by reading"
+
+
+def test_a_single_measurement_ends_in_power_down() -> None:
+    bench = Bench()
+    chip = awake(bench)
+    chip.write(bytes((0x03, 0x20)))
+    aux(chip, bench, 0x0C, 0x31, 0x81, 0x01)
+    aux(chip, bench, 0x8C, 0x10, 0x81)
+    assert read(chip, 0x3B) == b"\x01"
+    aux(chip, bench, 0x8C, 0x31, 0x81)
+    assert read(chip, 0x3B) == b"\x00"
