@@ -127,7 +127,7 @@ class TaskContext:
             give_up(error)
             raise error
         if eta is not None:
-            countdown = epoch_s(eta) - self.task.app.broker_clock.now_s()
+            countdown = epoch_s(eta) - self._broker_now_s()
         raise Retry(repr(exc) if exc else "", countdown_s=countdown) from exc
 
     def replace(self, signature: dict[str, Any]) -> NoReturn:
@@ -144,3 +144,7 @@ class TaskContext:
         except (TypeError, ValueError, RecursionError) as error:
             raise MessageError(f"a replacement that JSON cannot hold: {error}") from None
         raise Replace(plain)
+
+    def _broker_now_s(self) -> float:
+        """Return the broker's time. A child process has it from its worker."""
+        return self.task.app.broker_clock.now_s()

@@ -11,11 +11,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from blimp.errors import ConfigError, WorkerLost
+from blimp.errors import ConfigError, Retry, WorkerLost
+from blimp.queue import TaskApp
 from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.protocol.record import Outcome, State
 from blimp.queue.worker.boot import locate_all
@@ -25,6 +27,7 @@ from blimp.queue.worker.pools import processes
 from blimp.queue.worker.pools.child import (
     Begin,
     Channel,
+    ChildContext,
     FromChild,
     Ready,
     find,
@@ -377,3 +380,25 @@ def test_progress_that_an_earlier_job_left_costs_no_later_job(
     finally:
         child.signal(signal.SIGKILL)
         child.end()
+
+
+def test_a_retry_at_a_time_asks_no_broker_from_a_child() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, TaskApp("far", broker="redis://127.0.0.1:1/0", timeout_s=0.1) as app:
+        task = app.task(name="t", bind=True)(lambda context: None)
+        message, arguments = without_arguments(TaskMessage(id="the-id", task="t"))
+        begun = Begin(
+            child=1,
+            job=1,
+            origin=ORIGIN,
+            message=message,
+            arguments=arguments,
+            limit_bytes=1_000_000,
+            broker_now_s=1_000_000.0,
+        )
+        channel = Channel(ours, receives=FromChild)
+        context = ChildContext(task, begun, channel, threading.Event())
+        with pytest.raises(Retry) as raised:
+            context.retry(eta=datetime.fromtimestamp(1_000_060.0, UTC))
+        channel.close()
+    assert raised.value.countdown_s == pytest.approx(60.0, abs=1.0)
