@@ -12,6 +12,7 @@ from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.clock import ManualClock
 from blimp.closing import Closing
+from blimp.errors import Refused
 from blimp.service import compose as app
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
@@ -136,14 +137,15 @@ class Lockstep(Closing):
 
     # --- commands -------------------------------------------------------------------------
 
-    def command(self, name: str, /, **arguments: Any) -> Outcome:
+    def command(self, name: str, /, *, check: bool = True, **arguments: Any) -> Outcome:
         """Give a command of the ground CLI, fly one cycle, return the outcome so far.
 
         A command that takes time is IN_PROGRESS then: `step` on and ask `outcome`, or use
-        `complete`.
+        `complete`. Raises Refused if the ship refuses it; with check=False that is an outcome.
         """
         self._sent += 1
-        return self.deliver(Command(id=f"{name}-{self._sent}", name=name, arguments=arguments))
+        command = Command(id=f"{name}-{self._sent}", name=name, arguments=arguments)
+        return _checked(self.deliver(command), check=check)
 
     def deliver(self, command: Command) -> Outcome:
         """Give a command as it would come from the mailbox, and fly one cycle."""
@@ -155,14 +157,19 @@ class Lockstep(Closing):
         """Return the newest outcome of a command. Raises KeyError for one never given."""
         return self._inbox.outcomes[id]
 
-    def complete(self, name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
-        """Give a command and fly until its outcome is final, `within_s` at the most."""
-        outcome = self.command(name, **arguments)
+    def complete(
+        self, name: str, /, *, within_s: float, check: bool = True, **arguments: Any
+    ) -> Outcome:
+        """Give a command and fly until its outcome is final, `within_s` at the most.
+
+        Raises Refused as `command` does, also if the ship gives it up on the way.
+        """
+        outcome = self.command(name, check=check, **arguments)
         until_s = self.now_s + within_s
         while outcome.state is OutcomeState.IN_PROGRESS and self.now_s < until_s:
             self.step(0.1)
             outcome = self.outcome(outcome.id)
-        return outcome
+        return _checked(outcome, check=check)
 
     # --- what can go wrong ----------------------------------------------------------------
 
@@ -206,3 +213,9 @@ class Lockstep(Closing):
         self.step(1.0)
         while self._ship.loop.problems() and self.now_s < until_s:
             self.step(0.1)
+
+
+def _checked(outcome: Outcome, *, check: bool) -> Outcome:
+    if check and outcome.state is OutcomeState.REFUSED:
+        raise Refused(outcome.reason)
+    return outcome

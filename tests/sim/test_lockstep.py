@@ -7,7 +7,7 @@ import pytest
 import serial
 import smbus2
 
-from blimp.errors import AirframeError, ConfigError
+from blimp.errors import AirframeError, ConfigError, Refused
 from blimp.sim import Lockstep
 from blimp.types import Command, OutcomeState, Snapshot, VehicleState
 
@@ -50,7 +50,7 @@ def test_it_stands_ready_on_its_pad_and_time_moves_only_by_steps(ship: Lockstep)
 
 
 def test_commands_are_accepted_followed_refused_and_remembered(ship: Lockstep) -> None:
-    refused = ship.command("takeoff", altitude_m=2.0)
+    refused = ship.command("takeoff", check=False, altitude_m=2.0)
     assert refused.state is OutcomeState.REFUSED
     assert "arm" in refused.reason
     ship.command("arm")
@@ -70,8 +70,17 @@ def test_commands_are_accepted_followed_refused_and_remembered(ship: Lockstep) -
         ship.outcome("never given")
 
 
+def test_a_refusal_is_raised_unless_told_otherwise(ship: Lockstep) -> None:
+    with pytest.raises(Refused, match="arm"):
+        ship.command("takeoff", altitude_m=2.0)
+    with pytest.raises(Refused, match="arm"):
+        ship.complete("takeoff", within_s=5.0, altitude_m=2.0)
+    refused = ship.complete("takeoff", within_s=5.0, check=False, altitude_m=2.0)
+    assert refused.state is OutcomeState.REFUSED
+
+
 def test_unknown_names_are_reported_with_the_known_ones(ship: Lockstep) -> None:
-    unknown = ship.command("barrel_roll")
+    unknown = ship.command("barrel_roll", check=False)
     assert unknown.state is OutcomeState.REFUSED
     assert "barrel_roll" in unknown.reason
     with pytest.raises(ConfigError, match=r"warp_core.*imu"):
@@ -88,7 +97,7 @@ def test_a_fault_is_seen_by_the_flight_software_and_clear_mends_it(ship: Lockste
     sick = ship.snapshot().sensors["baro"]
     assert not sick.healthy
     assert sick.error
-    refused = ship.command("arm")
+    refused = ship.command("arm", check=False)
     assert refused.state is OutcomeState.REFUSED
     assert "baro" in refused.reason
     ship.fault("baro", "clear")
