@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from blimp import airframe as airframes
+from blimp.airframe import Airframe
 from blimp.clock import SystemClock
 from blimp.config import broker_url_from_environment, registry_dir, vehicle_name
 from blimp.link.paths import RuntimePaths
@@ -47,6 +48,7 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
     The broker is that of BLIMP_BROKER_URL if it is set, else an embedded one for all ships.
     """
     airframe = airframes.load(options.airframe)
+    _check(airframe, options)
     name = vehicle_name(options.vehicle or airframe.name, where="--vehicle")
     directory = (options.runtime_dir or registry_dir() / f"{name}-{os.getpid()}").absolute()
     paths = RuntimePaths(directory)
@@ -74,6 +76,15 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
         on_event=on_event,
         broker=broker,
     )  # fmt: skip
+
+
+def _check(airframe: Airframe, options: StackOptions) -> None:
+    """Raise ConfigError for a ship that cannot be built, once: its processes would say it each."""
+    from blimp.hardware.board import check
+    from blimp.sim.world import World
+
+    check(airframe)
+    World(airframe, seed=options.seed, wind_mps=options.wind_mps).close()
 
 
 def vehicle_names(name: str, *, ships: int) -> list[str]:

@@ -52,6 +52,17 @@ def test_of_several_ships_each_has_its_own_and_all_have_one_broker(directory: Pa
         assert pads == ["20.0", "40.0"]
 
 
+def test_a_ship_that_cannot_be_built_is_told_once_and_starts_nothing(tmp_path: Path) -> None:
+    twin = (Path(airframe.__file__).parent / "airframes" / "twin.toml").read_text()
+    for wrong, reason in (
+        (twin.replace("address = 0x76", "address = 0x68"), "'baro'"),
+        (twin.replace('chip = "bmp280"', 'chip = "bmp281"'), "'bmp281'"),
+    ):
+        (tmp_path / "wrong.toml").write_text(wrong)
+        with pytest.raises(ConfigError, match=reason):
+            roles_of(tmp_path / "run", airframe=str(tmp_path / "wrong.toml"))
+
+
 def test_a_name_too_long_for_its_number_is_named() -> None:
     assert vehicle_names("x" * 32, ships=1) == ["x" * 32]
     with pytest.raises(ConfigError, match=r"--vehicle with --ships 2: 'x+-1' cannot name a ship"):
