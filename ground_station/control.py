@@ -12,7 +12,15 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError, NoneFree, NotAuthorised
 from blimp.queue.redis.client import RedisServer
 from blimp.queue.resources import Grant, Holding, Ticket
-from blimp.tasks.authority import CONTROL_TTL_S, held_by, holder_of, pilots, readable
+from blimp.tasks.authority import (
+    CONTROL_TTL_S,
+    held_by,
+    holder_of,
+    pilot_of,
+    pilots,
+    readable,
+)
+from blimp.tasks.client import user_name
 from ground_station.kept import Kept, KeptControl
 
 if TYPE_CHECKING:
@@ -47,18 +55,23 @@ class Control(Closing):
         kept = self._file.load()
         return holding is not None and kept is not None and kept.token == holding.token
 
-    def take(self, pilot: str, *, ttl_s: float = CONTROL_TTL_S, wait_s: float = 0.0) -> Grant:
+    def take(
+        self, pilot: str | None, *, ttl_s: float = CONTROL_TTL_S, wait_s: float = 0.0
+    ) -> Grant:
         """Take control, or renew it; kept for the commands to come.
 
-        Raises NotAuthorised naming who holds it.
+        pilot: None for the name that it is held by, or else this user's. Raises NotAuthorised
+        naming who holds it, also if that is this user by another name.
         """
         grant = self.current()
         if grant is not None:
+            if pilot not in (None, pilot_of(grant.holder)):
+                raise NotAuthorised(held_by(self._ship.vehicle, grant.holder, grant.ttl_s))
             grant.ttl_s = ttl_s
             self._renew(grant)
             self._keep(grant)
             return grant
-        grant = self.acquire(pilot, ttl_s=ttl_s, wait_s=wait_s)
+        grant = self.acquire(pilot or user_name(), ttl_s=ttl_s, wait_s=wait_s)
         try:
             self._keep(grant)
         except BaseException:  # without its token everybody would be locked out

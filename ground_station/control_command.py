@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from blimp.tasks.authority import pilot_of
+from blimp.errors import NotAuthorised
+from blimp.queue.resources import Holding
+from blimp.tasks.authority import held_by, pilot_of
 from blimp.tasks.client import user_name
 from ground_station.control import Control
 from ground_station.report import Outcome
@@ -15,13 +17,16 @@ def take(session: Session, *, pilot: str | None, ttl_s: float, wait_s: float, fo
     """Take control of the ship, or renew it, and return the exit status."""
     name = pilot or user_name()
     vehicle = session.ship.vehicle
+    session.check_there()
     with session.control() as control:
         if force:
-            _take_away(session, control)
+            _take_away(session, control, pilot)
         if session.options.dry_run:
+            if not force:
+                _check_free(control, vehicle, pilot)
             session.report.say(f"dry run: {name} would take control of {vehicle}")
             return _done(session, {"dry_run": True, "vehicle": vehicle, "pilot": name})
-        grant = control.take(name, ttl_s=ttl_s, wait_s=wait_s)
+        grant = control.take(pilot, ttl_s=ttl_s, wait_s=wait_s)
     mine = pilot_of(grant.holder)
     if not session.report.as_json:
         session.report.data(
@@ -69,15 +74,30 @@ def who(session: Session) -> int:
     return _done(session, answer)
 
 
-def _take_away(session: Session, control: Control) -> None:
+def _take_away(session: Session, control: Control, pilot: str | None) -> None:
     """Ask whether to, and end another pilot's control."""
-    holding = control.who()
-    if holding is None or control.is_mine(holding):
+    holding = _held_by_another(control, pilot)
+    if holding is None:
         return
-    pilot, vehicle = pilot_of(holding.holder), session.ship.vehicle
-    session.confirm(f"{pilot} holds control of {vehicle}. Take it away?", programs_too=True)
+    holder, vehicle = pilot_of(holding.holder), session.ship.vehicle
+    session.confirm(f"{holder} holds control of {vehicle}. Take it away?", programs_too=True)
     if not session.options.dry_run:
         control.take_away()
+
+
+def _check_free(control: Control, vehicle: str, pilot: str | None) -> None:
+    """Raise NotAuthorised if another pilot holds control."""
+    holding = _held_by_another(control, pilot)
+    if holding is not None:
+        raise NotAuthorised(held_by(vehicle, holding.holder, holding.left_s))
+
+
+def _held_by_another(control: Control, pilot: str | None) -> Holding | None:
+    """Return who holds control, None for nobody and for this user by the name `pilot`."""
+    holding = control.who()
+    if holding is None or not control.is_mine(holding):
+        return holding
+    return None if pilot in (None, pilot_of(holding.holder)) else holding
 
 
 def _done(session: Session, result: Mapping[str, object]) -> int:

@@ -298,3 +298,19 @@ def _file(twin: FlyingShip) -> KeptControl:
 def _files(twin: FlyingShip, user: As, name: str) -> list[Path]:
     user(name)
     return [_file(twin).path]
+
+
+def test_one_user_does_not_take_control_by_a_second_name(user: As, twin: FlyingShip) -> None:
+    alice = take(user, "alice")
+    words = f"alice holds control of {twin.vehicle}, for another "
+    for option in ("--dry-run", "--yes"):
+        assert alice("control", "take", "--pilot", "bob", option) == 7
+        assert words in alice.err
+        assert alice.out == ""
+    assert user("bob")("control", "take", "--dry-run") == 7
+    alice = user("alice")
+    assert alice("control", "take") == 0
+    assert alice.out.startswith("alice holds control")
+    assert alice("control", "take", "--pilot", "bob", "--force", "--yes") == 0
+    assert alice.out.startswith("bob holds control")
+    assert alice.json("control", "who")[1]["result"]["pilot"] == "bob"
