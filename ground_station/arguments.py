@@ -31,14 +31,21 @@ GLOBAL_OPTIONS = {
 WAITS_SECONDS = ("control", "dispatch")
 
 
-def number(*, low: float, high: float, unit: str, above: bool = False) -> Callable[[str], float]:
-    """Return a reader of finite decimal numbers from `low` to `high` (above `low` only)."""
+def number(
+    *, unit: str, low: float = -math.inf, high: float = math.inf, above: bool = False
+) -> Callable[[str], float]:
+    """Return a reader of finite decimal numbers from `low` to `high` (above `low` only).
+
+    Without limits, the ship says its own.
+    """
 
     def read(text: str) -> float:
         if not _NUMBER.fullmatch(text):
             raise typer.BadParameter(f"{text[:40]!r} is not a finite decimal number ({unit})")
         value = float(text)
         inside = low < value <= high if above else low <= value <= high
+        if math.isinf(value) and math.isinf(high):
+            raise typer.BadParameter(f"{text[:40]} is not a finite decimal number ({unit})")
         if not inside or not math.isfinite(value):
             first = f"more than {low:g}" if above else f"{low:g}"
             raise typer.BadParameter(f"{text[:40]} {unit}: the limits are {first} to {high:g}")

@@ -11,6 +11,7 @@ from blimp.errors import LinkError
 from blimp.types import Mode
 from ground_station import report
 from ground_station.arguments import GroundGroup, NumbersCommand, number
+from ground_station.discover import check_known
 from ground_station.options import (
     AltitudeM,
     EastM,
@@ -24,6 +25,7 @@ from ground_station.options import (
     session,
     speed,
 )
+from ground_station.session import SILENT_S
 
 SHORT_S = 10.0
 FLIGHT_S = 180.0
@@ -80,6 +82,7 @@ def status(context: typer.Context) -> int:
     with this.telemetry() as reader:
         found = reader.latest()
     if found is None:
+        check_known(this.ship)
         raise LinkError(f"no snapshot of {this.ship.vehicle!r} on its broker")
     if this.report.as_json:
         this.report.json(report.status_object(*found))
@@ -111,6 +114,8 @@ def watch(context: typer.Context) -> int:
 
     this = session(context)
     with this.kept_control(), this.telemetry() as reader:
+        if reader.latest() is None:
+            check_known(this.ship)
         found = run(
             reader=reader,
             vehicle=this.ship.vehicle,
@@ -282,8 +287,15 @@ def estop(context: typer.Context) -> int:
     if this.options.dry_run:
         return this.command("estop", {}, timeout_s=ESTOP_S)
     line = report.ProgressLine(report=this.report, what="estop")
+    timeout_s = this.timeout_s(ESTOP_S)
     with this.client() as client:
-        reply = client.estop(timeout_s=this.timeout_s(ESTOP_S))
+        reply = client.estop(timeout_s=min(SILENT_S, timeout_s))
+        if reply.state == "TIMEOUT" and timeout_s > SILENT_S:
+            try:
+                check_known(this.ship)
+            except LinkError as error:  # it may be there and send no telemetry: try on
+                this.report.say(f"ground: {error}")
+            reply = client.estop(timeout_s=timeout_s - SILENT_S)
     return this.reply(reply, line)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from blimp.config import GroundConfig, vehicle_name
-from blimp.errors import ConfigError, LinkError
+from blimp.errors import ConfigError, LinkError, NotAuthorised
 from blimp.link.registry import Registration, read
 from blimp.queue.redis.urls import hide_password
 
@@ -125,6 +125,25 @@ def _only_ship_on(broker: str, registry: Path) -> str:
             f"several ships on {hide_password(broker)}: say --vehicle, one of {', '.join(names)}"
         )
     return names[0]
+
+
+def check_known(ship: Ship) -> None:
+    """Raise LinkError, naming the ships that are there, if only others speak on the broker.
+
+    If no ship has spoken there is nothing to tell: one may be about to start. The same if the
+    broker does not let this user look.
+    """
+    from blimp.link.telemetry import vehicles
+
+    try:
+        found = vehicles(ship.broker)
+    except NotAuthorised:
+        return
+    if found and ship.vehicle not in found:
+        raise LinkError(
+            f"no ship {ship.vehicle!r} on {hide_password(ship.broker)}; there are: "
+            + ", ".join(sorted(found))
+        )
 
 
 def _stacks_or_none(registry: Path) -> list[Registration]:

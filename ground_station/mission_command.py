@@ -44,6 +44,7 @@ def run(session: Session, file: str) -> int:
     if session.options.dry_run:
         session.report.say(f"dry run with {session.ship.vehicle}: nothing is sent")
         return check(session, file)
+    session.check_there()
     with session.pilots_client() as client:
         result = fly(session, mission, client=client)
     return summarise(session, mission, result)

@@ -12,21 +12,15 @@ from ground_station.session import Options, Session
 
 NorthM = Annotated[
     float,
-    typer.Argument(
-        metavar="NORTH_M", help="North of the pad.", parser=number(low=-1000, high=1000, unit="m")
-    ),
+    typer.Argument(metavar="NORTH_M", help="North of the pad.", parser=number(unit="m")),
 ]
 EastM = Annotated[
     float,
-    typer.Argument(
-        metavar="EAST_M", help="East of the pad.", parser=number(low=-1000, high=1000, unit="m")
-    ),
+    typer.Argument(metavar="EAST_M", help="East of the pad.", parser=number(unit="m")),
 ]
 AltitudeM = Annotated[
     float,
-    typer.Argument(
-        metavar="ALT_M", help="Above the pad.", parser=number(low=0.3, high=120, unit="m")
-    ),
+    typer.Argument(metavar="ALT_M", help="Above the pad.", parser=number(unit="m")),
 ]
 YawDeg = Annotated[
     float | None,

@@ -16,8 +16,8 @@ import msgspec
 
 from blimp.clock import Clock
 from blimp.config import GroundConfig, signing_keys_from_environment
-from blimp.errors import BlimpError, NotInControl
-from ground_station.discover import Ship, find_broker, find_ship
+from blimp.errors import BlimpError, LinkError, NotInControl
+from ground_station.discover import Ship, check_known, find_broker, find_ship
 from ground_station.kept import KeptControl
 from ground_station.report import NOT_AUTHORISED, Outcome, ProgressLine, Report
 from ground_station.traced import root_span, traced
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ground_station.control import Control
 
 FOR_EVERYBODY = ("ping", "sensor", "estop")
+SILENT_S = 1.0  # a ship that says nothing for so long may not be there
 START_TTL_S = 5.0  # the age past which a command must not begin
 
 
@@ -103,6 +104,15 @@ class Session:
         with self.control() as control, control.kept() as grant:
             yield None if grant is None else grant.token
 
+    def check_there(self) -> None:
+        """Raise LinkError, naming the others, for a ship that is not on its broker."""
+        try:
+            check_known(self.ship)
+        except LinkError:
+            with self.client() as client:  # it may be there and send no telemetry
+                if client.ping(timeout_s=SILENT_S).state == "TIMEOUT":
+                    raise
+
     def control(self, *, ship: Ship | None = None) -> "Control":
         from ground_station.control import Control
 
@@ -162,7 +172,13 @@ class Session:
             if not self.options.wait:
                 return self._sent(pending.id, task)
             try:
-                reply = pending.wait(timeout_s, line)
+                reply = pending.wait(min(SILENT_S, timeout_s), line)
+                if pending.reply is None and timeout_s > SILENT_S:
+                    if not pending.is_heard:
+                        check_known(self.ship)  # what was sent is void after `ttl_s`
+                    reply = pending.wait(timeout_s - SILENT_S, line)
+                    if pending.reply is None:
+                        reply = pending.timed_out(timeout_s)
             except KeyboardInterrupt:
                 return self._stopped_waiting(pending.id, task, line)
             except BlimpError:

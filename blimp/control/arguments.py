@@ -58,10 +58,15 @@ class Goto(Arguments, frozen=True, kw_only=True):
     def check(self, airframe: Airframe) -> None:
         limits = airframe.limits
         _within("altitude_m", self.altitude_m, MIN_ALTITUDE_M, limits.max_altitude_m, "m")
-        _within("north_m", self.north_m, -limits.max_distance_m, limits.max_distance_m, "m")
-        _within("east_m", self.east_m, -limits.max_distance_m, limits.max_distance_m, "m")
+        for name, value in (("north_m", self.north_m), ("east_m", self.east_m)):
+            if not isfinite(value):
+                raise ValueError(f"{name} is {value}, must be a finite number")
         distance_m = hypot(self.north_m, self.east_m)
-        _within("distance from the pad", distance_m, 0.0, limits.max_distance_m, "m")
+        if distance_m > limits.max_distance_m + 1e-6:
+            raise ValueError(
+                f"distance from the pad is {distance_m:g} m, the limit is "
+                f"{limits.max_distance_m:g} m (max_distance_m of {airframe.name})"
+            )
         if self.yaw_deg is not None:
             _within("yaw_deg", self.yaw_deg, -360.0, 360.0, "degrees")
 

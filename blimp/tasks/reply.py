@@ -101,6 +101,11 @@ class Pending(Closing):
             self._has_received = True
             yield step
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether the ship, or its worker, has said anything of this command."""
+        return self._last is not None
+
     def close(self) -> None:
         self._watch.close()
 

@@ -70,7 +70,7 @@ def test_sensor_tells_its_status_and_refuses_a_name_it_does_not_have() -> None:
         (
             "goto",
             {"north_m": 80.0, "east_m": 80.0, "altitude_m": 3.0},
-            ["distance from the pad is 113", "0 to 100 m"],
+            ["distance from the pad is 113", "limit is 100 m"],
         ),
         (
             "goto",
