@@ -52,7 +52,7 @@ def test_of_several_ships_each_has_its_own_and_all_have_one_broker(directory: Pa
         assert pads == ["20.0", "40.0"]
 
 
-def test_a_ship_that_cannot_be_built_is_told_once_and_starts_nothing(tmp_path: Path) -> None:
+def test_a_ship_that_cannot_be_built_is_refused_once_and_starts_nothing(tmp_path: Path) -> None:
     twin = (Path(airframe.__file__).parent / "airframes" / "twin.toml").read_text()
     for wrong, reason in (
         (twin.replace("address = 0x76", "address = 0x68"), "'baro'"),

@@ -70,7 +70,7 @@ def test_commands_are_accepted_followed_refused_and_remembered(ship: Lockstep) -
         ship.outcome("never given")
 
 
-def test_a_refusal_is_raised_unless_told_otherwise(ship: Lockstep) -> None:
+def test_a_refusal_is_raised_unless_check_is_false(ship: Lockstep) -> None:
     with pytest.raises(Refused, match="arm"):
         ship.command("takeoff", altitude_m=2.0)
     with pytest.raises(Refused, match="arm"):
