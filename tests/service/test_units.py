@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,11 @@ def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
     assert system.systemctl("is-enabled", TARGET).strip() == "enabled"
     modes = {path.name: path.stat().st_mode & 0o777 for path in BROKER_DIR.iterdir()}
     assert (modes["broker.sock"], modes["appendonlydir"]) == (0o770, 0o700)
+
+    mounts = Path(f"/proc/{system.pid(FLIGHT)}/mountinfo").read_text().splitlines()
+    access = {fields[4]: fields[5].partition(",")[0] for fields in map(str.split, mounts)}
+    assert access["/sys"] == "ro"
+    assert access["/sys/devices/platform"] == "rw", "hardware PWM is written there"
 
     before = [system.pid(unit) for unit in SERVICES]
     system.systemctl("daemon-reload")

@@ -7,7 +7,8 @@ from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error,
 
 BUS_HZ = 400_000
 CONFIG_TXT = "/boot/firmware/config.txt"
-_GROUPS = {"i2c": "i2c", "gpio": "gpio", "serial": "dialout"}  # Raspberry Pi OS's udev rules
+# Raspberry Pi OS's udev rules
+_GROUPS = {"i2c": "i2c", "spi": "spi", "gpio": "gpio", "pwm": "gpio", "serial": "dialout"}
 _NEEDS_LGPIO = ("Raspberry Pi 5", "Raspberry Pi Compute Module 5")  # and the 500: RP1's pins
 
 
