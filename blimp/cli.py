@@ -342,6 +342,37 @@ def wiring(
         write_whole(out, drawing)
 
 
+@app.command()
+def bench(
+    *,
+    airframe: Annotated[Path, typer.Argument(help="The airframe's file, which is edited.")],
+    runtime_dir: RuntimeDir = None,
+) -> None:
+    """Adjust a ship without propellers: motors, servos and accelerometer, with a person's eyes.
+
+    Asks step by step, shows what would change in the airframe's file, and writes it, comments
+    and all, if you agree. Needs a flight process that was started with --bench.
+
+    Example: sudo blimp bench /etc/blimp/mine.toml
+    """
+    from blimp.clock import SystemClock
+    from blimp.link.mailbox import MailboxClient
+    from blimp.link.paths import RuntimePaths
+    from blimp.service.bench import adjust
+    from blimp.service.bench.person import Person
+    from blimp.service.bench.ship import MailboxShip
+    from blimp.service.compose import ON_BOARD_DIR
+    from blimp.service.initialise import ask_until_usable
+
+    if not sys.stdin.isatty():
+        raise BlimpError("bench: needs a person at a terminal")
+    paths, clock = RuntimePaths(runtime_dir or ON_BOARD_DIR), SystemClock()
+    own = paths.directory / "bench.sock"
+    with MailboxClient(server_path=paths.flight, path=own, clock=clock) as mailbox:
+        ship = MailboxShip(mailbox, clock=clock)
+        adjust(airframe, ship=ship, person=Person(ask_until_usable(_prompt, say=_say)), say=_say)
+
+
 @app.command("install-service")
 def install_service(
     *,

@@ -28,6 +28,7 @@ import pytest
             "Invalid value for '--wind': Input should be less than or equal to 20",
         ),
         (["up"], "--sim"),
+        (["bench", "mine.toml"], "bench: needs a person at a terminal"),
         (["fly", "--runtime-dir", "/nonexistent/blimp"], "/nonexistent/blimp/flight.sock"),
         (["worker", "--vehicle", "twin"], "no broker: give --broker URL, or set BLIMP_BROKER_URL"),
         (["safe-state", "--sim", "--runtime-dir", "/nonexistent"], "not known to be safe"),
@@ -39,6 +40,7 @@ def test_bad_options_are_named_in_one_breath(arguments: list[str], words: str) -
     ended = subprocess.run(
         [sys.executable, "-m", "blimp", *arguments],
         capture_output=True, text=True, env=environment, check=False, timeout=60,
+        stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert ended.returncode in (1, 2)
     assert ended.stdout == ""

@@ -44,6 +44,14 @@ def test_level_and_at_rest_reads_one_g_up() -> None:
     assert imu.sample.temperature_c == pytest.approx(25.0, abs=0.01)
 
 
+def test_bias_and_scale_are_taken_out_in_the_body_frame() -> None:
+    imu, _, _ = fitted(accel_bias_mps2=(0.1, -0.2, 0.3), accel_scale=(1.0, 1.1, 0.95))
+    start(imu)
+    assert imu.sample is not None
+    wanted = (-0.1, 0.2 * 1.1, (-9.80665 - 0.3) * 0.95)
+    assert imu.sample.accel_body_mps2 == pytest.approx(wanted, abs=1e-9)
+
+
 def test_axes_are_turned_into_the_body_frame() -> None:
     imu, chip, _ = fitted()
     now_s = start(imu)
@@ -71,6 +79,8 @@ def test_a_mounting_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
+        ({"accel_scale": (1.0, 2.0, 1.0)}, "accel_scale .* is outside 0.8 to 1.25"),
+        ({"accel_bias_mps2": (0.0, math.nan, 0.0)}, "accel_bias_mps2"),
         ({"mounting": ["x", "y", "-z"]}, "right-handed"),
         ({"mounting": ["x", "x", "z"]}, "right-handed"),
         ({"mounting": ["x", "y", "up"]}, "'up'"),

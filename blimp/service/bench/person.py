@@ -1,0 +1,38 @@
+"""The person at the bench: what can be asked, and what an answer may be."""
+
+from math import isfinite
+
+from blimp.errors import ConfigError
+from blimp.service.initialise import Ask, Question
+
+
+class Person:
+    """Asks until an answer can be used."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    def agrees(self, question: str) -> bool:
+        return self.choose(question, "yes", "no") == "yes"
+
+    def choose(self, question: str, *choices: str) -> str:
+        """Return one of `choices`; the first is the default."""
+
+        def check(answer: str) -> None:
+            if answer not in choices:
+                raise ConfigError(f"{answer[:20]!r}: {' or '.join(choices)}")
+
+        return self._ask(Question(f"{question} ({', '.join(choices)})", choices[0], check))
+
+    def number(self, question: str, *, default: float, low: float, high: float) -> float:
+        """Return a number from `low` to `high`."""
+
+        def check(answer: str) -> None:
+            try:
+                value = float(answer)
+            except ValueError:
+                raise ConfigError(f"{answer[:20]!r} is no number") from None
+            if not (isfinite(value) and low <= value <= high):
+                raise ConfigError(f"{value:g} is outside {low:g} to {high:g}")
+
+        return float(self._ask(Question(question, f"{default:g}", check)))
