@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kombu.clocks import LamportClock
@@ -212,17 +212,16 @@ class Worker:
         upkeep = () if self.app.results is None else self.app.results.start(log=self.log)
         self.in_flight.expect(self.app.tasks.values())
         signals = StopSignals(self._stops)
-        self._owns_process = signals.take()
-        if self._owns_process:
-            save_memory()
-        try:
+        with contextlib.ExitStack() as ends:
+            ends.callback(signals.put_back)
+            self._owns_process = signals.take()
+            if self._owns_process:
+                ends.enter_context(lean_memory())
             self._serve(upkeep)
             self.log.info("stopped", **self.counts)
             # Checked last, with the signal handlers in place: a stop overrides a restart.
             if self._launch is not None and self.restart_reason is not None:
                 self._launch.again(unless=lambda: self.restart_reason is None)
-        finally:
-            signals.put_back()
         return self._exit_status
 
     def _serve(self, upkeep: Sequence[Callable[[bool], None]]) -> None:
@@ -345,11 +344,21 @@ GC_THRESHOLD = 50_000
 _M_ARENA_MAX = -8  # malloc.h
 
 
-def save_memory() -> None:
-    """Set up Python's collector, and one heap for all threads: the interpreter lock is one too."""
+@contextlib.contextmanager
+def lean_memory() -> Iterator[None]:
+    """Set up Python's collector for the block, and one heap for all threads.
+
+    The interpreter lock is one, too. Python cannot set the number of heaps back.
+    """
+    before = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, 10, 10)
     with contextlib.suppress(AttributeError, OSError):  # of glibc only
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
 
 
 def freeze_memory() -> None:

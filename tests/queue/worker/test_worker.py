@@ -1,5 +1,7 @@
 """The worker and its app: names, options, idling, the heartbeat."""
 
+import gc
+import threading
 import time
 
 import pytest
@@ -10,7 +12,7 @@ from blimp.errors import (
     TaskError,
 )
 from blimp.queue import TaskApp, Worker
-from tests.queue.conftest import Silence, wait_until, working
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 
 
 def test_a_name_in_use_is_refused_with_its_holder(app: TaskApp) -> None:
@@ -73,3 +75,22 @@ def test_a_link_watcher_that_fails_does_not_stop_the_pulse(app: TaskApp) -> None
     with working(app, log=log):
         wait_until(lambda: len(heard) >= 2, "the pulse stopped")
     assert log.events("link watcher")
+
+
+def test_a_worker_that_ends_leaves_the_collector_as_it_was(app: TaskApp) -> None:
+    """A program may go on after `run`: what it drops then must be collected."""
+    before = gc.get_threshold(), gc.get_freeze_count()
+    worker = Worker(app=app, log=Silence())
+    during: list[int] = []
+
+    def stop_when_ready() -> None:
+        worker.ready.wait(DEADLINE_S)
+        during.append(gc.get_freeze_count())
+        worker.stop()
+
+    stopping = threading.Thread(target=stop_when_ready)
+    stopping.start()
+    assert worker.run() == 0
+    stopping.join()
+    assert during[0] > before[1]
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before
