@@ -8,12 +8,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from blimp.errors import ConfigError
 from blimp.queue.cli import say
+
+# Without a zone, two times could not be compared.
+_Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Ids(msgspec.Struct):
@@ -35,8 +38,8 @@ class Line(msgspec.Struct):
     name: str
     context: Ids
     parent_id: str | None
-    start_time: datetime
-    end_time: datetime
+    start_time: _Time
+    end_time: _Time
     status: Status
     attributes: dict[str, Any] | None
     resource: Resource
