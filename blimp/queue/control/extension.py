@@ -245,7 +245,7 @@ class RemoteControl:
             command = read_command(message.body, content_type=message.content_type)
             if not is_for(command, worker=name, app=app.name, signer=app.signer):
                 return
-        except MessageError as error:
+        except (MessageError, RecursionError) as error:  # this thread must go on
             self._log.error("remote command unreadable", reason=str(error)[:LOG_LENGTH])
             return
         reply = self._run(command)

@@ -190,6 +190,22 @@ def test_with_a_key_no_pattern_is_looked_at_before_the_signature(url: str, ask: 
             is_for(command, worker="worker", app="tests", signer=app.signer)
 
 
+def test_commands_nested_as_deep_as_can_be_read_end_no_remote_control(url: str, ask: Ask) -> None:
+    """To check a signature goes a little deeper than to read what it is of."""
+    log = Silence()
+    with TaskApp("tests", broker=url, signing_key="k" * 20, remote_control="inspect") as app:
+        sender = Sender(app)
+        with working(app, log=log), sender.connection:
+            for depth in range(930, 1000, 2):
+                nested = b"[" * depth + b"]" * depth
+                body = b'{"method": "x", "pattern": "w*", "signature": "s", "arguments": {"a": %b}}'
+                sender.send(body % nested)
+            wait_until(
+                lambda: len(log.events("remote command unreadable")) == 35, "some were not read"
+            )
+            assert ask("ping") == {"ok": "pong"}
+
+
 def test_a_pattern_costs_no_more_than_its_length_times_the_name() -> None:
     def meant(pattern: str, matcher: str | None = "glob") -> bool:
         command = Command(method="ping", pattern=pattern, matcher=matcher)
