@@ -298,25 +298,19 @@ def truth(*, runtime_dir: RuntimeDir = None, json_output: Json = False) -> None:
         print(f"{name:18} {value}")
 
 
-@app.command("safe-state")
-def safe_state(
-    *,
-    config: Config = None,  # noqa: ARG001 - its callback has read it
-    sim: Sim = False,
-    airframe: Airframe = "twin",
-    runtime_dir: RuntimeDir = None,
-) -> None:
+@app.command(
+    "safe-state",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+)
+def safe_state(context: typer.Context) -> None:
     """Drive every output to its safe state.
 
     Then end. For systemd's ExecStopPost.
-
-    Example: blimp safe-state --airframe twin
     """
-    from blimp.service.compose import make_safe
+    from blimp.service.safe_state import main
 
-    unreached = make_safe(airframe=airframe, runtime_dir=runtime_dir, simulated=sim)
-    if unreached:
-        raise BlimpError(f"not known to be safe: {'; '.join(unreached)}")
+    main(context.args)
 
 
 @app.command()

@@ -41,6 +41,11 @@ class RuntimePaths(msgspec.Struct, frozen=True):
         return self.directory / "flight.record"
 
     @property
+    def airframe(self) -> Path:
+        """The airframe that the flight process flies, for when it is killed."""
+        return self.directory / "airframe.json"
+
+    @property
     def notify(self) -> Path:
         """The socket on which the supervisor receives readiness."""
         return self.directory / "notify.sock"

@@ -46,6 +46,7 @@ from blimp.link.registry import start_time
 from blimp.queue.observability.settings import LogFormat, Watching
 from blimp.queue.observability.watch import watched
 from blimp.service import notify
+from blimp.service.files import write_whole
 from blimp.service.realtime import make_realtime
 from blimp.types import FlightRecord
 
@@ -189,6 +190,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
         RecordFile(paths.record) as record,
+        _left(airframe, paths=paths),
         machine(simulated=options.simulated, paths=paths, clock=clock),
         assemble(
             airframe,
@@ -401,16 +403,37 @@ def _stop_when_orphaned(stop: Callable[[], None], *, parent: int | None) -> None
     threading.Thread(target=wait, name="orphan", daemon=True).start()
 
 
+@contextlib.contextmanager
+def _left(airframe: Airframe, *, paths: RuntimePaths) -> Iterator[None]:
+    """Leave the airframe for `make_safe` until this process ends in order.
+
+    Its file may change in the meantime, and then name other pins than those that drive now.
+    """
+    write_whole(paths.airframe, msgspec.json.encode(airframe).decode(), mode=0o600)
+    yield
+    paths.airframe.unlink(missing_ok=True)
+
+
+def flown_airframe(paths: RuntimePaths) -> Airframe | None:
+    """Return the airframe that a killed flight process flew, None if none was left."""
+    try:
+        return msgspec.json.decode(paths.airframe.read_bytes(), type=Airframe)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
 def make_safe(*, airframe: str, runtime_dir: Path | None, simulated: bool) -> list[str]:
     """Drive every output of a ship safe, without its flight process.
 
-    Returns what is not known to be safe, as "device: why"; an empty list if all is well.
+    airframe: unless the flight process has left the one that it flew. Returns what is not known
+    to be safe, as "device: why"; an empty list if all is well.
     """
-    ship = airframes.load(airframe)
+    paths = _paths(runtime_dir)
+    ship = flown_airframe(paths) or airframes.load(airframe)
     clock = SystemClock()
     try:
         with (
-            machine(simulated=simulated, paths=_paths(runtime_dir), clock=clock),
+            machine(simulated=simulated, paths=paths, clock=clock),
             LinuxBuses(clock=clock) as buses,
         ):
             results = safe_state(ship, buses=buses)

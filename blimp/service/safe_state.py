@@ -1,0 +1,49 @@
+"""`blimp safe-state`: the outputs of a ship whose flight process has ended.
+
+`python -m blimp safe-state` comes here without the command line's library, which takes as long
+to load as all the rest: motors may turn until this is done.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from blimp.errors import BlimpError
+from blimp.link.paths import RuntimePaths
+from blimp.service.compose import ON_BOARD_DIR, flown_airframe, make_safe
+from blimp.service.configuration import read_configuration
+
+ABOUT = """Drive every output to its safe state, then end. For systemd's ExecStopPost.
+
+The airframe is the one that the killed flight process flew; if none was, --airframe's or the
+configuration's."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Make the outputs safe; what is not known to be safe is one line, and status 1."""
+    parser = argparse.ArgumentParser(
+        prog="blimp safe-state",
+        description=ABOUT,
+        epilog="Example: blimp safe-state --airframe twin",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", type=Path, help="a configuration file")
+    parser.add_argument("--airframe", help="a known airframe, or the path of a .toml file")
+    parser.add_argument("--runtime-dir", type=Path, default=ON_BOARD_DIR)
+    parser.add_argument("--sim", action="store_true", help="of the simulated world")
+    options = parser.parse_args(arguments)
+    try:
+        airframe = options.airframe
+        # A configuration that somebody broke meanwhile must not keep the motors running.
+        asked = options.config is not None and airframe is None
+        if asked and flown_airframe(RuntimePaths(options.runtime_dir)) is None:
+            airframe = read_configuration(options.config).airframe
+        unreached = make_safe(
+            airframe=airframe or "twin", runtime_dir=options.runtime_dir, simulated=options.sim
+        )
+    except BlimpError as error:
+        sys.exit(f"blimp: {error}")
+    if unreached:
+        sys.exit(f"blimp: not known to be safe: {'; '.join(unreached)}")
