@@ -261,8 +261,10 @@ def new_id() -> str:
 
 def check_priority(priority: int) -> int:
     """Return `priority`. Raises ConfigError naming the limits."""
-    if not EMERGENCY <= priority <= LOW:
-        raise ConfigError(f"priority {priority}: must be from {EMERGENCY} (first) to {LOW} (last)")
+    if not isinstance(priority, int) or not EMERGENCY <= priority <= LOW:
+        raise ConfigError(
+            f"priority {priority!r}: must be from {EMERGENCY} (first) to {LOW} (last)"
+        )
     return priority
 
 

@@ -229,7 +229,8 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     unknown = sorted(options.keys() - SendOptions.__optional_keys__)
     if unknown:
         raise ConfigError(f"sending {name!r}: there is no option {', '.join(unknown)}")
-    check_priority(options.get("priority") or 0)
+    if options.get("priority") is not None:
+        check_priority(options["priority"])
     check_limits(soft_s=options.get("soft_time_limit"), hard_s=options.get("time_limit"))
 
 

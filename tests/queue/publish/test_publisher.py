@@ -164,3 +164,12 @@ def test_a_number_may_be_a_subclass_of_float(app: TaskApp, look: Look) -> None:
         app.send_task("aim", ttl_s=NumpyFloat(-1.0))
     with pytest.raises(MessageError, match="option 'expires' is False"):
         app.send_task("aim", expires=False)
+
+
+@pytest.mark.parametrize("priority", ["", "3", 10, -1, 0.5])
+def test_a_priority_that_there_is_not_is_refused(app: TaskApp, look: Look, priority: Any) -> None:
+    task = app.task(name="t")(lambda: None)
+    for send in (task.apply_async, task.s().apply_async):
+        with pytest.raises(ConfigError, match=r"priority .*: must be from 0 \(first\) to 9"):
+            send((), priority=priority)
+    assert look.left_behind() == []
