@@ -4,14 +4,13 @@ Every stack that runs registers itself: `<registry>/<vehicle>.json` holds `vehic
 `broker`, `pid` and `runtime_dir`. An entry whose process is gone is no ship.
 """
 
-import os
-import stat
 from pathlib import Path
 
 import msgspec
 
 from blimp.config import GroundConfig, vehicle_name
 from blimp.errors import ConfigError, LinkError, NotAuthorised
+from blimp.link.paths import distrust
 from blimp.link.registry import Registration, read
 from blimp.queue.redis.urls import hide_password
 
@@ -72,21 +71,11 @@ def running_stacks(registry: Path) -> list[Registration]:
     it: a writer there chooses the broker that commands go to.
     """
     try:
-        about = registry.lstat()
+        why_not = distrust(registry)
     except OSError:
         return []
-    if not stat.S_ISDIR(about.st_mode):
-        raise ConfigError(f"run registry {registry} is not a directory")
-    if about.st_uid != os.getuid():
-        raise ConfigError(
-            f"run registry {registry} belongs to user {about.st_uid}, not to {os.getuid()}: "
-            "refused, give --broker"
-        )
-    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigError(
-            f"run registry {registry} may be written by others "
-            f"(mode {stat.S_IMODE(about.st_mode):o}): refused, give --broker"
-        )
+    if why_not:
+        raise ConfigError(f"run registry {registry} {why_not}: refused, give --broker")
     found = [read(path) for path in sorted(registry.glob("*.json"))]
     return [entry for entry in found if entry is not None and entry.runs]
 

@@ -1,5 +1,7 @@
 """The runtime directory of one ship: the name of every socket in it."""
 
+import os
+import stat
 from pathlib import Path
 
 import msgspec
@@ -68,6 +70,60 @@ class RuntimePaths(msgspec.Struct, frozen=True):
 def emergency_socket(flight: Path) -> Path:
     """Return the socket for emergency stops beside the mailbox socket `flight`."""
     return flight.with_name("estop.sock")
+
+
+def make_own_directory(path: Path, *, what: str = "directory", cure: str = "") -> None:
+    """Make `path` and what is missing above it, for this user alone.
+
+    Raises ConfigError if that fails, or if another user could put files into it; then nothing
+    was made. what, cure: what it is and what to do about it, for the error.
+    """
+    why_not = distrust(path) if path.is_dir() or path.is_symlink() else _distrust_above(path)
+    if why_not:
+        raise ConfigError(f"{what} {path} {why_not}{cure}")
+    for directory in reversed((path, *path.parents)):
+        if not directory.is_dir():
+            make_directory(directory)
+    why_not = distrust(path)  # somebody may have been quicker
+    if why_not:
+        raise ConfigError(f"{what} {path} {why_not}{cure}")
+
+
+def distrust(path: Path) -> str:
+    """Return why another user could put files into the directory `path`; "" if none could.
+
+    It must be a real directory of this user that nobody else may write. Each one above it must
+    belong to this user or root, and be written by them alone, or protect its entries as /tmp
+    does: who may rename `path` can put another in its place.
+    """
+    about = path.lstat()
+    if not stat.S_ISDIR(about.st_mode):
+        return "is not a directory"
+    if about.st_uid != os.getuid():
+        return f"belongs to user {about.st_uid}, not to {os.getuid()}"
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"may be written by others (mode {stat.S_IMODE(about.st_mode):o})"
+    return _distrust_above(path)
+
+
+def _distrust_above(path: Path) -> str:
+    for start in (path.absolute(), path.resolve()):  # links on the way, and where they lead
+        for above in start.parents:
+            try:
+                about = above.lstat()
+            except FileNotFoundError:
+                continue
+            is_sticky = stat.S_ISDIR(about.st_mode) and bool(about.st_mode & stat.S_ISVTX)
+            # In a container, /tmp itself may belong to a user that is unknown there.
+            is_known = about.st_uid in (0, os.getuid()) or (is_sticky and above == Path("/tmp"))
+            if not is_known:
+                return f"is in {above}, which belongs to user {about.st_uid}"
+            if is_sticky:
+                break
+            others = stat.S_IWOTH | (0 if about.st_gid == os.getgid() else stat.S_IWGRP)
+            if not stat.S_ISLNK(about.st_mode) and about.st_mode & others:
+                return f"is in {above}, which others may write"
+    return ""
 
 
 def make_directory(path: Path) -> None:

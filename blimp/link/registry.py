@@ -14,7 +14,7 @@ import msgspec
 
 from blimp.errors import ConfigError
 from blimp.files import write_atomically
-from blimp.link.paths import make_directory
+from blimp.link.paths import make_own_directory
 
 MAX_ENTRY_BYTES = 64 * 1024
 
@@ -41,7 +41,8 @@ def register(path: Path, *, vehicle: str, broker: str, runtime_dir: Path) -> Non
     The lock decides between two that start together; the rename lets a reader see the whole
     entry or none.
     """
-    make_directory(path.parent)
+    cure = ": remove it, or set XDG_RUNTIME_DIR"
+    make_own_directory(path.parent, what="run registry", cure=cure)
     with _locked(path.parent):
         other = read(path)
         if other is not None and other.runs:
@@ -97,7 +98,7 @@ def start_time(pid: int) -> int | None:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -41,7 +41,7 @@ from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.link.flight_record import RecordFile
 from blimp.link.mailbox import MailboxClient, MailboxServer
-from blimp.link.paths import RuntimePaths
+from blimp.link.paths import RuntimePaths, distrust
 from blimp.link.registry import start_time
 from blimp.queue.observability.settings import LogFormat, Watching
 from blimp.queue.observability.watch import watched
@@ -179,7 +179,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     """Run the flight process until it is stopped. Outputs are safe on every way out."""
     airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
     vehicle = _vehicle(options.vehicle, airframe)
-    paths = _paths(options.runtime_dir)
+    paths = _own_paths(options.runtime_dir)
     clock = SystemClock()
     stopping: list[bool] = []  # no Event: a second signal inside its set() would hang
     on_stop(lambda: stopping.append(True))
@@ -264,7 +264,7 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     from blimp.tasks.fleet import FleetMember
 
     vehicle, broker = _reached(options)
-    paths = _paths(options.runtime_dir)
+    paths = _own_paths(options.runtime_dir)
     clock = SystemClock()
     supervisor = notify_address()
     with (
@@ -308,7 +308,7 @@ def relay(options: WorkerOptions, *, on_stop: OnStop) -> None:
     from blimp.queue.control.broadcast import BroadcastReceiver
 
     vehicle, _ = _reached(options)
-    paths = _paths(options.runtime_dir)
+    paths = _own_paths(options.runtime_dir)
     clock = SystemClock()
     supervisor = notify_address()
     wake, waker = os.pipe()
@@ -373,7 +373,7 @@ def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     from blimp.sim.world import World
 
     airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
-    paths = _paths(options.runtime_dir)
+    paths = _own_paths(options.runtime_dir)
     world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
     with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
         on_stop(server.stop)
@@ -449,4 +449,13 @@ def _vehicle(name: str | None, airframe: Airframe) -> str:
 def _paths(directory: Path | None) -> RuntimePaths:
     paths = RuntimePaths(directory or ON_BOARD_DIR)
     paths.check()
+    return paths
+
+
+def _own_paths(directory: Path | None) -> RuntimePaths:
+    """Return the paths of a process that puts sockets there. Raises ConfigError."""
+    paths = _paths(directory)
+    why_not = distrust(paths.directory) if paths.directory.exists() else ""
+    if why_not:
+        raise ConfigError(f"runtime directory {paths.directory} {why_not}")
     return paths

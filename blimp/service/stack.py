@@ -20,7 +20,7 @@ import msgspec
 
 from blimp.clock import Clock
 from blimp.errors import BlimpError
-from blimp.link.paths import RuntimePaths, make_directory
+from blimp.link.paths import RuntimePaths, make_own_directory
 from blimp.link.registry import register, unregister
 from blimp.processes import Child
 from blimp.queue.redis.urls import hide_password
@@ -160,7 +160,8 @@ class Stack:
     def _claim_directory(self) -> None:
         """Take the runtime directory and the ships' names, or raise if another stack has them."""
         directory = self._paths.directory
-        make_directory(directory)
+        cure = ": choose another --runtime-dir"
+        make_own_directory(directory, what="runtime directory", cure=cure)
         if any(directory.iterdir()):
             raise StackError(
                 f"runtime directory {directory} is not empty: another ship runs there, "

@@ -18,7 +18,7 @@ import msgspec
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import ConfigError
-from blimp.link.paths import make_directory
+from blimp.link.paths import make_own_directory
 from blimp.sim import wire
 from blimp.sim.electrical import Pull
 from blimp.sim.world import World
@@ -241,7 +241,7 @@ def _listen(path: Path) -> socket.socket:
             f"the world's socket {path} has {len(os.fsencode(path))} bytes in its path; "
             f"the kernel's limit is {_MAX_PATH_BYTES}"
         )
-    make_directory(path.parent)
+    make_own_directory(path.parent)
     if path.exists():
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
