@@ -133,10 +133,10 @@ class System:
         self.blimp("install-service", "--config", str(self.config), "--user", self.user)
 
     def examined(self) -> list[dict[str, str]]:
-        """Return the errors that `blimp doctor` finds."""
+        """Return what `blimp doctor` finds."""
         words = ["doctor", "--sim", "--json", "--config", str(self.config)]
         report = json.loads(_output([sys.executable, "-m", "blimp", *words], check=False))
-        return [finding for finding in report["findings"] if finding["state"] == "error"]
+        return list(report["findings"])
 
     def ground(self, *words: str) -> dict[str, Any]:
         words = ("--json", "--broker", self.broker, "--vehicle", "ship", *words)

@@ -75,6 +75,11 @@ def jitter(computer: Computer) -> Iterator[Finding]:
     if computer.snapshot is not None:
         loop = computer.snapshot.loop
         late_ms = loop.wakeup_error_ms.get("p99", 0.0)
+        if loop.refused:
+            yield warning(
+                f"the kernel refuses the loop: {', '.join(loop.refused)}",
+                "start it by its unit: sudo blimp install-service",
+            )
         where = f"of the running loop, {loop.overruns} overruns in {loop.cycles} cycles"
     else:
         late_ms = _wake_up_p99_ms(computer)

@@ -136,6 +136,10 @@ def test_a_flight_process_is_asked_and_its_buses_left_alone(pi: Pi) -> None:
     assert sick.startswith("error: imu (mpu6050): ")
     (late,) = beside(flown(), pi, system.jitter)
     assert "of the running loop" in late
+    snapshot = flown()
+    loop = msgspec.structs.replace(snapshot.loop, refused=("mlockall: no",))
+    refused, _ = beside(msgspec.structs.replace(snapshot, loop=loop), pi, system.jitter)
+    assert refused == "warning: the kernel refuses the loop: mlockall: no"
 
 
 def test_no_flight_process_starts_while_the_buses_are_in_use(world: RemoteWorld, pi: Pi) -> None:
