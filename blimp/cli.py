@@ -490,6 +490,7 @@ def doctor(
       sudo blimp doctor
       sudo blimp doctor --json
     """
+    from blimp.queue.log import printable
     from blimp.service.compose import ON_BOARD_DIR
     from blimp.service.doctor import diagnose
 
@@ -501,9 +502,9 @@ def doctor(
         _print_json({"ok": ok, "findings": _builtins(findings)})
     else:
         for finding in findings:
-            print(f"{finding.state:<8} {finding.check:<14} {finding.found}")
+            print(printable(f"{finding.state:<8} {finding.check:<14} {finding.found}"))
             if finding.cure:
-                print(f"{'':<23} cure: {finding.cure}")
+                print(printable(f"{'':<23} cure: {finding.cure}"))
     if not ok:
         raise typer.Exit(1)
 
@@ -607,7 +608,10 @@ def _print_json(value: dict[str, Any]) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """Print lines; what others chose in them reaches no terminal raw."""
+    from blimp.queue.log import printable
+
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 def _say_event(event: dict[str, Any], *, several: bool = False) -> None:

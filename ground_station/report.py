@@ -21,6 +21,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from blimp.queue.log import printable
 from blimp.types import Snapshot
 
 DONE = 0
@@ -67,7 +68,7 @@ class Report:
         return self._out.isatty()
 
     def data(self, text: str) -> None:
-        """Print what was asked for."""
+        """Print what was asked for, lines of ours; what others chose in them is escaped."""
         print(_plain(text), file=self._out, flush=True)
 
     def json(self, document: Any) -> None:
@@ -78,9 +79,9 @@ class Report:
         self.data(text)
 
     def say(self, text: str) -> None:
-        """Print a message for a person."""
+        """Print a message for a person: one line, whatever others chose in it."""
         self.end_line()
-        print(_plain(text), file=self._err, flush=True)
+        print(printable(text), file=self._err, flush=True)
 
     @property
     def err_is_terminal(self) -> bool:
@@ -88,7 +89,7 @@ class Report:
 
     def progress(self, text: str) -> None:
         """Print a step of something under way; on a terminal it replaces the last one."""
-        text = _plain(text)
+        text = printable(text)
         if self.err_is_terminal:
             print(f"\r\x1b[2K{text}", end="", file=self._err, flush=True)
             self._open_line = True
@@ -97,8 +98,12 @@ class Report:
 
     def go_on(self, text: str) -> None:
         """Add to the line of something under way; the next message ends it."""
-        print(_plain(text), end="", file=self._err, flush=True)
+        print(printable(text), end="", file=self._err, flush=True)
         self._open_line = True
+
+    def ask(self, question: str) -> None:
+        """Print a question; the answer ends its line."""
+        print(printable(question), end="", file=self._err, flush=True)
 
     def outcome(self, outcome: Outcome) -> int:
         """Print how a command ended and return the exit status."""
@@ -192,23 +197,16 @@ def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
 
 
 def _plain(text: str) -> str:
-    """Return `text` as any terminal may be given it: it may hold names that others chose."""
-    if text.isprintable():
-        return text
-    return "".join(
-        letter
-        if letter.isprintable() or letter in "\n\t"
-        else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
+    """Return lines as any terminal may be given them."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _words(result: Any) -> str:
     """Return a result as lines a person reads, without what only a program wants."""
     if not isinstance(result, dict):
-        return str(result)
+        return printable(str(result))
     shown = {name: v for name, v in result.items() if name not in _FOR_PROGRAMS and v != ""}
-    return "\n".join(f"{name}: {_value(value)}" for name, value in shown.items())
+    return "\n".join(printable(f"{name}: {_value(value)}") for name, value in shown.items())
 
 
 def _value(value: Any) -> str:

@@ -146,7 +146,7 @@ class Session:
             if programs_too:
                 raise NotConfirmed(f"{question} Nobody is here to ask: say --yes")
             return
-        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        self.report.ask(f"{question} [y/N] ")
         try:
             answer = sys.stdin.readline()
         except KeyboardInterrupt:

@@ -6,12 +6,14 @@ its source: grey after 1 s, marked with its age after 3.5 s, never frozen silent
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from blimp.queue.log import printable
 from blimp.types import SensorStatus, Snapshot
 from ground_station.map import Point, draw_map
 from ground_station.track import TrackLeg
@@ -54,6 +56,15 @@ class FlightView(msgspec.Struct, frozen=True, kw_only=True):
 
     def lines(self, *, width: int, height: int) -> list[Text]:
         """Return exactly `height` lines of `width` cells or less."""
+        shown = msgspec.structs.replace(
+            self,
+            vehicle=printable(self.vehicle),
+            snapshot=_printable(self.snapshot),
+            progress=printable(self.progress),
+        )
+        return shown._lines(width=width, height=height)
+
+    def _lines(self, *, width: int, height: int) -> list[Text]:
         if self.snapshot is None:
             words = Text(f" {self.vehicle}: no snapshot yet", "yellow")
             return _fill([words, Text(" " + self.progress)], height)
@@ -205,6 +216,7 @@ def flight_line(snapshot: Snapshot, age_s: float) -> str:
 
 def status_table(snapshot: Snapshot, age_s: float) -> Table:
     """Return the whole snapshot as a table for `ground status`."""
+    snapshot = _printable(snapshot)
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
@@ -231,15 +243,29 @@ def status_table(snapshot: Snapshot, age_s: float) -> Table:
     for name, value in snapshot.actuators.items():
         servo = name in snapshot.servos
         number = f"{math.degrees(value):z.1f} deg" if servo else f"{100.0 * value:z.0f} %"
-        table.add_row(name, Text(number, style))
+        table.add_row(Text(name), Text(number, style))
     for name, status in snapshot.sensors.items():
-        table.add_row(name, _sensor_words(status, age_s))
+        table.add_row(Text(name), _sensor_words(status, age_s))
     for message in snapshot.messages:
         table.add_row("message", Text(message))
     return table
 
 
 # --- pieces -------------------------------------------------------------------------------
+
+
+def _printable(value: Any) -> Any:
+    """Return a snapshot, or a part of it, with its texts escaped: the broker may be another's."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, tuple):
+        return tuple(_printable(part) for part in value)
+    if isinstance(value, dict):
+        return {printable(name): _printable(part) for name, part in value.items()}
+    if isinstance(value, msgspec.Struct):
+        parts = {name: _printable(getattr(value, name)) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **parts)
+    return value
 
 
 def _style(age_s: float) -> str:
