@@ -130,7 +130,7 @@ def test_who_holds_control_and_telemetry_of_another_are_printed_escaped(
         pool = pilots(link, parked.vehicle)
         pool.add(parked.vehicle)
         pool.acquire("\x1b]52;c;aGk=\x07\u202e#0123456789abcdef")
-        fields = {b"snapshot": msgspec.json.encode(hostile()), b"age_s": b"0.0"}
+        fields: Any = {b"snapshot": msgspec.json.encode(hostile()), b"age_s": b"0.0"}
         link.ask(lambda client: client.xadd(stream_key(parked.vehicle), fields))
     for words, status in (
         (["control", "who"], 0),
