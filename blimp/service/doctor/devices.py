@@ -15,7 +15,7 @@ from blimp.hardware.linux import LinuxBuses, scan_i2c
 from blimp.link.mailbox import MailboxServer
 from blimp.service.doctor.computer import Computer, Finding, error, ok, warning
 
-START_S = 1.2  # devices have this long to start: the slowest one boots in a second
+START_S = 1.0  # devices have this long to start; the slowest one boots in 0.7 s
 _CYCLE_S = 0.01
 
 

@@ -10,7 +10,7 @@ from blimp.service.doctor.computer import Computer, Finding, error, ok, warning
 
 FREE_MB = (100, 500)  # below the first an error, below the second a warning
 JITTER_MS = 2.0  # of 99 in 100 wake-ups; a fifth of a cycle at 100 Hz
-_PERIOD_S, _WAKE_UPS = 0.005, 100
+_PERIOD_S, _WAKE_UPS = 0.003, 100
 _THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 _UNDER_VOLTAGE, _WAS_UNDER_VOLTAGE = 1 << 0, 1 << 16  # vcgencmd get_throttled
 
