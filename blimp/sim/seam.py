@@ -70,12 +70,24 @@ def _error(number: int) -> OSError:
 class _I2CFile:
     """One open /dev/i2c-N: what the kernel keeps for it."""
 
-    __slots__ = ("address", "bus", "transfer")
+    __slots__ = ("_clock", "_timeout_s", "_wires", "address", "bus")
 
-    def __init__(self, bus: int, transfer: _Transfer) -> None:
+    def __init__(self, bus: int, transfer: _Transfer, *, clock: Clock) -> None:
         self.bus = bus
-        self.transfer = transfer
         self.address = 0
+        self._wires = transfer
+        self._clock = clock
+        self._timeout_s = 1.0  # the kernel's default, for a driver that sets none
+
+    def transfer(self, bus: int, address: int, data: bytes, length: int) -> bytes:
+        """Move bytes; a bus that is stuck keeps its caller for the adapter's time-out."""
+        began_s = self._clock.now_s()
+        try:
+            return self._wires(bus, address, data, length)
+        except OSError as error:
+            if error.errno == errno.ETIMEDOUT:
+                self._clock.sleep_until(began_s + self._timeout_s)
+            raise
 
     def smbus(self, argument: Any) -> int:
         """One SMBus transfer, as i2c_smbus_xfer_emulated makes it of plain I2C."""
@@ -175,7 +187,10 @@ class _I2CFile:
             if argument:
                 raise _error(errno.EINVAL)
             return 0
-        if request in (_I2C_RETRIES, _I2C_TIMEOUT):
+        if request == _I2C_TIMEOUT:
+            self._timeout_s = argument * 0.01
+            return 0
+        if request == _I2C_RETRIES:
             return 0
         raise _error(errno.ENOTTY)
 
@@ -258,7 +273,7 @@ class Computer:
                 # A true descriptor, so that its number is nobody else's.
                 fd = self._real_open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
                 self._forget(fd)
-                self._i2c[fd] = _I2CFile(int(match[1]), self._transfer)
+                self._i2c[fd] = _I2CFile(int(match[1]), self._transfer, clock=self.clock)
                 return fd
             spi = SpiFile.opened(name, self._electrical)
             if spi is not None:

@@ -26,6 +26,7 @@ from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
 from tests.sim.served import served_world
 
+I2C_TIMEOUT = 0x0702  # uapi/linux/i2c-dev.h, in units of 10 ms
 TAG, GPS = "/dev/ttyAMA0", "/dev/ttyAMA1"
 ADDRESSES = [0x10, 0x40, 0x41, 0x68, 0x70, 0x76]  # 0x70: the PCA9685 answers its all-call
 
@@ -172,6 +173,7 @@ def test_faults_of_the_bus(ship: Ship, bus: smbus2.SMBus) -> None:
     ship.fault("baro", "no_answer")
     assert failures(0x76, 0x68) == [errno.EREMOTEIO, None]
     ship.fault("baro", "bus_stuck")
+    fcntl.ioctl(bus.fd or -1, I2C_TIMEOUT, 1)
     assert failures(*ADDRESSES) == [errno.ETIMEDOUT] * 6
     ship.fault("baro", "clear")
     assert failures(*ADDRESSES) == [None] * 6
@@ -182,6 +184,20 @@ def test_faults_of_the_bus(ship: Ship, bus: smbus2.SMBus) -> None:
     ship.fault("imu", "clear")
     ship.fault("imu", "wrong_identity")
     assert bus.read_byte_data(0x68, 0x75) != 0x68
+
+
+def test_a_stuck_bus_keeps_its_caller_for_the_time_out_of_its_adapter(
+    ship: Ship, bus: smbus2.SMBus
+) -> None:
+    """The kernel's is a second; a driver that sets none would cost a flight loop that."""
+    ship.fault("baro", "bus_stuck")
+    for units, expected_s in ((None, 1.0), (1, 0.01), (3, 0.03)):
+        if units is not None:
+            fcntl.ioctl(bus.fd or -1, I2C_TIMEOUT, units)
+        began_s = ship.clock.now_s()
+        assert failure(bus.read_byte_data, 0x76, 0x00) == errno.ETIMEDOUT
+        took_s = ship.clock.now_s() - began_s
+        assert expected_s - 1e-9 <= took_s < expected_s + 0.2
 
 
 def test_the_general_call_reaches_everybody(bus: smbus2.SMBus) -> None:
