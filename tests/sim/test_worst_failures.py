@@ -1,0 +1,152 @@
+"""The worst failures, with real processes in real time; kills of the flight process: test_stack.py.
+
+In lockstep each is flown many times over (test_faults.py, test_control_flights.py); here a stuck
+bus takes its time, a process dies in the middle of something, and a supervisor has to notice.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from blimp.errors import LinkError
+from blimp.link.telemetry import TelemetryReader
+from blimp.tasks.client import VehicleClient
+from blimp.types import Snapshot
+from tests.sim.running import RunningStack
+
+pytestmark = [pytest.mark.flight, pytest.mark.timeout(500)]
+
+ALTITUDE_M = 1.5
+I2C_BOUND_S = 0.010
+
+
+class Flight:
+    def __init__(self) -> None:
+        self.stack = RunningStack("--seed", "5")
+        broker = self.stack.ready["broker"]
+        self.world = self.stack.world()
+        self.client = VehicleClient(broker, "twin")
+        self.telemetry = TelemetryReader(broker, "twin")
+
+    def close(self) -> None:
+        self.client.close()
+        self.telemetry.close()
+        self.world.close()
+        self.stack.close()
+
+    def snapshot(self) -> Snapshot:
+        """Return one that is not old: the flight process is there."""
+
+        def fresh() -> Snapshot | None:
+            try:
+                latest = self.telemetry.latest()
+            except LinkError:
+                return None
+            return latest[0] if latest is not None and latest[1] < 0.5 else None
+
+        found = self.stack.wait_until(fresh, within_s=30.0)
+        assert found is not None
+        return found
+
+    def until(self, holds: Callable[[Snapshot], bool], *, within_s: float) -> None:
+        self.stack.wait_until(lambda: holds(self.snapshot()), within_s=within_s)
+
+    def hover(self) -> None:
+        self.stack.wait_until(
+            lambda: self.client.send("arm").wait(5.0).state == "SUCCESS", within_s=60.0
+        )
+        reply = self.client.send("takeoff", {"altitude_m": ALTITUDE_M}).wait(60.0)
+        assert reply.state == "SUCCESS", reply
+
+    def is_up(self) -> bool:
+        return abs(self.world.truth().altitude_m - ALTITUDE_M) < 0.4
+
+    def stays_up(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            altitude_m = self.world.truth().altitude_m
+            assert abs(altitude_m - ALTITUDE_M) < 0.8, altitude_m
+            threading.Event().wait(0.05)
+
+    def comes_down(self) -> None:
+        self.stack.wait_until(lambda: self.world.truth().altitude_m < 0.3, within_s=60.0)
+
+    def events(self, name: str) -> list[dict[str, object]]:
+        return [event for event in self.stack.events if event["event"] == name]
+
+    def is_safe_within(self, seconds: float) -> None:
+        began_s = time.monotonic()
+        self.stack.wait_until(lambda: self.world.report().outputs_safe, within_s=10.0)
+        assert time.monotonic() - began_s <= seconds
+
+
+@pytest.fixture
+def flight() -> Iterator[Flight]:
+    """A ship of its own: a failure may leave an estimate that is of no use for the next."""
+    flight = Flight()
+    try:
+        flight.hover()
+        yield flight
+    finally:
+        flight.close()
+
+
+def test_neither_a_dead_sensor_nor_a_killed_worker_or_broker_costs_height(flight: Flight) -> None:
+    for device in ("ranger", "baro", "tag"):
+        flight.world.fault(device, "no_answer")
+        flight.until(lambda ship, d=device: not ship.sensors[d].healthy, within_s=10.0)  # type: ignore[misc]
+        flight.stays_up(3.0)
+        flight.world.fault(device, "clear")
+        flight.until(lambda ship, d=device: ship.sensors[d].healthy, within_s=20.0)  # type: ignore[misc]
+    for name in ("worker", "broker"):
+        flight.stack.kill(name)
+        flight.stays_up(3.0)
+        flight.stack.wait_for_event(lambda e, n=name: e.get("process") == n)  # type: ignore[misc]
+        flight.stack.wait_until(
+            lambda: flight.client.send("hold").wait(5.0).state == "SUCCESS", within_s=30.0
+        )
+
+
+def test_a_dead_imu_brings_the_ship_down(flight: Flight) -> None:
+    flight.world.fault("imu", "no_answer")
+    flight.until(lambda ship: "attitude lost" in ship.failsafe, within_s=5.0)
+    flight.comes_down()
+
+
+def test_a_stuck_bus_costs_ten_milliseconds_a_transfer_and_keeps_no_stop_out(
+    flight: Flight,
+) -> None:
+    """Its IMU, barometer, ranger and servos are gone at once: what is left are motors."""
+    before = flight.snapshot().loop.cycles
+    flight.world.fault("imu", "bus_stuck")
+    began_s = time.monotonic()
+    flight.until(lambda ship: "lost" in ship.failsafe, within_s=5.0)
+    threading.Event().wait(3.0)
+    stuck = flight.snapshot()
+    cycles_a_s = (stuck.loop.cycles - before) / (time.monotonic() - began_s)
+    print(f"{cycles_a_s:.0f} cycles a second, {stuck.loop.step_ms}")
+    assert cycles_a_s > 1.0 / (3 * I2C_BOUND_S)  # few of the chips are asked in one cycle
+    assert stuck.loop.step_ms["p99"] < 1e3 * 6 * I2C_BOUND_S, stuck.loop
+    began_s = time.monotonic()
+    assert flight.client.estop().state == "SUCCESS"
+    assert not any(flight.world.outputs()[name] for name in ("left", "right", "tail"))
+    assert time.monotonic() - began_s <= 0.3
+    flight.world.fault("imu", "clear")
+    flight.is_safe_within(1.0)  # the servos, too, now that they can be reached
+    assert flight.events("hung") == []
+    flight.comes_down()
+
+
+def test_a_servo_chip_that_dies_lands_the_ship(flight: Flight) -> None:
+    flight.world.fault("servos", "no_answer")
+    flight.until(lambda ship: ship.failsafe == "servos lost: landing", within_s=5.0)
+    flight.comes_down()
+
+
+def test_an_empty_battery_lands_the_ship(flight: Flight) -> None:
+    flight.world.fault("power", "stuck", value=6.0)
+    flight.until(lambda ship: "battery empty" in ship.failsafe, within_s=15.0)
+    flight.comes_down()
+    flight.until(lambda ship: not ship.armed, within_s=60.0)
