@@ -402,6 +402,7 @@ def install_service(
         configuration = read_configuration(path)
     change = systemd.plan_install(configuration, config_path=path, user=user)
     if not dry_run:
+        _refuse_in_flight()
         systemd.install(change)
     _show(change, json_output=json_output)
 
@@ -424,6 +425,7 @@ def uninstall_service(
 
     change = systemd.plan_uninstall()
     if not dry_run:
+        _refuse_in_flight()
         systemd.uninstall(change)
     _show(change, json_output=json_output)
 
@@ -560,6 +562,22 @@ def main() -> None:
     except BlimpError as error:
         _say(f"blimp: {error}")
         sys.exit(1)
+
+
+def _refuse_in_flight() -> None:
+    """Raise BlimpError if a ship flies on this computer: a restart would stop its motors."""
+    from blimp.clock import SystemClock
+    from blimp.link.paths import RuntimePaths
+    from blimp.service.compose import ON_BOARD_DIR
+    from blimp.service.doctor.computer import running_snapshot
+
+    try:
+        snapshot = running_snapshot(RuntimePaths(ON_BOARD_DIR), clock=SystemClock())
+    except BlimpError as error:
+        _say(f"blimp: {error}")  # one that hangs must not keep its cure from being installed
+        return
+    if snapshot is not None and snapshot.armed:
+        raise BlimpError(f"{snapshot.vehicle} is armed: land it and disarm it first")
 
 
 def _show(change: "Change", *, json_output: bool) -> None:

@@ -53,6 +53,7 @@ def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
     assert [system.pid(unit) for unit in SERVICES] == before
 
     system.take_off()
+    assert "ship is armed: land it and disarm it first" in system.blimp("uninstall-service")
     with system.world() as world:
         system.systemctl("stop", TARGET)
         assert at_rest(world)
@@ -64,7 +65,7 @@ def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
     system.wait_until_active(FLIGHT, WORKER)
     system.wait_until(system.answers, within_s=10.0)
 
-    system.blimp("uninstall-service")
+    assert system.blimp("uninstall-service") == ""
     assert list(UNIT_DIR.glob("blimp*.service")) == [UNIT_DIR / "blimp-world.service"]
     assert system.show(FLIGHT, "ActiveState") == "inactive"
 

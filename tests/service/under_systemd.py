@@ -127,10 +127,15 @@ class System:
     # --- commands -------------------------------------------------------------------------
 
     def blimp(self, *words: str) -> str:
-        return _output([sys.executable, "-m", "blimp", *words])
+        """Run a command; return what it says on standard error."""
+        command = [sys.executable, "-m", "blimp", *words]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=60.0
+        ).stderr
 
     def install(self) -> None:
-        self.blimp("install-service", "--config", str(self.config), "--user", self.user)
+        words = ["--config", str(self.config), "--user", self.user]
+        assert self.blimp("install-service", *words) == ""
 
     def examined(self) -> list[dict[str, str]]:
         """Return what `blimp doctor` finds."""

@@ -131,18 +131,26 @@ class Computer:
 
         Raises BlimpError if one may run and cannot be asked: it owns the buses.
         """
-        directory = self.paths.directory
-        if not directory.exists():
+        return running_snapshot(self.paths, clock=self.clock)
+
+
+def running_snapshot(paths: RuntimePaths, *, clock: Clock) -> Snapshot | None:
+    """Return what the running flight process sees; None if none runs.
+
+    Raises BlimpError if one may run and cannot be asked.
+    """
+    directory = paths.directory
+    if not directory.exists():
+        return None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise BlimpError(f"a flight process may run in {directory}, which is not yours")
+    own = directory / f"doctor-{os.getpid()}.sock"
+    with MailboxClient(server_path=paths.flight, path=own, clock=clock) as mailbox:
+        if not mailbox.greet(link=False):
             return None
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise BlimpError(f"a flight process may run in {directory}, which is not yours")
-        own = directory / f"doctor-{os.getpid()}.sock"
-        with MailboxClient(server_path=self.paths.flight, path=own, clock=self.clock) as mailbox:
-            if not mailbox.greet(link=False):
-                return None
-            until_s = self.clock.now_s() + SNAPSHOT_S
-            while (snapshot := mailbox.snapshot()) is None:
-                if self.clock.now_s() > until_s:
-                    raise BlimpError(f"the flight process in {directory} does not answer")
-                self.clock.sleep_until(self.clock.now_s() + _LOOK_S)
-            return snapshot
+        until_s = clock.now_s() + SNAPSHOT_S
+        while (snapshot := mailbox.snapshot()) is None:
+            if clock.now_s() > until_s:
+                raise BlimpError(f"the flight process in {directory} does not answer")
+            clock.sleep_until(clock.now_s() + _LOOK_S)
+        return snapshot
