@@ -75,12 +75,12 @@ class Process:
 
     def _hold(self, holder: str) -> None:
         grant = self._pool.acquire(holder, wait_s=1.0)
-        self._claims.claim(grant.resource, holder, left_s=grant.left_s)
+        self._claims.claim(grant)
         drawn = self._chance.random()
         if drawn < SLEEPY:
             time.sleep(1.5 * TTL_S)
         elif drawn < RENEWED and self._pool.renew(grant):
-            self._claims.claim(grant.resource, holder, left_s=grant.left_s)
+            self._claims.claim(grant)
         self._claims.unclaim(grant.resource, holder)
         if drawn > 1.0 - FORGED:
             self._pool.release(Ticket.read(grant.as_dict() | {"token": grant.token + 10**9}))

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blimp.queue.resources.grant import Grant
 
 CLAIMS = "campaign:claims"
 OVERLAPS = "campaign:overlaps"
@@ -46,9 +49,11 @@ class Claims:
         self._claim = client.register_script(CLAIM)
         self._unclaim = client.register_script(UNCLAIM)
 
-    def claim(self, resource: str, who: str, *, left_s: float) -> None:
+    def claim(self, grant: Grant) -> None:
+        # The time is read first: a process that stands still in between claims less, never more.
         now_s = time.monotonic()
-        self._claim(keys=[CLAIMS, OVERLAPS], args=[resource, who, now_s + left_s, now_s])
+        until_s = now_s + grant.left_s
+        self._claim(keys=[CLAIMS, OVERLAPS], args=[grant.resource, grant.holder, until_s, now_s])
 
     def unclaim(self, resource: str, who: str) -> None:
         self._unclaim(keys=[CLAIMS], args=[resource, who])

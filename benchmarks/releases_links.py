@@ -47,7 +47,7 @@ def occupy(context: TaskContext) -> int:
     grant = context.grant
     assert grant is not None
     claims = Claims(app.broker_link.client)
-    claims.claim(grant.resource, grant.holder, left_s=grant.left_s)
+    claims.claim(grant)
     context.stopping.wait(RUN_S)
     grant.check()
     claims.unclaim(grant.resource, grant.holder)

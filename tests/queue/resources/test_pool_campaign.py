@@ -3,14 +3,17 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 
-from benchmarks.releases_check import Checker, Claims
+from benchmarks.releases_check import CLAIMS, Checker, Claims
+from blimp.clock import Clock, SystemClock
 from blimp.queue.resources import ResourcePool
+from blimp.queue.resources.grant import Grant, Ticket
 
 Damage = Callable[[redis.Redis, ResourcePool], object]
 
@@ -65,9 +68,37 @@ def test_the_checker_sees_a_token_that_goes_back_and_two_that_believe_to_hold(
     checker.look()
     assert any("token 7 after" in one for one in checker.wrong)
     claims = Claims(server)
-    claims.claim("twin", "alice", left_s=5.0)
-    claims.claim("twin", "alice", left_s=5.0)
+    claims.claim(first)
+    claims.claim(first)
     assert checker.overlaps() == []
-    claims.claim("twin", "bob", left_s=5.0)
+    claims.claim(_grant_to("bob"))
     [seen] = checker.overlaps()
     assert "and bob at" in seen
+
+
+class Stalling(SystemClock):
+    """A process that stands still for 4 s each time it has looked at the clock."""
+
+    def __init__(self) -> None:
+        self._now_s = 96.0
+
+    def now_s(self) -> float:
+        self._now_s += 4.0
+        return self._now_s
+
+
+def test_a_process_that_stands_still_claims_no_more_than_it_was_granted(
+    server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Stalling()
+    grant = _grant_to("alice", clock)  # for 5 s from 100 s on
+    monkeypatch.setattr(time, "monotonic", clock.now_s)
+    Claims(server).claim(grant)
+    until_s = float(server.hget(CLAIMS, "twin").split()[1])  # type: ignore[union-attr]
+    assert until_s <= 105.0
+
+
+def _grant_to(holder: str, clock: Clock | None = None) -> Grant:
+    clock = clock or SystemClock()
+    ticket = Ticket(pool="ships", resource="twin", token=8, holder=holder)
+    return Grant(ticket=ticket, ttl_s=5.0, asked_s=clock.now_s(), clock=clock)
