@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from blimp.errors import BlimpError
+from blimp.service.keys import app as keys_app
 
 if TYPE_CHECKING:
     from blimp.service.systemd import Change
@@ -35,6 +36,11 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+app.add_typer(
+    keys_app,
+    name="keys",
+    help="The keys that sign commands.\n\nExample: blimp keys new --out signing.key",
+)
 sim_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(sim_app, name="sim")
 

@@ -6,6 +6,7 @@
 | `BLIMP_VEHICLE`          | the ship, if the command line names none                             |
 | `BLIMP_SIGNING_KEY`      | signs commands; others are refused; several keys, separated by space |
 | `BLIMP_SIGNING_KEY_FILE` | a file with these keys instead; only its owner may read it           |
+| `CREDENTIALS_DIRECTORY`  | systemd's: `signing.key` in it has the keys, if neither is set       |
 | `BLIMP_REMOTE_CONTROL`   | what Celery clients may do to a ship: `inspect`, `all` or `off`      |
 | `XDG_STATE_HOME`         | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
 | `XDG_RUNTIME_DIR`        | parent of the run registry; `/tmp` if it is not set                  |
@@ -15,17 +16,23 @@
 | `WATCHDOG_USEC`          | how long either of them waits for a heartbeat of the flight process  |
 """
 
+import ipaddress
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from blimp.errors import ConfigError
 from blimp.queue.observability.settings import TraceSettings
+from blimp.queue.redis.urls import check_address
 
 _OTLP_TRACES = "OTEL_EXPORTER_OTLP_TRACES_"
+CREDENTIAL = "signing.key"  # systemd's LoadCredential
+MAX_KEYS_BYTES = 64 * 1024
+_TLS_OF = {"redis": "rediss", "valkey": "valkeys", "amqp": "amqps"}
+_TLS_SCHEMES = tuple(_TLS_OF.values())
 VEHICLE_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 
 
@@ -64,36 +71,92 @@ def broker_url_from_environment(environment: Mapping[str, str] | None = None) ->
 def signing_keys_from_environment(
     environment: Mapping[str, str] | None = None,
 ) -> tuple[str, ...] | None:
-    """Return the keys of `BLIMP_SIGNING_KEY`, the signing one first; None if there is none.
+    """Return the signing keys, the signing one first; None if the environment names none.
 
-    Raises ConfigError if `BLIMP_SIGNING_KEY_FILE` is set too, or names a file without keys.
+    They are in `BLIMP_SIGNING_KEY`, in the file `BLIMP_SIGNING_KEY_FILE`, or in systemd's
+    credential `signing.key`. Raises ConfigError if both variables are set, or one is empty: who
+    sets one wants signed messages.
     """
     env = os.environ if environment is None else environment
-    keys = tuple(env.get("BLIMP_SIGNING_KEY", "").split()) or None
-    file = env.get("BLIMP_SIGNING_KEY_FILE")
-    if not file:
-        return keys
-    if keys is not None:
+    given, file = env.get("BLIMP_SIGNING_KEY"), env.get("BLIMP_SIGNING_KEY_FILE")
+    if given is not None and file is not None:
         raise ConfigError("both BLIMP_SIGNING_KEY and BLIMP_SIGNING_KEY_FILE are set: unset one")
-    return read_signing_keys(Path(file))
+    for name, value in (("BLIMP_SIGNING_KEY", given), ("BLIMP_SIGNING_KEY_FILE", file)):
+        if value is not None and not value.strip():
+            raise ConfigError(f"{name} is set and empty: unset it, or see blimp keys new")
+    if given is not None:
+        return tuple(given.split())
+    credential = Path(env.get("CREDENTIALS_DIRECTORY", "/nonexistent")) / CREDENTIAL
+    if file is None and not credential.is_file():
+        return None
+    return read_signing_keys(credential if file is None else Path(file), environment=env)
 
 
-def read_signing_keys(path: Path) -> tuple[str, ...]:
+def read_signing_keys(
+    path: Path, *, environment: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """Return the keys in a file, separated by space or line, the signing one first.
 
-    Raises ConfigError if there is none, or if other users may read them.
+    Raises ConfigError if there is none, or if another user than its owner, who is this one or
+    root, may read them. systemd protects its credentials by their directory.
     """
+    env = os.environ if environment is None else environment
     try:
-        keys = tuple(path.read_text(encoding="ascii").split())
-        mode = path.stat().st_mode
+        with path.open(encoding="ascii") as file:
+            about = os.fstat(file.fileno())
+            keys = tuple(file.read(MAX_KEYS_BYTES).split())
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "is no text of ASCII"
         raise ConfigError(f"signing key file {path}: {why}") from None
-    if mode & 0o007:
-        raise ConfigError(f"signing key file {path}: every user may read it: chmod 600 {path}")
+    is_credential = path.parent == Path(env.get("CREDENTIALS_DIRECTORY", "/nonexistent"))
+    if about.st_mode & (0o007 if is_credential else 0o077):
+        raise ConfigError(f"signing key file {path}: other users may read it: chmod 600 {path}")
+    if about.st_uid not in (0, os.getuid()) and os.getuid() != 0:
+        raise ConfigError(f"signing key file {path}: it belongs to user {about.st_uid}")
     if not keys:
-        raise ConfigError(f"signing key file {path}: there is no key in it")
+        raise ConfigError(f"signing key file {path}: there is no key in it: see blimp keys new")
     return keys
+
+
+def check_broker_is_closed(urls: str, keys: Sequence[str] | None) -> None:
+    """Raise ConfigError for a broker off this machine that strangers could command a ship by.
+
+    urls: a broker's URL, or several, separated by ";". Who reaches such a broker, or its
+    network, could read and change what passes, so it must have both TLS and signed messages.
+    """
+    for url in re.split(r";\s*(?=[a-z+]+://)", urls):
+        if broker_is_of_this_machine(check_address(url)):
+            continue
+        scheme, _, rest = url.partition("://")
+        missing = [] if scheme in _TLS_SCHEMES else [f"TLS: {_TLS_OF.get(scheme, 'rediss')}://"]
+        if not keys:
+            missing.append("a signing key: blimp keys new, then --signing-key-file FILE")
+        if missing:
+            host = rest.partition("/")[0].rpartition("@")[2]
+            raise ConfigError(
+                f"broker {host} is not on this machine, and anybody on its network could fly the "
+                f"ship: refused without {'; and '.join(missing)}"
+            )
+
+
+def broker_is_of_this_machine(url: str) -> bool:
+    """Whether a broker is reached without a network: by a Unix socket, or on loopback."""
+    scheme, _, rest = url.partition("://")
+    if scheme in ("redis+socket", "unix", "memory"):
+        return True
+    # A sentinel's URL may have several addresses, of which the last has the password.
+    hosts = rest.partition("/")[0].partition("?")[0].rpartition("@")[2].split(",")
+    return all(_is_loopback(host) for host in hosts)
+
+
+def _is_loopback(address: str) -> bool:
+    address = address.rpartition("@")[2]
+    bracketed = re.match(r"\[(.*)\]", address)
+    host = bracketed[1] if bracketed else address.partition(":")[0]
+    try:
+        return host in ("", "localhost") or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def remote_control_from_environment(environment: Mapping[str, str] | None = None) -> str:

@@ -21,6 +21,7 @@ MAX_PILOT_LETTERS = 80
 GLOBAL_OPTIONS = {
     "--broker": True,
     "--vehicle": True,
+    "--signing-key-file": True,
     "--timeout": True,
     "--json": False,
     "--yes": False,

@@ -1,5 +1,6 @@
 """What commands of `ground` share: the forms of their arguments, and the options of all."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -73,6 +74,10 @@ def options(
         str | None,
         typer.Option(metavar="NAME", help="The ship; needed if there is more than one."),
     ] = None,
+    signing_key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The signing keys; else BLIMP_SIGNING_KEY_FILE."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object on standard output.")
     ] = False,
@@ -111,6 +116,7 @@ def options(
         options=Options(
             broker=broker,
             vehicle=vehicle,
+            signing_key_file=signing_key_file,
             as_json=as_json,
             timeout_s=timeout,
             yes=yes,

@@ -10,12 +10,19 @@ hall (see `mission run`). An emergency stop never asks.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.clock import Clock
-from blimp.config import GroundConfig, signing_keys_from_environment
+from blimp.config import (
+    GroundConfig,
+    check_broker_is_closed,
+    read_signing_keys,
+    signing_keys_from_environment,
+)
 from blimp.errors import BlimpError, LinkError, NotInControl
 from ground_station.discover import Ship, check_known, find_broker, find_ship
 from ground_station.kept import KeptControl
@@ -41,6 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     broker: str | None = None
     vehicle: str | None = None
+    signing_key_file: Path | None = None
     as_json: bool = False
     timeout_s: float | None = None
     yes: bool = False
@@ -64,10 +72,23 @@ class Session:
     def ship(self) -> Ship:
         """The one ship that is meant. Raises LinkError or ConfigError, see `find_ship`."""
         if self._ship is None:
+            self._check(self.options.broker or self._config.broker)
             self._ship = find_ship(
                 config=self._config, broker=self.options.broker, vehicle=self.options.vehicle
             )
+            self._check(self._ship.broker)
         return self._ship
+
+    @cached_property
+    def signing_keys(self) -> tuple[str, ...] | None:
+        """The keys that sign this user's commands. Raises ConfigError."""
+        file = self.options.signing_key_file
+        return signing_keys_from_environment() if file is None else read_signing_keys(file)
+
+    def _check(self, broker: str | None) -> None:
+        """Raise ConfigError for a broker that strangers reach, before anything is sent there."""
+        if broker:
+            check_broker_is_closed(broker, self.signing_keys)
 
     @contextmanager
     def client(self, *, ship: Ship | None = None) -> Iterator["VehicleClient"]:
@@ -80,7 +101,7 @@ class Session:
             VehicleClient(
                 broker=ship.broker,
                 vehicle=ship.vehicle,
-                signing_key=signing_keys_from_environment(),
+                signing_key=self.signing_keys,
                 tracer=tracer,
             ) as client,
         ):
@@ -122,7 +143,9 @@ class Session:
 
     def find_broker(self) -> str:
         """Return the broker that is meant, whatever ship. Raises LinkError or ConfigError."""
-        return find_broker(config=self._config, broker=self.options.broker)
+        found = find_broker(config=self._config, broker=self.options.broker)
+        self._check(found)
+        return found
 
     @contextmanager
     def telemetry(self) -> Iterator["TelemetryReader"]:

@@ -23,6 +23,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.config import (
     broker_url_from_environment,
+    check_broker_is_closed,
     notify_address,
     read_signing_keys,
     remote_control_from_environment,
@@ -357,6 +358,7 @@ def _ship_app(options: WorkerOptions, *, mailbox: MailboxClient, clock: Clock) -
         keys = signing_keys_from_environment()
     else:
         keys = read_signing_keys(options.signing_key_file)
+    check_broker_is_closed(broker, keys)
     return build_ship_app(
         vehicle=vehicle,
         broker=broker,

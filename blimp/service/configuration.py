@@ -7,13 +7,17 @@ goes before it.
 import tomllib
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from blimp import airframe as airframes
-from blimp.config import broker_url_from_environment, signing_keys_from_environment, vehicle_name
+from blimp.config import (
+    broker_is_of_this_machine,
+    broker_url_from_environment,
+    signing_keys_from_environment,
+    vehicle_name,
+)
 from blimp.errors import ConfigError
 from blimp.queue.redis.urls import check_address
 from blimp.service.broker import socket_url
@@ -45,10 +49,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     @property
     def broker_is_of_this_machine(self) -> bool:
         """Whether only this machine's processes reach the broker."""
-        parts = urlsplit(self.broker)
-        return parts.scheme in ("redis+socket", "unix") or parts.hostname in (
-            "localhost", "127.0.0.1", "::1",
-        )  # fmt: skip
+        return broker_is_of_this_machine(self.broker)
 
     def options(self) -> dict[str, str]:
         """Return the options of the command line that it stands for.

@@ -11,7 +11,13 @@ import msgspec
 from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.clock import SystemClock
-from blimp.config import broker_url_from_environment, registry_dir, vehicle_name
+from blimp.config import (
+    broker_url_from_environment,
+    check_broker_is_closed,
+    registry_dir,
+    signing_keys_from_environment,
+    vehicle_name,
+)
 from blimp.link.paths import RuntimePaths
 from blimp.queue.redis.urls import check_url
 from blimp.service.broker import (
@@ -59,6 +65,7 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
     outside = broker_url_from_environment()
     if outside is not None:
         check_url(outside)
+        check_broker_is_closed(outside, signing_keys_from_environment())
     broker = outside or socket_url(paths.broker)
     roles = [] if outside is not None else [_broker(paths)]
     for number, ship in enumerate(ships):

@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from blimp.config import read_signing_keys
-from blimp.errors import BlimpError
+from blimp.config import check_broker_is_closed, read_signing_keys
+from blimp.errors import BlimpError, ConfigError
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import SCHEMES, hide_password, link_errors
 from blimp.service.broker import MINIMUM_SERVER_MAJOR
@@ -69,10 +69,16 @@ def keys(computer: Computer) -> Iterator[Finding]:
             )
         return
     path = computer.path(file)
-    found = read_signing_keys(path)
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        yield warning(f"{file}: not for its owner alone", f"sudo chmod 600 {file}")
-    elif min(map(len, found)) < KEY_LENGTH:
+        yield error(f"{file}: not for its owner alone", f"sudo chmod 600 {file}")
+        return
+    found = read_signing_keys(path)
+    try:
+        check_broker_is_closed(computer.configuration.broker, found)
+    except ConfigError as refused:
+        yield error(str(refused), f"change the broker's URL in {computer.config_path}")
+        return
+    if min(map(len, found)) < KEY_LENGTH:
         yield warning(
             f"{file}: a key of less than {KEY_LENGTH} characters can be guessed",
             "sudo blimp init --new-key --force",

@@ -49,11 +49,12 @@ def test_a_broker_that_is_not_there_or_is_no_redis(pi: Pi) -> None:
     [
         ("redis://127.0.0.1/0", None, 0, "ok", "the broker is this machine's own"),
         ("redis://ground.example/0", None, 0, "error", "who reaches it commands the ship"),
-        ("redis://ground.example/0", "k" * 43, 0o600, "ok", "1, for its owner alone"),
-        ("redis://ground.example/0", "k" * 43, 0o640, "warning", "not for its owner alone"),
-        ("redis://ground.example/0", "k" * 43, 0o644, "error", "every user may read it"),
-        ("redis://ground.example/0", "", 0o600, "error", "there is no key in it"),
-        ("redis://ground.example/0", "short", 0o600, "warning", "can be guessed"),
+        ("rediss://ground.example/0", "k" * 43, 0o600, "ok", "1, for its owner alone"),
+        ("rediss://ground.example/0", "k" * 43, 0o640, "error", "not for its owner alone"),
+        ("rediss://ground.example/0", "k" * 43, 0o644, "error", "not for its owner alone"),
+        ("redis://ground.example/0", "k" * 43, 0o600, "error", "refused without TLS: rediss://"),
+        ("rediss://ground.example/0", "", 0o600, "error", "there is no key in it"),
+        ("rediss://ground.example/0", "short", 0o600, "warning", "can be guessed"),
     ],
 )
 def test_keys_and_their_permissions(
