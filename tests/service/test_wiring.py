@@ -67,6 +67,14 @@ def test_serial_lines_are_crossed_and_an_unknown_port_has_no_pin() -> None:
     assert "RX: to TX of /dev/ttyAMA1" in text(twin)
 
 
+def test_an_spi_chip_has_four_wires() -> None:
+    flow = airframe.Device(name="flow", chip="pmw3901", bus="spi-0.1", rate_hz=50.0)
+    twin = airframe.load("twin")
+    ship = msgspec.structs.replace(twin, device=(*twin.device, flow))
+    wires = drawn(ship)
+    assert [wires[f"flow.{line}"] for line in ("MISO", "MOSI", "SCLK", "CS")] == [21, 19, 23, 26]
+
+
 def test_the_header_is_that_of_every_pi_with_40_pins() -> None:
     """Some pins as https://pinout.xyz has them; and none twice."""
     assert [HEADER[bcm] for bcm in (2, 3, 14, 15, 18, 27, 21)] == [3, 5, 8, 10, 12, 13, 40]
