@@ -214,7 +214,7 @@ def worker(
       blimp worker --vehicle twin --metrics-port 9464
     """
     from blimp.queue.observability.settings import Watching
-    from blimp.service.compose import WorkerOptions, work
+    from blimp.service.work import WorkerOptions, work
 
     watching = Watching(
         metrics_port=metrics_port,
@@ -246,7 +246,7 @@ def relay(
     Example: blimp relay --vehicle twin --broker redis://localhost
     """
     from blimp.queue.observability.settings import Watching
-    from blimp.service.compose import WorkerOptions, relay
+    from blimp.service.work import WorkerOptions, relay
 
     watching = Watching(log_format=_log_format(log_format), vehicle=vehicle)
     options = WorkerOptions(

@@ -1,7 +1,8 @@
 """The composition root: the one place that names concrete classes.
 
-One function a process (`fly`, `work`, `simulate`), one for the safe state, and `assemble`, which
-Lockstep uses to fly a ship in its own process. `blimp/service/up.py` puts the processes together.
+One function a process (`fly`, `simulate`), one for the safe state, and `assemble`, which Lockstep
+uses to fly a ship in its own process. The processes that reach a broker are in `work.py`;
+`blimp/service/up.py` puts all of them together.
 """
 
 import contextlib
@@ -11,9 +12,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,13 +21,7 @@ from blimp.airframe import Airframe
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.config import (
-    broker_url_from_environment,
-    check_broker_is_closed,
     notify_address,
-    read_signing_keys,
-    remote_control_from_environment,
-    signing_keys_from_environment,
-    trace_settings_from_environment,
     vehicle_name,
     watchdog_limit_s,
 )
@@ -41,24 +34,18 @@ from blimp.errors import BlimpError, ConfigError
 from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.link.flight_record import RecordFile
-from blimp.link.mailbox import MailboxClient, MailboxServer
+from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import RuntimePaths, distrust
 from blimp.link.registry import start_time
-from blimp.queue.observability.settings import LogFormat, Watching
-from blimp.queue.observability.watch import watched
+from blimp.queue.observability.settings import LogFormat
 from blimp.service import notify
 from blimp.service.files import write_whole
 from blimp.service.realtime import make_realtime
 from blimp.types import FlightRecord
 
-if TYPE_CHECKING:
-    from blimp.queue.app import TaskApp  # loaded by the processes that reach a broker
-
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
-WORKER_MEMORY_MB = 200.0  # five times its need: a worker above it leaks, and restarts
-LISTENING_S = 0.5
 ORPHAN_GRACE_S = 2.0  # a world outlives its supervisor by this, until the ship's outputs are safe
 
 
@@ -71,14 +58,6 @@ class FlightOptions(msgspec.Struct, frozen=True, kw_only=True):
     rate_hz: float = 100.0
     pad_east_m: float = 0.0
     log_format: LogFormat = "text"
-
-
-class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    vehicle: str
-    broker: str | None
-    runtime_dir: Path | None
-    signing_key_file: Path | None = None  # None: as the environment says
-    watching: Watching = Watching()
 
 
 class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +159,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     """Run the flight process until it is stopped. Outputs are safe on every way out."""
     airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
     vehicle = _vehicle(options.vehicle, airframe)
-    paths = _own_paths(options.runtime_dir)
+    paths = own_paths(options.runtime_dir)
     clock = SystemClock()
     stopping: list[bool] = []  # no Event: a second signal inside its set() would hang
     on_stop(lambda: stopping.append(True))
@@ -257,125 +236,13 @@ def _notify(loop: FlightLoop, notified: set[str], supervisor: str | None) -> set
     return {s for s in sorted(states - notified) if notify.send(s, address=supervisor)}
 
 
-def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
-    """Run the task worker: commands to the mailbox, snapshots to the ground."""
-    from blimp.link.downlink import Downlink
-    from blimp.queue.worker.shutdown import Launch
-    from blimp.queue.worker.worker import Worker
-    from blimp.tasks.fleet import FleetMember
-
-    vehicle, broker = _reached(options)
-    paths = _own_paths(options.runtime_dir)
-    clock = SystemClock()
-    supervisor = notify_address()
-    with (
-        MailboxClient(server_path=paths.flight, path=paths.worker, clock=clock) as mailbox,
-        Downlink(broker=broker, vehicle=vehicle, mailbox=mailbox) as downlink,
-    ):
-
-        def ready() -> None:
-            downlink.when_flowing(partial(notify.send, notify.READY, address=supervisor))
-
-        app = _ship_app(options, mailbox=mailbox, clock=clock)
-        member = FleetMember(
-            link=app.broker_link,
-            vehicle=vehicle,
-            snapshot_age_s=mailbox.snapshot_age_s,
-            clock=clock,
-        )
-        app.on_link(member.look)
-        watching = msgspec.structs.replace(
-            options.watching, trace=trace_settings_from_environment()
-        )
-        with watched(app, watching), member:
-            worker = Worker(
-                app=app,
-                name=vehicle,
-                max_memory_mb=WORKER_MEMORY_MB,
-                launch=Launch.of_this_process(),
-                on_ready=ready,
-            )
-            on_stop(worker.stop)
-            status = worker.run()
-    if status:
-        raise BlimpError(f"the worker ended with status {status}; its log says why")
-
-
-def relay(options: WorkerOptions, *, on_stop: OnStop) -> None:
-    """Pass emergency stops from the broker to the flight process, and nothing else.
-
-    The worker does so, too. This process does it while the worker restarts or is busy.
-    """
-    from blimp.queue.control.broadcast import BroadcastReceiver
-
-    vehicle, _ = _reached(options)
-    paths = _own_paths(options.runtime_dir)
-    clock = SystemClock()
-    supervisor = notify_address()
-    wake, waker = os.pipe()
-
-    def stop() -> None:
-        os.write(waker, b"x")
-
-    on_stop(stop)
-    with MailboxClient(server_path=paths.flight, path=paths.relay, clock=clock) as mailbox:
-        app = _ship_app(options, mailbox=mailbox, clock=clock)
-        with watched(app, options.watching):
-            receiver = BroadcastReceiver(
-                app=app,
-                worker=f"{vehicle}-relay",
-                on_revoke=lambda *_: None,
-                log=app.make_log(level=app.log_level, worker=f"{vehicle}-relay"),
-            )
-            receiver.start()
-            try:
-                while not receiver.wait_listening(LISTENING_S):
-                    if select.select([wake], [], [], 0.0)[0]:
-                        return
-                notify.send(notify.READY, address=supervisor)
-                # A process that was stopped (SIGSTOP) may take its SIGTERM in another thread, which
-                # does not wake this one: Python runs the handler only when it looks again.
-                while not select.select([wake], [], [], LISTENING_S)[0]:
-                    continue
-            finally:
-                receiver.close()
-
-
-def _reached(options: WorkerOptions) -> tuple[str, str]:
-    """Return the vehicle's name and its broker's URL. Raises ConfigError."""
-    vehicle = vehicle_name(options.vehicle, where="--vehicle")
-    broker = options.broker or broker_url_from_environment()
-    if broker is None:
-        raise ConfigError("no broker: give --broker URL, or set BLIMP_BROKER_URL")
-    return vehicle, broker
-
-
-def _ship_app(options: WorkerOptions, *, mailbox: MailboxClient, clock: Clock) -> "TaskApp":
-    from blimp.tasks.app import build_ship_app
-
-    vehicle, broker = _reached(options)
-    if options.signing_key_file is None:
-        keys = signing_keys_from_environment()
-    else:
-        keys = read_signing_keys(options.signing_key_file)
-    check_broker_is_closed(broker, keys)
-    return build_ship_app(
-        vehicle=vehicle,
-        broker=broker,
-        mailbox=mailbox,
-        clock=clock,
-        signing_key=keys,
-        remote_control=remote_control_from_environment(),
-    )
-
-
 def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     """Run the simulated world in real time until it is stopped."""
     from blimp.sim.server import Server
     from blimp.sim.world import World
 
     airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
-    paths = _own_paths(options.runtime_dir)
+    paths = own_paths(options.runtime_dir)
     world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
     with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
         on_stop(server.stop)
@@ -454,7 +321,7 @@ def _paths(directory: Path | None) -> RuntimePaths:
     return paths
 
 
-def _own_paths(directory: Path | None) -> RuntimePaths:
+def own_paths(directory: Path | None) -> RuntimePaths:
     """Return the paths of a process that puts sockets there. Raises ConfigError."""
     paths = _paths(directory)
     why_not = distrust(paths.directory) if paths.directory.exists() else ""

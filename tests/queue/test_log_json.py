@@ -170,7 +170,7 @@ def test_a_closed_stream_makes_no_log_call_fail(
 def test_extras_are_imported_only_on_request() -> None:
     program = """
 import sys
-import blimp.queue.worker.worker, blimp.service.compose
+import blimp.queue.worker.worker, blimp.service.work
 import blimp.queue.observability.watch, blimp.queue.cli.main
 for name in ("structlog", "prometheus_client", "http.server", "blimp.queue.observability.tracing"):
     assert name not in sys.modules, name

@@ -98,7 +98,7 @@ def test_a_brokers_password_is_on_no_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which every user of the machine can read."""
-    url = "redis://me:secret@host/0"
+    url = "redis://me:secret@127.0.0.1/0"
     monkeypatch.setenv("BLIMP_BROKER_URL", url)
     options = StackOptions(
         airframe="twin", vehicle=None, seed=1, wind_mps=0.0, runtime_dir=tmp_path / "run"
