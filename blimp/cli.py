@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from blimp.errors import BlimpError
+from blimp.service.acl import app as broker_app
 from blimp.service.keys import app as keys_app
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ app.add_typer(
     keys_app,
     name="keys",
     help="The keys that sign commands.\n\nExample: blimp keys new --out signing.key",
+)
+app.add_typer(
+    broker_app,
+    name="broker",
+    help="The users of a broker.\n\nExample: blimp broker acl --vehicle twin",
 )
 sim_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(sim_app, name="sim")
