@@ -19,12 +19,14 @@ from blimp.config import (
     vehicle_name,
 )
 from blimp.errors import ConfigError
+from blimp.queue.brokers import BROKERS
 from blimp.queue.redis.urls import check_address
 from blimp.service.broker import socket_url
 
 CONFIG_PATH = Path("/etc/blimp/blimp.toml")
 BROKER_DIR = Path("/var/lib/blimp/broker")  # of blimp-broker.service, if the ship has one
 LOCAL_BROKER = socket_url(BROKER_DIR)
+_SCHEMES = BROKERS["streams"][0] + BROKERS["amqp"][0]
 
 _Text = Annotated[str, Meta(min_length=1, max_length=4096)]
 
@@ -89,12 +91,15 @@ def parse_configuration(text: str, *, where: str) -> Configuration:
             raise ConfigError(f"{where}: {key} {value!r} must be an absolute path")
     if configuration.vehicle is not None:
         vehicle_name(configuration.vehicle, where=f"{where}: vehicle")
-    check_broker(configuration.broker)
+    try:
+        check_broker(configuration.broker)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
     return configuration
 
 
 def check_broker(url: str) -> None:
-    """Raise ConfigError unless `url` can be a broker's."""
+    """Raise ConfigError unless `url` can be a broker's that other processes reach."""
     if "://" not in url:
         raise ConfigError(f"broker {url[:40]!r} is no URL, like redis://host:6379/0")
-    check_address(url)
+    check_address(url, schemes=_SCHEMES)

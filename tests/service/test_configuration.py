@@ -31,7 +31,9 @@ def test_an_empty_one_is_the_default_ship_with_a_broker_of_its_own() -> None:
         ('airframe = "mine.toml"', "airframe 'mine.toml' must be an absolute path"),
         ('signing_key_file = "key"', "signing_key_file 'key' must be an absolute path"),
         ('broker = ""', r"length >= 1 - at `\$\.broker`"),
-        ('broker = "redis://h:x/0"', "Port could not be cast"),
+        ('broker = "redis://h:x/0"', r"ship\.toml: broker URL .* Port could not be cast"),
+        ('broker = "foo://bar"', r"ship\.toml: broker URL 'foo://bar': its scheme is none of"),
+        ('broker = "memory://"', r"ship\.toml: broker URL 'memory://': its scheme is none of"),
         ("broker", r"ship\.toml: Expected '='"),
     ],
 )

@@ -74,6 +74,8 @@ def test_a_broker_on_the_network_gets_a_key(tmp_path: Path) -> None:
         ({"vehicle": "My Ship"}, "vehicle: 'My Ship' cannot name a ship"),
         ({"broker": "localhost"}, "'localhost' is no URL"),
         ({"broker": "redis://h:x/0", "sign": True}, "Port could not be cast"),
+        ({"broker": "rediss:/host", "sign": True}, "'rediss:/host' is no URL"),
+        ({"broker": "http://host", "sign": True}, "'http://host': its scheme is none of"),
     ],
 )
 def test_an_answer_that_cannot_be_used_writes_nothing(
