@@ -51,7 +51,10 @@ sim_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(sim_app, name="sim")
 
 Airframe = Annotated[
-    str, typer.Option("--airframe", help="A known airframe, or the path of a .toml file.")
+    str,
+    typer.Option(
+        "--airframe", metavar="NAME|FILE", help="A known airframe, or the path of a .toml file."
+    ),
 ]
 
 
@@ -68,39 +71,61 @@ Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
+        metavar="FILE",
         is_eager=True,
         callback=_from_file,
         help="A configuration file, for what no other option says; `blimp init` writes one.",
     ),
 ]
 Vehicle = Annotated[
-    str | None, typer.Option("--vehicle", help="The ship's name; the airframe's by default.")
+    str | None,
+    typer.Option("--vehicle", metavar="NAME", help="The ship's name; the airframe's by default."),
 ]
-Name = Annotated[str, typer.Option("--vehicle", help="The ship's name.")]
-Broker = Annotated[str | None, typer.Option("--broker", help="Broker URL; else BLIMP_BROKER_URL.")]
+Name = Annotated[str, typer.Option("--vehicle", metavar="NAME", help="The ship's name.")]
+Broker = Annotated[
+    str | None, typer.Option("--broker", metavar="URL", help="Broker URL; else BLIMP_BROKER_URL.")
+]
 KeyFile = Annotated[
     Path | None,
-    typer.Option("--signing-key-file", help="A file with the keys; else BLIMP_SIGNING_KEY_FILE."),
+    typer.Option(
+        "--signing-key-file",
+        metavar="FILE",
+        help="A file with the keys; else BLIMP_SIGNING_KEY_FILE.",
+    ),
 ]
 RuntimeDir = Annotated[
     Path | None,
     typer.Option(
-        "--runtime-dir", help="The directory of the ship's sockets; its path must be short."
+        "--runtime-dir",
+        metavar="DIR",
+        help="The directory of the ship's sockets; its path must be short.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of wind and noise.")]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of wind and noise.")
+]
 Wind = Annotated[
-    float, typer.Option("--wind", min=0.0, max=20.0, help="Mean wind, m/s; gusts are added.")
+    float,
+    typer.Option(
+        "--wind", metavar="MPS", min=0.0, max=20.0, help="Mean wind, m/s; gusts are added."
+    ),
 ]
 PadEast = Annotated[
     float,
     typer.Option(
-        "--pad-east", min=-10_000.0, max=10_000.0, help="Distance of the pad east of home, m."
+        "--pad-east",
+        metavar="M",
+        min=-10_000.0,
+        max=10_000.0,
+        help="Distance of the pad east of home, m.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 LogFormat = Annotated[
-    str, typer.Option("--log-format", help="Format of the log on standard error: text or json.")
+    str,
+    typer.Option(
+        "--log-format", metavar="FORMAT", help="Format of the log on standard error: text or json."
+    ),
 ]
 Sim = Annotated[bool, typer.Option("--sim", help="Drive the simulated world, not real chips.")]
 
@@ -121,6 +146,7 @@ def up(
         int,
         typer.Option(
             "--ships",
+            metavar="N",
             min=1,
             max=16,
             help="Number of ships, on one broker; named NAME-1, NAME-2, ...",
@@ -167,7 +193,7 @@ def fly(
         bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")
     ] = False,
     rate: Annotated[
-        float, typer.Option("--rate", min=20.0, max=400.0, help="Loop rate, Hz.")
+        float, typer.Option("--rate", metavar="HZ", min=20.0, max=400.0, help="Loop rate, Hz.")
     ] = 100,
     pad_east: PadEast = 0.0,
     log_format: LogFormat = "text",
@@ -199,13 +225,19 @@ def worker(
     metrics_port: Annotated[
         int | None,
         typer.Option(
-            "--metrics-port", min=0, max=65_535, help="Serve Prometheus metrics on this port."
+            "--metrics-port",
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="Serve Prometheus metrics on this port.",
         ),
     ] = None,
     metrics_address: Annotated[
         str,
         typer.Option(
-            "--metrics-address", help="Address to serve them on; by default this machine only."
+            "--metrics-address",
+            metavar="HOST",
+            help="Address to serve them on; by default this machine only.",
         ),
     ] = "127.0.0.1",
     log_format: LogFormat = "text",
@@ -271,7 +303,8 @@ def sim(
     wind: Wind = 0.0,
     runtime_dir: RuntimeDir = None,
     parent: Annotated[
-        int | None, typer.Option("--parent", min=1, help="End soon after this process ends.")
+        int | None,
+        typer.Option("--parent", metavar="PID", min=1, help="End soon after this process ends."),
     ] = None,
     pad_east: PadEast = 0.0,
 ) -> None:
@@ -306,8 +339,10 @@ def truth(*, runtime_dir: RuntimeDir = None, json_output: Json = False) -> None:
     if json_output:
         _print_json(report)
         return
+    from ground_station.report import value_words
+
     for name, value in report.items():
-        print(f"{name:18} {value}")
+        print(f"{name:18} {value_words(value)}")
 
 
 @app.command(
@@ -328,12 +363,17 @@ def safe_state(context: typer.Context) -> None:
 @app.command()
 def wiring(
     *,
-    airframe: Annotated[str, typer.Argument(help="A known airframe, or a .toml file.")],
+    airframe: Annotated[
+        str, typer.Argument(metavar="AIRFRAME", help="A known airframe, or a .toml file.")
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The file to write; else standard output.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The file to write; else standard output."),
     ] = None,
 ) -> None:
-    """Draw how a ship's devices are wired to its Pi, as SVG, from the airframe's table.
+    """Draw the wiring of a ship as SVG.
+
+    From the airframe's table of devices and pins, for the header of a Raspberry Pi.
 
     Example: blimp wiring twin --out wiring.svg
     """
@@ -351,10 +391,12 @@ def wiring(
 @app.command()
 def bench(
     *,
-    airframe: Annotated[Path, typer.Argument(help="The airframe's file, which is edited.")],
+    airframe: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The airframe's file, which is edited.")
+    ],
     runtime_dir: RuntimeDir = None,
 ) -> None:
-    """Adjust a ship without propellers: motors, servos and accelerometer, with a person's eyes.
+    """Adjust motors, servos and accelerometer, props off.
 
     Asks step by step, shows what would change in the airframe's file, and writes it, comments
     and all, if you agree. Needs a flight process that was started with --bench.
@@ -383,17 +425,20 @@ def bench(
 def install_service(
     *,
     config: Annotated[
-        Path, typer.Option("--config", help="The configuration file of the ship.")
+        Path, typer.Option("--config", metavar="FILE", help="The configuration file of the ship.")
     ] = Path("/etc/blimp/blimp.toml"),
     user: Annotated[
-        str, typer.Option("--user", help="The user that the units run as; made if missing.")
+        str,
+        typer.Option(
+            "--user", metavar="USER", help="The user that the units run as; made if missing."
+        ),
     ] = "blimp",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
     ] = False,
     json_output: Json = False,
 ) -> None:
-    """Install the units of systemd that run this ship, and start them.
+    """Install and start the systemd units of this ship.
 
     blimp-flight, blimp-worker and, if the configuration has the local broker, blimp-broker, all
     of them in blimp.target.
@@ -445,14 +490,17 @@ def uninstall_service(
 @app.command()
 def init(
     *,
-    config: Annotated[Path, typer.Option("--config", help="The file to write.")] = Path(
-        "/etc/blimp/blimp.toml"
-    ),
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The file to write.")
+    ] = Path("/etc/blimp/blimp.toml"),
     airframe: Annotated[
-        str | None, typer.Option("--airframe", help="A known airframe, or a .toml file.")
+        str | None,
+        typer.Option("--airframe", metavar="NAME|FILE", help="A known airframe, or a .toml file."),
     ] = None,
     vehicle: Vehicle = None,
-    broker: Annotated[str | None, typer.Option("--broker", help="Broker URL, or: local.")] = None,
+    broker: Annotated[
+        str | None, typer.Option("--broker", metavar="URL", help="Broker URL, or: local.")
+    ] = None,
     sign: Annotated[
         bool | None, typer.Option("--sign/--no-sign", help="Sign commands with a key.")
     ] = None,
@@ -471,6 +519,7 @@ def init(
       sudo blimp init
       sudo blimp init --airframe twin --broker rediss://ground.local:6379/0 --sign
     """
+    from blimp.service.configuration import CONFIG_PATH
     from blimp.service.initialise import Wishes, ask_until_usable, initialise, take_defaults
 
     wishes = Wishes(airframe=airframe, vehicle=vehicle, broker=broker, sign=sign, new_key=new_key)
@@ -481,22 +530,23 @@ def init(
         _print_json({"config": str(path), "signing_key_file": written.signing_key_file})
     else:
         print("\n".join(str(file) for file in (path, written.signing_key_file) if file))
-        _say("next: blimp doctor, then blimp install-service")
+        option = "" if path == CONFIG_PATH else f" --config {path}"
+        _say(f"next: blimp doctor{option}, then blimp install-service{option}")
 
 
 @app.command()
 def doctor(
     *,
     config: Annotated[
-        Path, typer.Option("--config", help="The configuration file of the ship.")
+        Path, typer.Option("--config", metavar="FILE", help="The configuration file of the ship.")
     ] = Path("/etc/blimp/blimp.toml"),
     sim: Sim = False,
     runtime_dir: RuntimeDir = None,
     json_output: Json = False,
 ) -> None:
-    """Look for what would keep this ship from flying, and say how to mend it.
+    """Find what would keep this ship from flying.
 
-    It moves nothing. While a flight process runs, it asks that process instead of the chips.
+    Each finding has its cure. It moves nothing. While a flight process runs, it asks that process instead of the chips.
     Exit status 1 if flying would be refused.
 
     \b
@@ -528,20 +578,26 @@ def demo(
     *,
     headless: Annotated[bool, typer.Option("--headless", help="No live view.")] = False,
     airframe: Airframe = "twin",
-    mission: Annotated[str, typer.Option("--mission", help="A mission's name or file.")] = "square",
+    mission: Annotated[
+        str, typer.Option("--mission", metavar="NAME|FILE", help="A mission's name or file.")
+    ] = "square",
     seed: Seed = 1,
     wind: Wind = 0.3,
     ships: Annotated[
         int,
         typer.Option(
-            "--ships", min=1, max=8, help="Number of ships, each with a pilot; no live view."
+            "--ships",
+            metavar="N",
+            min=1,
+            max=8,
+            help="Number of ships, each with a pilot; no live view.",
         ),
     ] = 1,
     json_output: Json = False,
 ) -> None:
-    """Fly a simulated mission and watch it, or fly one on each of several ships.
+    """Fly a simulated mission and watch it.
 
-    Starts the stack, flies through the queue, leaves nothing behind. The square takes two and
+    With --ships, one on each of several ships. Starts the stack, flies through the queue, leaves nothing behind. The square takes two and
     a half minutes.
 
     \b

@@ -442,10 +442,10 @@ def dispatch(
     wait_s: WaitS = None,
     pilot: Pilot = None,
 ) -> int:
-    """Fly a mission on a ship that is free, under control of it, and give both back.
+    """Fly a mission on a ship that is free.
 
-    A ship that does not answer, is armed, or was stopped by an emergency stop is passed over.
-    None free: 7, after --wait seconds.
+    It takes the ship and control of it, and gives both back. A ship that does not answer, is
+    armed, or was stopped by an emergency stop is passed over. None free: 7, after --wait seconds.
 
     \b
     Examples:

@@ -206,14 +206,17 @@ def _words(result: Any) -> str:
     if not isinstance(result, dict):
         return printable(str(result))
     shown = {name: v for name, v in result.items() if name not in _FOR_PROGRAMS and v != ""}
-    return "\n".join(printable(f"{name}: {_value(value)}") for name, value in shown.items())
+    return "\n".join(printable(f"{name}: {value_words(value)}") for name, value in shown.items())
 
 
-def _value(value: Any) -> str:
+def value_words(value: Any) -> str:
+    """Return a value of a report as a person reads it: to a thousandth, yes and no."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:g}"
+        return f"{round(value, 3) + 0.0:g}"  # + 0.0: no "-0"
     if isinstance(value, list | tuple):
-        return " ".join(_value(part) for part in value)
+        return " ".join(value_words(part) for part in value)
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_value(part)}" for name, part in value.items())
+        return ", ".join(f"{name} {value_words(part)}" for name, part in value.items())
     return str(value)

@@ -2,12 +2,18 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from blimp.cli import app as blimp_app
+from ground_station.commands import app as ground_app
 
 
 @pytest.mark.parametrize(
@@ -92,3 +98,23 @@ def test_a_doctor_without_a_pi_says_what_is_missing(tmp_path: Path) -> None:
     states = {finding["check"]: finding["state"] for finding in report["findings"]}
     assert (states["configuration"], states["clashes"]) == ("error", "ok")
     assert all(list(one) == ["check", "state", "found", "cure"] for one in report["findings"])
+
+
+@pytest.mark.parametrize("program", [blimp_app, ground_app])
+def test_the_list_of_commands_cuts_no_summary(program: Typer) -> None:
+    text = CliRunner().invoke(program, ["--help"], terminal_width=80).output
+    cut = [line for line in text.partition("Commands:")[2].splitlines() if line.endswith("...")]
+    assert cut == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "up", "fly", "worker", "relay", "safe-state", "wiring", "bench", "install-service",
+        "init", "doctor", "demo", "sim",
+    ],
+)  # fmt: skip
+def test_help_calls_a_value_by_its_name_and_not_by_a_type(command: str) -> None:
+    text = CliRunner().invoke(blimp_app, [command, "--help"], terminal_width=80).output
+    assert "  --help" in text
+    assert re.findall(r"^  --\S+ <.*", text, flags=re.MULTILINE) == []
