@@ -167,8 +167,10 @@ def _fly(
         def on_event(event: MissionEvent) -> None:
             observer.leg = event.leg
             show(event)
-            if not live and event.stage != "executing":
-                say(f"leg {event.leg}/{event.legs} {event.words}: {event.stage} {event.reason}")
+            if not live and event.stage not in ("started", "received", "executing"):
+                state = "done" if event.stage == "SUCCESS" else event.stage
+                reason = f": {event.reason}" if event.reason else ""
+                say(f"leg {event.leg} of {event.legs}, {event.words}: {state}{reason}")
 
         runner = MissionRunner(client=pilot, mission=mission, clock=clock, on_event=on_event)
         result = runner.run()
