@@ -546,8 +546,8 @@ def doctor(
 ) -> None:
     """Find what would keep this ship from flying.
 
-    Each finding has its cure. It moves nothing. While a flight process runs, it asks that process instead of the chips.
-    Exit status 1 if flying would be refused.
+    Each finding has its cure. It moves nothing. While a flight process runs, it asks that process
+    instead of the chips. Exit status 1 if flying would be refused.
 
     \b
     Examples:
@@ -597,8 +597,8 @@ def demo(
 ) -> None:
     """Fly a simulated mission and watch it.
 
-    With --ships, one on each of several ships. Starts the stack, flies through the queue, leaves nothing behind. The square takes two and
-    a half minutes.
+    With --ships, one on each of several ships. Starts the stack, flies through the queue, leaves
+    nothing behind. The square takes two and a half minutes.
 
     \b
     Examples:

@@ -110,7 +110,7 @@ def test_the_list_of_commands_cuts_no_summary(program: Typer) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "up", "fly", "worker", "relay", "safe-state", "wiring", "bench", "install-service",
+        "up", "fly", "worker", "relay", "wiring", "bench", "install-service",
         "init", "doctor", "demo", "sim",
     ],
 )  # fmt: skip
