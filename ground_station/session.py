@@ -185,6 +185,8 @@ class Session:
         ttl_s = min(START_TTL_S, timeout_s)
         if self.options.dry_run:
             return self._dry_run(task, arguments)
+        if not self.options.wait:
+            self.check_there()
         line = ProgressLine(report=self.report, what=name)
         connect = self.client if name in FOR_EVERYBODY else self.pilots_client
         with (

@@ -282,7 +282,17 @@ def test_what_was_not_begun_in_time_is_never_begun(lonely: Ground, parked: Flyin
     assert not snapshot.armed
 
 
-@pytest.mark.parametrize("words", [["hold"], ["control", "take"], ["status"], ["watch"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["hold"],
+        ["hold", "--no-wait"],
+        ["control", "take"],
+        ["status"],
+        ["watch"],
+        ["mission", "run", "hop", "--yes"],
+    ],
+)
 def test_a_ship_that_is_not_there_is_answered_at_once_with_those_that_are(
     operator: Ground, twin: FlyingShip, words: list[str]
 ) -> None:
