@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from kombu import Producer
 from kombu.common import maybe_declare
-from kombu.exceptions import SerializationError
+from kombu.exceptions import OperationalError, SerializationError
 from kombu.pidbox import Mailbox
 
 from blimp.errors import LinkError, MessageError
@@ -237,5 +237,10 @@ def connected(app: TaskApp, url: str, **options: Any) -> Iterator[Any]:
             yield connection
     except LinkError:
         raise
-    except (*transport.connection_errors, *transport.channel_errors, OSError) as error:
+    except (
+        *transport.connection_errors,
+        *transport.channel_errors,
+        OperationalError,
+        OSError,
+    ) as error:
         raise link_error(url, error) from None

@@ -99,3 +99,14 @@ def test_wrong_arguments_are_named(arguments: str, capsys: pytest.CaptureFixture
         main(arguments.split())
     assert caught.value.code == 2
     assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["inspect ping", "control shutdown"])
+def test_a_broker_that_is_not_there_is_named(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = TaskApp("tests", broker="redis://127.0.0.1:1/0")
+    monkeypatch.setattr("blimp.queue.cli.main.load_app", lambda _: nowhere)
+    assert main([*words.split(), "-A", "here:app"]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err[:44]) == ("", "error: no broker at redis://127.0.0.1:1/0: E")
