@@ -557,10 +557,11 @@ def doctor(
     from blimp.queue.log import printable
     from blimp.service.compose import ON_BOARD_DIR
     from blimp.service.doctor import diagnose
+    from blimp.service.truth import only_stack
 
-    findings = diagnose(
-        config_path=config.absolute(), runtime_dir=runtime_dir or ON_BOARD_DIR, simulated=sim
-    )
+    if runtime_dir is None:
+        runtime_dir = only_stack() if sim and not ON_BOARD_DIR.exists() else ON_BOARD_DIR
+    findings = diagnose(config_path=config.absolute(), runtime_dir=runtime_dir, simulated=sim)
     ok = all(finding.state != "error" for finding in findings)
     if json_output:
         _print_json({"ok": ok, "findings": _builtins(findings)})

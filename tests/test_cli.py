@@ -34,6 +34,7 @@ from ground_station.commands import app as ground_app
             "Invalid value for '--wind': Input should be less than or equal to 20",
         ),
         (["up"], "--sim"),
+        (["doctor", "--sim"], "no simulated ship runs"),
         (["bench", "mine.toml"], "bench: needs a person at a terminal"),
         (["fly", "--runtime-dir", "/nonexistent/blimp"], "/nonexistent/blimp/flight.sock"),
         (["worker", "--vehicle", "twin"], "no broker: give --broker URL, or set BLIMP_BROKER_URL"),

@@ -10,6 +10,7 @@ Every failure of theirs leaves here as a BusError that names bus and address, po
 import contextlib
 import errno
 import fcntl
+import os
 import re
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -305,7 +306,10 @@ class LinuxSerial:
         try:
             self._port = serial.Serial(name, baud, timeout=0, write_timeout=0)
         except (OSError, ValueError) as error:  # ValueError: a baud rate it does not have
-            raise BusError(f"serial port {name} at {baud} baud: {error}") from error
+            # pyserial's own text names the port, and the reason twice
+            number = getattr(error, "errno", None)
+            why = os.strerror(number) if number else str(error)
+            raise BusError(f"serial port {name} at {baud} baud: {why}") from error
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ def ask_truth(runtime_dir: Path | None) -> dict[str, Any]:
     None: the only stack that this user runs. Raises ConfigError if there is none, if there are
     several, or if no world answers.
     """
-    paths = RuntimePaths(runtime_dir or _only_stack())
+    paths = RuntimePaths(runtime_dir or only_stack())
     paths.check()
     try:
         with RemoteWorld(paths.world) as world:
@@ -37,7 +37,8 @@ def ask_truth(runtime_dir: Path | None) -> dict[str, Any]:
     }
 
 
-def _only_stack() -> Path:
+def only_stack() -> Path:
+    """Return the runtime directory of the only stack that this user runs. Raises ConfigError."""
     stacks = running_stacks(registry_dir())
     if len(stacks) == 1:
         return Path(stacks[0].runtime_dir)

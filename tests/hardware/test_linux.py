@@ -6,6 +6,7 @@ import struct
 import sys
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -129,3 +130,10 @@ def test_an_spi_message_is_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     assert second[0] == 0
     assert second[1] != 0
     assert second[2:] == (12, 2_000_000, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_a_missing_port_is_named_once(buses: LinuxBuses, tmp_path: Path) -> None:
+    port = tmp_path / "ttyAMA9"
+    with pytest.raises(BusError) as failed:
+        buses.serial(str(port), 9600)
+    assert str(failed.value) == f"serial port {port} at 9600 baud: No such file or directory"

@@ -5,6 +5,7 @@ buses are in use here.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 from blimp.airframe import Device
@@ -13,10 +14,14 @@ from blimp.errors import BoardError, BusError
 from blimp.hardware.board import CHIPS, check, open_board
 from blimp.hardware.linux import LinuxBuses, scan_i2c
 from blimp.link.mailbox import MailboxServer
+from blimp.service.doctor import ports
 from blimp.service.doctor.computer import Computer, Finding, error, ok, warning
+from blimp.sim.remote import RemoteWorld
 
 START_S = 1.0  # devices have this long to start; the slowest one boots in 0.7 s
 _CYCLE_S = 0.01
+_MEND_FIRST = "mend the bus first: see i2c"
+_NO_WORLD = error("no simulated ship runs", "start one with: blimp up --sim")
 
 
 def clashes(computer: Computer) -> Iterator[Finding]:
@@ -33,16 +38,22 @@ def bus_scan(computer: Computer) -> Iterator[Finding]:
     if computer.snapshot is not None:
         yield ok("not scanned: the flight process runs and owns the buses")
         return
+    if not _has_world(computer):
+        yield _NO_WORLD
+        return
     with ownership(computer):
         for bus in sorted({row.bus for row in computer.rows("i2c")}):
             yield from _scan(computer, bus)
 
 
 def _scan(computer: Computer, bus: str) -> Iterator[Finding]:
+    if not _opens(computer, f"/dev/{bus}"):
+        yield error(f"{bus}: not scanned", _MEND_FIRST)
+        return
     try:
         answering = set(scan_i2c(bus))
     except BusError as failed:
-        yield error(str(failed), "mend the bus first: see i2c")
+        yield error(str(failed), _MEND_FIRST)
         return
     rows = [row for row in computer.rows("i2c") if row.bus == bus]
     for row in rows:
@@ -66,17 +77,65 @@ def identities(computer: Computer) -> Iterator[Finding]:
             name: "" if status.healthy else status.error or "no answer"
             for name, status in computer.snapshot.sensors.items()
         }
+    elif not _has_world(computer):
+        yield _NO_WORLD
+        return
     else:
         with ownership(computer):
             states = _started(computer)
-    sick = 0
-    for row in computer.airframe.device:
-        why = states.get(row.name, "")
-        if why:
-            sick += 1
-            yield _problem(row, why, f"check the chip and its wiring at {where(row)}")
+    sick = [row for row in computer.airframe.device if states.get(row.name)]
+    unasked: dict[str, list[Device]] = {}  # by the place that is missing
+    for row in sick:
+        place = _missing(computer, row)
+        if place:
+            unasked.setdefault(place, []).append(row)
+        else:
+            yield _problem(row, states[row.name], f"check the chip and its wiring at {where(row)}")
+    if unasked:
+        yield _not_asked(unasked)
     if not sick:
         yield ok(f"{len(states)} devices are what the table says, and measure")
+
+
+def _not_asked(unasked: dict[str, list[Device]]) -> Finding:
+    """One finding for all devices of missing buses: a bus's own check has said what it lacks."""
+    rows = [row for some in unasked.values() for row in some]
+    checks = dict.fromkeys(row.bus.partition("-")[0] for row in rows)
+    finding = error if any(map(_must_be_there, rows)) else warning
+    count = f"{len(rows)} device{'s' * (len(rows) != 1)}"
+    return finding(
+        f"{count} not asked: no {', '.join(unasked)}",
+        f"mend the buses first: see {', '.join(checks)}",
+    )
+
+
+def _missing(computer: Computer, row: Device) -> str:
+    """Return the bus, port or library that a device hangs on if this computer lacks it, or ""."""
+    if row.bus == "gpio":
+        unusable = any(finding.state == "error" for finding in ports.gpio(computer))
+        return "GPIO" if unusable and not computer.simulated else ""
+    path = row.port or (f"/dev/{row.bus}" if row.bus.startswith("i2c") else "")
+    return path if path and not _opens(computer, path) else ""
+
+
+def _opens(computer: Computer, path: str) -> bool:
+    """Whether a bus can be opened here; beside a flight process, whether it is there."""
+    if computer.simulated:
+        return True
+    found = computer.path(path)
+    return found.exists() if computer.snapshot else os.access(found, os.R_OK | os.W_OK)
+
+
+def _has_world(computer: Computer) -> bool:
+    """Whether a simulated ship answers, if this is to be one."""
+    if not computer.simulated:
+        return True
+    with RemoteWorld(computer.paths.world) as world:
+        try:
+            world.report()
+        except OSError:
+            return False
+    return True
 
 
 def _started(computer: Computer) -> dict[str, str]:
@@ -104,6 +163,10 @@ def ownership(computer: Computer) -> Iterator[None]:
 
 
 def _problem(row: Device, why: str, cure: str) -> Finding:
-    """Only what must be there keeps a ship on the ground; an output always must."""
-    finding = error if row.required or row.outputs else warning
+    finding = error if _must_be_there(row) else warning
     return finding(f"{row.name} ({row.chip}): {why}", cure)
+
+
+def _must_be_there(row: Device) -> bool:
+    """Only what must be there keeps a ship on the ground; an output always must."""
+    return bool(row.required or row.outputs)

@@ -183,3 +183,26 @@ def test_a_chip_that_is_another_one_in_truth(world: RemoteWorld, pi: Pi) -> None
     finding = worst(list(devices.identities(pi.computer())))
     assert finding.found.startswith("imu (mpu6050): ")
     assert "expected 0x68" in finding.found
+
+
+# --- a computer without the buses ------------------------------------------------------------
+
+
+def test_devices_of_missing_buses_are_one_finding(pi: Pi) -> None:
+    for device in ("i2c-1", "ttyAMA0", "ttyAMA1"):
+        pi.remove(f"dev/{device}")
+    computer = pi.computer(library={})
+    (scan,) = devices.bus_scan(computer)
+    assert (scan.state, scan.found) == ("error", "i2c-1: not scanned")
+    (finding,) = devices.identities(computer)
+    assert finding.state == "error"
+    assert finding.found == "10 devices not asked: no /dev/i2c-1, GPIO, /dev/ttyAMA0, /dev/ttyAMA1"
+    assert finding.cure == "mend the buses first: see i2c, gpio, serial"
+
+
+def test_no_simulated_ship_is_said_so(pi: Pi) -> None:
+    computer = pi.computer(simulated=True)
+    for check in (devices.bus_scan, devices.identities):
+        (finding,) = check(computer)
+        assert (finding.state, finding.found) == ("error", "no simulated ship runs")
+        assert finding.cure == "start one with: blimp up --sim"
