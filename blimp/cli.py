@@ -554,13 +554,15 @@ def doctor(
       sudo blimp doctor
       sudo blimp doctor --json
     """
+    from blimp.link.paths import RuntimePaths
     from blimp.queue.log import printable
     from blimp.service.compose import ON_BOARD_DIR
     from blimp.service.doctor import diagnose
     from blimp.service.truth import only_stack
 
     if runtime_dir is None:
-        runtime_dir = only_stack() if sim and not ON_BOARD_DIR.exists() else ON_BOARD_DIR
+        on_board = not sim or RuntimePaths(ON_BOARD_DIR).world.exists()
+        runtime_dir = ON_BOARD_DIR if on_board else only_stack()
     findings = diagnose(config_path=config.absolute(), runtime_dir=runtime_dir, simulated=sim)
     ok = all(finding.state != "error" for finding in findings)
     if json_output:

@@ -6,12 +6,14 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
+from blimp import airframe
 from blimp.cli import app as blimp_app
 from ground_station.commands import app as ground_app
 
@@ -44,6 +46,7 @@ from ground_station.commands import app as ground_app
 )
 def test_bad_options_are_named_in_one_breath(arguments: list[str], words: str) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")}
+    environment["XDG_RUNTIME_DIR"] = "/nonexistent"  # no stack of this user is found
     ended = subprocess.run(
         [sys.executable, "-m", "blimp", *arguments],
         capture_output=True, text=True, env=environment, check=False, timeout=60,
@@ -119,3 +122,23 @@ def test_help_calls_a_value_by_its_name_and_not_by_a_type(command: str) -> None:
     text = CliRunner().invoke(blimp_app, [command, "--help"], terminal_width=80).output
     assert "  --help" in text
     assert re.findall(r"^  --\S+ <.*", text, flags=re.MULTILINE) == []
+
+
+def test_a_flight_process_without_buses_names_each_device_once() -> None:
+    with tempfile.TemporaryDirectory(prefix="blimp-") as directory:  # short: it is for sockets
+        with subprocess.Popen(
+            [sys.executable, "-m", "blimp", "fly", "--runtime-dir", directory],
+            stderr=subprocess.PIPE, text=True,
+        ) as flight:  # fmt: skip
+            limit = threading.Timer(60.0, flight.kill)
+            limit.start()
+            assert flight.stderr is not None
+            lines = [flight.stderr.readline() for _ in range(10)]
+            flight.terminate()
+            rest = flight.stderr.read()
+            limit.cancel()
+        assert flight.returncode == 0
+    names = [line.split(": ")[1] for line in lines]
+    assert sorted(names) == sorted(f"device {row.name}" for row in airframe.load("twin").device)
+    assert any("i2c-1: [Errno 2] No such file or directory" in line for line in lines)
+    assert rest == ""

@@ -9,9 +9,11 @@ import contextlib
 import os
 import secrets
 import select
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from math import ceil
 from pathlib import Path
 
 import msgspec
@@ -46,6 +48,7 @@ from blimp.types import FlightRecord
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
 ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
+START_S = 1.0  # a device that has not started so long after its time is logged
 ORPHAN_GRACE_S = 2.0  # a world outlives its supervisor by this, until the ship's outputs are safe
 
 
@@ -188,6 +191,8 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
         Watchdog(clock=clock, safe=ship.board.actuators.safe) as watchdog,
     ):
         notified: set[str] = set()
+        starting_s = max([0.0, *(device.start_s for device in ship.board.devices)]) + START_S
+        started = ceil(starting_s * options.rate_hz)
         limit_s = watchdog_limit_s()
         beat_every = max(1, int((limit_s or 0.0) / notify.BEATS_A_LIMIT * options.rate_hz))
         ship.loop.timing.refused = refused
@@ -198,6 +203,8 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
             watchdog.pet()
             if limit_s and ship.loop.timing.cycles % beat_every == 0:
                 notify.send(notify.ALIVE, address=supervisor)
+            if ship.loop.timing.cycles == started:
+                _log_sick(ship.board, log)
             # Notify early, so that the first command can come soon; afterwards do nothing.
             if len(notified) < 2 and ship.loop.timing.cycles % 10 == 1:
                 notified.update(_notify(ship.loop, notified, supervisor))
@@ -221,13 +228,38 @@ def _started_s(clock: Clock) -> float:
 
 
 def _flight_log(form: LogFormat, vehicle: str) -> Callable[..., object]:
-    """Return what logs the flight process's start and end; it is never called in its loop."""
+    """Return what logs an event and its fields; it may block, so never call it in the loop.
+
+    `level`: "info" by default, or "error". As text only errors are logged.
+    """
     if form == "text":
-        return lambda *_, **__: None
+        return _print_error
     from blimp.queue.log import JsonLogs
 
-    log: Callable[..., object] = JsonLogs(vehicle=vehicle).make().info
+    json_log = JsonLogs(vehicle=vehicle).make()
+
+    def log(event: str, *, level: str = "info", **fields: object) -> None:
+        getattr(json_log, level)(event, **fields)
+
     return log
+
+
+def _print_error(event: str, *, level: str = "info", **fields: object) -> None:
+    if level == "error":
+        with contextlib.suppress(OSError):  # a closed standard error stops no ship
+            print(f"blimp: {event} {': '.join(map(str, fields.values()))}", file=sys.stderr)
+
+
+def _log_sick(board: Board, log: Callable[..., object]) -> None:
+    """Log each device that has not started, in a thread of its own: a log may block."""
+    sick = {name: why for name, why in board.self_test().items() if why}
+
+    def tell() -> None:
+        for name, why in sick.items():
+            log("device", level="error", device=name, error=why)
+
+    if sick:
+        threading.Thread(target=tell, name="log", daemon=True).start()
 
 
 def _notify(loop: FlightLoop, notified: set[str], supervisor: str | None) -> set[str]:
