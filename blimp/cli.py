@@ -67,6 +67,12 @@ def _from_file(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+def _wind(wind_mps: float) -> float:
+    if not 0.0 <= wind_mps <= 20.0:  # not a number, too
+        raise typer.BadParameter(f"must be 0 to 20 m/s, not {wind_mps:g}")
+    return wind_mps
+
+
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -107,7 +113,10 @@ Seed = Annotated[
 Wind = Annotated[
     float,
     typer.Option(
-        "--wind", metavar="MPS", min=0.0, max=20.0, help="Mean wind, m/s; gusts are added."
+        "--wind",
+        metavar="MPS",
+        callback=_wind,
+        help="Mean wind, 0 to 20 m/s; gusts are added.",
     ),
 ]
 PadEast = Annotated[

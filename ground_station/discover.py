@@ -116,11 +116,11 @@ def _only_ship_on(broker: str, registry: Path) -> str:
     return names[0]
 
 
-def check_known(ship: Ship) -> None:
+def check_known(ship: Ship, *, some: bool = False) -> None:
     """Raise LinkError, naming the ships that are there, if only others speak on the broker.
 
-    If no ship has spoken there is nothing to tell: one may be about to start. The same if the
-    broker does not let this user look.
+    If no ship has spoken there is nothing to tell, unless there must be `some`: one may be
+    about to start. Nor is there if the broker does not let this user look.
     """
     from blimp.link.telemetry import vehicles
 
@@ -128,6 +128,8 @@ def check_known(ship: Ship) -> None:
         found = vehicles(ship.broker)
     except NotAuthorised:
         return
+    if some and not found:
+        raise LinkError(f"no ship has spoken on {hide_password(ship.broker)}")
     if found and ship.vehicle not in found:
         raise LinkError(
             f"no ship {ship.vehicle!r} on {hide_password(ship.broker)}; there are: "

@@ -200,7 +200,8 @@ class Session:
                 reply = pending.wait(min(SILENT_S, timeout_s), line)
                 if pending.reply is None and timeout_s > SILENT_S:
                     if not pending.is_heard:
-                        check_known(self.ship)  # what was sent is void after `ttl_s`
+                        # What was sent is void after `ttl_s`; a question moves no ship.
+                        check_known(self.ship, some=name in FOR_EVERYBODY)
                     reply = pending.wait(timeout_s - SILENT_S, line)
                     if pending.reply is None:
                         reply = pending.timed_out(timeout_s)

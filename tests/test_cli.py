@@ -33,8 +33,9 @@ from ground_station.commands import app as ground_app
         ),
         (
             ["up", "--sim", "--wind", "nan"],
-            "Invalid value for '--wind': Input should be less than or equal to 20",
+            "Invalid value for '--wind': must be 0 to 20 m/s, not nan",
         ),
+        (["sim", "--wind", "-1"], "Invalid value for '--wind': must be 0 to 20 m/s, not -1"),
         (["up"], "--sim"),
         (["doctor", "--sim"], "no simulated ship runs"),
         (["bench", "mine.toml"], "bench: needs a person at a terminal"),

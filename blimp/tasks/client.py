@@ -32,6 +32,9 @@ __all__ = ["Pending", "Progress", "Reply", "VehicleClient", "vehicle_queue"]
 TASK_PREFIX = "blimp."
 DEFAULT_TTL_S = 5.0
 ESTOP_REPEAT_S = 0.2
+_UNKNOWN = (
+    "no command of this id is known: it has not begun, it is no longer kept, or the id is wrong"
+)
 
 
 class VehicleClient(Closing):
@@ -157,12 +160,12 @@ class VehicleClient(Closing):
         record = self._link().get(id)
         if record.final:
             return reply_of(record, task=task, latency_ms=None)
+        if record.state.value == "PENDING":  # there is no record
+            reason = _UNKNOWN
+        else:
+            reason = f"the command is {record.state.value}: not known to have ended"
         return Reply(
-            id=id,
-            task=record.name or task,
-            state="TIMEOUT",
-            result=record.result,
-            reason=f"the command is {record.state.value}: not known to have ended",
+            id=id, task=record.name or task, state="TIMEOUT", result=record.result, reason=reason
         )
 
     def close(self) -> None:
