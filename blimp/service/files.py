@@ -7,12 +7,19 @@ from blimp.files import write_atomically
 
 
 def write_whole(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Replace `path` by `text` in one step; its directory is made if it is missing.
+    """Replace `path` by `text` in one step; its directory must be there.
 
     Raises ConfigError if the file cannot be written; the old one is then unchanged.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode(), mode=mode)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory, and those above it, unless it is there. Raises ConfigError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"directory {path} cannot be made: {error.strerror}") from error

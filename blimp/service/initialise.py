@@ -11,12 +11,13 @@ from blimp import airframe as airframes
 from blimp.config import read_signing_keys, vehicle_name
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.configuration import (
+    CONFIG_PATH,
     LOCAL_BROKER,
     Configuration,
     check_broker,
     parse_configuration,
 )
-from blimp.service.files import write_whole
+from blimp.service.files import make_directory, write_whole
 
 KEY_BYTES = 32
 KEY_NAME = "signing.key"
@@ -67,14 +68,19 @@ def initialise(path: Path, wishes: Wishes, *, ask: Ask, force: bool) -> Configur
     """Write the configuration file, and a key if messages are to be signed; return what it says.
 
     A key that is there already is kept; a new one goes before it, so that ground stations with
-    the old one still reach the ship. Raises ConfigError if the file is there and not `force`, or
-    if an answer cannot be used; then nothing is written.
+    the old one still reach the ship. Only the default file's directory is made. Raises
+    ConfigError if the file is there and not `force`, if its directory is not, or if an answer
+    cannot be used; then nothing is written.
     """
     if path.exists() and not force:
         raise ConfigError(f"{path} is there already: --force replaces it")
+    if path.parent != CONFIG_PATH.parent and not path.parent.is_dir():
+        raise ConfigError(f"{path} cannot be written: no directory {path.parent}")
     configuration = _asked(wishes, ask=ask, key=path.with_name(KEY_NAME))
     text = as_text(configuration)
     parse_configuration(text, where=str(path))
+    if path.parent == CONFIG_PATH.parent:
+        make_directory(path.parent)
     if configuration.signing_key_file is not None:
         _write_key(Path(configuration.signing_key_file), new=wishes.new_key)
     write_whole(path, text, mode=0o600)  # the broker's URL may hold a password

@@ -35,8 +35,11 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_the_defaults_are_a_ship_with_its_own_broker(tmp_path: Path) -> None:
+def test_the_defaults_are_a_ship_with_its_own_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "etc" / "blimp.toml"
+    monkeypatch.setattr("blimp.service.initialise.CONFIG_PATH", path)  # its directory is made
     assert written(path) == Configuration(vehicle="twin", broker=LOCAL_BROKER)
     assert mode(path) == 0o600
     assert [p.name for p in path.parent.iterdir()] == ["blimp.toml"]  # no draft, and no key
@@ -82,7 +85,19 @@ def test_an_answer_that_cannot_be_used_writes_nothing(
     tmp_path: Path, wishes: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
-        written(tmp_path / "etc" / "blimp.toml", **wishes)
+        written(tmp_path / "blimp.toml", **wishes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_typed_wrong_is_named_and_not_made(tmp_path: Path) -> None:
+    def ask(_: Question) -> str:
+        raise AssertionError("asked before the path was looked at")
+
+    path = tmp_path / "ect" / "blimp.toml"
+    with pytest.raises(ConfigError, match=f"{path} cannot be written: no directory {path.parent}"):
+        initialise(path, Wishes(), ask=ask, force=False)
+    with pytest.raises(ConfigError, match=f"{path} cannot be written: No such file or directory"):
+        write_whole(path, "")
     assert list(tmp_path.iterdir()) == []
 
 

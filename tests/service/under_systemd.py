@@ -94,6 +94,7 @@ class System:
         self.broker = broker
         self.environment = dict(os.environ)  # of a ground station
         self.config = Path("/run/etc/blimp.toml")  # /tmp is another one in a unit
+        self.config.parent.mkdir(exist_ok=True)
         self.configure()
         self.user = _user()
         plan = plan_install(Configuration(broker=broker), config_path=self.config, user=self.user)
