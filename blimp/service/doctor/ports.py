@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from blimp.hardware.board import UART_PINS
 from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error, ok, warning
 
 BUS_HZ = 400_000
@@ -64,11 +65,13 @@ def serial(computer: Computer) -> Iterator[Finding]:
         names = {Path(row.port).name, port.resolve().name}
         if not port.exists():
             finding = error if row.required else warning
-            yield finding(
-                f"{row.name}: no {row.port}",
-                f"sudo raspi-config nonint do_serial_hw 0; for a second UART add its "
-                f"dtoverlay to {CONFIG_TXT}; then reboot",
-            )
+            cure = "sudo raspi-config nonint do_serial_hw 0, then reboot"
+            if row.port not in UART_PINS:  # a second one
+                cure = (
+                    f"add  dtoverlay=uart3  (on a Pi 5: uart2-pi5) to {CONFIG_TXT}, then reboot; "
+                    "see ls /dev/ttyAMA*"
+                )
+            yield finding(f"{row.name}: no {row.port}", cure)
         elif names & set(consoles):
             yield error(
                 f"{row.name}: {row.port} is the console of the system",
