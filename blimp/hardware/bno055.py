@@ -13,13 +13,14 @@ from typing import ClassVar
 import msgspec
 
 from blimp.airframe import Device as Row
-from blimp.errors import BusError, DeviceError
-from blimp.hardware.bus import Buses, SerialPort
-from blimp.hardware.device import Sensor, Steps, Wiring, read_options
+from blimp.errors import DeviceError
+from blimp.hardware.bus import Buses
+from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.inertial import FROZEN_READS, MAX_TEMPERATURE_STEP_C
 from blimp.hardware.mounting import FLAT, Mounting
 from blimp.hardware.plausible import Plausible
 from blimp.hardware.registers import BNO055 as R
+from blimp.hardware.serial_sensor import SerialSensor
 from blimp.types import ImuSample
 
 ACCEL_LSB_MPS2 = 0.01
@@ -63,7 +64,7 @@ def reply(data: bytes) -> bytes | None:
     return data[2 : 2 + second] if len(data) >= 2 + second else None
 
 
-class Bno055(Sensor[ImuSample]):
+class Bno055(SerialSensor[ImuSample]):
     """Asks at each poll for what the next one reads: no poll waits for the line.
 
     Samples in the body frame (forward-right-down): (0, 0, -9.81) m/s² level and at rest.
@@ -85,19 +86,12 @@ class Bno055(Sensor[ImuSample]):
         self._temperature = Plausible(
             f"{self.name}: its temperature", "°C", low=-40.0, high=85.0, step=MAX_TEMPERATURE_STEP_C
         )
-        self._port: SerialPort | None = None
         self._received = b""
         self._asked_s: float | None = None
         self._raw = b""
 
-    def close(self) -> None:
-        port, self._port = self._port, None
-        if port is not None:
-            port.close()
-
     def _start(self) -> Steps:
-        self.close()
-        self._port = self._buses.serial(self._row.port, self._row.baud)
+        self._open()
         self._asked_s = None
         # A killed process may have left half an order, which the chip gives up after a while.
         yield R.CHARACTER_TIMEOUT_S
@@ -169,22 +163,17 @@ class Bno055(Sensor[ImuSample]):
         )
 
     def _send(self, order: bytes) -> None:
-        port = self._open_port()
+        port = self._port
         port.read_available()  # what belongs to no order of ours
         self._received = b""
         port.write(order)
 
     def _reply(self) -> bytes | None:
-        self._received += self._open_port().read_available()
+        self._received += self._port.read_available()
         try:
             return reply(self._received)
         except DeviceError as error:
             raise DeviceError(f"{self.name}: {error}") from error
-
-    def _open_port(self) -> SerialPort:
-        if self._port is None:
-            raise BusError(f"{self.name}: serial port {self._row.port} is closed")
-        return self._port
 
     def _value(self, sample: ImuSample) -> tuple[float, ...]:
         return sample.accel_body_mps2 + sample.gyro_body_radps

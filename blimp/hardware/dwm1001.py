@@ -9,11 +9,11 @@ from typing import ClassVar
 import msgspec
 
 from blimp.airframe import Device as Row
-from blimp.errors import BusError
-from blimp.hardware.bus import Buses, SerialPort
-from blimp.hardware.device import Sensor, Steps, Wiring, read_options
+from blimp.hardware.bus import Buses
+from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.lines import LineReader, number
 from blimp.hardware.registers import DWM1001 as R
+from blimp.hardware.serial_sensor import SerialSensor
 from blimp.types import PositionSample, Vec3
 
 LINE_LIMIT = 120
@@ -31,7 +31,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     min_quality: int = 10
 
 
-class Dwm1001(Sensor[PositionSample]):
+class Dwm1001(SerialSensor[PositionSample]):
     """Position in the room, north-east-down from the pad."""
 
     ROLE: ClassVar[str] = "tag"
@@ -43,7 +43,6 @@ class Dwm1001(Sensor[PositionSample]):
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
         self._options = read_options(row.options, Options, who=row.name)
-        self._port: SerialPort | None = None
         self._lines = LineReader(limit=LINE_LIMIT)
         self._bad = 0
         self._position_ned_m: Vec3 | None = None
@@ -55,14 +54,8 @@ class Dwm1001(Sensor[PositionSample]):
         """How many lines could not be read."""
         return self._lines.garbage + self._bad
 
-    def close(self) -> None:
-        port, self._port = self._port, None
-        if port is not None:
-            port.close()
-
     def _start(self) -> Steps:
-        self.close()
-        port = self._port = self._buses.serial(self._row.port, self._row.baud)
+        port = self._open()
         self._lines.clear()
         # `lep` toggles, so it is sent only to a tag that was listened to and said nothing.
         silent, self._heard = self._started and not self._heard, False
@@ -74,8 +67,6 @@ class Dwm1001(Sensor[PositionSample]):
         yield 0.0
 
     def _read(self, now_s: float) -> PositionSample | None:
-        if self._port is None:
-            raise BusError(f"{self.name}: serial port {self._row.port} is closed")
         newest = None
         for line in self._lines.feed(self._port.read_available()):
             start = line.rfind(R.PREFIX + ",")  # a prompt, or half a line, may precede it

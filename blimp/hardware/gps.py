@@ -10,12 +10,12 @@ from typing import ClassVar
 import msgspec
 
 from blimp.airframe import Device as Row
-from blimp.errors import BusError
-from blimp.hardware.bus import Buses, SerialPort
-from blimp.hardware.device import Sensor, Steps, Wiring, read_options
+from blimp.hardware.bus import Buses
+from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.lines import LineReader
 from blimp.hardware.nmea import Gga, Rmc, parse
 from blimp.hardware.registers import NMEA
+from blimp.hardware.serial_sensor import SerialSensor
 from blimp.types import GpsSample, Vec3
 
 RMC_MISSING_S = 2.5  # after which positions no longer wait for their velocity
@@ -30,7 +30,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     min_satellites: int = 5
 
 
-class GpsNmea(Sensor[GpsSample]):
+class GpsNmea(SerialSensor[GpsSample]):
     """Samples hold latitude and longitude of one sentence, velocity of the same moment.
 
     The vertical velocity is not in these sentences: it is given as 0. `accuracy_m` is the
@@ -46,7 +46,6 @@ class GpsNmea(Sensor[GpsSample]):
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
         self._options = read_options(row.options, Options, who=row.name)
-        self._port: SerialPort | None = None
         self._lines = LineReader(limit=NMEA.MAX_LINE)
         self._bad = 0
         self._gga: Gga | None = None
@@ -60,25 +59,17 @@ class GpsNmea(Sensor[GpsSample]):
         """How many lines could not be read."""
         return self._lines.garbage + self._bad
 
-    def close(self) -> None:
-        port, self._port = self._port, None
-        if port is not None:
-            port.close()
-
     def _start(self) -> Steps:
-        # Opened afresh each time: after a pulled plug the old file never speaks again.
-        self.close()
-        self._port = self._buses.serial(self._row.port, self._row.baud)
+        self._open()
         self._lines.clear()
         yield 0.0
 
     def _read(self, now_s: float) -> GpsSample | None:
-        if self._port is None:
-            raise BusError(f"{self.name}: serial port {self._row.port} is closed")
+        port = self._port
         if self._rmc_s == -math.inf:
             self._rmc_s = now_s  # the first position waits for a velocity as the others do
         newest = None
-        for line in self._lines.feed(self._port.read_available()):
+        for line in self._lines.feed(port.read_available()):
             try:
                 sentence = parse(line)
             except ValueError as error:

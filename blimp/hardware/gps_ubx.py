@@ -10,11 +10,12 @@ from typing import ClassVar
 import msgspec
 
 from blimp.airframe import Device as Row
-from blimp.errors import BoardError, BusError
+from blimp.errors import BoardError
 from blimp.hardware import ubx
-from blimp.hardware.bus import Buses, SerialPort
-from blimp.hardware.device import Sensor, Steps, Wiring, read_options
+from blimp.hardware.bus import Buses
+from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.registers import UBX as R
+from blimp.hardware.serial_sensor import SerialSensor
 from blimp.types import GpsSample
 
 MAX_RATE_HZ = 10.0
@@ -51,7 +52,7 @@ def settings(rate_hz: float) -> list[bytes]:
     ]
 
 
-class GpsUbx(Sensor[GpsSample]):
+class GpsUbx(SerialSensor[GpsSample]):
     ROLE: ClassVar[str] = "gps"
     UNIT: ClassVar[str] = "deg, deg, m"
     WIRING: ClassVar = Wiring(bus="serial")
@@ -68,7 +69,6 @@ class GpsUbx(Sensor[GpsSample]):
                 f"and rate_hz asks for {self._rate_hz:g}"
             )
         self.start_s = 2.5  # it may send once a second until it is set up
-        self._port: SerialPort | None = None
         self._frames = ubx.FrameReader()
         self._bad = 0
         self._itow_ms = -1
@@ -78,22 +78,13 @@ class GpsUbx(Sensor[GpsSample]):
         """How many frames could not be read."""
         return self._frames.garbage + self._bad
 
-    def close(self) -> None:
-        port, self._port = self._port, None
-        if port is not None:
-            port.close()
-
     def _start(self) -> Steps:
-        # Opened afresh each time: after a pulled plug the old file never speaks again.
-        self.close()
-        port = self._port = self._buses.serial(self._row.port, self._row.baud)
+        port = self._open()
         self._frames.clear()
         yield 0.0
         port.write(b"".join(settings(self._rate_hz)))
 
     def _read(self, now_s: float) -> GpsSample | None:
-        if self._port is None:
-            raise BusError(f"{self.name}: serial port {self._row.port} is closed")
         newest = None
         for message, payload in self._frames.feed(self._port.read_available()):
             if message != R.NAV_PVT:
