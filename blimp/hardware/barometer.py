@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
+from blimp.hardware.device import NoOptions, read_options
 from blimp.hardware.i2c_sensor import I2CSensor
 from blimp.hardware.plausible import Plausible
 from blimp.types import BaroSample
@@ -21,6 +22,7 @@ class Barometer(I2CSensor[BaroSample]):
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
+        read_options(row.options, NoOptions, who=row.name)
         low, high = self.LIMITS_PA
         self._pressure = Plausible(
             f"{self.name}: pressure", "Pa", low=low, high=high, step=MAX_STEP_PA, digits=0

@@ -13,7 +13,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.barometer import Barometer
 from blimp.hardware.bus import Buses
-from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.device import Steps, Wiring
 from blimp.hardware.registers import BMP280 as R
 from blimp.types import BaroSample
 
@@ -21,10 +21,6 @@ _CALIBRATION = Struct("<HhhHhhhhhhhh")
 # Temperature once, pressure eight times: 20 ms a reading, noise about 0.5 Pa before the filter.
 _CTRL_MEAS = R.OSRS_X1 << R.OSRS_T_SHIFT | R.OSRS_X8 << R.OSRS_P_SHIFT | R.MODE_NORMAL
 _CONFIG = R.T_SB_0_5_MS << R.T_SB_SHIFT | R.FILTER_4 << R.FILTER_SHIFT
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """None yet."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +74,6 @@ class Bmp280(Barometer):
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
-        read_options(row.options, Options, who=row.name)
         self._calibration: Calibration | None = None
         self._raw = b""
 

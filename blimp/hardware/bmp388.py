@@ -13,7 +13,7 @@ from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.barometer import Barometer
 from blimp.hardware.bus import Buses
-from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.device import Steps, Wiring
 from blimp.hardware.registers import BMP388 as R
 from blimp.types import BaroSample
 
@@ -31,10 +31,6 @@ _SETTINGS = (
     (R.CONFIG, R.IIR_3 << R.IIR_SHIFT),
     (R.PWR_CTRL, R.PRESS_EN | R.TEMP_EN | R.MODE_NORMAL),
 )
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """None yet."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +80,6 @@ class Bmp388(Barometer):
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
-        read_options(row.options, Options, who=row.name)
         self._calibration: Calibration | None = None
         self._raw = b""
 

@@ -51,6 +51,10 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     drives: tuple[str, ...] = ()
 
 
+class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a chip that has nothing to set."""
+
+
 def read_options(options: Mapping[str, Any], kind: type[O], *, who: str) -> O:
     """Turn a board row's options into `kind`. Raises BoardError naming device and key."""
     try:

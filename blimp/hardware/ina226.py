@@ -12,7 +12,7 @@ import msgspec
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError, DeviceError
 from blimp.hardware.bus import Buses
-from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.device import NoOptions, Steps, Wiring, read_options
 from blimp.hardware.i2c_sensor import I2CSensor
 from blimp.hardware.registers import INA226 as R
 from blimp.hardware.registers import INA260
@@ -35,10 +35,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """shunt_ohm: the resistor the current runs through; it shows up to 0.0819 V over it."""
 
     shunt_ohm: float
-
-
-class NoOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The INA260 has nothing to set."""
 
 
 class Ina226(I2CSensor[PowerSample]):

@@ -13,15 +13,11 @@ from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.barometer import Barometer
 from blimp.hardware.bus import Buses
-from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.device import Steps, Wiring
 from blimp.hardware.registers import MS5611 as R
 from blimp.types import BaroSample
 
 PRESSURES_A_TEMPERATURE = 8  # temperature moves slowly, and takes as long to measure
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """None yet."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +69,6 @@ class Ms5611(Barometer):
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
         super().__init__(row=row, buses=buses)
-        read_options(row.options, Options, who=row.name)
         self._calibration: Calibration | None = None
         self._ordered = R.CONVERT_D2
         self._ordered_s = 0.0
