@@ -4,14 +4,14 @@
 """
 
 from blimp.hardware.registers import INA219
-from blimp.sim.chips.chip import Fitting, I2CChip, clamp
+from blimp.sim.chips.chip import Fitting, clamp
+from blimp.sim.chips.power_monitor import BUS, SHUNT, PowerMonitor, reply
 
 _SHUNT_LSB_V = 10e-6
 _BUS_LSB_V = 0.004
 _SHUNT_NOISE_V = 10e-6  # of one 12-bit conversion
 _BUS_NOISE_V = 0.002
 _SHUNT_OFFSET_V = 40e-6  # offset of the shunt input, within ±100 µV (table 6.5)
-_DEFAULT_SHUNT_OHM = 0.1
 _REGISTERS = 6
 _WRITABLE = (INA219.CONFIG, INA219.CALIBRATION)
 # BADC and SADC settings (table 4): conversion time in seconds, samples averaged.
@@ -21,27 +21,16 @@ _ADC = (
 )
 
 
-class Ina219(I2CChip):
-    """Channels: voltage in V at the bus pin, current in A through the shunt."""
-
-    CHANNELS = ("voltage", "current")
-    DEFAULT_ADDRESS = 0x40
-
+class Ina219(PowerMonitor):
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
-        self._shunt_ohm = float(fitting.device.options.get("shunt_ohm", _DEFAULT_SHUNT_OHM))
         self._shunt_offset_v = self.random.uniform(-_SHUNT_OFFSET_V, _SHUNT_OFFSET_V)
-        self._pointer = INA219.CONFIG
         self._registers = [0] * _REGISTERS
         self._reset()
 
     def _reset(self) -> None:
         self._registers[:] = [INA219.CONFIG_RESET] + [0] * (_REGISTERS - 1)
         self._restart()
-
-    def _restart(self) -> None:
-        self._started_s = self.timeline.now_s
-        self._done = 0
 
     def write(self, data: bytes) -> None:
         self._pointer = data[0]
@@ -66,31 +55,22 @@ class Ina219(I2CChip):
         value = self._registers[pointer]
         if pointer == INA219.POWER:
             self._registers[INA219.BUS_VOLTAGE] &= ~INA219.CNVR
-        # Two bytes a register; after them the chip has let go of the data line.
-        return value.to_bytes(2, "big")[:length] + b"\xff" * (length - 2)
+        return reply(value, length)
 
     def _convert(self) -> None:
         """Make the conversions that have ended since the last call; only the last one stays."""
         config = self._registers[INA219.CONFIG]
         mode = config & INA219.MODE_MASK
-        if mode & 3 == 0 or self.faults.frozen:  # power-down, or the ADC is off
+        if mode & (BUS | SHUNT) == 0 or self.faults.frozen:  # power-down, or the ADC is off
             return
         shunt_s, shunt_samples = _ADC[config >> INA219.SADC_SHIFT & 0xF]
         bus_s, bus_samples = _ADC[config >> INA219.BADC_SHIFT & 0xF]
-        period_s = (shunt_s if mode & 1 else 0.0) + (bus_s if mode & 2 else 0.0)
-        done = int((self.timeline.now_s - self._started_s) / period_s + 1e-9)
-        if not mode & 4:  # triggered: one conversion for each write of the configuration
-            done = min(done, 1)
-        if done <= self._done:
+        period_s = (shunt_s if mode & SHUNT else 0.0) + (bus_s if mode & BUS else 0.0)
+        if not self._has_converted(period_s, mode=mode):
             return
-        self._done = done
-        voltage_v, current_a = self.truth.battery_v, self.truth.battery_current_a
-        if self.faults.altered:
-            now_s = self.timeline.now_s
-            voltage_v = self.faults.measure("voltage", voltage_v, now_s)
-            current_a = self.faults.measure("current", current_a, now_s)
+        voltage_v, current_a = self._felt()
         gauss = self.random.gauss
-        if mode & 1:
+        if mode & SHUNT:
             gain = config >> 11 & 3
             limit = 4000 << gain  # ±40, 80, 160, 320 mV
             shunt_v = current_a * self._shunt_ohm + self._shunt_offset_v
@@ -98,7 +78,7 @@ class Ina219(I2CChip):
             self._registers[INA219.SHUNT_VOLTAGE] = (
                 round(clamp(shunt_v / _SHUNT_LSB_V, -limit, limit)) & 0xFFFF
             )
-        if mode & 2:
+        if mode & BUS:
             full_v = 32.0 if config & INA219.BRNG_32V else 16.0
             bus_v = voltage_v + gauss(0.0, _BUS_NOISE_V / bus_samples**0.5)
             counts = int(clamp(bus_v / _BUS_LSB_V, 0.0, full_v / _BUS_LSB_V))

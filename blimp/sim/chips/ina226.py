@@ -5,7 +5,8 @@ alert pin and its limit.
 """
 
 from blimp.hardware.registers import INA226, INA260
-from blimp.sim.chips.chip import Fitting, I2CChip, clamp
+from blimp.sim.chips.chip import Fitting, clamp
+from blimp.sim.chips.power_monitor import BUS, SHUNT, PowerMonitor, reply
 
 _SHUNT_LSB_V = 2.5e-6
 _LSB_V = 1.25e-3
@@ -13,41 +14,27 @@ _INA260_LSB_A = 1.25e-3
 _SHUNT_NOISE_V = 5e-6  # of one sample
 _BUS_NOISE_V = 1e-3
 _SHUNT_OFFSET_V = 2.5e-6  # within ±10 µV (table 6.5)
-_DEFAULT_SHUNT_OHM = 0.1
 _AVERAGES = (1, 4, 16, 64, 128, 256, 512, 1024)  # AVG, table 6
 _TIMES_S = (140e-6, 204e-6, 332e-6, 588e-6, 1.1e-3, 2.116e-3, 4.156e-3, 8.244e-3)  # table 7
 _WRITABLE = {INA226.CONFIG: 0xFFFF, INA226.CALIBRATION: 0x7FFF, INA226.MASK_ENABLE: 0xFC03}
 _WRONG_DIE = 0x2190
 
 
-class Ina226(I2CChip):
-    """Channels: voltage in V at the bus pin, current in A through the shunt."""
-
-    KINDS = I2CChip.KINDS | {"wrong_identity"}
-    CHANNELS = ("voltage", "current")
-    DEFAULT_ADDRESS = 0x40
+class Ina226(PowerMonitor):
+    KINDS = PowerMonitor.KINDS | {"wrong_identity"}
     DIE = INA226.DIE
     CONFIG_RESET = INA226.CONFIG_RESET
     FIXED = INA226.CONFIG_FIXED
 
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
-        self._shunt_ohm = self._shunt(fitting)
         self._offset_v = self.random.uniform(-_SHUNT_OFFSET_V, _SHUNT_OFFSET_V)
-        self._pointer = INA226.CONFIG
         self._reset()
-
-    def _shunt(self, fitting: Fitting) -> float:
-        return float(fitting.device.options.get("shunt_ohm", _DEFAULT_SHUNT_OHM))
 
     def _reset(self) -> None:
         self._registers = dict.fromkeys(range(8), 0)
         self._registers[INA226.CONFIG] = self.CONFIG_RESET
         self._restart()
-
-    def _restart(self) -> None:
-        self._started_s = self.timeline.now_s
-        self._done = 0
 
     def write(self, data: bytes) -> None:
         self._pointer = data[0]
@@ -76,37 +63,28 @@ class Ina226(I2CChip):
             value = self._registers.get(pointer, 0xFFFF)
         if pointer == INA226.MASK_ENABLE:
             self._registers[pointer] &= ~INA226.CVRF
-        # Two bytes a register; after them the chip has let go of the data line.
-        return value.to_bytes(2, "big")[:length] + b"\xff" * (length - 2)
+        return reply(value, length)
 
     def _convert(self) -> None:
         """Make the conversions that have ended since the last call; only the last one stays."""
         config = self._registers[INA226.CONFIG]
         mode = config & INA226.MODE_MASK
-        if mode & 3 == 0 or self.faults.frozen:
+        if mode & (BUS | SHUNT) == 0 or self.faults.frozen:
             return
         samples = _AVERAGES[config >> INA226.AVG_SHIFT & 7]
         period_s = 0.0
-        if mode & 1:
+        if mode & SHUNT:
             period_s += samples * _TIMES_S[config >> INA226.VSHCT_SHIFT & 7]
-        if mode & 2:
+        if mode & BUS:
             period_s += samples * _TIMES_S[config >> INA226.VBUSCT_SHIFT & 7]
-        done = int((self.timeline.now_s - self._started_s) / period_s + 1e-9)
-        if not mode & 4:  # triggered: one conversion for each write of the configuration
-            done = min(done, 1)
-        if done <= self._done:
+        if not self._has_converted(period_s, mode=mode):
             return
-        self._done = done
-        voltage_v, current_a = self.truth.battery_v, self.truth.battery_current_a
-        if self.faults.altered:
-            now_s = self.timeline.now_s
-            voltage_v = self.faults.measure("voltage", voltage_v, now_s)
-            current_a = self.faults.measure("current", current_a, now_s)
+        voltage_v, current_a = self._felt()
         gauss = self.random.gauss
-        if mode & 1:
+        if mode & SHUNT:
             shunt_v = current_a * self._shunt_ohm + self._offset_v
             self._take_shunt(shunt_v + gauss(0.0, _SHUNT_NOISE_V / samples**0.5))
-        if mode & 2:
+        if mode & BUS:
             bus_v = voltage_v + gauss(0.0, _BUS_NOISE_V / samples**0.5)
             self._registers[INA226.BUS_VOLTAGE] = int(clamp(bus_v / _LSB_V, 0.0, 0x7FFF))
         overflow = self._multiply()
