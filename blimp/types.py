@@ -18,6 +18,7 @@ Quaternion = tuple[float, float, float, float]
 
 ZERO3: Vec3 = (0.0, 0.0, 0.0)
 LEVEL: Quaternion = (1.0, 0.0, 0.0, 0.0)
+VOTE_FRESH_S = 1.0  # an older vote is no witness
 
 
 class Mode(IntEnum):
@@ -132,6 +133,60 @@ class SensorStatus(msgspec.Struct, frozen=True, kw_only=True):
 # --- state: estimator -> controller, and the simulator's truth --------------------------
 
 
+class Vote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What one sensor, or one model, says of a quantity beside the estimate of it.
+
+    value: in the quantity's unit; of a position and a velocity the distance from the estimate.
+    agrees: it is within its gate, so the estimate may use it; with False it is outvoted.
+    """
+
+    sensor: str  # "baro", "ranger", "sonar", "tag", "gps", "imu", "magnetometer", "thrust"
+    value: float
+    innovation: float  # value minus estimate when it came
+    age_s: float
+    agrees: bool
+
+
+class QuantityHealth(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How good the estimate of one quantity is, and who says so.
+
+    sigma: one standard deviation as the filter believes, in the quantity's unit.
+    age_s: since a sensor that agrees was last used.
+    doubt: why this estimate may be wrong and must not decide alone; "" if there is no reason.
+    """
+
+    sigma: float = 0.0
+    age_s: float = 0.0
+    doubt: str = ""
+    votes: tuple[Vote, ...] = ()
+
+    @property
+    def witnesses(self) -> tuple[str, ...]:
+        """The sensors that agree with the estimate and are not old."""
+        return tuple(v.sensor for v in self.votes if v.agrees and v.age_s <= VOTE_FRESH_S)
+
+
+class EstimateHealth(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The health of each part of a `VehicleState`; truth has no doubts.
+
+    SI units: height m, climb m/s, position m, velocity m/s, attitude (tilt) and heading rad.
+    """
+
+    height: QuantityHealth = QuantityHealth()
+    climb: QuantityHealth = QuantityHealth()
+    position: QuantityHealth = QuantityHealth()
+    velocity: QuantityHealth = QuantityHealth()
+    attitude: QuantityHealth = QuantityHealth()
+    heading: QuantityHealth = QuantityHealth()
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Every doubt there is, each naming its quantity."""
+        names = self.__struct_fields__
+        found = ((name, getattr(self, name).doubt) for name in names)
+        return tuple(f"{name}: {doubt}" for name, doubt in found if doubt)
+
+
 class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where the ship is and how it moves. Position is that of the centre of buoyancy.
 
@@ -149,6 +204,7 @@ class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position_valid: bool = True
     position_age_s: float = 0.0
     on_ground: bool = False
+    health: EstimateHealth = EstimateHealth()
 
     @property
     def altitude_m(self) -> float:
@@ -304,3 +360,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     servos: tuple[str, ...] = ()  # those of `actuators` that are angles
     active_command: str = ""
     messages: tuple[str, ...] = ()
+    health: EstimateHealth = EstimateHealth()  # of the estimate that the ship flies by

@@ -46,4 +46,5 @@ def build_snapshot(
         simulated=simulated,
         active_command=active_command,
         messages=tuple(messages),
+        health=state.health,
     )
