@@ -303,17 +303,14 @@ def server_has_room(path: Path) -> bool:
 def test_the_sender_of_an_emergency_stop_is_answered_though_eight_others_subscribe(
     tmp_path: Path, server: MailboxServer, client: MailboxClient
 ) -> None:
-    strangers = []
-    for number in range(MAX_SUBSCRIBERS + 4):
-        stranger = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        stranger.bind(str(tmp_path / f"stranger-{number}"))
-        stranger.sendto(b'{"type":"hello","link":false}', str(tmp_path / "flight.sock"))
-        strangers.append(stranger)
-    server.receive()
-    with Answering(server, OutcomeState.DONE):
-        assert client.call(Command(id="stop", name="estop"), timeout_s=10.0) is not None
-    for stranger in strangers:
-        stranger.close()
+    with contextlib.ExitStack() as strangers:
+        for number in range(MAX_SUBSCRIBERS + 4):
+            stranger = strangers.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            stranger.bind(str(tmp_path / f"stranger-{number}"))
+            stranger.sendto(b'{"type":"hello","link":false}', str(tmp_path / "flight.sock"))
+            server.receive()  # without systemd a socket holds 10 datagrams, and an 11th blocks
+        with Answering(server, OutcomeState.DONE):
+            assert client.call(Command(id="stop", name="estop"), timeout_s=10.0) is not None
 
 
 def test_a_successor_takes_the_place_of_a_killed_client(
