@@ -24,6 +24,8 @@ Finite = Annotated[float, Meta(ge=-1e6, le=1e6)]
 Finite3 = tuple[Finite, Finite, Finite]
 NotNegative3 = tuple[NotNegative, NotNegative, NotNegative]
 Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+MAX_DEAD_BAND = 0.3  # more is a motor, a bearing or a driver that needs mending
+DeadBand = Annotated[float, Meta(ge=0.0, le=MAX_DEAD_BAND)]
 
 SEA_LEVEL_DENSITY_KG_M3 = 1.2250  # of air in the ISA, at which a ship's heaviness is stated
 
@@ -98,6 +100,8 @@ class Thruster(_Part, frozen=True, kw_only=True):
     max_thrust_n: Positive
     reverse_thrust_n: NotNegative
     exponent: Annotated[float, Meta(ge=1.0, le=3.0)] = 2.0  # thrust ~ throttle^exponent
+    dead_band: DeadBand = 0.0  # throttle below which it stands; the curve begins there
+    reverse_dead_band: DeadBand = 0.0
     lag_s: NotNegative = 0.1
     asymmetry: Annotated[float, Meta(ge=-0.5, le=0.5)] = 0.0  # true thrust is (1 + this) x
     max_current_a: NotNegative = 1.0

@@ -29,6 +29,8 @@ def replaced(old: str, new: str) -> str:
     [
         ("a = " + "[" * 5000 + "]" * 5000, "maximum recursion depth"),
         (with_number("volume_m3", "9" * 5000), "Exceeds the limit (4300 digits)"),
+        (replaced("lag_s", "dead_band = 0.31\nlag_s"), "<= 0.3 - at `$.thruster[0].dead_band`"),
+        (replaced("lag_s", "reverse_dead_band = nan\nlag_s"), "$.thruster[0].reverse_dead_band"),
         (with_number("volume_m3", "nan"), "`$.hull.volume_m3`"),
         (with_number("volume_m3", "1e-300"), ">= 1e-09 - at `$.hull.volume_m3`"),
         (with_number("volume_m3", "999999"), "volume_m3 999999 is more than its length"),

@@ -33,6 +33,7 @@ _STUCK = 0.02  # of the weight of surge and sway, if the tilt cannot be changed
 _TILT_FILTER_S = 0.25
 _SCAN_STEPS = 7
 _SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
+_CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
 _SURFACE_LIMIT = 0.6  # of its travel
 _SURFACE_MIN_Q = 0.09  # (m/s)^2: below 0.3 m/s a rudder is a flag
 
@@ -337,11 +338,23 @@ class _Rudder:
 def throttle(thruster: Thruster, thrust_n: float) -> float:
     """Return the throttle in [-1, 1] for a thrust, the inverse of its curve."""
     if thrust_n >= 0.0:
-        return float(min(1.0, thrust_n / thruster.max_thrust_n) ** (1.0 / thruster.exponent))
+        share = min(1.0, thrust_n / thruster.max_thrust_n)
+        return _past(thruster.dead_band, float(share ** (1.0 / thruster.exponent)))
     if thruster.reverse_thrust_n <= 0.0:
         return 0.0
     share = min(1.0, -thrust_n / thruster.reverse_thrust_n)
-    return -float(share ** (1.0 / thruster.exponent))
+    return -_past(thruster.reverse_dead_band, float(share ** (1.0 / thruster.exponent)))
+
+
+def _past(dead_band: float, speed: float) -> float:
+    """Return the throttle at which a motor with this dead band turns at `speed`, 0 to 1.
+
+    Below `_CRAWL` the dead band is crossed on a line: a jump at 0 would let the motor be thrown
+    from one direction to the other by a wish that is as good as none.
+    """
+    if dead_band <= 0.0:
+        return speed
+    return dead_band * min(1.0, speed / _CRAWL) + (1.0 - dead_band) * speed
 
 
 def _column(airframe: Airframe, thruster: Thruster, tilt_rad: float) -> Column:

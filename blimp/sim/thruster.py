@@ -1,6 +1,6 @@
 """One propeller with its motor: throttle in, force along its axis out."""
 
-from math import exp
+from math import copysign, exp
 
 from blimp.airframe import Thruster
 
@@ -10,7 +10,8 @@ class Propeller:
 
     Rotor speed, as a fraction of that at full throttle on a full battery, follows
     throttle times supply with a first-order lag. Thrust is max_thrust_n (or
-    reverse_thrust_n) times speed^exponent, and times 1 + asymmetry.
+    reverse_thrust_n) times speed^exponent, and times 1 + asymmetry. Within its dead band the
+    motor stands; from there to full throttle its speed grows evenly.
     """
 
     def __init__(self, *, thruster: Thruster) -> None:
@@ -41,6 +42,9 @@ class Propeller:
             self._dt_s = dt_s
             self._share = 1.0 - exp(-dt_s / thruster.lag_s) if thruster.lag_s > 0.0 else 1.0
         target = min(max(throttle, -1.0), 1.0) * supply
+        dead_band = thruster.dead_band if target >= 0.0 else thruster.reverse_dead_band
+        if dead_band > 0.0:
+            target = copysign(max(0.0, (abs(target) - dead_band) / (1.0 - dead_band)), target)
         speed = self._speed = self._speed + self._share * (target - self._speed)
         if speed >= 0.0:
             thrust = thruster.max_thrust_n * speed**thruster.exponent

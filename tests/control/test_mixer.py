@@ -224,6 +224,20 @@ def test_throttle_inverts_the_thrust_curve(share: float) -> None:
     assert reported * share >= 0.0
 
 
+@given(share=st.floats(-1.0, 1.0))
+def test_a_dead_band_is_taken_out_without_a_jump(share: float) -> None:
+    thruster = msgspec.structs.replace(twin().thruster[0], dead_band=0.12, reverse_dead_band=0.2)
+    limit = thruster.max_thrust_n if share >= 0.0 else thruster.reverse_thrust_n
+    dead_band = thruster.dead_band if share >= 0.0 else thruster.reverse_dead_band
+    reported = throttle(thruster, share * limit)
+    assert abs(reported) <= 1.0 + 1e-12
+    assert reported * share >= 0.0
+    turns = max(0.0, (abs(reported) - dead_band) / (1.0 - dead_band))
+    given = turns**thruster.exponent
+    assert given == pytest.approx(abs(share), abs=1e-9 if abs(share) > 0.0025 else 0.0025)
+    assert throttle(thruster, 1e-9 * limit) < 0.001, "as good as no wish is as good as none"
+
+
 def test_throttle_of_a_propeller_that_cannot_reverse() -> None:
     thruster = msgspec.structs.replace(twin().thruster[0], reverse_thrust_n=0.0)
     assert throttle(thruster, -0.1) == 0.0

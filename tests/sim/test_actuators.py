@@ -2,6 +2,7 @@
 
 from math import exp
 
+import msgspec
 import pytest
 
 from blimp.airframe import Servo, Thruster
@@ -36,6 +37,23 @@ def test_full_thrust_forward_and_reverse_with_asymmetry() -> None:
 
 def test_thrust_follows_the_exponent() -> None:
     assert settled(0.5).thrust_n == pytest.approx(0.25 * 0.6 * 1.05)
+
+
+def test_a_motor_stands_within_its_dead_band_and_is_whole_at_full_throttle() -> None:
+    sticky = Propeller(
+        thruster=msgspec.structs.replace(MOTOR, dead_band=0.2, reverse_dead_band=0.1)
+    )
+
+    def thrust(throttle: float) -> float:
+        for _ in range(400):
+            sticky.step(0.005, throttle, 1.0)
+        return sticky.thrust_n
+
+    assert thrust(0.2) == pytest.approx(0.0, abs=1e-9)
+    assert thrust(-0.1) == pytest.approx(0.0, abs=1e-9)
+    assert thrust(0.6) == pytest.approx(0.25 * 0.6 * 1.05)
+    assert thrust(-0.55) == pytest.approx(-0.25 * 0.4 * 1.05)
+    assert thrust(1.0) == pytest.approx(0.6 * 1.05)
 
 
 def test_throttle_saturates() -> None:
