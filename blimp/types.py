@@ -39,7 +39,7 @@ class Mode(IntEnum):
 class ImuSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One accelerometer and gyro reading, already turned into the body frame.
 
-    magnetic_body_t: the field in tesla, uncalibrated; None from a chip without a magnetometer,
+    magnetic_body_t: the field in tesla; None from a chip without a magnetometer,
     or one that does not answer.
     """
 

@@ -10,13 +10,12 @@ from collections.abc import Generator
 from struct import Struct
 from typing import ClassVar
 
-import msgspec
-
 from blimp.airframe import Device as Row
 from blimp.errors import DeviceError
 from blimp.hardware.bus import Buses
+from blimp.hardware.calibration import Calibration, Correction
 from blimp.hardware.device import Steps, Wiring, read_options
-from blimp.hardware.inertial import FROZEN_READS, MAX_TEMPERATURE_STEP_C
+from blimp.hardware.inertial import FROZEN_READS, MAX_TEMPERATURE_STEP_C, values
 from blimp.hardware.mounting import FLAT, Mounting
 from blimp.hardware.plausible import Plausible
 from blimp.hardware.registers import BNO055 as R
@@ -33,7 +32,7 @@ _LOOKS = 10  # for a reply during the start
 _LOOK_S = 0.01
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Options(Calibration, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """mounting: which chip axis, with its sign, points forward, right and down."""
 
     mounting: tuple[str, str, str] = FLAT
@@ -71,7 +70,7 @@ class Bno055(SerialSensor[ImuSample]):
     """
 
     ROLE: ClassVar[str] = "imu"
-    UNIT: ClassVar[str] = "m/s², rad/s"
+    UNIT: ClassVar[str] = "m/s², rad/s, µT"
     WIRING: ClassVar = Wiring(bus="serial")
     STALE_ERROR: ClassVar[str] = "frozen: the same bytes"
 
@@ -79,6 +78,7 @@ class Bno055(SerialSensor[ImuSample]):
         super().__init__(row=row, buses=buses)
         options = read_options(row.options, Options, who=row.name)
         mounting = Mounting(options.mounting, who=row.name)
+        self._correction = Correction(options, who=row.name)
         self._accel = mounting.turn(ACCEL_LSB_MPS2)
         self._gyro = mounting.turn(GYRO_LSB_RADPS)
         self._magnetic = mounting.turn(MAGNETIC_LSB_T)
@@ -154,12 +154,15 @@ class Bno055(SerialSensor[ImuSample]):
         celsius = data[R.TEMP - R.ACC_DATA]
         temperature_c = self._temperature.check(float(celsius - ((celsius & 0x80) << 1)))
         self._alive(now_s)
+        correction, field = self._correction, None
+        if (mx, my, mz) != (0, 0, 0):
+            field = correction.field(self._magnetic(mx, my, mz))
         return ImuSample(
             t_s=now_s,
-            accel_body_mps2=self._accel(ax, ay, az),
-            gyro_body_radps=self._gyro(gx, gy, gz),
+            accel_body_mps2=correction.acceleration(self._accel(ax, ay, az)),
+            gyro_body_radps=correction.rates(self._gyro(gx, gy, gz)),
             temperature_c=temperature_c,
-            magnetic_body_t=self._magnetic(mx, my, mz) if (mx, my, mz) != (0, 0, 0) else None,
+            magnetic_body_t=field,
         )
 
     def _send(self, order: bytes) -> None:
@@ -176,4 +179,4 @@ class Bno055(SerialSensor[ImuSample]):
             raise DeviceError(f"{self.name}: {error}") from error
 
     def _value(self, sample: ImuSample) -> tuple[float, ...]:
-        return sample.accel_body_mps2 + sample.gyro_body_radps
+        return values(sample)

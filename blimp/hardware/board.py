@@ -1,8 +1,8 @@
 """From an airframe's device table to devices: what is wired where, and that nothing clashes."""
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -120,12 +120,9 @@ def open_board(airframe: Airframe, *, buses: Buses, clock: Clock) -> Board:
     the table says stops nothing: it is unhealthy, `self_test` says why, and it is tried again.
     """
     check(airframe)
-    sensors: list[tuple[Sensor[Any], float]] = []
-    for row in airframe.device:
-        chip = CHIPS[row.chip]
-        if issubclass(chip, Sensor):
-            sensors.append((chip(row=row, buses=buses), row.rate_hz))
-    outputs = _outputs(airframe, buses)
+    made = [(_made(row, airframe, buses), row.rate_hz) for row in airframe.device]
+    sensors = [(device, rate_hz) for device, rate_hz in made if isinstance(device, Sensor)]
+    outputs = _motors_first(airframe, [d for d, _ in made if isinstance(d, Output)])
     now_s = clock.now_s()
     for device in (*outputs, *(sensor for sensor, _ in sensors)):
         device.poll(now_s)
@@ -141,9 +138,11 @@ def safe_state(airframe: Airframe, *, buses: Buses) -> dict[str, str]:
     For after a flight process that died. Waits for nothing. Returns by device name "" or
     what failed; the other devices are safe all the same. Raises BoardError as `open_board`.
     """
-    check(airframe)
+    _check_wiring(airframe)  # a sensor's wrong option must not keep a motor running
     results = {}
-    for output in _outputs(airframe, buses):
+    rows = [row for row in airframe.device if issubclass(CHIPS[row.chip], Output)]
+    made = [_made(row, airframe, buses) for row in rows]
+    for output in _motors_first(airframe, [d for d in made if isinstance(d, Output)]):
         try:
             attempt_all(output.name, [output.safe, output.close])
             results[output.name] = ""
@@ -152,13 +151,8 @@ def safe_state(airframe: Airframe, *, buses: Buses) -> dict[str, str]:
     return results
 
 
-def _outputs(airframe: Airframe, buses: Buses) -> list[Output]:
-    """Build the output devices, motors first: pins can be made safe while a bus hangs."""
-    outputs = [
-        chip(row=row, buses=buses, airframe=airframe)
-        for row in airframe.device
-        if issubclass(chip := CHIPS[row.chip], Output)
-    ]
+def _motors_first(airframe: Airframe, outputs: Sequence[Output]) -> list[Output]:
+    """Return the outputs, those of motors first: pins can be made safe while a bus hangs."""
     thrusters = set(airframe.thruster_names)
     return sorted(
         outputs,
@@ -167,7 +161,17 @@ def _outputs(airframe: Airframe, buses: Buses) -> list[Output]:
 
 
 def check(airframe: Airframe) -> None:
-    """Refuse a device table that cannot be wired. Raises BoardError naming both devices."""
+    """Refuse a device table that cannot be wired, or a wrong option. Raises BoardError.
+
+    It names the device, or both. Nothing is opened.
+    """
+    _check_wiring(airframe)
+    for row in airframe.device:
+        # A driver that is made opens nothing: it reads its options, which only it knows.
+        _made(row, airframe, cast(Buses, None))
+
+
+def _check_wiring(airframe: Airframe) -> None:
     roles: dict[str, Row] = {}
     for row in airframe.device:
         chip = CHIPS.get(row.chip)
@@ -183,6 +187,13 @@ def check(airframe: Airframe) -> None:
                     f"devices {other.name!r} and {row.name!r} both measure for {chip.ROLE!r}"
                 )
     _check_clashes(airframe)
+
+
+def _made(row: Row, airframe: Airframe, buses: Buses) -> Sensor[Any] | Output:
+    chip = CHIPS[row.chip]
+    if issubclass(chip, Sensor):
+        return chip(row=row, buses=buses)
+    return chip(row=row, buses=buses, airframe=airframe)
 
 
 def _check_row(row: Row, airframe: Airframe) -> None:

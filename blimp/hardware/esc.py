@@ -18,6 +18,7 @@ from blimp.hardware.bus import Buses, PulseOutput
 from blimp.hardware.device import Output, Steps, Wiring, attempt_all, read_options
 
 LIMITS_S = (0.0005, 0.0025)  # of what an ESC takes for a pulse
+MIN_SPAN_S = 0.0002  # of its range: with less, jitter of the pulses is thrust
 CHANNELS = ("0", "1", "2", "3")
 
 
@@ -61,6 +62,11 @@ def check_esc(
         raise BoardError(
             f"{who}: {low} <= min_pulse_s {options.min_pulse_s} < max_pulse_s "
             f"{options.max_pulse_s} <= {high} does not hold"
+        )
+    if options.max_pulse_s - options.min_pulse_s < MIN_SPAN_S:
+        raise BoardError(
+            f"{who}: max_pulse_s {options.max_pulse_s} is less than {MIN_SPAN_S} above "
+            f"min_pulse_s {options.min_pulse_s}"
         )
     if not 0.0 <= options.arm_s <= 10.0:
         raise BoardError(f"{who}: arm_s {options.arm_s} is outside 0 to 10")

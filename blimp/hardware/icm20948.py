@@ -31,6 +31,7 @@ def _filtered(setting: int) -> int:
 class Icm20948(InertialSensor):
     """Without an answer from its magnetometer the rest is good, and `error` says so."""
 
+    UNIT: ClassVar[str] = "m/s², rad/s, µT"
     WIRING: ClassVar = Wiring(bus="i2c", addresses=R.ADDRESSES)
     RANGES_DPS: ClassVar = {250: (0 << R.FS_SHIFT, 131.0), 500: (1 << R.FS_SHIFT, 65.5)}
     FILTERS_HZ: ClassVar = {197: 0, 120: 2, 51: 3, 24: 4}  # of the gyro, table 16
@@ -111,7 +112,8 @@ class Icm20948(InertialSensor):
             self._field = None
             return "magnetometer: the field is beyond its range"
         if status & AK09916.ST1_DRDY and (x, y, z) != (0, 0, 0):
-            self._field, self._field_s = self._magnetic(x, -y, -z), now_s
+            self._field = self._correction.field(self._magnetic(x, -y, -z))
+            self._field_s = now_s
         elif now_s - self._field_s > MAGNETIC_STALE_S:
             self._field = None
         return "" if self._field is not None else "magnetometer: no measurement"

@@ -3,11 +3,10 @@
 import math
 from typing import ClassVar
 
-import msgspec
-
 from blimp.airframe import Device as Row
 from blimp.errors import BoardError
 from blimp.hardware.bus import Buses
+from blimp.hardware.calibration import Calibration, Correction
 from blimp.hardware.device import read_options
 from blimp.hardware.i2c_sensor import I2CSensor
 from blimp.hardware.mounting import FLAT, Mounting
@@ -16,24 +15,20 @@ from blimp.types import ImuSample, Vec3
 
 G_MPS2 = 9.80665
 FROZEN_READS = 25
-BIAS_MPS2, SCALE = (-2.0, 2.0), (0.8, 1.25)  # beyond them a chip is broken, not uncalibrated
 MAX_TEMPERATURE_STEP_C = 5.0
 
 Counts = tuple[int, int, int]
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Options(Calibration, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """mounting: which chip axis, with its sign, points forward, right and down.
 
-    filter_hz: None takes the chip's own, the one nearest 45 Hz. accel_bias_mps2, accel_scale: in
-    the body frame, as `blimp bench` finds them; true is (read - bias) times scale.
+    filter_hz: None takes the chip's own, the one nearest 45 Hz.
     """
 
     gyro_range_dps: int = 250
     filter_hz: int | None = None
     mounting: tuple[str, str, str] = FLAT
-    accel_bias_mps2: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    accel_scale: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
 
 class InertialSensor(I2CSensor[ImuSample]):
@@ -68,15 +63,7 @@ class InertialSensor(I2CSensor[ImuSample]):
         self._mounting = Mounting(options.mounting, who=row.name)
         self._accel = self._mounting.turn(G_MPS2 / self.ACCEL_LSB_PER_G)
         self._gyro = self._mounting.turn(math.radians(1.0) / lsb_per_dps)
-        self._bias, self._scale = options.accel_bias_mps2, options.accel_scale
-        for key, values, limits in (
-            ("accel_bias_mps2", self._bias, BIAS_MPS2),
-            ("accel_scale", self._scale, SCALE),
-        ):
-            if not all(limits[0] <= value <= limits[1] for value in values):
-                raise BoardError(
-                    f"{row.name}: {key} {values} is outside {limits[0]} to {limits[1]}"
-                )
+        self._correction = Correction(options, who=row.name)
         self._raw = b""
         self._temperature = Plausible(
             f"{self.name}: its temperature", "°C", low=-40.0, high=85.0, step=MAX_TEMPERATURE_STEP_C
@@ -103,15 +90,23 @@ class InertialSensor(I2CSensor[ImuSample]):
         """Return a sample and note that the chip lives. Raises DeviceError on garbage."""
         self._temperature.check(temperature_c)
         self._alive(now_s, remark)
-        x, y, z = self._accel(*accel)
-        (bx, by, bz), (sx, sy, sz) = self._bias, self._scale
         return ImuSample(
             t_s=now_s,
-            accel_body_mps2=((x - bx) * sx, (y - by) * sy, (z - bz) * sz),
-            gyro_body_radps=self._gyro(*gyro),
+            accel_body_mps2=self._correction.acceleration(self._accel(*accel)),
+            gyro_body_radps=self._correction.rates(self._gyro(*gyro)),
             temperature_c=temperature_c,
             magnetic_body_t=magnetic_body_t,
         )
 
     def _value(self, sample: ImuSample) -> tuple[float, ...]:
-        return sample.accel_body_mps2 + sample.gyro_body_radps
+        return values(sample)
+
+
+def values(sample: ImuSample) -> tuple[float, ...]:
+    """Return what a person may want to see; the field, where there is one, in microtesla."""
+    field = sample.magnetic_body_t or ()
+    return (
+        *sample.accel_body_mps2,
+        *sample.gyro_body_radps,
+        *(1e6 * value for value in field),
+    )

@@ -1,6 +1,7 @@
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from blimp import airframe
@@ -181,6 +182,21 @@ def test_safe_state_opens_the_outputs_only_and_is_quick() -> None:
     assert {level for _, level in buses.levels} == {0.0}
     assert {pin for pin, _ in buses.levels} == {6, 13, 19, 26, 12, 16, 20, 21}
     assert buses.ports == {}
+
+
+def test_a_wrong_option_is_refused_before_anything_is_opened_and_stops_no_safe_state() -> None:
+    ship = twin()
+    rows = tuple(
+        msgspec.structs.replace(row, options={"level_rad": (1.0, 0.0)})
+        if row.name == "imu"
+        else row
+        for row in ship.device
+    )
+    wrong = msgspec.structs.replace(ship, device=rows)
+    with pytest.raises(BoardError, match=r"imu: level_rad .* is outside"):
+        check(wrong)
+    results = safe_state(wrong, buses=Doubles())
+    assert results["motors_main"] == results["motors_tail"] == ""
 
 
 def test_safe_state_names_what_failed_and_does_the_rest() -> None:

@@ -52,6 +52,19 @@ def test_bias_and_scale_are_taken_out_in_the_body_frame() -> None:
     assert imu.sample.accel_body_mps2 == pytest.approx(wanted, abs=1e-9)
 
 
+def test_a_board_that_stands_at_an_angle_is_levelled() -> None:
+    """Nose up by 0.1 rad against the ship: level, it feels g along its own tilted axes."""
+    imu, chip, _ = fitted(level_rad=(0.0, 0.1), gyro_bias_radps=(math.radians(1.0), 0.0, 0.0))
+    now_s = start(imu)
+    up, ahead = round(16384 * math.cos(0.1)), round(16384 * math.sin(0.1))
+    chip.set(0x3B, words(ahead, 0, up, TEMPERATURE_25C, 131 * 3, 0, 0))
+    imu.poll(now_s)
+    assert imu.sample is not None
+    assert imu.sample.accel_body_mps2 == pytest.approx((0.0, 0.0, -9.80665), abs=1e-3)
+    rates = [math.degrees(rate) for rate in imu.sample.gyro_body_radps]
+    assert rates == pytest.approx([2.0 * math.cos(0.1), 0.0, -2.0 * math.sin(0.1)], abs=1e-6)
+
+
 def test_axes_are_turned_into_the_body_frame() -> None:
     imu, chip, _ = fitted()
     now_s = start(imu)
@@ -81,6 +94,15 @@ def test_a_mounting_of_its_own() -> None:
     [
         ({"accel_scale": (1.0, 2.0, 1.0)}, "accel_scale .* is outside 0.8 to 1.25"),
         ({"accel_bias_mps2": (0.0, math.nan, 0.0)}, "accel_bias_mps2"),
+        ({"gyro_bias_radps": (0.0, 0.36, 0.0)}, "gyro_bias_radps .* is outside -0.35 to 0.35"),
+        ({"level_rad": (0.0, 0.3)}, "level_rad .* is outside -0.262 to 0.262"),
+        ({"magnetic_bias_t": (1e-3, 0.0, 0.0)}, "magnetic_bias_t .* is outside -0.0002 to 0.0002"),
+        ({"magnetic_matrix": [[2, 0, 0], [0, 1, 0], [0, 0, 1]]}, "its diagonal .* 0.6 to 1.6"),
+        ({"magnetic_matrix": [[1, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]}, "beside its .* -0.4 to 0.4"),
+        (
+            {"magnetic_matrix": [[0.6, -0.4, -0.4], [-0.4, 0.6, -0.4], [-0.4, -0.4, 0.6]]},
+            "its determinant .* 0.5 to 2",
+        ),
         ({"mounting": ["x", "y", "-z"]}, "right-handed"),
         ({"mounting": ["x", "x", "z"]}, "right-handed"),
         ({"mounting": ["x", "y", "up"]}, "'up'"),
