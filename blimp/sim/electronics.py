@@ -150,6 +150,10 @@ class Electronics:
         if self.spi_chips.setdefault((int(bus), int(select)), chip) is not chip:
             raise BoardError(f"device {device.name!r}: {device.bus} is taken")
 
+    def chip(self, name: str) -> Chip:
+        """Return a device by its row's name. Raises KeyError if there is none."""
+        return self._chips[name]
+
     # --- the computer's side -----------------------------------------------------------------
 
     def i2c(self, bus: int, address: int, data: bytes, length: int) -> bytes:

@@ -11,11 +11,13 @@ from typing import Any
 from blimp.airframe import Airframe
 from blimp.clock import ManualClock
 from blimp.closing import Closing
+from blimp.rotation import rotate_back
+from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.electrical import BytesCallback, EdgeCallback, Pull
 from blimp.sim.electronics import Electronics
 from blimp.sim.physics import Physics
 from blimp.sim.timeline import Timeline
-from blimp.types import Quaternion, Vec3, VehicleState
+from blimp.types import ZERO3, Quaternion, Vec3, VehicleState
 
 MAX_STEP_S = 0.005
 _STRETCH = 0.02  # a step may be this much longer, so that 10.012 ms are two steps, not three
@@ -28,6 +30,7 @@ class _PhysicsTruth:
     def __init__(self, physics: Physics) -> None:
         self._physics = physics
         self._state: VehicleState | None = None
+        self.held: Quaternion | None = None
 
     def refresh(self) -> None:
         """Drop the cached state: physics has moved."""
@@ -41,15 +44,17 @@ class _PhysicsTruth:
 
     @property
     def attitude(self) -> Quaternion:
-        return self.state.attitude
+        return self.state.attitude if self.held is None else self.held
 
     @property
     def rates_body_radps(self) -> Vec3:
-        return self.state.rates_body_radps
+        return self.state.rates_body_radps if self.held is None else ZERO3
 
     @property
     def specific_force_body_mps2(self) -> Vec3:
-        return self._physics.specific_force_body_mps2
+        if self.held is None:
+            return self._physics.specific_force_body_mps2
+        return rotate_back(self.held, (0.0, 0.0, -GRAVITY_MPS2))
 
     @property
     def position_ned_m(self) -> Vec3:
@@ -214,6 +219,13 @@ class World(Closing):
         return not any(electronics.throttles()) and not any(
             angle is not None for angle in electronics.servo_angles()
         )
+
+    def hold(self, attitude: Quaternion | None) -> None:
+        """Let the inertial chips feel a ship that a person holds so, still.
+
+        The physics go on where they are. None: it is let go of.
+        """
+        self._truth.held = attitude
 
     def fault(self, device: str, kind: str, /, **options: object) -> None:
         """Let a device fail; see `blimp.sim.faults`. Raises ConfigError naming what is known."""

@@ -25,7 +25,9 @@ class Ak09916:
         self._chip = chip
         self._inertial = inertial
         gauss = chip.random.gauss
-        self._hard_iron = [gauss(0.0, _HARD_IRON_T) for _ in range(3)]
+        # Chip axes, those of the accelerometer: field + hard_iron_t, after soft_iron.
+        self.hard_iron_t = [gauss(0.0, _HARD_IRON_T) for _ in range(3)]
+        self.soft_iron = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
         self._reset()
 
     @property
@@ -66,9 +68,10 @@ class Ak09916:
                 return
             self._index = index
         chip = self._chip
+        x, y, z = self._inertial.magnetic_t()
         values = [
-            field + iron + chip.random.gauss(0.0, _MAGNETIC_NOISE_T)
-            for field, iron in zip(self._inertial.magnetic_t(), self._hard_iron, strict=True)
+            a * x + b * y + c * z + iron + chip.random.gauss(0.0, _MAGNETIC_NOISE_T)
+            for (a, b, c), iron in zip(self.soft_iron, self.hard_iron_t, strict=True)
         ]
         if chip.faults.altered:
             now_s = self._timeline.now_s

@@ -41,7 +41,7 @@ class Icm20948(I2CChip):
         self._inertial = Inertial(
             fitting, random=self.random, gyro_bias_dps=_GYRO_BIAS_DPS, accel_bias_g=_ACCEL_BIAS_G
         )
-        self._compass = Ak09916(chip=self, inertial=self._inertial)
+        self.compass = Ak09916(chip=self, inertial=self._inertial)
         self._pointer = 0
         self._reset()
 
@@ -149,9 +149,9 @@ class Icm20948(I2CChip):
         if slave & ICM20948.SLV_READ:
             length = control & 0x0F
             at = ICM20948.EXT_SLV_SENS_DATA_00
-            memory[at : at + length] = self._compass.read(register, length)
+            memory[at : at + length] = self.compass.read(register, length)
         else:
-            self._compass.write(register, orders[ICM20948.I2C_SLV0_DO])
+            self.compass.write(register, orders[ICM20948.I2C_SLV0_DO])
 
     @property
     def _is_master(self) -> bool:
@@ -166,7 +166,7 @@ class Icm20948(I2CChip):
         orders[ICM20948.I2C_SLV4_CTRL] &= ~ICM20948.SLV_EN & 0xFF
         if slave & 0x7F == AK09916.ADDRESS:
             if slave & ICM20948.SLV_READ:
-                (orders[ICM20948.I2C_SLV4_DI],) = self._compass.read(register, 1)
+                (orders[ICM20948.I2C_SLV4_DI],) = self.compass.read(register, 1)
             else:
-                self._compass.write(register, orders[ICM20948.I2C_SLV4_DO])
+                self.compass.write(register, orders[ICM20948.I2C_SLV4_DO])
         self._banks[0][ICM20948.I2C_MST_STATUS] |= ICM20948.SLV4_DONE
