@@ -405,7 +405,7 @@ def bench(
     ],
     runtime_dir: RuntimeDir = None,
 ) -> None:
-    """Adjust motors, servos and accelerometer, props off.
+    """Adjust motors, servos and sensors, props off.
 
     Asks step by step, shows what would change in the airframe's file, and writes it, comments
     and all, if you agree. Needs a flight process that was started with --bench.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from blimp.service.bench.airframe_file import AirframeFile
 from blimp.service.bench.person import Person
-from blimp.service.bench.ship import Ship, check_on_bench
+from blimp.service.bench.ship import Ship, check_on_bench, stand_still
 from blimp.service.bench.steps import STEPS
 
 
@@ -17,13 +17,17 @@ def adjust(path: Path, *, ship: Ship, person: Person, say: Callable[[str], None]
     """Go through the steps; show what changed, and write it if the person agrees.
 
     Returns whether the file was written. Raises BlimpError if the ship is not on the bench, or
-    is not the one of the file; then nothing has moved.
+    is not the one of the file; then nothing has moved. Whatever ends it, the motors stand and the
+    file is the old one or the new one.
     """
     file = AirframeFile(path)
     check_on_bench(ship, file.airframe)
-    for name, step in STEPS.items():
-        if person.agrees(f"{name}: begin"):
-            step(file, ship, person)
+    try:
+        for name, step in STEPS.items():
+            if person.agrees(f"{name}: begin"):
+                step(file, ship, person)
+    finally:
+        stand_still(ship, file.airframe)  # after Ctrl-C and a closed terminal, too
     difference = file.difference()
     if not difference:
         say("nothing to change")

@@ -4,7 +4,7 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-from blimp.airframe import Airframe, Device, Servo, parse
+from blimp.airframe import Airframe, Device, Servo, Thruster, parse
 from blimp.errors import ConfigError
 from blimp.hardware.board import CHIPS, check
 from blimp.service.files import write_whole
@@ -28,6 +28,7 @@ class AirframeFile:
         self.airframe: Airframe = parse(self._before, where=str(path))
         check(self.airframe)
         self._document: Any = tomlkit.parse(self._before)
+        self.reversed: set[str] = set()  # thrusters whose bridges were turned round
 
     def reverse_motor(self, thruster: str) -> bool:
         """Swap the two inputs of a motor's bridge; False if its driver has no such pins."""
@@ -39,10 +40,19 @@ class AirframeFile:
         ]
         if len(pins) != 2:
             return False
+        self.reversed.add(thruster)
         table = self._table("device", row.name)["pins"]
         first, second = pins
         table[first], table[second] = row.pins[second], row.pins[first]
         return True
+
+    def set_dead_bands(self, thruster: Thruster, *, forward: float, reverse: float) -> None:
+        """Set the throttles at which a motor begins to turn, as they were before any reversal."""
+        if thruster.name in self.reversed:
+            forward, reverse = reverse, forward
+        table = self._table("thruster", thruster.name)
+        self._set(table, "dead_band", forward, thruster.dead_band)
+        self._set(table, "reverse_dead_band", reverse, thruster.reverse_dead_band)
 
     def set_servo(
         self, servo: Servo, *, reverse: bool, off_rad: float, min_rad: float, max_rad: float
@@ -72,10 +82,18 @@ class AirframeFile:
         import tomlkit
 
         table = self._table("device", device)
-        if "options" not in table:
-            table["options"] = tomlkit.inline_table()
+        before = self.options(device)
         for key, value in options.items():
+            if before.get(key) == value:
+                continue
+            if "options" not in table:
+                table["options"] = tomlkit.inline_table()
             table["options"][key] = value
+
+    def options(self, device: str) -> dict[str, Any]:
+        """Return the options of a device's driver as they are now, changes included."""
+        options = self._table("device", device).get("options", {})
+        return dict(options.unwrap() if hasattr(options, "unwrap") else options)
 
     def difference(self) -> str:
         """Return what changed, as `diff -u`; "" if nothing has."""

@@ -24,15 +24,21 @@ class Person:
 
         return self._ask(Question(f"{question} ({', '.join(choices)})", choices[0], check))
 
+    def note(self, text: str) -> None:
+        """Say something, and wait until it has been read."""
+        self.choose(text, "go on")
+
     def number(self, question: str, *, default: float, low: float, high: float) -> float:
         """Return a number from `low` to `high`."""
+        rounding = 1e-5 * max(abs(low), abs(high))  # a limit as it is shown must be an answer
 
         def check(answer: str) -> None:
             try:
                 value = float(answer)
             except ValueError:
                 raise ConfigError(f"{answer[:20]!r} is no number") from None
-            if not (isfinite(value) and low <= value <= high):
+            if not (isfinite(value) and low - rounding <= value <= high + rounding):
                 raise ConfigError(f"{value:g} is outside {low:g} to {high:g}")
 
-        return float(self._ask(Question(question, f"{default:g}", check)))
+        answer = float(self._ask(Question(question, f"{default:g}", check)))
+        return min(max(answer, low), high)

@@ -1,6 +1,8 @@
 """The ship on the bench, as the steps use it, and through the flight process's mailbox."""
 
 import secrets
+from contextlib import suppress
+from math import degrees
 from typing import Any, Protocol
 
 from blimp.airframe import Airframe
@@ -18,6 +20,10 @@ class Ship(Protocol):
 
     def complete(self, name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
         """Give a command and wait for its end."""
+        ...
+
+    def command(self, name: str, /, **arguments: Any) -> Outcome:
+        """Give a command and do not wait for its end."""
         ...
 
     def snapshot(self) -> Snapshot: ...
@@ -49,12 +55,31 @@ def do(ship: Ship, command: str, /, *, within_s: float = ANSWER_S, **arguments: 
         raise BlimpError(f"{command}: {outcome.state}: {outcome.reason}")
 
 
+def stand_still(ship: Ship, airframe: Airframe) -> None:
+    """Stop every motor, and let the servos go to neutral.
+
+    A flight process that does not answer has stopped them itself, or its watchdog has.
+    """
+    with suppress(BlimpError):
+        for name in airframe.thruster_names:
+            do(ship, "motor", name=name, percent=0.0, seconds=0.0)
+        for servo in airframe.servo:
+            do(ship, "servo", name=servo.name, deg=degrees(servo.neutral_rad), seconds=0.0)
+
+
 class MailboxShip:
     """The ship of a flight process that runs on this computer."""
 
     def __init__(self, mailbox: MailboxClient, *, clock: Clock) -> None:
         self._mailbox = mailbox
         self._clock = clock
+
+    def command(self, name: str, /, **arguments: Any) -> Outcome:
+        command = Command(id=f"bench-{secrets.token_hex(8)}", name=name, arguments=arguments)
+        outcome = self._mailbox.call(command, timeout_s=ANSWER_S)
+        if outcome is None:
+            raise BlimpError(f"{name}: the flight process does not answer within {ANSWER_S:g} s")
+        return outcome
 
     def complete(self, name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
         command = Command(id=f"bench-{secrets.token_hex(8)}", name=name, arguments=arguments)

@@ -1,68 +1,28 @@
 """The bench: a scripted person, a ship in Lockstep, and the file that comes out."""
 
-from collections.abc import Iterator
-from importlib import resources
 from math import degrees, radians
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 
 from blimp import airframe
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.bench import adjust
-from blimp.service.bench.accelerometer import G_MPS2, POSITIONS, Calibration, solve
 from blimp.service.bench.airframe_file import AirframeFile
+from blimp.service.bench.motors import direction
 from blimp.service.bench.person import Person
-from blimp.service.bench.ship import Ship
-from blimp.service.bench.steps import direction, positive
+from blimp.service.bench.servos import positive
 from blimp.service.initialise import Question
 from blimp.sim import Lockstep
-from blimp.types import Outcome, Snapshot, Vec3
+from blimp.types import Outcome
+from tests.service.bench.bench import TWIN_TEXT, Script, With, run
 
 TWIN = airframe.load("twin")
 
 
-class Script:
-    """Answers a question that begins with a key of `answers`; others by their default."""
-
-    def __init__(self, **answers: str) -> None:
-        self.answers = {key.replace("_", " "): answer for key, answer in answers.items()}
-        self.asked: list[str] = []
-
-    def __call__(self, question: Question) -> str:
-        self.asked.append(question.text)
-        for key, answer in self.answers.items():
-            if question.text.startswith(key):
-                question.check(answer)
-                return answer
-        return question.default
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    file = tmp_path / "mine.toml"
-    text = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
-    file.write_text(text, encoding="utf-8")
-    file.chmod(0o640)
-    return file
-
-
-@pytest.fixture
-def ship() -> Iterator[Lockstep]:
-    with Lockstep(airframe="twin", bench=True) as ship:
-        yield ship
-
-
-def run(path: Path, ship: Ship, script: Script) -> tuple[bool, list[str]]:
-    said: list[str] = []
-    return adjust(path, ship=ship, person=Person(script), say=said.append), said
-
-
 def changed(path: Path) -> list[str]:
-    before = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8").splitlines()
+    before = TWIN_TEXT.splitlines()
     after = path.read_text("utf-8").splitlines()
     assert len(after) == len(before)
     return [line for old, line in zip(before, after, strict=True) if old != line]
@@ -94,14 +54,14 @@ def test_an_armed_ship_and_another_ship_are_left_alone(path: Path, ship: Lockste
 
 def test_nothing_to_change_writes_nothing(path: Path, ship: Lockstep) -> None:
     before = path.read_bytes()
-    written, said = run(path, ship, Script(Accelerometer="no"))
+    written, said = run(path, ship, Script("Motors", "Servos"))
     assert (written, said) == (False, ["nothing to change"])
     assert path.read_bytes() == before
 
 
 def test_each_motor_turns_when_it_is_asked_for_and_no_other(path: Path, ship: Lockstep) -> None:
     turning: list[list[str]] = []
-    script = Script(Servos="no", Accelerometer="no")
+    script = Script("Motors")
 
     def complete(name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
         outcome = ship.command(name, **arguments)
@@ -111,14 +71,13 @@ def test_each_motor_turns_when_it_is_asked_for_and_no_other(path: Path, ship: Lo
         ship.step(within_s)
         return ship.outcome(outcome.id)
 
-    run(path, _With(ship, complete=complete), script)
-    assert turning == [[], ["left"], ["right"], ["tail"]]
+    run(path, With(ship, complete=complete), script)
+    assert turning[:4] == [[], ["left"], ["right"], ["tail"]]
+    assert not any(turning[4:]), "at the end all stand"
 
 
 def test_a_motor_that_turns_the_wrong_way_has_its_pins_swapped(path: Path, ship: Lockstep) -> None:
-    answers = {"Did it push right": "no", "Servos": "no", "Accelerometer": "no"}
-    script = Script()
-    script.answers = answers
+    script = Script("Motors", Did_it_push_right="no")
     written, said = run(path, ship, script)
     assert written
     assert changed(path) == ["pins = { ain1 = 20, ain2 = 16, nsleep = 21 }"]
@@ -128,13 +87,12 @@ def test_a_motor_that_turns_the_wrong_way_has_its_pins_swapped(path: Path, ship:
 
 def test_a_person_who_does_not_agree_keeps_the_file(path: Path, ship: Lockstep) -> None:
     before = path.read_bytes()
-    script = Script(Servos="no", Accelerometer="no", Did_it_push_right="no", Write_this="no")
+    script = Script("Motors", Did_it_push_right="no", Write_this="no")
     assert run(path, ship, script)[0] is False
     assert path.read_bytes() == before
 
 
 def test_a_servo_is_moved_to_its_ends_and_its_centre(path: Path, ship: Lockstep) -> None:
-    answers = {"Motors": "no", "Accelerometer": "no", "Servo tilt": "skip", "Servo rudder": "skip"}
     seen = []
 
     def ask(question: Question) -> str:
@@ -142,18 +100,16 @@ def test_a_servo_is_moved_to_its_ends_and_its_centre(path: Path, ship: Lockstep)
             seen.append(round(degrees(ship.world.outputs["elevator"])))
         return script(question)
 
-    script = Script()
-    script.answers = answers
+    script = Script("Servos", Servo_tilt="skip", Servo_rudder="skip")
     adjust(path, ship=ship, person=Person(ask), say=lambda _: None)
     assert seen == [15, 0, -34, 34]
 
 
 def test_a_reversed_servo_that_is_off_its_centre(path: Path, ship: Lockstep) -> None:
-    script = Script()
-    script.answers = {
-        "Motors": "no", "Accelerometer": "no", "Servo tilt": "skip", "Servo rudder": "skip",
-        "It stands at 15 degrees": "no", "It should stand": "5", "The last angle before 34": "20",
-    }  # fmt: skip
+    script = Script(
+        "Servos", Servo_tilt="skip", Servo_rudder="skip", It_stands_at_15_degrees="no",
+        It_should_stand="5", The_last_angle_before_34="20",
+    )  # fmt: skip
     run(path, ship, script)
     servo = airframe.load(str(path)).servo[1]
     assert servo.max_rad == pytest.approx(radians(20.0))
@@ -180,101 +136,7 @@ def test_what_a_person_is_asked_to_see() -> None:
     assert positive("rudder", TWIN) == "its trailing edge right"
 
 
-# --- the accelerometer -----------------------------------------------------------------------
-
-
-class _With:
-    """A ship of which a part is another one's."""
-
-    def __init__(self, ship: Ship, **parts: object) -> None:
-        self.complete = ship.complete
-        self.snapshot = ship.snapshot
-        self.step = ship.step
-        vars(self).update(parts)
-
-
-class Turned:
-    """A ship that is put into a position, with an accelerometer that is off."""
-
-    def __init__(self, ship: Lockstep) -> None:
-        self._ship = ship
-        self._random = Random(1)
-        self.position = POSITIONS[0]
-        self.rate_radps = 0.0
-
-    def reading(self) -> Vec3:
-        true = [0.0, 0.0, 0.0]
-        true[self.position.axis] = self.position.sign * G_MPS2
-        x, y, z = (
-            value / scale + bias + self._random.gauss(0.0, 0.02)
-            for value, scale, bias in zip(true, (1.02, 0.99, 1.0), (0.3, -0.2, 0.1), strict=True)
-        )
-        return x, y, z
-
-    def snapshot(self) -> Snapshot:
-        snapshot = self._ship.snapshot()
-        value = (*self.reading(), self.rate_radps, 0.0, 0.0)
-        imu = msgspec.structs.replace(snapshot.sensors["imu"], value=value)
-        return msgspec.structs.replace(snapshot, sensors={**snapshot.sensors, "imu": imu})
-
-
-def test_six_positions_give_bias_and_scale(path: Path, ship: Lockstep) -> None:
-    turned = Turned(ship)
-    wrong = iter([True])
-
-    def ask(question: Question) -> str:
-        text = question.text
-        for position in POSITIONS:
-            if text.startswith(f"Put the board {position.name} "):
-                turned.position = position
-                if position.name == "nose up" and next(wrong, False):
-                    turned.position = POSITIONS[0]  # it was not turned: asked again
-        script.asked.append(text)
-        return "no" if text.startswith(("Motors", "Servos")) else question.default
-
-    script = Script()
-    slow = _With(ship, snapshot=turned.snapshot, step=lambda _: None)
-    assert adjust(path, ship=slow, person=Person(ask), say=lambda _: None)
-    assert sum(text.startswith("Put the board nose up ") for text in script.asked) == 2
-    options = next(r for r in airframe.load(str(path)).device if r.name == "imu").options
-    assert options["accel_bias_mps2"] == pytest.approx([0.3, -0.2, 0.1], abs=0.02)
-    assert options["accel_scale"] == pytest.approx([1.02, 0.99, 1.0], abs=0.003)
-
-
-def test_a_board_that_moves_is_measured_again(path: Path, ship: Lockstep) -> None:
-    turned = Turned(ship)
-    turned.rate_radps = 1.0
-    answers = iter(["ready", "go on", "stop"])
-    asked = []
-
-    def ask(question: Question) -> str:
-        asked.append(question.text)
-        if question.text.startswith(("Put the board", "it turned")):
-            return next(answers)
-        return "no" if question.text.startswith(("Motors", "Servos")) else question.default
-
-    slow = _With(ship, snapshot=turned.snapshot, step=lambda _: None)
-    assert adjust(path, ship=slow, person=Person(ask), say=lambda _: None) is False
-    assert any(text.startswith("it turned at 1.00 rad/s: again") for text in asked)
-
-
-def test_a_calibration_comes_after_the_one_that_is_in_force() -> None:
-    first = Calibration(bias_mps2=(0.5, 0.0, -0.1), scale=(1.1, 1.0, 0.9))
-    second = Calibration(bias_mps2=(0.2, -0.1, 0.3), scale=(0.95, 1.02, 1.0))
-    both = second.after(first)
-    for axis, raw in enumerate((9.0, -3.0, 1.0)):
-        once = (raw - first.bias_mps2[axis]) * first.scale[axis]
-        twice = (once - second.bias_mps2[axis]) * second.scale[axis]
-        assert (raw - both.bias_mps2[axis]) * both.scale[axis] == pytest.approx(twice)
-    perfect = {p.name: _at(p.axis, p.sign * G_MPS2) for p in POSITIONS}
-    found = solve(perfect)
-    assert found.bias_list() == [0.0, 0.0, 0.0]
-    assert found.scale_list() == [1.0, 1.0, 1.0]
-
-
-def _at(axis: int, value: float) -> Vec3:
-    x, y, z = (value if i == axis else 0.0 for i in range(3))
-    return x, y, z
+# --- the file and the answers ------------------------------------------------------------------
 
 
 def test_a_file_that_is_no_airframe_any_more_is_not_written(path: Path) -> None:

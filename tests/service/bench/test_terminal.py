@@ -13,15 +13,8 @@ from tests.sim.running import RunningStack
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(120)]
 
-ANSWERS = """yes
-yes
-no
-skip
-skip
-no
-no
-yes
-"""
+# Motors: left turns the wrong way, the others are skipped; no other step; write the file.
+ANSWERS = "\n".join(("yes", "yes", "no", "skip", "skip", *("no",) * 7, "yes", ""))
 
 
 def test_a_person_turns_a_motor_and_the_file_follows(tmp_path: Path) -> None:
