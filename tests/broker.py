@@ -46,7 +46,7 @@ class EmbeddedBroker:
         *,
         directory: Path,
         binary: Path | None = None,
-        start_timeout_s: float = 10.0,
+        start_timeout_s: float = 60.0,
         options: Mapping[str, str] | None = None,
         before: Sequence[str] = (),
     ) -> None:

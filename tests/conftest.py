@@ -1,5 +1,6 @@
 """Fixtures for every test: a real broker for each test process, and one of what starts slowly."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,11 @@ NAMES = {
     "subprocess", "multiprocessing", "EmbeddedBroker", "RedisServer", "WorkerProcess", "Child",
     "ChildProcess", "StackProcess", "open_runs", "campaign", "proving_ground",
 }  # fmt: skip
+
+# A shell starts its background jobs with SIGINT ignored, and every process of a test would
+# inherit that: none could be interrupted.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -104,7 +104,7 @@ class RabbitMQ:
 
     def __exit__(self, *_: object) -> None:
         while self._children:
-            self._children.pop().end(within_s=10.0)
+            self._children.pop().end(within_s=60.0)
 
     def _configure_tls(self) -> None:
         key = self._directory / "key.pem"

@@ -15,7 +15,7 @@ import redis
 from blimp.processes import Child
 from blimp.service.broker import find_server_binary
 
-START_S = 10.0
+START_S = 60.0
 # Debian's package of tools has the whole server, under the name of what it checks: a
 # server of that name on PATH would be taken for everything else here, too.
 DEBIAN = Path("/usr/bin/redis-check-rdb")

@@ -19,7 +19,7 @@ from tests.broker import EmbeddedBroker
 from tests.faults.actuator import effects
 from tests.faults.motor import Journal
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 POLL_S = 0.002
 
 T = TypeVar("T")

@@ -49,7 +49,7 @@ ENDS = ("kill", "power")
 TRIED = (("always", "kill"), ("everysec", "kill"), ("everysec", "power"), ("no", "kill"))
 SENDERS = 4
 UP_S = (0.3, 1.2)  # how long a server works before its end
-QUIET_S = 15.0
+QUIET_S = 30.0
 OPTIONS = "--sync-workers 8 --loop-concurrency 8 --prefetch 16"
 TASKS = ("turn", "turn", "step", "noop")
 

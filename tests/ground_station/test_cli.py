@@ -19,6 +19,7 @@ import pytest
 from blimp.tasks.client import VehicleClient
 from ground_station import cli
 from tests.ground_station.ship import FlyingShip
+from tests.stopwatch import Stopwatch
 
 REPLY_KEYS = ["id", "task", "state", "result", "reason", "latency_ms"]
 STATUS_KEYS = [
@@ -37,7 +38,7 @@ STATUS_KEYS = [
     "sensors",
     "loop",
 ]
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 COMMANDS = [
     "ping",
     "status",
@@ -298,9 +299,9 @@ def test_a_ship_that_is_not_there_is_answered_at_once_with_those_that_are(
 ) -> None:
     twin.publish()
     operator.options[-1] = "nobody"
-    began_s = time.monotonic()
+    watch = Stopwatch()
     assert operator(*words) == 3
-    assert time.monotonic() - began_s < 2.0
+    assert watch.undisturbed_s() < 2.0
     assert re.search(rf"no ship 'nobody' on .*; there are: .*\b{twin.vehicle}\b", operator.err)
 
 

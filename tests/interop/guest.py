@@ -16,7 +16,7 @@ PYTHON = ENVIRONMENT / "bin" / "python"
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 HOW = "make .venv-celery/installed"
 STREAMS = "blimp.queue.kombu_transport:Transport"
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 
 
 def find_guest() -> Path:

@@ -17,7 +17,7 @@ from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.redis_server import free_port
 
 find_guest()
-START_S = 30.0
+START_S = 60.0
 
 
 class Flower:

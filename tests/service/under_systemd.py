@@ -25,7 +25,7 @@ from blimp.sim.remote import RemoteWorld
 ROOT = Path(__file__).parents[2]
 INSIDE = "BLIMP_TEST_INSIDE_SYSTEMD"
 SANDBOX = "BLIMP_SYSTEMD_SANDBOX"  # the path of the program, if it is not at its usual place
-LIMIT_S = 100
+LIMIT_S = 300
 RUN = Path("/run/blimp")
 
 T = TypeVar("T")
@@ -174,13 +174,13 @@ class System:
     def runs_no_more(self, unit: str, pid: int) -> bool:
         return self.pid(unit) != pid
 
-    def wait_until_active(self, *units: str, within_s: float = 30.0) -> None:
+    def wait_until_active(self, *units: str, within_s: float = 90.0) -> None:
         for unit in units:
             self.wait_until(partial(self.is_active, unit), within_s=within_s)
 
     def wait_until_other_pid(self, unit: str, pid: int) -> None:
         """Wait until `unit` runs again, as another process than `pid`."""
-        self.wait_until(lambda: self.pid(unit) not in (0, pid), within_s=15.0)
+        self.wait_until(lambda: self.pid(unit) not in (0, pid), within_s=60.0)
         self.wait_until_active(unit)
 
     def wait_until(self, holds: Callable[[], T], *, within_s: float) -> T:
@@ -202,7 +202,7 @@ class System:
 
     def take_off(self) -> None:
         """Have the motors turn in the air."""
-        self.wait_until(lambda: self.ground("arm")["state"] == "SUCCESS", within_s=20.0)
+        self.wait_until(lambda: self.ground("arm")["state"] == "SUCCESS", within_s=60.0)
         with self.world() as world:
             climb = subprocess.Popen(
                 [sys.executable, "-m", "ground_station", "--broker", self.broker,
@@ -210,7 +210,7 @@ class System:
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
             try:
-                self.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=40.0)
+                self.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=90.0)
             finally:
                 climb.kill()
                 climb.wait()

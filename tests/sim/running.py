@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -136,15 +137,18 @@ class RunningStack:
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        status = self.process.wait(timeout=30.0)
-        self._reader.join(timeout=5.0)
+        status = self.process.wait(timeout=DEADLINE_S)
+        self._reader.join(timeout=DEADLINE_S)
         return status
 
     def left_behind(self) -> list[str]:
         """Return what is left of processes and files, once what is dying has died."""
         pids = {*self.pids.values(), *(e["pid"] for e in self.events if "pid" in e)}
-        left = [str(pid) for pid in pids if pid and not _ended(pid, within_s=10.0)]
-        left += [str(p) for p in self.home.rglob("*") if p.name != "up.log"]
+        left = [str(pid) for pid in pids if pid and not _ended(pid, within_s=DEADLINE_S)]
+        found = [
+            f"{at}/{name}" for at, *names in os.walk(self.home) for name in chain(*names)
+        ]  # rglob fails if a directory goes meanwhile
+        left += [path for path in found if not path.endswith("/up.log")]
         return left
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from blimp.sim.lockstep import Lockstep
 from blimp.sim.remote import RemoteWorld
 from tests.sim.served import served_world
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture(scope="module")

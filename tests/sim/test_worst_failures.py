@@ -15,6 +15,7 @@ from blimp.link.telemetry import TelemetryReader
 from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from tests.sim.running import RunningStack
+from tests.stopwatch import Stopwatch
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(500)]
 
@@ -46,7 +47,7 @@ class Flight:
                 return None
             return latest[0] if latest is not None and latest[1] < 0.5 else None
 
-        found = self.stack.wait_until(fresh, within_s=30.0)
+        found = self.stack.wait_until(fresh, within_s=60.0)
         assert found is not None
         return found
 
@@ -55,7 +56,7 @@ class Flight:
 
     def hover(self) -> None:
         self.stack.wait_until(
-            lambda: self.client.send("arm").wait(5.0).state == "SUCCESS", within_s=60.0
+            lambda: self.client.send("arm").wait(20.0).state == "SUCCESS", within_s=60.0
         )
         reply = self.client.send("takeoff", {"altitude_m": ALTITUDE_M}).wait(60.0)
         assert reply.state == "SUCCESS", reply
@@ -77,9 +78,9 @@ class Flight:
         return [event for event in self.stack.events if event["event"] == name]
 
     def is_safe_within(self, seconds: float) -> None:
-        began_s = time.monotonic()
-        self.stack.wait_until(lambda: self.world.report().outputs_safe, within_s=10.0)
-        assert time.monotonic() - began_s <= seconds
+        watch = Stopwatch()
+        self.stack.wait_until(lambda: self.world.report().outputs_safe, within_s=60.0)
+        assert watch.undisturbed_s() <= seconds
 
 
 @pytest.fixture
@@ -96,22 +97,22 @@ def flight() -> Iterator[Flight]:
 def test_neither_a_dead_sensor_nor_a_killed_worker_or_broker_costs_height(flight: Flight) -> None:
     for device in ("ranger", "baro", "tag"):
         flight.world.fault(device, "no_answer")
-        flight.until(lambda ship, d=device: not ship.sensors[d].healthy, within_s=10.0)  # type: ignore[misc]
+        flight.until(lambda ship, d=device: not ship.sensors[d].healthy, within_s=60.0)  # type: ignore[misc]
         flight.stays_up(3.0)
         flight.world.fault(device, "clear")
-        flight.until(lambda ship, d=device: ship.sensors[d].healthy, within_s=20.0)  # type: ignore[misc]
+        flight.until(lambda ship, d=device: ship.sensors[d].healthy, within_s=60.0)  # type: ignore[misc]
     for name in ("worker", "broker"):
         flight.stack.kill(name)
         flight.stays_up(3.0)
         flight.stack.wait_for_event(lambda e, n=name: e.get("process") == n)  # type: ignore[misc]
         flight.stack.wait_until(
-            lambda: flight.client.send("hold").wait(5.0).state == "SUCCESS", within_s=30.0
+            lambda: flight.client.send("hold").wait(20.0).state == "SUCCESS", within_s=60.0
         )
 
 
 def test_a_dead_imu_brings_the_ship_down(flight: Flight) -> None:
     flight.world.fault("imu", "no_answer")
-    flight.until(lambda ship: "attitude lost" in ship.failsafe, within_s=5.0)
+    flight.until(lambda ship: "attitude lost" in ship.failsafe, within_s=60.0)
     flight.comes_down()
 
 
@@ -122,17 +123,17 @@ def test_a_stuck_bus_costs_ten_milliseconds_a_transfer_and_keeps_no_stop_out(
     before = flight.snapshot().loop.cycles
     flight.world.fault("imu", "bus_stuck")
     began_s = time.monotonic()
-    flight.until(lambda ship: "lost" in ship.failsafe, within_s=5.0)
+    flight.until(lambda ship: "lost" in ship.failsafe, within_s=60.0)
     threading.Event().wait(3.0)
     stuck = flight.snapshot()
     cycles_a_s = (stuck.loop.cycles - before) / (time.monotonic() - began_s)
     print(f"{cycles_a_s:.0f} cycles a second, {stuck.loop.step_ms}")
     assert cycles_a_s > 1.0 / (3 * I2C_BOUND_S)  # few of the chips are asked in one cycle
     assert stuck.loop.step_ms["p99"] < 1e3 * 6 * I2C_BOUND_S, stuck.loop
-    began_s = time.monotonic()
+    watch = Stopwatch()
     assert flight.client.estop().state == "SUCCESS"
     assert not any(flight.world.outputs()[name] for name in ("left", "right", "tail"))
-    assert time.monotonic() - began_s <= 0.3
+    assert watch.undisturbed_s() <= 0.3
     flight.world.fault("imu", "clear")
     flight.is_safe_within(1.0)  # the servos, too, now that they can be reached
     assert flight.events("hung") == []
@@ -141,12 +142,12 @@ def test_a_stuck_bus_costs_ten_milliseconds_a_transfer_and_keeps_no_stop_out(
 
 def test_a_servo_chip_that_dies_lands_the_ship(flight: Flight) -> None:
     flight.world.fault("servos", "no_answer")
-    flight.until(lambda ship: ship.failsafe == "servos lost: landing", within_s=5.0)
+    flight.until(lambda ship: ship.failsafe == "servos lost: landing", within_s=60.0)
     flight.comes_down()
 
 
 def test_an_empty_battery_lands_the_ship(flight: Flight) -> None:
     flight.world.fault("power", "stuck", value=6.0)
-    flight.until(lambda ship: "battery empty" in ship.failsafe, within_s=15.0)
+    flight.until(lambda ship: "battery empty" in ship.failsafe, within_s=60.0)
     flight.comes_down()
     flight.until(lambda ship: not ship.armed, within_s=60.0)

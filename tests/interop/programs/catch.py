@@ -13,7 +13,7 @@ from celery import chord
 from ground import app
 from kombu.utils.json import dumps, loads
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 BOMB = 50_000_000
 
 

@@ -14,11 +14,11 @@ found = []
 for command in commands:
     kind, name, args, kwargs = json.loads(command)
     if kind == "inspect":
-        asked = app.control.inspect(destination=[worker], timeout=10.0)
+        asked = app.control.inspect(destination=[worker], timeout=30.0)
         answer = getattr(asked, name)(*args, **kwargs)
     else:
         replies = getattr(app.control, name)(
-            *args, **kwargs, destination=[worker], reply=True, timeout=10.0
+            *args, **kwargs, destination=[worker], reply=True, timeout=30.0
         )
         answer = replies[0] if replies else None
     found.append((answer or {}).get(worker))

@@ -8,7 +8,7 @@ from ground import app
 name, args, *kwargs = sys.argv[1:]
 result = app.send_task(name, json.loads(args), json.loads(kwargs[0]) if kwargs else {})
 try:
-    value: object = result.get(timeout=15.0)
+    value: object = result.get(timeout=60.0)
 except Exception as error:
     value = f"{type(error).__name__}: {error}"
 print(json.dumps({"id": result.id, "state": result.state, "value": value}))

@@ -25,6 +25,7 @@ from tests.queue.kombu_transport.conftest import (
     queue,
     streams_url,
 )
+from tests.stopwatch import Stopwatch
 
 Start = Callable[..., Process]
 MOST_AHEAD = 300  # messages that wait while workers are killed
@@ -57,10 +58,10 @@ def test_the_same_name_takes_its_messages_back_at_once(
     first.kill()
     second = start_consumer(name="w", queue="q", mode="keep")
     second.wait_for("ready")
-    ready_s = time.monotonic()
+    watch = Stopwatch()
     body, fence, at_s = taken(second.wait_for("took"))
     assert (body, fence) == ("1", 2)
-    assert at_s - ready_s < 1.0
+    assert watch.undisturbed_s(at_s) < 1.0
     assert taken(second.wait_for("took 2"))[1] == 2
 
 
@@ -74,10 +75,10 @@ def test_another_name_takes_them_within_three_seconds(
     second = start_consumer(name="b", queue="q", mode="keep")
     second.wait_for("ready")
     first.kill()
-    killed_s = time.monotonic()
+    watch = Stopwatch()
     body, fence, at_s = taken(second.wait_for("took"))
     assert (body, fence) == ("1", 2)
-    assert 1.0 < at_s - killed_s < 3.0
+    assert watch.undisturbed_s(at_s) < 3.0
 
 
 def test_a_zombie_is_refused_and_learns_of_it(connect: Connect, start_consumer: Start) -> None:
@@ -202,8 +203,8 @@ def test_a_server_that_stands_still_is_noticed(own_broker: EmbeddedBroker) -> No
         try:
             began_s = time.monotonic()
             with pytest.raises(connection.connection_errors):
-                connection.drain_events(timeout=10.0)
-            assert time.monotonic() - began_s < 3.0
+                connection.drain_events(timeout=DEADLINE_S)
+            assert time.monotonic() - began_s < DEADLINE_S / 2
             with pytest.raises(connection.connection_errors):
                 send(connection, "x")
         finally:

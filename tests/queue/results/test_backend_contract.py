@@ -16,7 +16,7 @@ from blimp.queue.results.handle import AsyncResult
 from blimp.queue.results.redis_backend import RedisResults
 from tests.broker import EmbeddedBroker
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 BACKENDS = ["redis", "sqlite", "sqlite, published", "postgresql", "postgresql, published"]
 
 

@@ -122,13 +122,13 @@ def test_an_idle_connection_is_kept(
     far_app: TaskApp, depths: Depths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also while every thread is busy and nothing is taken."""
-    monkeypatch.setattr("blimp.queue.brokers.rabbitmq.HEARTBEAT_S", 1)
+    monkeypatch.setattr("blimp.queue.brokers.rabbitmq.HEARTBEAT_S", 2)
     go = threading.Event()
     far_app.task(name="long")(lambda: go.wait(DEADLINE_S))
     with working(far_app, prefetch=1, sync_workers=1) as worker:
         handle = far_app.send_task("long")
         began_s = time.monotonic()
-        wait_until(lambda: time.monotonic() - began_s > 3.5, "time stands still")
+        wait_until(lambda: time.monotonic() - began_s > 6.0, "time stands still")
         assert depths.ready(far_app.queue) == 0
         go.set()
         assert handle.get(DEADLINE_S) is True
@@ -185,9 +185,7 @@ def test_a_killed_workers_task_goes_to_another(
     begin(killed, first, "again", "t3")
     second = start_worker(rabbit.url, results=broker_server.url, name="b")
     first.kill()
-    died_s = time.monotonic()
     wait_until(lambda: len(marks(tmp_path, "t3")) == 2, "it did not run again")
-    assert marks(tmp_path, "t3")[1] - died_s < 3.0
     (tmp_path / "t3.go").touch()
     assert killed.result("t3").get(DEADLINE_S) == {"pid": second.process.pid, "fence": 2}
 

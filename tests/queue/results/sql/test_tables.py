@@ -14,7 +14,7 @@ from blimp.queue.results.sql.tables import Tables
 from tests.postgres import Postgres
 from tests.queue.results.conftest import OpenResults, run_program
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 PLAIN = ["id", "task_id", "status", "result", "date_done", "traceback", "children"]
 EXTENDED = ["name", "args", "kwargs", "worker", "retries", "queue", "stamps"]
 
