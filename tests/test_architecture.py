@@ -94,6 +94,18 @@ def test_a_circle_would_be_found() -> None:
     assert circles(graph) == [["b", "c"]]
 
 
+def test_the_worker_knows_no_extension() -> None:
+    """What it calls of canvases and results stands in blimp/queue/extensions.py."""
+    rooms = "canvas|results|events|observability|control|cli|kombu_transport"
+    name = re.compile(rf"blimp\.queue\.({rooms})\b")
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in sorted((QUEUE / "worker").rglob("*.py"))
+        for match in name.finditer(path.read_text("utf-8"))
+    ]
+    assert found == []
+
+
 def test_no_file_name_is_there_twice_in_the_queue() -> None:
     names = Counter(path.name for path in QUEUE.rglob("*.py") if path.name != "__init__.py")
     names += Counter(path.name for path in QUEUE.rglob("*.lua"))

@@ -14,7 +14,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LinkError, ResultError, UnknownTask
 from blimp.queue.brokers import broker_for
-from blimp.queue.extensions import SENT_EVENTS, Hooks, Middleware, load
+from blimp.queue.extensions import FOLLOW_UPS, SENT_EVENTS, Hooks, Middleware, load
 from blimp.queue.log import stderr_logger
 from blimp.queue.options import TaskKeywords, options_of, remote_control_mode
 from blimp.queue.protocol.embed import MAP, STARMAP
@@ -40,6 +40,7 @@ from blimp.queue.task import Task, builtin_task, map_task
 
 if TYPE_CHECKING:
     from blimp.queue.canvas.send import Chords
+    from blimp.queue.extensions import FollowUps
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.resources.pool import Pools
     from blimp.queue.results.backend import ResultBackend
@@ -211,6 +212,12 @@ class TaskApp(Hooks, Closing):
         from blimp.queue.resources.pool import Pools  # most apps have none
 
         return Pools(self)
+
+    @cached_property
+    def follow_ups(self) -> FollowUps:
+        """What a worker writes after the tasks of canvases."""
+        made: FollowUps = load(FOLLOW_UPS)(self)  # most workers run no canvas
+        return made
 
     @cached_property
     def chords(self) -> Chords | None:

@@ -9,25 +9,35 @@
 Each worker of the app calls each registered factory once, with itself, and then the hooks of
 what it returned. Events, remote control, metrics and traces are made this way. An extension
 may use the public attributes of `Worker`; the worker knows of it only what stands here.
+
+Canvases and results are parts of a job's end. A worker calls them through `FollowUps` and
+`ResultStore`, and knows of them, too, only what stands here.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partialmethod
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from blimp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from blimp.errors import ResultError
+    from blimp.queue.brokers.base import ChordPart, ChordUpdate, Completion
+    from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.protocol.record import Outcome, Record
 
 # Registered for every app, and loaded by its worker. A further one is one line here.
 WORKER_EXTENSIONS = (
     "blimp.queue.control.extension:ControlExtension",
     "blimp.queue.events.worker_events:WorkerEvents",
 )
+FOLLOW_UPS = "blimp.queue.canvas.chords:CanvasFollowUps"  # loaded by the first canvas
 SENT_EVENTS = "blimp.queue.events.event_sender:SentEvents"  # of `send_sent_event`
 
 
@@ -85,6 +95,76 @@ class Extension:
     def finished(self, job: Any, outcome: Any) -> None: ...
 
     def lost(self, job: Any) -> None: ...
+
+
+class Followed(Protocol):
+    """What is written together with the end of a task, or not at all.
+
+    complaints: the reasons why something that was to follow does not. children: what the
+    record of the task names as sent by it.
+    """
+
+    @property
+    def messages(self) -> Sequence[TaskMessage]: ...
+    @property
+    def complaints(self) -> Sequence[str]: ...
+    @property
+    def children(self) -> Sequence[Any]: ...
+
+
+UntilDone = Callable[..., bool]  # calls until its server answers; False: the worker ends first
+
+
+class FollowUps(Protocol):
+    """What a worker calls of canvases: with a message that something follows, and no other.
+
+    One for an app; any thread. Methods without `until_done` raise LinkError.
+    """
+
+    def follow(
+        self, message: TaskMessage, outcome: Outcome, *, previous: Record | None
+    ) -> tuple[Followed, Outcome]:
+        """Return what follows `message`, and its outcome: a failure if it cannot be followed."""
+        ...
+
+    def update(self, found: Any, outcome: Outcome) -> ChordUpdate | None:
+        """Return what the completion writes beside the messages of `found`; None for nothing."""
+        ...
+
+    def restated(self, completion: Completion) -> tuple[Completion, Record | None]:
+        """Return what to write if another worker's result stands, and that result."""
+        ...
+
+    def join(self, completion: Completion, parts: Sequence[ChordPart], client: Any) -> Completion:
+        """Return `completion` with the bodies of the chords that `parts` complete."""
+        ...
+
+    def count(self, completion: Completion, until_done: UntilDone) -> Completion | None:
+        """Do the steps that come before the completion; return it, None if the worker ends."""
+        ...
+
+    def note_joined(self, completion: Completion, until_done: UntilDone) -> None:
+        """Do the steps that come after the completion."""
+        ...
+
+
+class ResultStore(Protocol):
+    """What a worker calls of results; a ResultBackend is one, and says what each call does."""
+
+    keep_s: int
+    commits: bool
+
+    def start(self, *, log: Any) -> Sequence[Callable[[bool], None]]: ...
+
+    def encode(self, record: Record) -> bytes: ...
+
+    def get(self, id: str) -> Record: ...
+
+    def store(self, record: Record) -> bool: ...
+
+    def write(self, id: str, data: bytes) -> bool: ...
+
+    def write_many(self, records: Sequence[tuple[str, bytes]]) -> list[bool | ResultError]: ...
 
 
 ExtensionFactory = Callable[[Any], Extension]  # called with the Worker

@@ -10,18 +10,28 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.errors import MessageError, ResultError
-from blimp.queue.canvas.follow import MOST_WORDS, After, Failing, encode_all, within
+from blimp.queue.canvas.follow import (
+    MOST_WORDS,
+    After,
+    Failing,
+    encode_all,
+    follow,
+    restated,
+    update_of,
+    within,
+)
 from blimp.queue.canvas.plan import Ids, Planner
 from blimp.queue.canvas.send import CanvasApp, Chords, settings_of
 from blimp.queue.protocol.embed import options_of
 from blimp.queue.protocol.record import Fault, Outcome, State
+from blimp.queue.redis.client import type_checked
 from blimp.queue.redis.keys import chord_keys, group_key
-from blimp.queue.results.redis_backend import type_checked
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import ChordPart, Completion
@@ -29,6 +39,19 @@ if TYPE_CHECKING:
 FAILED = ("FAILURE", "REVOKED")
 
 UntilDone = Callable[..., bool]
+
+
+class CanvasFollowUps:
+    """The FollowUps of an app; see blimp/queue/extensions.py."""
+
+    def __init__(self, app: CanvasApp) -> None:
+        self.follow = partial(follow, app)
+        self.update = partial(update_of, app)
+        self.restated = partial(restated, app)
+        self.join = partial(join, app)
+        self.count = partial(count_parts, app)
+        self.note_joined = partial(note_joined, app)
+
 
 # --- the body --------------------------------------------------------------------------------
 

@@ -13,10 +13,10 @@ from blimp.queue.canvas.plan import Ids, Node, Planner, Settings
 from blimp.queue.protocol.embed import NO_REDIS, Signature, check_signature, listed
 from blimp.queue.protocol.message import write_message
 from blimp.queue.publish.publisher import SendingApp, check_options, origin_of, policy_for
+from blimp.queue.redis.client import type_checked
 from blimp.queue.redis.keys import chord_keys, chord_size_key
 from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.results.handle import AsyncResult, GroupResult
-from blimp.queue.results.redis_backend import type_checked
 from blimp.queue.retry import RetryPolicy
 
 if TYPE_CHECKING:

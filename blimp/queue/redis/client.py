@@ -11,12 +11,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
-from blimp.errors import ConfigError, LinkError
+from blimp.errors import ConfigError, LinkError, ResultError
 from blimp.queue.redis.urls import (
     SCHEMES,
     SENTINEL_PORT,
     Brokers,
     hide_password,
+    is_refusal,
     link_errors,
     redis_url,
     tcp_keepalive,
@@ -225,3 +226,18 @@ def reset_after_fork(one: Any) -> None:
     starts again, and sends the server nothing. No other thread runs then.
     """
     _inherited().add(one)
+
+
+def type_checked(function: Callable[[], T]) -> T:
+    """Call `function`. Raises ResultError if the server refuses a key, as one of a wrong type.
+
+    Trying again cannot help.
+    """
+    import redis
+
+    try:
+        return function()
+    except redis.ResponseError as error:
+        if is_refusal(error):
+            raise ResultError(f"what is stored there is something else: {error}") from None
+        raise

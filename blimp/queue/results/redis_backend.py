@@ -6,13 +6,14 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
 from blimp.queue.protocol.record import Record, decode
+from blimp.queue.redis.client import type_checked
 from blimp.queue.redis.keys import FAILED_RESULTS, group_key, result_key
 from blimp.queue.redis.scripts import Script, read_functions
 from blimp.queue.redis.urls import is_refusal
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from blimp.clock import Clock
     from blimp.queue.redis.client import RedisServer
-
-T = TypeVar("T")
 
 STORE = Script(read_functions("results.lua") + "return store_result(KEYS[1], ARGV[1], ARGV[2])")
 LOOK_AGAIN_S = 5.0
@@ -257,18 +256,3 @@ class PublishedWatch(ResultWatch):
         if not self._closed:
             self._closed = True
             self._pubsub.close()
-
-
-def type_checked(function: Callable[[], T]) -> T:
-    """Call `function`. Raises ResultError if the server refuses a key, as one of a wrong type.
-
-    Trying again cannot help.
-    """
-    import redis
-
-    try:
-        return function()
-    except redis.ResponseError as error:
-        if is_refusal(error):
-            raise ResultError(f"what is stored there is something else: {error}") from None
-        raise

@@ -21,7 +21,7 @@ from blimp.queue.worker.middleware.skip import let_marks_expire
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
     from blimp.queue.brokers.base import Completion, Consumer
-    from blimp.queue.extensions import Observers
+    from blimp.queue.extensions import Observers, ResultStore
     from blimp.queue.protocol.record import Record
     from blimp.queue.retry import Outage
     from blimp.queue.worker.job import Job
@@ -62,11 +62,12 @@ class Acker:
         self._outage = app.outage("broker unreachable", log=log)
         self._results_outage = app.outage("results unreachable", log=log)
         self._on_ran = on_ran
-        self._commits = app.results is not None and app.results.commits
+        self._results: ResultStore | None = app.results
+        self._commits = self._results is not None and self._results.commits
         # A result on another server is stored before.
         self._atomic = consumer if isinstance(consumer, AtomicConsumer) else None
         self._is_one_step = self._atomic is not None and (
-            app.results is None or app.completes_at_once
+            self._results is None or app.completes_at_once
         )
         # An event is set once what came before it is written.
         self._queue: queue.SimpleQueue[Completion | threading.Event] = queue.SimpleQueue()
@@ -179,7 +180,7 @@ class Acker:
                     return [one for one in written if one.requeue]
             for completion in written:
                 if completion.chords is not None:
-                    self._note_joined(completion)
+                    self._app.follow_ups.note_joined(completion, self.until_done)
             return written
         except Exception as error:
             if len(batch) > 1:
@@ -200,7 +201,7 @@ class Acker:
         dead letters, nor any if the worker was abandoned before. If another result is stored
         already, the messages that follow are that result's.
         """
-        results = self._app.results
+        results = self._results
         if results is None or self._is_one_step:
             return list(batch)
         # After a lost lease the worker that has the message now writes its end.
@@ -230,12 +231,9 @@ class Acker:
         """Return `completion` with what follows the stored result; None if abandoned."""
         if not (completion.next or completion.chords):
             return completion
-        from blimp.queue.canvas.follow import restated  # most workers run no canvas
-
         found: list[tuple[Completion, Record | None]] = []
-        self.until_done(
-            lambda: found.append(restated(self._app, completion)), outage=self._results_outage
-        )
+        restated = self._app.follow_ups.restated
+        self.until_done(lambda: found.append(restated(completion)), outage=self._results_outage)
         for restated_one, stored in found:
             if stored is not None:
                 completion.job.previous = stored
@@ -247,20 +245,13 @@ class Acker:
         """Count the parts of chords, if that is a step of its own."""
         if all(one.chords is None for one in batch):
             return list(batch)
-        from blimp.queue.canvas.chords import count_parts  # most workers run no canvas
-
         counted = [
             completion
             if completion.chords is None
-            else count_parts(self._app, completion, self.until_done)
+            else self._app.follow_ups.count(completion, self.until_done)
             for completion in batch
         ]
         return [one for one in counted if one is not None]
-
-    def _note_joined(self, completion: Completion) -> None:
-        from blimp.queue.canvas.chords import note_joined  # most workers run no canvas
-
-        note_joined(self._app, completion, self.until_done)
 
     def _steps(self, completion: Completion) -> Iterator[Callable[[], Any]]:
         """Yield the steps before the one step, or instead of it; each is repeated alone."""

@@ -32,7 +32,7 @@ from blimp.queue.retry import is_given_up
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.canvas.follow import After
+    from blimp.queue.extensions import Followed, ResultStore
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.task import Task
     from blimp.queue.worker.job import Job
@@ -74,7 +74,7 @@ class Completions:
         """Return the completion of a job whose own raised `error`: a dead letter."""
         return _end(job, dead=f"its end cannot be written: {error}")
 
-    def record(self, job: Job, outcome: Outcome, found: After | None = None) -> Record:
+    def record(self, job: Job, outcome: Outcome, found: Followed | None = None) -> Record:
         """Return `outcome` as it is stored. found: what follows it."""
         message = job.message
         return Record(
@@ -96,8 +96,6 @@ class Completions:
         )
 
     def _build_followed(self, job: Job, outcome: Outcome) -> Completion:
-        from blimp.queue.canvas.follow import update_of  # most workers run no canvas
-
         found, outcome = self._follow(job, outcome)
         record, stored = self._encode(job, outcome, found)
         if stored is not outcome:
@@ -109,7 +107,7 @@ class Completions:
             record=record,
             next=(*self._next(job, outcome), *found.messages),
             dead=outcome.dead,
-            chords=update_of(self._app, found, outcome),
+            chords=self._app.follow_ups.update(found, outcome),
         )
 
     def _next(self, job: Job, outcome: Outcome) -> tuple[TaskMessage, ...]:
@@ -125,16 +123,14 @@ class Completions:
         )
         return (again, *outcome.next)
 
-    def _follow(self, job: Job, outcome: Outcome) -> tuple[After, Outcome]:
+    def _follow(self, job: Job, outcome: Outcome) -> tuple[Followed, Outcome]:
         """Return what follows the task's end, and its end: a canvas may fail it."""
-        from blimp.queue.canvas.follow import follow  # most workers run no canvas
-
-        found, outcome = follow(self._app, job.message, outcome, previous=job.previous)
+        found, outcome = self._app.follow_ups.follow(job.message, outcome, previous=job.previous)
         for complaint in found.complaints:
             self._log.error("errback", task=job.task.name, id=job.message.id, reason=complaint)
         return found, outcome
 
-    def _encode(self, job: Job, outcome: Outcome, found: After | None) -> tuple[bytes, Outcome]:
+    def _encode(self, job: Job, outcome: Outcome, found: Followed | None) -> tuple[bytes, Outcome]:
         """Return the record, b"" if none is stored, and the outcome that it says.
 
         A value that cannot be written, or cannot be given to a callback, is a failure.
@@ -150,8 +146,9 @@ class Completions:
             outcome = failure(error)
             return self._record_bytes(job, outcome, None), outcome
 
-    def _record_bytes(self, job: Job, outcome: Outcome, found: After | None) -> bytes:
-        message, results = job.message, self._app.results
+    def _record_bytes(self, job: Job, outcome: Outcome, found: Followed | None) -> bytes:
+        message = job.message
+        results: ResultStore | None = self._app.results
         if results is not None and not (job.task.options.ignore_result or message.ignore_result):
             return results.encode(self.record(job, outcome, found))
         if message.is_followed and outcome.state is State.SUCCESS:

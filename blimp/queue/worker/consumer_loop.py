@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from blimp.errors import ConfigError, LinkError
-from blimp.queue.brokers.base import AtomicConsumer, ChordPart, Completion, ConsumerOptions
+from blimp.queue.brokers.base import AtomicConsumer, Completion, ConsumerOptions
 from blimp.queue.redis.urls import hide_password, is_lost, is_refused
 from blimp.queue.worker.decode import Decoder
 from blimp.queue.worker.job import Job
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
-    from blimp.queue.extensions import Observers
+    from blimp.queue.extensions import Observers, ResultStore
     from blimp.queue.retry import Outage
     from blimp.queue.worker.in_flight import InFlight
 
@@ -63,6 +63,7 @@ class ConsumerLoop:
         self._longest_s = app.longest_wait_s  # a stop wakes it earlier
         self._has_consumed = False
         self._decoder = Decoder(app=app, worker=worker, counts=counts, log=log)
+        results: ResultStore | None = app.results
         self._options = ConsumerOptions(
             name=f"{app.name}.{worker}",
             brokers=app.brokers,
@@ -71,12 +72,12 @@ class ConsumerLoop:
             max_dead_letters=app.max_dead_letters,
             max_dead_letter_bytes=app.max_dead_letter_bytes,
             signer=app.signer,
-            store_result=None if app.results is None else app.results.write,
+            store_result=None if results is None else results.write,
             completes_results=app.completes_at_once,
             completes_chords=app.chords_end_at_once,
-            result_keep_s=app.results.keep_s if app.results is not None else 0,
+            result_keep_s=0 if results is None else results.keep_s,
             chord_keep_s=app.chord_keep_s,
-            join_chords=self._join_chords,
+            join_chords=lambda *chord: app.follow_ups.join(*chord),  # loaded with the first
             queues=self._queues,
             room=in_flight.room,
             limit=in_flight.limit,
@@ -181,14 +182,6 @@ class ConsumerLoop:
             self.requeue_waiting()
         finally:
             self.consumer.disconnect()
-
-    def _join_chords(
-        self, completion: Completion, parts: Sequence[ChordPart], client: Any
-    ) -> Completion:
-        from blimp.queue.canvas.chords import join  # loaded with the first chord
-
-        joined: Completion = join(self._app, completion, parts, client)
-        return joined
 
     def _change_queues(self) -> None:
         with self._changing():

@@ -12,7 +12,7 @@ from blimp.queue.brokers.base import MARK_KEEP_S
 from blimp.queue.protocol.message import AGAIN
 from blimp.queue.protocol.record import Outcome, State, failure
 from blimp.queue.publish.taken_back import Coalescing
-from blimp.queue.results.redis_backend import type_checked
+from blimp.queue.redis.client import type_checked
 from blimp.queue.worker.completions import mark_key, worker_lost
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.queue.app import TaskApp
+    from blimp.queue.extensions import ResultStore
     from blimp.queue.protocol.message import TaskMessage
     from blimp.queue.publish.taken_back import Revocations
     from blimp.queue.redis.clock import BrokerClock
@@ -134,8 +135,9 @@ class Once:
     async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         assert job.in_thread is not None
         again = job.message.delivery > 1 or AGAIN in job.message.headers
-        if again and self._app.results is not None:
-            job.previous = await job.in_thread(self._app.results.get, job.message.id)
+        results: ResultStore | None = self._app.results
+        if again and results is not None:
+            job.previous = await job.in_thread(results.get, job.message.id)
             if job.previous is not None and job.previous.final:
                 return Outcome(state=job.previous.state, settled=True)
         if job.task.options.begins_once and await job.in_thread(self._has_begun, job):
