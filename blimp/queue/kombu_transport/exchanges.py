@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
-from kombu.transport.virtual.exchange import ExchangeType
 
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.kombu_transport.connection import logger
@@ -261,7 +260,7 @@ class Declarations(virtual.Channel):
     def get_table(self, exchange: str) -> list[tuple[str, str | None, str]]:
         return list(self.connection.exchanges.table(exchange).rows)
 
-    def typeof(self, exchange: str, default: str = "direct") -> ExchangeType:
+    def typeof(self, exchange: str, default: str = "direct") -> Any:  # kombu's ExchangeType
         declared = self.state.exchanges.get(exchange)
         kind = declared["type"] if declared else self.connection.exchanges.table(exchange).type
         return self.exchange_types[kind or default]
