@@ -227,7 +227,11 @@ class CommandRun:
             now = Moment(self._clock.now_s(), 0.0)
         else:
             now = self._context.task.app.broker_clock.latest()
-        age_s = 0.0 if message.issued_ms is None else now.theirs_s - message.issued_ms / 1000.0
+        age_s = 0.0
+        if message.issued_ms is not None:
+            issued_s = message.issued_ms / 1000.0
+            doubt_s = self._context.task.app.broker_clock.doubt_s(issued_s)
+            age_s = now.theirs_s - issued_s + doubt_s
         if message.ttl_s is not None:
             return message.ttl_s, age_s, now.ours_s
         if message.expires_s is not None:

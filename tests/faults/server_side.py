@@ -29,7 +29,7 @@ KEPT = (
     "blimp.worker.",
     "_kombu.",
 )
-KEPT_ENDS = (":bell", ":exchanges")
+KEPT_ENDS = (":bell", ":exchanges", ":clock")
 
 
 class ServerSide:

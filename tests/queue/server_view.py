@@ -66,7 +66,7 @@ class Look:
         return sorted(
             key
             for key in keys
-            if not key.endswith((b":bell", b":dead", b":exchanges"))
+            if not key.endswith((b":bell", b":dead", b":exchanges", b":clock"))
             and not (b":level:" in key and self.server.xlen(key) == 0)
         )
 

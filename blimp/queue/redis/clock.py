@@ -5,6 +5,10 @@ A Pi has no battery-backed clock, and a laptop's may be wrong; both can ask the 
 
 from __future__ import annotations
 
+import time
+import uuid
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blimp.errors import LinkError
@@ -15,6 +19,79 @@ if TYPE_CHECKING:
 
 
 RECENT_S = 1.0
+NO_STEP_S = 0.05
+LONGEST_DOUBT_S = 60.0
+
+# A Lua function: put before each script that judges a lease or a schedule. The server's clock may
+# step; what a caller's monotonic clock proves is kept beside it, in the hash `key`, so that a
+# jump is known from time that has passed. `caller` is `monotonic_words()`.
+# trusts: whether to believe a gap that no clock of this caller's machine spans. A lease must not
+# end by it; what is scheduled must not wait for ever.
+# Returns µs: `steady`, which never goes back and does not jump; `before`, that at the reading
+# before; `wall`, the server's clock; `elapsed` on that since; `excess`, how much of it is a jump.
+# Each machine has what its clock is behind the steady one at least, so a request that was long on
+# its way does no harm; it may grow by 1/1000, as clocks drift. 256 places hold the machines.
+READ_CLOCK = """
+local STEP_US, YEAR_US = 500000, 31536000000000
+local function read_clock(key, caller, trusts)
+  local machine, own = string.match(caller, '^(%x+) (%d+)$')
+  local place = string.sub(machine, 1, 2)
+  local time = redis.call('TIME')
+  local wall = time[1] * 1000000 + time[2]
+  local kept = redis.call('HMGET', key, 'wall', 'steady', place)
+  local last, before = tonumber(kept[1]), tonumber(kept[2])
+  if not last or not before or not (math.abs(before - wall) < 50 * YEAR_US) then
+    last, before = wall, wall -- new, or damaged
+  end
+  local of, base = string.match(kept[3] or '', '^(%x+) (-?%d+)$')
+  base = of == machine and tonumber(base)
+  local elapsed = wall - last
+  local proven = base and base + own
+  local steady = before + math.max(0, math.min(elapsed, STEP_US))
+  local excess = 0
+  if elapsed > STEP_US then
+    excess = before + elapsed - (proven or before)
+    if proven and excess <= STEP_US + elapsed / 500 then
+      excess = 0
+    end
+    if excess == 0 or trusts and not proven then
+      steady = before + elapsed
+    end
+  end
+  if proven and (elapsed < 0 or excess > 0) then
+    steady = math.max(before, proven)
+  elseif proven and proven - steady > STEP_US then
+    steady = proven -- a request that was long on its way proved too little before this one
+  end
+  if trusts and excess > 0 and not proven then
+    for _, field in ipairs(redis.call('HKEYS', key)) do
+      if #field == 2 then
+        redis.call('HDEL', key, field) -- of a machine that knew the steady clock as it was
+      end
+    end
+  end
+  base = math.min(steady - own, base and base + math.abs(elapsed) / 1000 or math.huge)
+  redis.call('HSET', key, 'wall', string.format('%.0f', wall), 'steady',
+    string.format('%.0f', steady), place, machine .. string.format(' %.0f', base))
+  return { steady = steady, before = before, wall = wall, elapsed = elapsed, excess = excess }
+end
+"""
+
+
+@cache
+def _machine() -> str:
+    """Return what names this machine since it was started: its monotonic clock began then."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    except OSError:  # no Linux: the first use after a restart proves nothing
+        boot = f"{uuid.getnode():012x}"
+    return boot.strip().replace("-", "")
+
+
+def monotonic_words() -> str:
+    """Return this machine and its monotonic clock in µs, which counts while it sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return f"{_machine()} {time.clock_gettime_ns(clock) // 1000}"
 
 
 class Moment(NamedTuple):
@@ -44,12 +121,25 @@ class BrokerClock:
     An answer is as old as its way back took, which is unknown. A sender uses the earliest time
     that it can be now, and the judge of an age the latest: no message is ever judged younger
     than it is.
+
+    The broker's clock may go back. What is dated with a time that it then has for a second time
+    may be of the first: see `doubt_s`.
     """
 
     def __init__(self, *, link: RedisServer | None, clock: Clock) -> None:
         self._link = link
         self._clock = clock
         self._last: _Answer | None = None
+        self._went_back = (0.0, 0.0)  # what it had come to, and by how much it went back
+
+    def doubt_s(self, issued_s: float) -> float:
+        """Return by how much older what was issued then may be, after `latest` was asked.
+
+        After a longer step back than LONGEST_DOUBT_S it is not doubted: what is older than that
+        is dated in the future, unless it waited for as long.
+        """
+        until_s, back_s = self._went_back
+        return back_s if issued_s <= until_s else 0.0
 
     def recent_s(self) -> float:
         """Return the same without asking a broker that answered within the last second.
@@ -101,5 +191,11 @@ class BrokerClock:
             return self._last
         theirs_s, came_s = int(seconds) + int(microseconds) / 1e6, self._clock.now_s()
         url = self._link.brokers.current
-        self._last = _Answer(came_s, theirs_s - came_s, theirs_s - sent[-1], url)
-        return self._last
+        last, answer = self._last, _Answer(came_s, theirs_s - came_s, theirs_s - sent[-1], url)
+        if last is not None and last.url == url:
+            drift_s = NO_STEP_S + (came_s - last.came_s) / 1000.0
+            back_s = last.most_s - answer.least_s
+            if last.least_s - answer.most_s > drift_s and back_s <= LONGEST_DOUBT_S:
+                self._went_back = (came_s + last.most_s, back_s)
+        self._last = answer
+        return answer

@@ -22,6 +22,7 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     to a message that no priority stream shows. later: sorted set of what is not due yet.
     dead: stream of dead letters. alive: there while a queue that may expire is in use.
     exchanges: set of the exchanges that it is bound to. ttl: how long a message may wait, ms.
+    clock: hash, the server's clock when it was last read for this queue; see redis/clock.py.
     """
 
     name: str
@@ -32,10 +33,12 @@ class QueueKeys(msgspec.Struct, frozen=True, kw_only=True):
     alive: str
     exchanges: str
     ttl: str
+    clock: str
 
     def all(self) -> tuple[str, ...]:
         """Return what goes with the queue. Dead letters stay: a person has to see them."""
-        return (*self.levels, self.bell, self.later, self.alive, self.exchanges, self.ttl)
+        rest = (self.bell, self.later, self.alive, self.exchanges, self.ttl, self.clock)
+        return (*self.levels, *rest)
 
 
 class Keys:

@@ -1,7 +1,8 @@
 -- A pool of resources: which there are, who holds each, who waits for one.
 -- KEYS     resources, free, due, holders, waiting, patience, ended, counts; see redis/keys.py
 -- ARGV[1]  prefix of the channel on which a waiting holder is woken; the holder's name follows
--- ARGV[2]  the operation, a function of `operations` below; its arguments follow
+-- ARGV[2]  the operation, a function of `operations` below
+-- ARGV[3]  the caller's monotonic clock; see redis/clock.py. The operation's arguments follow
 -- Returns what the operation returns.
 -- The hash `resources` is the truth. free, due and holders are indexes of it, and are rebuilt
 -- from it if they disagree. An operation may be repeated if its answer was lost.
@@ -9,6 +10,7 @@ local resources, free, due, holders = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local waiting, patience, ended, counts = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local MOST_AT_ONCE, MOST_ENDED = 1000, 1000
 local MOST = 2 ^ 53 -- a Lua number above it is not exact
+local DAY_US = 86400000000 -- a token may be ahead of the time: one more than the last, at least
 
 -- Checked before the first write: a script that fails half-way is not rolled back.
 for number, kind in ipairs({ 'hash', 'zset', 'zset', 'hash', 'zset', 'zset', 'zset', 'hash' }) do
@@ -39,30 +41,30 @@ local function count(field)
   end
 end
 
--- Microseconds that never go back. The server's clock may: without this, grants would then last
--- longer than their time to live.
-local function read_clock()
-  local time = redis.call('TIME')
-  local last, ahead = counter('last_us'), counter('ahead_us')
-  local now = time[1] * 1000000 + time[2] + ahead
-  if now < last then
-    redis.call('HSET', counts, 'ahead_us', text(ahead + last - now))
-    now = last
-  end
-  redis.call('HSET', counts, 'last_us', text(now))
-  return now
+-- Never goes back, nor on by a step of the server's clock: a grant would last longer than its time
+-- to live, or end while its holder relies on it.
+local now_us = read_clock(counts, ARGV[3], false).steady
+
+-- A token that the time cannot explain was not granted: without this bound, one that is forged
+-- would leave none to grant that is greater.
+local function is_forged(token)
+  return token > now_us + DAY_US
 end
-local now_us = read_clock()
+
+local function last_token()
+  local last = counter('token')
+  return is_forged(last) and 0 or last
+end
 
 -- The first token is the time, too. So is the number of a command that is sent without a grant
 -- (see blimp/tasks/authority.py) greater than any from before the server lost its data.
-if counter('token') <= 0 then
+if last_token() <= 0 then
   redis.call('HSET', counts, 'token', text(now_us))
 end
 
 -- At least the time: tokens grow even if the server restarts without its last moments.
 local function next_token()
-  local token = text(math.max(counter('token') + 1, now_us))
+  local token = text(math.max(last_token() + 1, now_us))
   redis.call('HSET', counts, 'token', token)
   return token
 end
@@ -278,6 +280,14 @@ function operations.acquire(holder, ttl_us, place_us, new_token, rank)
     return { 1, own, had.token, '1' }
   end
 
+  if redis.call('ZCARD', free) == 0 then
+    for _, one in ipairs(redis.call('ZRANGE', due, 0, 99)) do
+      local grant = read(one)
+      if grant and is_forged(whole(grant.token)) then
+        end_grant(one, grant, 'taken away')
+      end
+    end
+  end
   local before = redis.call('ZRANK', waiting, holder) or redis.call('ZCARD', waiting)
   if before < redis.call('ZCARD', free) then
     local resource = redis.call('ZPOPMIN', free)[1]
@@ -377,7 +387,7 @@ end
 
 -- Raises the last token to at least the time. Returns it.
 function operations.advance()
-  local last = text(math.max(counter('token'), now_us))
+  local last = text(math.max(last_token(), now_us))
   redis.call('HSET', counts, 'token', last)
   return last
 end
@@ -408,6 +418,6 @@ function operations.look(to_repair, resource)
 end
 
 expire()
-local answer = operations[ARGV[2]](unpack(ARGV, 3))
+local answer = operations[ARGV[2]](unpack(ARGV, 4))
 wake()
 return answer

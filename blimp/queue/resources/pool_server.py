@@ -12,6 +12,7 @@ import msgspec
 
 from blimp.closing import Closing
 from blimp.errors import ConfigError, LeaseError
+from blimp.queue.redis.clock import READ_CLOCK, monotonic_words
 from blimp.queue.redis.scripts import Script
 from blimp.queue.redis.urls import link_errors
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 WRONG_TYPE = "POOLTYPE"
 RETRY_S = 0.2  # between two attempts of a waiting holder whose subscription was refused
 
-_SCRIPT = Script((Path(__file__).parent / "pool.lua").read_text())
+_SCRIPT = Script(READ_CLOCK + (Path(__file__).parent / "pool.lua").read_text())
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +111,7 @@ class PoolServer:
 
         Raises LinkError, and LeaseError naming a key of the wrong type; nothing changed then.
         """
+
         if self._is_link:
             return _text(self._given.ask(lambda client: _run(client, keys, args)))
         about = self._given.connection_pool.connection_kwargs
@@ -121,7 +123,7 @@ def _run(client: Any, keys: list[str], args: list[Any]) -> Any:
     from redis.exceptions import ResponseError
 
     try:
-        return _SCRIPT.run(client, keys, args)
+        return _SCRIPT.run(client, keys, [*args[:2], monotonic_words(), *args[2:]])
     except ResponseError as error:
         _, found, reason = str(error).partition(f"{WRONG_TYPE} ")
         if not found:

@@ -244,7 +244,7 @@ class ConsumerLoop:
             return
         parsed, task = read
         wait_s = 0.0
-        if parsed.eta_s is not None:
+        if parsed.eta_s is not None and not self._app.capabilities.schedules:
             wait_s = parsed.eta_s - self._app.broker_clock.now_s()
         job = Job(message=parsed, task=task, delivery=delivery)
         mark = getattr(message, "revoked", b"")  # of streams

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blimp.errors import LinkError, TaskError
+from blimp.queue.redis.clock import READ_CLOCK, monotonic_words
 from blimp.queue.redis.keys import worker_key
 from blimp.queue.redis.scripts import Script
 
@@ -28,22 +29,38 @@ if TYPE_CHECKING:
     from blimp.queue.retry import Outage
 
 LEASE_MS = 5_000
+CLOCK_KEEP_MS = 30 * 86_400_000  # of a name that is not used any more
 AGAIN_S = 0.2
 
-# KEYS[1] the lease. ARGV: ours, milliseconds, the dead holder's to be replaced ("" for none).
-# Returns 1 when it is ours, otherwise the holder's.
+# KEYS: the lease; its clock (see redis/clock.py), with the holder and until when it is.
+# ARGV: ours, milliseconds, the dead holder's to be replaced ("" for none), our monotonic clock, ms
+# to keep the clock.
+# Returns 1 when it is ours, otherwise the holder's. The key alone would lapse, or stay, when the
+# server's clock steps.
 # A full server allows it: or no worker could empty it.
-_TAKE = Script("""#!lua flags=allow-oom
-local held = redis.call('GET', KEYS[1])
+_TAKE = Script(f"""#!lua flags=allow-oom
+{READ_CLOCK}
+local steady = read_clock(KEYS[2], ARGV[4], false).steady
+local kept = redis.call('HMGET', KEYS[2], 'holder', 'until')
+local held, until_us = redis.call('GET', KEYS[1]), tonumber(kept[2])
+if until_us and steady < until_us then
+  held = held or kept[1]
+elseif until_us and held == kept[1] then
+  held = false
+end
+redis.call('PEXPIRE', KEYS[2], ARGV[5])
 if not held or held == ARGV[1] or held == ARGV[3] then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+  redis.call('HSET', KEYS[2], 'holder', ARGV[1], 'until',
+    string.format('%.0f', steady + ARGV[2] * 1000))
   return 1
 end
 return held
 """)
-_LEAVE = Script(
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end"
-)
+_LEAVE = Script("""
+local held = redis.call('GET', KEYS[1]) or redis.call('HGET', KEYS[2], 'holder')
+return held == ARGV[1] and redis.call('DEL', KEYS[1], KEYS[2])
+""")
 
 
 class NameInUse(TaskError):
@@ -59,7 +76,7 @@ class NameLock:
 
     def __init__(self, *, link: RedisServer, app: str, worker: str) -> None:
         self._link = link
-        self._key = worker_key(app, worker)
+        self._keys = [worker_key(app, worker), worker_key(app, worker) + ":clock"]
         self._worker = worker
         self._own = json.dumps({"token": uuid.uuid4().hex, **process_identity(os.getpid())})
 
@@ -99,11 +116,12 @@ class NameLock:
     def leave(self) -> None:
         """Give the name up; without a broker, the lease expires by itself."""
         with contextlib.suppress(LinkError), self._link.link():
-            _LEAVE.run(self._link.client, [self._key], [self._own])
+            _LEAVE.run(self._link.client, self._keys, [self._own])
 
     def _take(self, *, replacing: str) -> str | None:
         with self._link.link():
-            answer = _TAKE.run(self._link.client, [self._key], [self._own, LEASE_MS, replacing])
+            args = [self._own, LEASE_MS, replacing, monotonic_words(), CLOCK_KEEP_MS]
+            answer = _TAKE.run(self._link.client, self._keys, args)
         if answer == 1:
             return None
         if not isinstance(answer, bytes):

@@ -13,8 +13,9 @@ Pass = Callable[[float], None]
 
 
 def pass_time(server: redis.Redis, name: str, seconds: float) -> None:
-    """Advance the clock of a pool by `seconds`."""
-    server.hincrby(pool_keys(name).counts, "ahead_us", round(seconds * 1e6))
+    """Advance the clock of a pool by `seconds`; or have the server's go back by as much."""
+    field = "steady" if seconds > 0 else "wall"
+    server.hincrby(pool_keys(name).counts, field, round(abs(seconds) * 1e6))
 
 
 @pytest.fixture

@@ -624,14 +624,14 @@ def test_counters_that_are_no_numbers_can_be_looked_at(
     pool: ResourcePool, server: redis.Redis, value: str
 ) -> None:
     pool.add("twin")
-    for field in (*COUNTERS, "last_us", "ahead_us"):
+    for field in (*COUNTERS, "wall", "steady"):
         server.hset(pool.keys.counts, field, value)
     assert pool.stats().free == ("twin",)
     assert pool.release(pool.acquire("alice")).released
     assert pool.acquire("bob").token < MAX_TOKEN
 
 
-@pytest.mark.parametrize("field", ["acquired", "last_us", "ahead_us", "token"])
+@pytest.mark.parametrize("field", ["acquired", "wall", "steady", "token"])
 def test_a_damaged_counter_restarts(pool: ResourcePool, server: redis.Redis, field: str) -> None:
     pool.add("twin")
     server.hset(pool.keys.counts, field, "many")

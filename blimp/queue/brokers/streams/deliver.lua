@@ -28,33 +28,87 @@ end
 -- 2. priority by priority, what was put back or whose holder is dead, then what is new;
 -- 3. what was delivered too often goes to the dead letters instead, and so does what is older
 --    than its own time to live; what is older than its queue's is dropped.
--- KEYS     for each queue: one stream per priority, bell, schedule, dead letters, time to live
+-- KEYS     for each queue: one stream per priority, bell, schedule, dead letters, time to live,
+--          clock
 -- ARGV[1]  group    ARGV[2]  consumer    ARGV[3]  room    ARGV[4]  lease, ms
 -- ARGV[5]  most deliveries    ARGV[6]  dead letters to keep, "<letters>:<bytes>"
 -- ARGV[7]  number of priorities
 -- ARGV[8]  ms before it is due that a message may leave the schedule
+-- ARGV[9]  the name of no consumer    ARGV[10] the caller's monotonic clock; see redis/clock.py
 -- Returns {server's ms, ms when the next one is due or -1, deliveries, how many had expired}; a
 -- delivery is {number of its queue, priority, entry id, fence, fields}.
 -- What was delivered more than half as often as it may be is delivered alone: it may be what
 -- kills its holders, and whatever they hold beside it is counted too.
 -- What the consumer itself holds is never taken here, however idle: a holder that was
 -- stopped for a while and wakes must find its own messages its own, not new ones.
+-- Nor is anything taken from a holder for one lease after the server's clock jumped, or after
+-- nobody looked for long, as when the server stood still: idle time says nothing then, and each
+-- living holder renews meanwhile.
 local group, consumer, room, lease_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local most, limit, levels = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
-local SWEEP = 100
-local stride = levels + 4
+local SWEEP, nobody = 100, ARGV[9]
+local stride = levels + 5
 local queues = #KEYS / stride
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local due_ms, next_due_ms = now_ms + tonumber(ARGV[8]), -1
+local next_due_ms = -1
 local taken, expired = {}, 0
 local ttl_ms = {} -- of each queue, false for ever
+local may_claim, ahead = {}, {} -- of each queue: see look_at_clock
 
 local function pending(stream, ...)
   local found = redis.pcall('XPENDING', stream, group, ...)
   if found.err then
     redis.call('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
     return {}
+  end
+  return found
+end
+
+-- Reads the clock of a queue. Returns its steady ms, and notes whether idle times can be judged,
+-- and whether some may have been stamped by a clock that was ahead.
+local function look_at_clock(queue, key, bell)
+  local clock = read_clock(key, ARGV[10], true)
+  local kept = redis.call('HMGET', key, 'held', 'ahead')
+  local lease_us, held = lease_ms * 1000, tonumber(kept[1])
+  -- A caller that is slow to look again is not held for ever: once it was, it is served.
+  local is_free = not held or clock.before >= held + lease_us
+  local was_silent = clock.elapsed > math.max(lease_us / 2, STEP_US) -- idle, it looks thrice a lease
+  if clock.elapsed < 0 or clock.excess > lease_us or was_silent and is_free then
+    held = clock.steady
+    redis.call('HSET', key, 'held', string.format('%.0f', held))
+  end
+  local until_us = math.max(tonumber(kept[2]) or 0, clock.wall - clock.elapsed)
+  if clock.elapsed < 0 then
+    redis.call('HSET', key, 'ahead', string.format('%.0f', until_us))
+  end
+  local left_ms = redis.call('PTTL', bell)
+  if left_ms > 0 then
+    redis.call('PEXPIRE', key, left_ms) -- it goes with its queue
+  end
+  may_claim[queue] = not held or clock.steady >= held + lease_us
+  ahead[queue] = (kept[2] or clock.elapsed < 0) and clock.wall < until_us
+  return math.floor(clock.steady / 1000)
+end
+
+-- Returns what other consumers may take of a stream: what was put back, and what was not renewed
+-- for a lease. After a step back, that may be stamped with a time to come: it is not renewed if a
+-- lease later it still is.
+local function abandoned(queue, stream)
+  if not may_claim[queue] then
+    return pending(stream, 'IDLE', lease_ms, '-', '+', SWEEP, nobody)
+  end
+  local found = pending(stream, 'IDLE', lease_ms, '-', '+', SWEEP)
+  if ahead[queue] then
+    local stamped = {}
+    for _, one in ipairs(pending(stream, 'IDLE', -1, '-', '+', 10 * SWEEP)) do
+      stamped[one[1]] = true
+    end
+    for _, one in ipairs(pending(stream, '-', '+', 10 * SWEEP)) do
+      if not stamped[one[1]] then
+        found[#found + 1] = one
+      end
+    end
   end
   return found
 end
@@ -96,6 +150,8 @@ end
 for queue = 0, queues - 1 do
   local base = queue * stride
   local bell, later = KEYS[base + levels + 1], KEYS[base + levels + 2]
+  local steady_ms = look_at_clock(queue, KEYS[base + stride], bell)
+  local due_ms = steady_ms + tonumber(ARGV[8])
   for _, ring in ipairs(pending(bell, '-', '+', SWEEP)) do
     if ring[2] == consumer or ring[3] > lease_ms then
       redis.call('XACK', bell, group, ring[1])
@@ -107,10 +163,10 @@ for queue = 0, queues - 1 do
     redis.call('XADD', KEYS[base + message[1] + 1], '*', unpack(message[2]))
     redis.call('ZREM', later, member)
   end
-  ttl_ms[queue] = tonumber(redis.call('GET', KEYS[base + stride]))
+  ttl_ms[queue] = tonumber(redis.call('GET', KEYS[base + stride - 1]))
   local first = redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')
   if first[2] then
-    local then_ms = math.max(0, tonumber(first[2]) - ARGV[8])
+    local then_ms = math.max(0, now_ms + tonumber(first[2]) - due_ms)
     next_due_ms = next_due_ms < 0 and then_ms or math.min(next_due_ms, then_ms)
   end
 end
@@ -119,7 +175,7 @@ for level = 0, levels - 1 do
   for queue = 0, queues - 1 do
     local base = queue * stride
     local stream, dead = KEYS[base + level + 1], KEYS[base + levels + 3]
-    for _, old in ipairs(pending(stream, 'IDLE', lease_ms, '-', '+', SWEEP)) do
+    for _, old in ipairs(abandoned(queue, stream)) do
       if room > 0 and old[2] ~= consumer then
         if old[4] >= most then
           dead_letter(stream, group, old[1], dead, limit, level, old[4],

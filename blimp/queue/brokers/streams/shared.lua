@@ -17,6 +17,11 @@ local function enqueue(level_stream, later, bell, level, due_ms, head, body, ttl
     redis.call('XADD', level_stream, '*', unpack(message))
     return
   end
+  -- The schedule is on the queue's steady clock, so that no step of the server's moves all of it.
+  local clock = redis.call('HMGET', (string.gsub(later, 'later$', 'clock')), 'wall', 'steady')
+  if tonumber(clock[1]) and tonumber(clock[2]) then
+    due_ms = due_ms - math.floor((clock[1] - clock[2]) / 1000)
+  end
   local member = cmsgpack.pack({ tonumber(level), message })
   redis.call('ZADD', later, due_ms, member)
   if redis.call('ZRANGE', later, 0, 0)[1] == member then

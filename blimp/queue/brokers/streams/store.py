@@ -13,6 +13,7 @@ import redis
 from blimp.queue.brokers.base import MOST_SEARCHED, Found
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.envelope import NONE, Claim, Stamp
+from blimp.queue.redis.clock import READ_CLOCK, monotonic_words
 from blimp.queue.redis.keys import GROUP, LEVELS, NOBODY, Keys, QueueKeys
 from blimp.queue.redis.scripts import Script, read_functions, read_scripts
 
@@ -36,7 +37,7 @@ def _load() -> dict[str, Script]:
     ends = read_functions("results.lua") + shared
     scripts: dict[str, Script] = {}
     for name in ("publish", "deliver", "complete", "queues"):
-        functions = ends if name == "complete" else shared
+        functions = {"complete": ends, "deliver": READ_CLOCK + shared}.get(name, shared)
         scripts |= read_scripts(here / f"{name}.lua", functions=functions)
     return scripts
 
@@ -162,11 +163,11 @@ class Store:
         keys = [
             key
             for queue in queues
-            for key in (*queue.levels, queue.bell, queue.later, queue.dead, queue.ttl)
+            for key in (*queue.levels, queue.bell, queue.later, queue.dead, queue.ttl, queue.clock)
         ]
         args = [GROUP, self.consumer, room, self._lease_ms, self._max_deliveries, self._dead_limit]
         now_ms, due_ms, taken, expired = SCRIPTS["take"].run_once(
-            self.link.client, keys, [*args, LEVELS, early_ms]
+            self.link.client, keys, [*args, LEVELS, early_ms, NOBODY, monotonic_words()]
         )
         return Taken(
             deliveries=[

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from blimp.queue.redis.clock import BrokerClock
     from blimp.queue.worker.job import CallNext, Job
 
+AHEAD_S = 1.0  # clocks are read in turn
+
 
 class Expiry:
     """Judges `ttl_s` and `expires` on the broker's clock, right before the task would run.
@@ -48,8 +50,9 @@ class Expiry:
         assert job.in_thread is not None
         now_s: float = await job.in_thread(self._clock.latest_s)
         if message.ttl_s is not None and message.issued_ms is not None:
-            age_s = now_s - message.issued_ms / 1000.0
-            if age_s > message.ttl_s:
+            issued_s = message.issued_ms / 1000.0
+            age_s = now_s - issued_s + self._clock.doubt_s(issued_s)
+            if not -AHEAD_S <= age_s <= message.ttl_s:  # the broker's clock may have gone back
                 return failure(
                     Expired(f"{age_s:.3f} s old, its time to live is {message.ttl_s:g} s"),
                     state=State.EXPIRED,
