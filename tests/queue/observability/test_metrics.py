@@ -232,8 +232,8 @@ class TestThePage:
         ):
             with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as client:
                 client.sendall(evil)
-                client.shutdown(socket.SHUT_WR)
-                with contextlib.suppress(ConnectionError):
+                with contextlib.suppress(OSError):  # it may have hung up already
+                    client.shutdown(socket.SHUT_WR)
                     assert b"200 OK" not in client.recv(4096)
         assert figure(scrape(port), "blimp_broker_up") == 1.0
 
