@@ -21,8 +21,9 @@ def parked(broker_server: EmbeddedBroker) -> Iterator[FlyingShip]:
 
 @pytest.fixture
 def twin(parked: FlyingShip) -> Iterator[FlyingShip]:
-    """A ship that answers."""
+    """A ship that answers, and has been heard: others that were are no reason to miss it."""
     with parked.worker():
+        parked.publish()
         yield parked
 
 
