@@ -46,6 +46,16 @@ def test_a_symlink_is_replaced_and_never_followed(tmp_path: Path) -> None:
     assert not path.is_symlink()
 
 
+def test_a_file_is_replaced_and_never_written_in_place(tmp_path: Path) -> None:
+    """Whatever interrupts it: who has the old file open reads it to its end."""
+    path = tmp_path / "state.json"
+    write_atomically(path, OLD)
+    with path.open("rb") as old:
+        write_atomically(path, NEW)
+        assert old.read() == OLD
+    assert path.read_bytes() == NEW
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     write_atomically(path, OLD)
