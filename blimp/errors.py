@@ -101,6 +101,14 @@ class MessageError(TaskError):
     """A message cannot be read. The text names what, where and the limit."""
 
 
+class NotGenuine(MessageError):
+    """No key of ours has signed it, or it is too old: nothing of it is believed."""
+
+
+class Copied(NotGenuine):
+    """It was signed once, and accepted once: this is another copy of it."""
+
+
 class UnknownTask(TaskError):
     """This worker has no task of that name."""
 

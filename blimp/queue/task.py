@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.extensions import ChildExtension
     from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.protocol.signing import Signer
     from blimp.queue.publish.publisher import SendOptions
     from blimp.queue.redis.clock import BrokerClock
     from blimp.queue.results.backend import ResultBackend
@@ -32,6 +33,7 @@ class AppOfTask(Protocol):
     results: ResultBackend | None
     tracer: Any
     limit_bytes: int
+    signer: Signer | None
     child_extension: ChildExtension | None
 
     def get_task(self, name: str) -> Task: ...

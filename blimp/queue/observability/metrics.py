@@ -251,7 +251,7 @@ class _Collector(Closing):
         rejected = CounterMetricFamily(
             "blimp_worker_rejected", "Messages that could not be run", labels=("reason",)
         )
-        for reason in ("unknown_task", "unreadable"):
+        for reason in ("unknown_task", "unreadable", "not_genuine", "copied"):
             rejected.add_metric([reason], worker.counts[reason])
         yield rejected
         jobs = worker.jobs()

@@ -13,7 +13,7 @@ blimp_coalesce    its key: a newer message with the same supersedes it
 blimp_number      its place among the messages of its queue that coalesce
 blimp_version     the version of these headers; absent in the first
 blimp_again       sent a second time: the answer to the first was lost
-blimp_signature   see signing.py
+blimp_signature, blimp_seal   see signing.py
 
 `traceparent` and `tracestate` say which trace it belongs to, as Celery's own instrumentation
 writes them. They are carried even if nothing traces here, so that another program's trace goes on
@@ -195,6 +195,7 @@ def _is_plain(args: tuple[Any, ...]) -> bool:
 class MessageSigner(Protocol):
     """What `write_message` uses of `protocol.signing.Signer`."""
 
+    def seal(self) -> str: ...
     def sign(self, headers: Mapping[str, Any], body: bytes, *, queue: str) -> str: ...
 
 
@@ -216,6 +217,7 @@ def write_message(
     if size > limit_bytes:
         raise MessageError(f"{message.task!r} is {size} bytes as JSON: the limit is {limit_bytes}")
     if signer is not None:
+        headers["blimp_seal"] = signer.seal()
         headers["blimp_signature"] = signer.sign(headers, body, queue=message.queue)
     return headers, body
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from blimp.errors import MessageError
+from blimp.errors import MessageError, NotGenuine
 from blimp.queue.protocol.embed import read_callbacks, read_chord
 from blimp.queue.protocol.kombu_body import COMPRESSIONS, MARK, decompress, from_json
 from blimp.queue.protocol.message import (
@@ -80,21 +80,22 @@ def parse_message(
 ) -> TaskMessage:
     """Return the task that a delivered message asks for.
 
-    signer: accepts only what one of its keys has signed.
+    signer: accepts only what one of its keys has signed. Raises NotGenuine for all else.
     Raises MessageError that says what is wrong, where, and the limit.
     """
+    wrong = MessageError if signer is None else NotGenuine  # until its signature is checked
     if content_type != CONTENT_TYPE:
-        raise MessageError(f"content type {content_type!r}: only {CONTENT_TYPE!r} is accepted")
+        raise wrong(f"content type {content_type!r}: only {CONTENT_TYPE!r} is accepted")
     compression = headers.get("compression")
     if compression is None and content_encoding in COMPRESSIONS:
         compression, content_encoding = content_encoding, None
     if content_encoding != CONTENT_ENCODING and str(
         content_encoding or CONTENT_ENCODING
     ).lower() not in ("utf-8", "utf8"):
-        raise MessageError(f"content encoding {content_encoding!r}: only 'utf-8' is accepted")
+        raise wrong(f"content encoding {content_encoding!r}: only 'utf-8' is accepted")
     raw = body.encode() if isinstance(body, str) else bytes(body)  # no copy of what is bytes
     if len(raw) > limit_bytes:
-        raise MessageError(f"body of {len(raw)} bytes: the limit is {limit_bytes}")
+        raise wrong(f"body of {len(raw)} bytes: the limit is {limit_bytes}")
     if signer is not None:
         signer.check(headers, raw, queue=queue)
     if compression is not None:

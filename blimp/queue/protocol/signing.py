@@ -1,28 +1,59 @@
 """Signed messages: HMAC-SHA256 over the body and the headers that decide what it does.
 
 Delivery counts, and what is only for people, may change on the way and are not signed.
+
+Each signed message has a seal that no other has: its signer, and a number. A retry is signed again
+and has its own. What a broker delivers again is the same entry with the same seal, and is accepted;
+the same seal in another entry is a copy.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
+import os
+import secrets
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blimp.errors import ConfigError, MessageError
+from blimp.errors import ConfigError, Copied, NotGenuine
 from blimp.queue.protocol.message import AGAIN, to_json
 
 HEADER = "blimp_signature"
+SEAL = "blimp_seal"
 LEAST_BYTES = 16
+MOST_SEALS = 20_000  # that one window remembers: 3 MB
 
 _SIGNED = (
-    "task", "id", "retries", "eta", "expires", "group", "root_id", "parent_id", "timelimit",
-    "ignore_result",
+    "task", "id", "retries", "eta", "expires", "group", "group_index", "root_id", "parent_id",
+    "timelimit", "ignore_result", "replaced_task_nesting", "compression",
 )  # fmt: skip
 _UNSIGNED = (HEADER, "blimp_delivery", AGAIN)
 
 Key = str | bytes
+
+
+class Window:
+    """The latest seals that were accepted, and the entries that they came in. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[str, str] = {}
+
+    def admit(self, seal: str, entry: str) -> None:
+        """Remember `seal`. Raises Copied if it came in another entry before."""
+        with self._lock:
+            if self._entries.setdefault(seal, entry) != entry:
+                raise Copied(f"a copy: number {seal.rpartition('-')[2]} of its signer was accepted")
+            if len(self._entries) > MOST_SEALS:
+                del self._entries[next(iter(self._entries))]
+
+    def forget(self, seal: object) -> None:
+        """A person may send this one again: it is a dead letter now."""
+        with self._lock:
+            self._entries.pop(str(seal), None)
 
 
 class Signer:
@@ -39,30 +70,41 @@ class Signer:
         for key in self._keys:
             if len(key) < LEAST_BYTES:
                 raise ConfigError(f"signing_key: {len(key)} bytes, must be {LEAST_BYTES} or more")
+        self.window = Window()
+        self._own = (0, "", itertools.count())  # process, issuer, its numbers
+
+    def seal(self) -> str:
+        """Return the seal of one more message; a fork is another signer."""
+        own = self._own
+        if own[0] != os.getpid():
+            own = self._own = (os.getpid(), secrets.token_hex(8), itertools.count(1))
+        return f"{own[1]}-{next(own[2])}"
 
     def sign(self, headers: Mapping[str, Any], body: bytes, *, queue: str) -> str:
         """Return the signature of a message to `queue`."""
         return _mac(self._keys[0], _signed_parts(headers, queue), body)
 
     def check(self, headers: Mapping[str, Any], body: bytes, *, queue: str) -> None:
-        """Raise MessageError if `headers` hold no signature by one of the keys."""
+        """Raise NotGenuine if `headers` hold no signature by one of the keys, or no seal."""
         given = headers.get(HEADER)
         if given is None:
-            raise MessageError(f"header {HEADER!r} is missing: only signed messages are accepted")
+            raise NotGenuine(f"header {HEADER!r} is missing: only signed messages are accepted")
         try:
             parts = _signed_parts(headers, queue)
         except (TypeError, ValueError, RecursionError) as error:
-            raise MessageError(f"headers cannot be checked: {error}") from None
+            raise NotGenuine(f"headers cannot be checked: {error}") from None
         self._compare(given, parts, body, what=f"header {HEADER!r}")
+        if not isinstance(headers.get(SEAL), str):
+            raise NotGenuine(f"header {SEAL!r} is missing: its sender is of an older version")
 
     def sign_document(self, document: Mapping[str, Any], *, place: str) -> str:
         """Return the signature of a broadcast on the exchange `place`."""
         return _mac(self._keys[0], _document_parts(document, place), b"")
 
     def check_document(self, document: Mapping[str, Any], given: str, *, place: str) -> None:
-        """Raise MessageError if `given` is no signature by one of the keys."""
+        """Raise NotGenuine if `given` is no signature by one of the keys."""
         if not given:
-            raise MessageError("signature is missing: only signed broadcasts are accepted")
+            raise NotGenuine("signature is missing: only signed broadcasts are accepted")
         self._compare(given, _document_parts(document, place), b"", what="signature")
 
     def _compare(self, given: object, parts: bytes, body: bytes, *, what: str) -> None:
@@ -70,7 +112,7 @@ class Signer:
             hmac.compare_digest(_mac(key, parts, body).encode(), given.encode(errors="replace"))
             for key in self._keys
         ):
-            raise MessageError(f"{what} is wrong: altered on its way, or signed with another key")
+            raise NotGenuine(f"{what} is wrong: altered on its way, or signed with another key")
 
     def __repr__(self) -> str:
         return f"Signer({len(self._keys)} keys)"

@@ -32,6 +32,8 @@ from blimp.queue.protocol.message import (
     to_json,
     write_message,
 )
+from blimp.queue.protocol.signing import HEADER as SIGNATURE
+from blimp.queue.protocol.signing import SEAL
 from blimp.queue.publish.taken_back import Coalescing, KnownTask, coalescing_key
 from blimp.queue.redis.urls import Brokers
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
@@ -94,6 +96,9 @@ class Publisher:
                 self._sender().send(message, headers, body, stamp)
             except LinkError:
                 headers[AGAIN] = True  # perhaps only the answer was lost
+                if self.signer is not None:  # as one of its own: it may stand in both entries
+                    headers[SEAL] = self.signer.seal()
+                    headers[SIGNATURE] = self.signer.sign(headers, body, queue=message.queue)
                 raise
 
         try:

@@ -27,6 +27,7 @@ from blimp.errors import (
 from blimp.queue.brokers.base import MOST_DELIVERIES, Completion
 from blimp.queue.protocol.message import to_json
 from blimp.queue.protocol.record import Outcome, Record, State, failure, fault_of
+from blimp.queue.protocol.signing import SEAL
 from blimp.queue.redis.keys import began_key
 from blimp.queue.retry import is_given_up
 
@@ -166,6 +167,9 @@ def _completion(job: Job, **fields: Any) -> Completion:
 def _end(job: Job, **fields: Any) -> Completion:
     """Return a completion after which this try does not come again: its mark may expire."""
     mark = mark_key(job.message) if job.task.options.begins_once else ""
+    signer = job.task.app.signer
+    if signer is not None and fields.get("dead"):
+        signer.window.forget(job.message.headers.get(SEAL))
     return _completion(job, mark=mark, **fields)
 
 

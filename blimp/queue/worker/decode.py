@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import LinkError, MessageError, ResultError, UnknownTask
+from blimp.errors import Copied, LinkError, MessageError, NotGenuine, ResultError, UnknownTask
 from blimp.queue.log import Throttle
 from blimp.queue.options import TaskOptions
 from blimp.queue.protocol.embed import NO_REDIS
 from blimp.queue.protocol.read import parse_message, readable_id
-from blimp.queue.protocol.record import Record, State, failure, fault_of
+from blimp.queue.protocol.record import Record, State, encode, failure, fault_of
+from blimp.queue.protocol.signing import SEAL
 from blimp.queue.task import Task
 
 if TYPE_CHECKING:
@@ -37,10 +38,14 @@ class Decoder:
         parsed = None
         try:
             parsed = self._parse(message, queue)
+            self._admit(message)
             if parsed.chord is not None and self._app.chords is None:
                 raise MessageError(NO_REDIS)
             task = self._app.task_for(parsed)
             return parsed, task
+        except NotGenuine as error:
+            self._rejected(error, queue=queue, headers=message.headers)
+            return str(error)
         except (MessageError, UnknownTask) as error:
             can_count = parsed is not None and (
                 parsed.chord is None or self._app.chords is not None
@@ -89,15 +94,33 @@ class Decoder:
         except Exception as error:  # it would be delivered again, and fail here again
             raise MessageError(f"cannot be read: {type(error).__name__}: {error}") from error
 
+    def _admit(self, message: Any) -> None:
+        """Raise Copied for a message whose seal came in another entry before.
+
+        Only streams have entries: other brokers do not say whether they deliver again, or first.
+        """
+        claim, signer = getattr(message, "claim", None), self._app.signer
+        if signer is not None and claim is not None:
+            signer.window.admit(message.headers[SEAL], f"{claim.stream} {claim.id}")
+
     def _rejected(self, error: Exception, *, queue: str, headers: object) -> None:
-        """Count it, log it, and store a FAILURE if it has a readable id."""
+        """Count it, log it, and store a FAILURE if it has a readable id.
+
+        The FAILURE of what is not genuine is not signed: only a sender without a key believes it.
+        Nothing is stored of a copy, as its id is that of the message that was accepted.
+        """
+        is_genuine = not isinstance(error, NotGenuine)
         kind = "unknown_task" if isinstance(error, UnknownTask) else "unreadable"
+        if not is_genuine:
+            kind = "copied" if isinstance(error, Copied) else "not_genuine"
+        elif self._app.signer is not None and isinstance(headers, dict):
+            self._app.signer.window.forget(headers.get(SEAL))
         self._counts[kind] += 1
         id = readable_id(headers)
         more = self._throttle.admit(kind)
         if more is not None:
             self._log.error(kind, queue=queue, id=id, reason=str(error)[:LOG_LENGTH], **more)
-        if id is None or self._app.results is None:
+        if id is None or self._app.results is None or kind == "copied":
             return
         name = headers.get("task") if isinstance(headers, dict) else None
         record = Record(
@@ -109,7 +132,11 @@ class Decoder:
             queue=queue,
         )
         try:
-            self._app.results.store(record)
+            if is_genuine:
+                self._app.results.store(record)
+            else:
+                data = encode(record, limit_bytes=self._app.limit_bytes)
+                self._app.results.write(id, data)
         except ResultError:
             return  # not even its fault can be written
         except LinkError as error:

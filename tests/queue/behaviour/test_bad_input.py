@@ -196,7 +196,7 @@ def test_signed_messages_pass_and_others_do_not(url: str, look: Look) -> None:
                 handle = sender.tasks["add"].delay(3, 3)
                 with pytest.raises(TaskFailed, match=f"'blimp_signature' {reason}"):
                     handle.get(DEADLINE_S)
-        assert worker.counts["unreadable"] == 2
+        assert worker.counts["not_genuine"] == 2
         assert len(dead(app)) == 2
     text = repr(log.lines) + repr(app.signer)
     assert KEY not in text
@@ -214,12 +214,19 @@ def test_signed_messages_pass_and_others_do_not(url: str, look: Look) -> None:
         {"blimp_vehicle": "other"},
         {"blimp_new": 1},
         {"root_id": "other"},
+        {"group_index": 1},
+        {"blimp_seal": "other-1"},
     ],
 )
 def test_what_decides_is_signed(change: dict[str, Any]) -> None:
     signer = Signer(KEY)
     message = TaskMessage(
-        id="a", task="add", queue="q", ttl_s=1.0, issued_ms=1, headers={"blimp_vehicle": "twin"}
+        id="a",
+        task="add",
+        queue="q",
+        ttl_s=1.0,
+        issued_ms=1,
+        headers={"blimp_vehicle": "twin", "blimp_seal": signer.seal()},
     )
     headers, raw = build_headers(message), build_body(message)
     headers["blimp_signature"] = signer.sign(headers, raw, queue="q")

@@ -1,0 +1,74 @@
+"""Seals, windows and signatures, without a broker."""
+
+import os
+from typing import Any
+
+import pytest
+
+from blimp.errors import Copied, NotGenuine
+from blimp.queue.protocol.message import TaskMessage, write_message
+from blimp.queue.protocol.signing import MOST_SEALS, SEAL, Signer, Window
+
+KEY, OTHER = "k" * 16, "x" * 16
+
+
+def test_no_two_messages_have_the_same_seal() -> None:
+    signer, other = Signer(KEY), Signer(KEY)
+    seals = [one.seal() for one in (signer, other) for _ in range(3)]
+    assert len(set(seals)) == 6
+
+
+def test_a_fork_is_a_signer_of_its_own() -> None:
+    signer = Signer(KEY)
+    before = signer.seal()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, signer.seal().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(reading, 100).decode()
+    os.close(reading)
+    os.close(writing)
+    ours = signer.seal()
+    assert before.partition("-")[0] == ours.partition("-")[0] != theirs.partition("-")[0]
+
+
+def test_the_same_entry_comes_again_and_a_copy_does_not() -> None:
+    window = Window()
+    window.admit("a-1", "stream 1-0")
+    window.admit("a-1", "stream 1-0")  # its broker delivers it again
+    window.admit("a-2", "stream 2-0")
+    with pytest.raises(Copied, match="number 1 of its signer"):
+        window.admit("a-1", "stream 3-0")
+    with pytest.raises(Copied):  # and again
+        window.admit("a-1", "stream 3-0")
+    window.forget("a-1")
+    window.admit("a-1", "stream 3-0")
+
+
+def test_a_window_keeps_the_latest() -> None:
+    window = Window()
+    for number in range(MOST_SEALS + 1):
+        window.admit(f"a-{number}", "here")
+    with pytest.raises(Copied):
+        window.admit("a-1", "there")
+    window.admit("a-0", "there")  # forgotten: it was the oldest
+
+
+def test_a_message_without_a_seal_is_of_an_older_version() -> None:
+    signer = Signer(KEY)
+    headers, body = write_message(TaskMessage(id="a", task="t", queue="q"), signer=signer)
+    signer.check(headers, body, queue="q")
+    del headers[SEAL]
+    headers["blimp_signature"] = signer.sign(headers, body, queue="q")
+    with pytest.raises(NotGenuine, match="of an older version"):
+        signer.check(headers, body, queue="q")
+
+
+def test_a_message_that_is_carried_on_has_a_seal_of_its_own() -> None:
+    signer = Signer(KEY)
+    first, _ = write_message(TaskMessage(id="a", task="t", queue="q"), signer=signer)
+    again: dict[str, Any]
+    again, _ = write_message(TaskMessage(id="a", task="t", queue="q", headers=first), signer=signer)
+    assert again[SEAL] != first[SEAL]
