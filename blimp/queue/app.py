@@ -168,6 +168,7 @@ class TaskApp(Hooks, Closing):
             signer=self.signer,
             policy=self.retry_policy,
             clock=self.clock,
+            now_s=self.broker_clock.recent_s,
         )
         # None: the worker's default. Outside of it stands what extensions add.
         self.middleware = None if middleware is None else tuple(middleware)

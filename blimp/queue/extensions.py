@@ -253,11 +253,16 @@ class BootStep(Protocol):
 
 
 class Broadcast(msgspec.Struct, frozen=True, kw_only=True):
-    """One emergency message as it came. id: the same each time it is repeated."""
+    """One emergency message as it came. id: the same each time it is repeated.
+
+    seal, sent_s: of each repeat, if it is signed; sent_s is on the broker's clock.
+    """
 
     id: str
     name: str
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
+    seal: str | None = None
+    sent_s: float | None = None
     signature: str = ""
 
 

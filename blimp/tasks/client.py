@@ -189,17 +189,18 @@ class VehicleClient(Closing):
             if self._results is None:
                 brokers = Brokers(self.broker, schemes=SCHEMES)
                 signer = None if self._signing_key is None else Signer(self._signing_key)
+                server = RedisServer(brokers, timeout_s=self._timeout_s)
+                self._broker_clock = BrokerClock(link=server, clock=self.clock)
                 self._publisher = Publisher(
                     url=brokers,
                     timeout_s=self._timeout_s,
                     transport=self._transport,
                     signer=signer,
                     clock=self.clock,
+                    now_s=self._broker_clock.now_s,  # asks: it may step meanwhile
                 )
                 self._publisher.connect()
-                server = RedisServer(brokers, timeout_s=self._timeout_s)
                 self._results = RedisResults(server=server, clock=self.clock)
-                self._broker_clock = BrokerClock(link=server, clock=self.clock)
             return self._results
 
 

@@ -23,6 +23,7 @@ from blimp.errors import (
     TaskError,
 )
 from blimp.queue.protocol.message import NORMAL, PARENT, trace_headers
+from blimp.queue.protocol.signing import FRESH_S
 from blimp.queue.redis.clock import Moment
 from blimp.tasks.authority import HEADER
 from blimp.types import Command, Outcome, OutcomeState, Snapshot
@@ -140,6 +141,7 @@ class CommandRun:
         Reject if the worker stops, and the next worker follows the command on; Revoked if the
         task was revoked. In the last two cases the ship goes on with the command.
         """
+        self._check_fresh()
         if self._boot_id and not self._stored_boot_id():
             # Before the ship can act: if this worker dies, the next one must not take the boot
             # that it hears then for the one that has acted.
@@ -158,6 +160,20 @@ class CommandRun:
                 raise NotInControl(outcome.reason)
             raise Refused(outcome.reason)
         return command_result(outcome, accepted_s=self._accepted_s)
+
+    def _check_fresh(self) -> None:
+        """Raise Refused for what may have been recorded, if it must be signed.
+
+        What has a time to live was judged before. `age_s` lets a stop pass a step of the clock.
+        """
+        app, message = self._context.task.app, self._context.message
+        if app.signer is None or message.ttl_s is not None or self._context.began_before:
+            return
+        if message.issued_ms is None:
+            raise Refused(f"{self._row.command} is signed, and does not say when it was issued")
+        age_s = app.broker_clock.age_s(message.issued_ms / 1000.0, limit_s=FRESH_S)
+        if not abs(age_s) <= FRESH_S:
+            raise Refused(f"{self._row.command} is {age_s:.0f} s old: the limit is {FRESH_S:g}")
 
     def _ask(self, patience_s: float, *, doing: str) -> Outcome:
         deadline_s = self._clock.now_s() + patience_s

@@ -1,9 +1,26 @@
 """The emergency stop: past queue and pool, confirmed by the ship, repeated until then."""
 
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from blimp.link.mailbox import MailboxClient
 from blimp.queue import TaskApp
+from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.protocol.signing import FRESH_S
+from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import VehicleClient
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.ship import DONE, IN_PROGRESS, FlightSide, outcome
+
+KEY = "k" * 16
+START_S = 60.0  # for a process on a loaded machine
 
 
 def test_an_emergency_stop_passes_busy_threads(ship: FlightSide, app: TaskApp, url: str) -> None:
@@ -42,3 +59,81 @@ def test_an_emergency_stop_with_an_endless_source_stops_the_ship(
     handle = app.broadcast("estop", {"source": "y" * 100_000})
     handle.get(DEADLINE_S)
     assert len(ship.named("estop")) == 1
+
+
+# --- recorded ------------------------------------------------------------------------------------
+
+
+def test_a_task_that_stops_is_judged_by_its_age_if_it_is_signed(
+    ship: FlightSide, mailbox: MailboxClient, url: str
+) -> None:
+    """It has no time to live, so that whatever program sends it is heard."""
+    with (
+        build_ship_app(vehicle="twin", broker=url, mailbox=mailbox, signing_key=KEY) as app,
+        working(app, name="twin"),
+    ):
+        for id, age_s in (("old", FRESH_S + 5.0), ("undated", None), ("fresh", FRESH_S - 15.0)):
+            issued_ms = None
+            if age_s is not None:
+                issued_ms = int((app.broker_clock.now_s() - age_s) * 1000)
+            message = TaskMessage(id=id, task="blimp.estop", queue=app.queue, issued_ms=issued_ms)
+            app.publisher.publish(message)
+        assert app.result("fresh").wait(DEADLINE_S).state == "SUCCESS"
+        assert "35 s old: the limit is 30" in app.result("old").wait(DEADLINE_S).reason
+        assert "does not say when" in app.result("undated").wait(DEADLINE_S).reason
+        assert [command.id for command in ship.named("estop")] == ["fresh"]
+
+
+@contextmanager
+def relaying(url: str, directory: Path) -> Iterator[None]:
+    """A process `blimp relay` that hears emergency stops, and is killed at the end."""
+    key = directory / "signing.key"
+    key.touch(mode=0o600)
+    key.write_text(KEY)
+    log = directory / "log"
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            f"{sys.executable} -m blimp relay --broker {url} --vehicle twin "
+            f"--signing-key-file {key} --runtime-dir {directory}".split(),
+            stderr=stderr,
+            env=os.environ | {"NO_COLOR": "1"},
+        )
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_recorded_emergency_stop_kills_no_ship_after_a_reboot(
+    server: redis.Redis, url: str, directory: Path
+) -> None:
+    """Real processes. Without the signed time the ship stopped again at the first of them."""
+    fanout = "blimp:fanout:blimp.twin.emergency"
+
+    def stop(ground: VehicleClient) -> str:
+        reply = ground.estop(timeout_s=START_S)  # it is repeated until the process listens
+        assert reply.state == "SUCCESS", reply
+        return reply.id
+
+    with VehicleClient(url, "twin", signing_key=KEY) as ground:
+        ship = FlightSide(directory / "flight.sock")
+        try:
+            with relaying(url, directory):
+                first = stop(ground)
+                assert {command.id for command in ship.named("estop")} == {first}
+        finally:
+            ship.close()
+        entries: Any = server.xrange(fanout)
+        assert entries
+        ship = FlightSide(directory / "flight.sock")  # it forgot what it had done
+        try:
+            with relaying(url, directory):
+                second = stop(ground)
+                for _, fields in entries:
+                    server.xadd(fanout, fields)
+                third = stop(ground)
+                stopped = [command.id for command in ship.named("estop")]
+                assert (first not in stopped, set(stopped)) == (True, {second, third})
+        finally:
+            ship.close()

@@ -3,6 +3,10 @@
 A fanout exchange (PUBLISH in Redis) that a worker consumes on a thread and a connection of its
 own, at every broker of a list. The sender repeats itself with the same id until the
 confirmation, which is a result of that id, is there.
+
+With a key each repeat is signed with a seal of its own and the broker's time. It acts if its seal
+is new, and it is fresh by the last that is known of that broker's clock, or else by what the
+broker then answers: a step of the clock stops no emergency stop, and a recorded one stops nothing.
 """
 
 from __future__ import annotations
@@ -10,20 +14,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from kombu import Consumer, Exchange, Queue
 
-from blimp.errors import LinkError, MessageError, Refused, ResultError
+from blimp.errors import Copied, LinkError, MessageError, NotGenuine, Refused, ResultError
 from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.control.command import EXCHANGE, MAX_COMMAND_BYTES, CommandMailbox, connected
 from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.protocol.record import Record, State, fault_of
+from blimp.queue.protocol.signing import FRESH_S, Window
 from blimp.queue.publish.taken_back import BROADCAST as REVOKE
+from blimp.queue.redis.client import RedisServer
+from blimp.queue.redis.clock import BrokerClock
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
@@ -34,6 +41,7 @@ LOG_LENGTH = 200
 WAKE = "blimp.wake"  # received by all workers, it only ends a consumer's wait
 CLOSE_S = 2.0
 FIRST_DRAIN_S = 0.001
+CLOCK_S = 0.25  # how long one question for the time may keep the next broadcast waiting
 
 _decoder = msgspec.json.Decoder(Broadcast)
 
@@ -44,6 +52,7 @@ class BroadcastReceiver:
     on_revoke: called with the id of a revoked task, and whether to terminate it.
     on_command: called with the broker's URL and kombu's message of a remote-control command;
         None to receive none.
+    counts: the worker's, of what is refused.
     """
 
     def __init__(
@@ -53,15 +62,25 @@ class BroadcastReceiver:
         worker: str,
         on_revoke: Callable[[str, bool], object],
         on_command: Callable[[str, Any], None] | None = None,
+        counts: Counter[str] | None = None,
         log: Any,
     ) -> None:
+        self.counts: Counter[str] = Counter() if counts is None else counts
         self.app = app
         self.worker = worker
         self.on_command = on_command
         self.log = log
         self._on_revoke = on_revoke
         self._acting = threading.Lock()
-        self._confirmed: OrderedDict[str, Record] = OrderedDict()
+        self._confirmed: OrderedDict[tuple[str, str], Record] = OrderedDict()
+        self._window = Window()
+        self._started_s = app.clock.now_s()
+        self._links: list[RedisServer] = []
+        self._clocks: dict[str, BrokerClock] = {}
+        if app.signer is not None and app.capabilities.on_redis:
+            for url in app.brokers.urls:
+                self._links.append(RedisServer(url, timeout_s=CLOCK_S))
+                self._clocks[url] = BrokerClock(link=self._links[-1], clock=app.clock)
         self._consumers = {url: BroadcastConsumer(self, url) for url in app.brokers.urls}
         self._started = False
 
@@ -87,6 +106,8 @@ class BroadcastReceiver:
                 self.app.broadcast(WAKE)
         for consumer in self._consumers.values():
             consumer.wait_closed()
+        for link in self._links:
+            link.close()
 
     def receive(self, body: bytes | str, *, url: str) -> None:
         """Handle one broadcast; never raises except for a lost connection."""
@@ -98,7 +119,11 @@ class BroadcastReceiver:
                 raise MessageError(f"id: must have 1 to {MAX_NAME_LENGTH} letters")
             if self.app.signer is not None:
                 document, place = msgspec.structs.asdict(broadcast), self.app.emergency_exchange
+                for name in ("seal", "sent_s"):  # of older versions, which do not sign them
+                    if document[name] is None:
+                        del document[name]
                 self.app.signer.check_document(document, broadcast.signature, place=place)
+                self._check_fresh(broadcast, url)
             if broadcast.name == REVOKE and not isinstance(broadcast.payload.get("id"), str):
                 raise MessageError("payload: must name the id of a task")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, MessageError) as error:
@@ -116,10 +141,31 @@ class BroadcastReceiver:
             self.log.error("broadcast unknown", name=broadcast.name, known=known)
             return
         with self._acting:
-            record = self._confirmed.get(broadcast.id) or self._act(broadcast, handler)
+            done = self._confirmed.get((broadcast.name, broadcast.id))
+            record = done or self._act(broadcast, handler)
         self._confirm(record, url)
 
+    def ask_clock(self, url: str) -> None:
+        """Have that broker's time at hand before the first broadcast. Raises LinkError."""
+        if url in self._clocks:
+            self._clocks[url].now_s()
+
+    def _check_fresh(self, broadcast: Broadcast, url: str) -> None:
+        """Raise NotGenuine for a copy, and for what is too old or was sent before the start."""
+        if broadcast.seal is None or broadcast.sent_s is None:
+            raise NotGenuine("seal or sent_s is missing: its sender is of an older version")
+        self._window.admit(broadcast.seal)
+        up_s = self.app.clock.now_s() - self._started_s
+        clock = self._clocks.get(url, self.app.broker_clock)
+        age_s = clock.age_s(broadcast.sent_s, limit_s=min(FRESH_S, up_s))
+        if not abs(age_s) <= FRESH_S:
+            raise NotGenuine(f"{age_s:.0f} s old by the broker's clock: the limit is {FRESH_S:g}")
+        if age_s > up_s:  # the window knows nothing of that time
+            raise NotGenuine("it was sent before this worker started")
+
     def unreadable(self, error: Exception) -> None:
+        if isinstance(error, NotGenuine):
+            self.counts["copied" if isinstance(error, Copied) else "not_genuine"] += 1
         self.log.error("broadcast unreadable", reason=str(error)[:LOG_LENGTH])
 
     def _act(self, broadcast: Broadcast, handler: BroadcastHandler) -> Record:
@@ -139,7 +185,7 @@ class BroadcastReceiver:
         if found is None:  # not confirmed: it is tried again when its sender repeats itself
             return record(State.PROGRESS, result={"fraction": 0.0, "reason": reason})
         self.log.info("broadcast", name=broadcast.name, id=broadcast.id, state=str(found.state))
-        self._confirmed[broadcast.id] = found
+        self._confirmed[broadcast.name, broadcast.id] = found
         while len(self._confirmed) > MAX_CONFIRMED:
             self._confirmed.popitem(last=False)
         return found
@@ -218,6 +264,7 @@ class BroadcastConsumer:
                 consuming.enter_context(
                     Consumer(channel, queues=[queue], on_message=on_message, no_ack=True)
                 )
+            self._receiver.ask_clock(self._url)
             self._drain(connection, timeout_s=FIRST_DRAIN_S)  # subscribes first
             self._transport = connection.transport if has_entries else None
             self.listening.set()

@@ -68,6 +68,7 @@ class ControlExtension(Extension):
             worker=worker.name,
             on_revoke=self.revocation.receive,
             on_command=None if worker.app.remote_control == OFF else self.remote.receive,
+            counts=worker.counts,
             log=worker.log,
         )
 

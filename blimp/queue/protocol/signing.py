@@ -24,6 +24,7 @@ from blimp.queue.protocol.message import AGAIN, to_json
 HEADER = "blimp_signature"
 SEAL = "blimp_seal"
 LEAST_BYTES = 16
+FRESH_S = 30.0  # the age up to which a signed broadcast acts, and a command without a time to live
 MOST_SEALS = 20_000  # that one window remembers: 3 MB
 
 _SIGNED = (
@@ -42,11 +43,13 @@ class Window:
         self._lock = threading.Lock()
         self._entries: dict[str, str] = {}
 
-    def admit(self, seal: str, entry: str) -> None:
-        """Remember `seal`. Raises Copied if it came in another entry before."""
+    def admit(self, seal: str, entry: str = "") -> None:
+        """Remember `seal`. Raises Copied if it came in another entry before, or in none."""
         with self._lock:
-            if self._entries.setdefault(seal, entry) != entry:
+            known = self._entries.get(seal)
+            if known is not None and (known != entry or not entry):
                 raise Copied(f"a copy: number {seal.rpartition('-')[2]} of its signer was accepted")
+            self._entries[seal] = entry
             if len(self._entries) > MOST_SEALS:
                 del self._entries[next(iter(self._entries))]
 
@@ -134,4 +137,5 @@ def _document_parts(document: Mapping[str, Any], place: str) -> bytes:
     import json
 
     named = {name: document.get(name) for name in ("id", "name", "payload")}
+    named |= {name: document[name] for name in ("seal", "sent_s") if name in document}
     return json.dumps([place, named], sort_keys=True, separators=(",", ":")).encode()

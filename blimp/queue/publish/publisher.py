@@ -54,6 +54,7 @@ class Publisher:
     policy: how often a message is sent again if its broker did not answer. Streams recognise
         the repetition and put nothing more; elsewhere, and at another broker, a header makes
         the worker look whether the task is done already.
+    now_s: the broker's time, for signed broadcasts; by default this machine's.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Publisher:
         signer: Signer | None = None,
         policy: RetryPolicy = PUBLISHING,
         clock: Clock | None = None,
+        now_s: Callable[[], float] | None = None,
     ) -> None:
         self.brokers = url if isinstance(url, Brokers) else Brokers(url)
         self._broker = broker_for(self.brokers.urls, name=transport)
@@ -74,6 +76,7 @@ class Publisher:
         self.signer = signer
         self._policy = policy
         self._clock = clock or SystemClock()
+        self._now_s = now_s or self._clock.wall_s
         self._chance = random.Random()
         self._lock = threading.Lock()
         self._senders: dict[str, Sender] = {}
@@ -108,13 +111,19 @@ class Publisher:
 
     def broadcast(self, exchange: str, document: dict[str, Any]) -> None:
         """Send `document` to all that listen on the fanout `exchange` at this moment."""
-        if self.signer is not None:
-            signature = self.signer.sign_document(document, place=exchange)
-            document = document | {"signature": signature}
-        body = to_json(document)
-        if len(body) > self._limit_bytes:
-            raise MessageError(f"broadcast of {len(body)} bytes: the limit is {self._limit_bytes}")
-        self._retry(lambda: self._sender().broadcast(exchange, body))
+
+        def send() -> None:
+            signed = document
+            if self.signer is not None:  # each time, as another broker has another clock
+                signed = document | {"seal": self.signer.seal(), "sent_s": self._now_s()}
+                signed["signature"] = self.signer.sign_document(signed, place=exchange)
+            body = to_json(signed)
+            if len(body) > self._limit_bytes:
+                limit = self._limit_bytes
+                raise MessageError(f"broadcast of {len(body)} bytes: the limit is {limit}")
+            self._sender().broadcast(exchange, body)
+
+        self._retry(send)
 
     def notify(
         self, body: bytes, *, exchange: Any, routing_key: str, headers: dict[str, Any]

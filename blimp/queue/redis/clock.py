@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 RECENT_S = 1.0
+ASKED_S = 0.1  # no more often is it asked, in a flood of what is too old
 NO_STEP_S = 0.05
 LONGEST_DOUBT_S = 60.0
 
@@ -170,6 +171,20 @@ class BrokerClock:
         answer = self._ask()
         now_s = self._clock.now_s()
         return Moment(now_s, now_s + answer.most_s)
+
+    def age_s(self, sent_s: float, *, limit_s: float) -> float:
+        """Return the age of what was sent at `sent_s`, negative if that is still to come.
+
+        By the last answer if that says that it is within `limit_s` of now; else the server is
+        asked. So what is fresh waits for no server, and a step of its clock makes nothing old
+        that was sent before or after it. Raises LinkError.
+        """
+        last, now_s = self._last, self._clock.now_s()
+        if last is not None and self._link is not None:
+            age_s = now_s + last.most_s - sent_s
+            if abs(age_s) <= limit_s or now_s - last.came_s < ASKED_S:
+                return age_s
+        return self.latest_s() - sent_s
 
     def _ask(self) -> _Answer:
         """Return the newest answer. Raises LinkError."""
