@@ -139,6 +139,7 @@ class TaskApp(Hooks, Closing):
                 clock=self.clock,
                 keep_s=self.result_options.keep_s,
                 limit_bytes=result_limit_bytes,
+                signer=self.signer,
             )
         if database is not None:
             try:
@@ -227,7 +228,11 @@ class TaskApp(Hooks, Closing):
 
         results = self.results
         link = results.server if isinstance(results, RedisResults) else self._store
-        return None if link is None else Chords(link=link, keep_s=self.chord_keep_s)
+        return (
+            None
+            if link is None
+            else Chords(link=link, keep_s=self.chord_keep_s, signer=self.signer)
+        )
 
     @property
     def chord_keep_s(self) -> int:

@@ -161,7 +161,7 @@ class VehicleClient(Closing):
         if record.final:
             return reply_of(record, task=task, latency_ms=None)
         if record.state.value == "PENDING":  # there is no record
-            reason = _UNKNOWN
+            reason = record.reason or _UNKNOWN
         else:
             reason = f"the command is {record.state.value}: not known to have ended"
         return Reply(
@@ -200,7 +200,7 @@ class VehicleClient(Closing):
                     now_s=self._broker_clock.now_s,  # asks: it may step meanwhile
                 )
                 self._publisher.connect()
-                self._results = RedisResults(server=server, clock=self.clock)
+                self._results = RedisResults(server=server, clock=self.clock, signer=signer)
             return self._results
 
 

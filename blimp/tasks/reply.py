@@ -118,6 +118,8 @@ class Pending(Closing):
             detail = str(_details(last).get("reason", ""))
             reason = f"last known state {last.state.value}"
             reason += f": {detail}" if detail else ""
+        if self._watch.forged:
+            reason += f"; {self._watch.forged} reports were passed over: not signed with our key"
         return Reply(
             id=self.id,
             task=self.task,

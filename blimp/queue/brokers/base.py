@@ -128,6 +128,11 @@ class Delivery(Protocol):
         ...
 
 
+def part_place(group_id: str, place: float) -> str:
+    """Return what the signature of a chord's part is for: its chord, and its place there."""
+    return f"part {place!r} of chord {group_id}"
+
+
 class ChordPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one task reports to the chord that it is a part of.
 
@@ -146,13 +151,15 @@ class ChordPart(msgspec.Struct, frozen=True, kw_only=True):
         """What Celery stores of it until all parts are there."""
         return [1, self.id, CELERY_STATUS.get(self.state, self.state.value), self.value]
 
-    def arguments(self) -> tuple[str, str | int, bytes]:
+    def arguments(self, signer: Signer | None) -> tuple[str, str | int, bytes]:
         """Return member, place and entry for Lua. Raises ResultError if JSON cannot hold it."""
         place: str | int = LAST if self.index is None else self.index
         try:
             entry = to_json(self.entry)
         except (TypeError, ValueError, RecursionError) as error:
             raise ResultError(f"a chord's part is what JSON cannot hold: {error}") from None
+        if signer is not None:
+            entry = signer.append_to(entry, place=part_place(self.group_id, float(place)))
         return f"{self.id}:{place}", place, entry
 
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import MessageError, ResultError
+from blimp.errors import MessageError, NotGenuine, ResultError
+from blimp.queue.brokers.base import part_place
 from blimp.queue.canvas.follow import (
     MOST_WORDS,
     After,
@@ -26,7 +27,7 @@ from blimp.queue.canvas.follow import (
     update_of,
     within,
 )
-from blimp.queue.canvas.plan import Ids, Planner
+from blimp.queue.canvas.plan import SIZE, Ids, Planner
 from blimp.queue.canvas.send import CanvasApp, Chords, settings_of
 from blimp.queue.protocol.embed import options_of
 from blimp.queue.protocol.record import Fault, Outcome, State
@@ -35,6 +36,7 @@ from blimp.queue.redis.keys import chord_keys, group_key
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import ChordPart, Completion
+    from blimp.queue.protocol.signing import Signer
 
 FAILED = ("FAILURE", "REVOKED")
 
@@ -91,9 +93,9 @@ def _start_body(
         settings = msgspec.structs.replace(settings, root_id=root_id)
     planner = Planner(settings=settings, ids=Ids(f"{part.group_id}/body"))
     try:
-        planner.plan(part.body, (_values(part.group_id, client),))
+        planner.plan(part.body, (_values(part, client, app.signer),))
         settings.check(planner.messages, planner.sizes)
-    except (MessageError, ResultError) as error:
+    except (MessageError, ResultError) as error:  # one that is not genuine, too
         words = str(error)[:MOST_WORDS]  # each chord quotes the one within it
         fault = Fault(exc_type="ChordError", exc_message=[words], exc_module="celery.exceptions")
         ended = Outcome(state=State.FAILURE, fault=fault)
@@ -102,13 +104,22 @@ def _start_body(
     found.add(planner)
 
 
-def _values(group_id: str, client: Any) -> list[Any]:
-    """Return the results of all parts in order. Raises ResultError as Celery words it."""
-    entries = read_entries(client, group_id)
+def _values(part: ChordPart, client: Any, signer: Signer | None) -> list[Any]:
+    """Return the results of all parts in order. Raises ResultError as Celery words it.
+
+    With a key, all must be signed, and as many as the chord began with: that is in its body.
+    """
+    group_id = part.group_id
+    entries = read_entries(client, group_id, signer)
     for id, state, value in entries:
         if state in FAILED:
             raise ResultError(f"Dependency {id} raised {_repr(value)}")
     values = {id: value for id, _, value in entries}
+    if signer is not None:
+        size = options_of(part.body).get(SIZE)
+        if size is not None and size != len(values):
+            raise NotGenuine(f"chord {group_id} has {len(values)} parts, and began with {size}")
+        return [value for _, _, value in entries]
     # Celery stores the shape of a header with groups in it. It may be missing, or that of
     # something else.
     with contextlib.suppress(ResultError, ValueError, TypeError, LookupError, RecursionError):
@@ -119,12 +130,21 @@ def _values(group_id: str, client: Any) -> list[Any]:
     return [value for _, _, value in entries]
 
 
-def read_entries(client: Any, group_id: str) -> list[tuple[str, str, Any]]:
-    """Return id, state and value of each part, in order. Raises ResultError, redis-py's errors."""
+def read_entries(
+    client: Any, group_id: str, signer: Signer | None = None
+) -> list[tuple[str, str, Any]]:
+    """Return id, state and value of each part, in order.
+
+    Raises ResultError, NotGenuine for a part that no key has signed at its place, redis-py's
+    errors.
+    """
     found = []
-    for raw in type_checked(lambda: client.zrange(chord_keys(group_id)[0], 0, -1)):
+    key = chord_keys(group_id)[0]
+    for raw, place in type_checked(lambda: client.zrange(key, 0, -1, withscores=True)):
+        if signer is not None:
+            signer.check_appended(raw, place=part_place(group_id, place))
         try:
-            _, id, state, value = msgspec.json.decode(raw)
+            _, id, state, value = msgspec.json.decode(raw)[:4]
         except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
             raise ResultError(f"a part of chord {group_id} cannot be read: {error}") from None
         found.append((str(id), str(state), value))

@@ -39,6 +39,8 @@ from blimp.queue.protocol.message import LOW, TaskMessage
 from blimp.queue.publish.publisher import make_message, needs_now
 from blimp.queue.publish.taken_back import KnownTask
 
+SIZE = "blimp_parts"  # option of a chord's body, if it is signed: how many parts the chord has
+
 
 def _allow(*_: object) -> None:
     """Allow everything."""
@@ -51,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     now_s: the broker's time; may raise LinkError. issues: messages get the time of now as their
     time of issue. nesting: how many replaced tasks came before, see `follow.replaced`.
     check: raises MessageError for messages, or chords (group id and size), that cannot be sent.
+    is_signed: the body of a chord says how many parts there are.
     """
 
     queue: str
@@ -64,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     issues: bool = False
     nesting: int = 0
     check: Callable[[Sequence[TaskMessage], Sequence[tuple[str, int]]], None] = _allow
+    is_signed: bool = False
 
 
 class Node:
@@ -345,6 +349,8 @@ class Planner:
         # The delay of a chord is its header's.
         own = with_options(signature, countdown=None, eta=None)
         body = with_options(body, **passed_on(options_of(own)))
+        if self._settings.is_signed:  # the server's own count is not
+            body = with_options(body, **{SIZE: len(found)})
         for index, one in enumerate(found):
             part = Then(chord=body, group_id=id, group_index=index)
             self.plan(one, **given, then=part, common=common)

@@ -22,6 +22,7 @@ from blimp.queue.retry import RetryPolicy
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import ChordPart
     from blimp.queue.protocol.message import TaskMessage
+    from blimp.queue.protocol.signing import Signer
     from blimp.queue.redis.client import RedisServer
     from blimp.queue.results.backend import ResultBackend
 
@@ -36,8 +37,9 @@ JOIN = "join_parts(KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1])"
 class Chords:
     """Counts chords in steps of their own. Raises LinkError, ResultError."""
 
-    def __init__(self, *, link: RedisServer, keep_s: int) -> None:
+    def __init__(self, *, link: RedisServer, keep_s: int, signer: Signer | None = None) -> None:
         self.link = link
+        self.signer = signer
         self.keep_s = keep_s
 
     def begin(self, sizes: Sequence[tuple[str, int]]) -> None:
@@ -47,7 +49,7 @@ class Chords:
 
     def count(self, part: ChordPart) -> bool:
         """Count one part; return whether all have ended now and this one starts the body."""
-        words = [*part.arguments(), self.keep_s]
+        words = [*part.arguments(self.signer), self.keep_s]
         return bool(self._run(COUNT, chord_keys(part.group_id), words) == 2)
 
     def joined(self, part: ChordPart) -> None:
@@ -69,6 +71,7 @@ class CanvasApp(SendingApp, Protocol):
     """What canvases need of a TaskApp; see there."""
 
     name: str
+    signer: Signer | None
     limit_bytes: int
     results: ResultBackend | None
 
@@ -107,6 +110,7 @@ def send(
             now_s=lambda: now_s,
             issues=True,
             origin=origin_of(os.getpid()),
+            is_signed=app.signer is not None,
         ),
         ids=Ids(),
     )
@@ -141,6 +145,7 @@ def settings_of(app: CanvasApp) -> Settings:
         tasks=app.tasks,
         now_s=app.broker_clock.now_s,
         check=partial(check_all, app),
+        is_signed=app.signer is not None,
     )
 
 

@@ -110,6 +110,21 @@ class Signer:
             raise NotGenuine("signature is missing: only signed broadcasts are accepted")
         self._compare(given, _document_parts(document, place), b"", what="signature")
 
+    def append_to(self, data: bytes, *, place: str) -> bytes:
+        """Return `data`, a JSON object or list, with a signature for `place` as its last member."""
+        name = f'"{HEADER}":' if data.endswith(b"}") else ""
+        signature = _mac(self._keys[0], place.encode(errors="surrogatepass"), data)
+        return data[:-1] + f',{name}"{signature}"'.encode() + data[-1:]
+
+    def check_appended(self, data: bytes, *, place: str) -> None:
+        """Raise NotGenuine if `append_to` did not return `data` for `place`."""
+        name = f',"{HEADER}":"' if data.endswith(b"}") else ',"'
+        before, found, after = data.rpartition(name.encode())
+        if not found:
+            raise NotGenuine(f"{place}: it is not signed")
+        parts, given = place.encode(errors="surrogatepass"), after[:-2].decode(errors="replace")
+        self._compare(given, parts, before + data[-1:], what=f"{place}: its signature")
+
     def _compare(self, given: object, parts: bytes, body: bytes, *, what: str) -> None:
         if not isinstance(given, str) or not any(
             hmac.compare_digest(_mac(key, parts, body).encode(), given.encode(errors="replace"))

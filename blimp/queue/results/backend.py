@@ -27,7 +27,12 @@ DIALECTS = ("sqlite", "postgresql")
 
 
 class ResultWatch(Closing):
-    """The records of some tasks as they are written. Used by one thread."""
+    """The records of some tasks as they are written. Used by one thread.
+
+    forged: how many were passed over, as no key had signed them.
+    """
+
+    forged = 0
 
     @abstractmethod
     def next(self, *, timeout_s: float) -> Record | None:

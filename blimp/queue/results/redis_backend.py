@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import LinkError, ResultError
+from blimp.errors import LinkError, NotGenuine, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
-from blimp.queue.protocol.record import Record, decode
+from blimp.queue.protocol.record import Record, State, decode, fault_of
 from blimp.queue.redis.client import type_checked
 from blimp.queue.redis.keys import FAILED_RESULTS, group_key, result_key
 from blimp.queue.redis.scripts import Script, read_functions
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from blimp.clock import Clock
+    from blimp.queue.protocol.signing import Signer
     from blimp.queue.redis.client import RedisServer
 
 STORE = Script(read_functions("results.lua") + "return store_result(KEYS[1], ARGV[1], ARGV[2])")
@@ -31,7 +32,11 @@ AT_ONCE = 1000  # keys in one command
 
 
 class RedisResults(ResultBackend):
-    """Results on a Redis server."""
+    """Results on a Redis server.
+
+    signer: signs each record for its task's id, and believes no other record. Whoever reads the
+    server has no result then, but a PENDING record that says why in its `reason`.
+    """
 
     def __init__(
         self,
@@ -40,9 +45,17 @@ class RedisResults(ResultBackend):
         clock: Clock,
         keep_s: int = KEEP_S,
         limit_bytes: int = MAX_MESSAGE_BYTES,
+        signer: Signer | None = None,
     ) -> None:
         super().__init__(keep_s=keep_s, limit_bytes=limit_bytes, clock=clock)
         self.server = server
+        self._signer = signer
+
+    def encode(self, record: Record) -> bytes:
+        data = super().encode(record)
+        if self._signer is None:
+            return data
+        return self._signer.append_to(data, place=_place(record.id))
 
     # --- writing ---------------------------------------------------------------------------
 
@@ -96,6 +109,19 @@ class RedisResults(ResultBackend):
     def read(self, id: str) -> bytes | None:
         return self._get(result_key(id))
 
+    def get(self, id: str) -> Record:
+        data = self.read(id)
+        try:
+            return Record(id=id, state=State.PENDING) if data is None else self._open(id, data)
+        except NotGenuine as error:
+            return Record(id=id, state=State.PENDING, fault=fault_of(error))
+
+    def _open(self, id: str, data: bytes) -> Record:
+        """Return a record. Raises ResultError, and NotGenuine for one that no key signed."""
+        if self._signer is not None:
+            self._signer.check_appended(data, place=_place(id))
+        return decode(data)
+
     def _get(self, key: str) -> bytes | None:
         data: Any = self.server.ask(lambda client: type_checked(lambda: client.get(key)))
         found: bytes | None = data
@@ -119,10 +145,10 @@ class RedisResults(ResultBackend):
                 if not ids:
                     break
                 start += len(ids)
-                keys = [result_key(id.decode(errors="replace")) for id in ids]
-                for data in filter(None, client.mget(keys)):
-                    with contextlib.suppress(ResultError):
-                        found.append(decode(data))
+                names = [id.decode(errors="replace") for id in ids]
+                for id, data in zip(names, client.mget(map(result_key, names)), strict=True):
+                    with contextlib.suppress(ResultError, NotGenuine):
+                        found += [self._open(id, data)] if data else []
             return found[:limit]
 
         return self.server.ask(lambda client: type_checked(partial(ask, client)))
@@ -138,7 +164,12 @@ class RedisResults(ResultBackend):
 
     def watch(self, *ids: str) -> PublishedWatch:
         return PublishedWatch(
-            server=self.server, ids=ids, clock=self.clock, read=self._read_many, look_s=LOOK_AGAIN_S
+            server=self.server,
+            ids=ids,
+            clock=self.clock,
+            read=self._read_many,
+            open=self._open,
+            look_s=LOOK_AGAIN_S,
         )
 
     # --- groups ----------------------------------------------------------------------------
@@ -170,7 +201,8 @@ class PublishedWatch(ResultWatch):
     a new connection, and every `look_s` seconds, should a publication be lost (the server failed,
     or the result was not written by a worker).
 
-    read: returns the stored record of each task, None for one that has none.
+    read: returns the stored record of each task, None for one that has none. open: returns the
+        record in its bytes; what raises NotGenuine is passed over, and counted.
     """
 
     def __init__(
@@ -181,7 +213,9 @@ class PublishedWatch(ResultWatch):
         clock: Clock,
         read: Callable[[Sequence[str]], list[bytes | None]],
         look_s: float,
+        open: Callable[[str, bytes], Record] = lambda _, data: decode(data),
     ) -> None:
+        self._open = open
         self._server = server
         self._ids = {result_key(id): id for id in ids}
         self._newest: dict[str, bytes] = {}  # what was returned last, by key
@@ -207,14 +241,18 @@ class PublishedWatch(ResultWatch):
             while self._stored:
                 key, data = self._stored.popleft()
                 if data != self._newest.get(key):
-                    return self._take(key, data)
+                    record = self._take(key, data)
+                    if record is not None:
+                        return record
             left_s = min(deadline_s, self._looked_s + self._look_s) - now_s
             received = self._receive(max(0.0, left_s))
             if received is not None and received["type"] == "message":
                 with contextlib.suppress(ResultError):
-                    return self._take(received["channel"].decode(), received["data"])
-            elif self._clock.now_s() >= deadline_s:
-                break
+                    record = self._take(received["channel"].decode(), received["data"])
+                    if record is not None:
+                        return record
+            if self._clock.now_s() >= deadline_s:
+                break  # also in a flood of what is not genuine
         return None
 
     def _receive(self, timeout_s: float) -> Any:
@@ -248,9 +286,13 @@ class PublishedWatch(ResultWatch):
             for keys in self._parts():
                 self._pubsub.subscribe(*keys)
 
-    def _take(self, key: str, data: bytes) -> Record:
+    def _take(self, key: str, data: bytes) -> Record | None:
         self._newest[key] = data
-        return decode(data)
+        try:
+            return self._open(self._ids[key], data)
+        except NotGenuine:
+            self.forged += 1
+            return None
 
     def close(self) -> None:
         if not self._closed:

@@ -13,15 +13,18 @@ import redis
 
 from blimp.clock import ManualClock
 from blimp.errors import LinkError, Reject, TaskFailed
-from blimp.queue import TaskApp, TaskContext
+from blimp.queue import State, TaskApp, TaskContext, chord
 from blimp.queue.brokers.streams.store import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.control.broadcast import BroadcastReceiver
 from blimp.queue.extensions import Broadcast
-from blimp.queue.protocol.message import to_json
+from blimp.queue.protocol.message import TaskMessage, to_json
+from blimp.queue.protocol.record import Record, encode
 from blimp.queue.protocol.signing import Signer
 from blimp.queue.redis.clock import BrokerClock
+from blimp.queue.redis.keys import result_key
 from blimp.queue.redis.urls import Brokers
+from blimp.tasks.client import VehicleClient
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 
 KEY = "k" * 16
@@ -331,3 +334,97 @@ def test_an_emergency_stop_is_accepted_once_and_not_after_a_restart() -> None:
     without = msgspec.json.decode(both.estop("x"))
     del without["sent_s"]
     assert not both.receive(to_json(without))
+
+
+# --- results and chords --------------------------------------------------------------------------
+
+
+def forged(id: str) -> bytes:
+    return encode(Record(id=id, state=State.SUCCESS, result="forged"), limit_bytes=1000)
+
+
+def test_who_may_only_publish_cannot_confirm_an_emergency_stop(
+    url: str, server: redis.Redis
+) -> None:
+    """The ground went home with it, and repeated the stop no more."""
+    calls: list[str] = []
+    with TaskApp("blimp.twin", broker=url, result_backend=url, signing_key=KEY) as app:
+
+        @app.on_broadcast("estop")
+        def estop(broadcast: Broadcast) -> dict[str, Any] | None:
+            calls.append(broadcast.id)
+            for _ in range(50):
+                server.publish(result_key(broadcast.id), forged(broadcast.id))
+            return {"stopped": True} if len(calls) == 3 else None  # the ship is slow to act
+
+        with working(app), VehicleClient(url, "twin", signing_key=KEY) as ground:
+            reply = ground.estop(timeout_s=DEADLINE_S)
+            assert (reply.state, reply.result) == ("SUCCESS", {"stopped": True})
+            assert len(calls) == 3
+            calls += ["x", "y"]
+            reply = ground.estop(timeout_s=1.0)
+            assert reply.state == "TIMEOUT"
+            assert "reports were passed over: not signed with our key" in reply.reason
+
+
+def test_a_forged_result_is_no_result_and_no_reason_to_skip_a_task(
+    app: TaskApp, server: redis.Redis, ran: list[Any]
+) -> None:
+    with working(app):
+        genuine = app.tasks["add"].delay(1, 2)
+        assert genuine.get(DEADLINE_S) == 3
+        server.set(result_key("mine"), forged("mine"))
+        record = app.result("mine").record
+        assert (record.state, record.reason) == (State.PENDING, "result of mine: it is not signed")
+        taken: Any = server.get(result_key(genuine.id))
+        server.set(result_key("other"), taken)  # of another task
+        assert "signature is wrong" in app.result("other").record.reason
+        app.publisher.publish(
+            TaskMessage(id="mine", task="add", args=(7,), queue=app.queue, delivery=2)
+        )
+        wait_until(lambda: (7,) in ran, "it was believed to have ended")
+        assert app.results is not None
+        assert app.results.failures(limit=10) == []
+
+
+def parts(app: TaskApp, gates: list[threading.Event]) -> None:
+    @app.task(name="part")
+    def part(number: int) -> int:
+        assert gates[number].wait(DEADLINE_S)
+        return number
+
+
+@pytest.mark.parametrize("attack", ["value", "place", "size"])
+def test_a_rewritten_part_of_a_chord_is_not_worked_on(
+    app: TaskApp, server: redis.Redis, ran: list[Any], attack: str
+) -> None:
+    gates = [threading.Event(), threading.Event()]
+    parts(app, gates)
+
+    @app.task(name="body")
+    def body(values: list[int]) -> list[int]:
+        ran.append(values)
+        return values
+
+    with working(app, sync_workers=3):
+        part = app.tasks["part"]
+        handle = chord([part.s(0), part.s(1)])(app.tasks["body"].s())
+        keys: Any = server.keys("celery-taskset-meta-*.s")
+        (group,) = (key.decode()[:-2] for key in keys)
+        if attack == "size":
+            server.set(f"{group}.s", 1)
+        gates[0].set()
+        if attack != "size":
+            wait_until(lambda: server.zcard(f"{group}.j") == 1, "it was not counted")
+            entries: Any = server.zrange(f"{group}.j", 0, -1)
+            (entry,) = entries
+            if attack == "value":
+                server.zrem(f"{group}.j", entry)
+                entry = entry.replace(b'"SUCCESS",0', b'"SUCCESS",1000')
+            server.zadd(f"{group}.j", {entry: 5 if attack == "place" else 0})
+        gates[1].set()
+        with pytest.raises(TaskFailed, match=r"signature is wrong|has 1 parts, and began with 2"):
+            handle.get(DEADLINE_S)
+        assert ran == []
+        again = chord([part.s(0), part.s(1)])(app.tasks["body"].s())
+        assert again.get(DEADLINE_S) == [0, 1]

@@ -113,7 +113,7 @@ class CompletionArguments:
         args.append(options.chord_keep_s)
         for part in parts:
             keys += chord_keys(part.group_id)
-            args += part.arguments()
+            args += part.arguments(options.signer)
         for part in joined:
             keys += chord_keys(part.group_id)
             args.append(CHORD_DONE_S)
