@@ -169,9 +169,7 @@ class Fleet(Closing):
         _be_fit(snapshot)
 
     def _snapshot(self, ship: Ship) -> Snapshot:
-        from blimp.link.telemetry import TelemetryReader
-
-        with TelemetryReader(ship.broker, ship.vehicle) as reader:
+        with self._session.reader(ship) as reader:
             found = reader.latest()
         if found is None or found[1] > HEARD_S:
             ago = "never" if found is None else f"{found[1]:.0f} s ago"

@@ -149,10 +149,14 @@ class Session:
 
     @contextmanager
     def telemetry(self) -> Iterator["TelemetryReader"]:
-        from blimp.link.telemetry import TelemetryReader
-
-        with TelemetryReader(self.ship.broker, self.ship.vehicle) as reader:
+        with self.reader(self.ship) as reader:
             yield reader
+
+    def reader(self, ship: Ship) -> "TelemetryReader":
+        """Return a reader of a ship's telemetry; with a key it believes what is signed."""
+        from blimp.link.telemetry import TelemetryReader, signer_of
+
+        return TelemetryReader(ship.broker, ship.vehicle, signer=signer_of(self.signing_keys))
 
     def timeout_s(self, default_s: float) -> float:
         return default_s if self.options.timeout_s is None else self.options.timeout_s

@@ -7,6 +7,7 @@ from typing import Self
 from blimp.closing import Closing
 from blimp.link.mailbox import MailboxClient
 from blimp.link.telemetry import TelemetryPublisher
+from blimp.queue.protocol.signing import Signer
 
 PERIOD_S = 0.1
 
@@ -17,8 +18,10 @@ class Downlink(Closing):
     It drops what the broker does not accept: the next snapshot is newer anyway.
     """
 
-    def __init__(self, *, broker: str, vehicle: str, mailbox: MailboxClient) -> None:
-        self._publisher = TelemetryPublisher(broker, vehicle)
+    def __init__(
+        self, *, broker: str, vehicle: str, mailbox: MailboxClient, signer: Signer | None = None
+    ) -> None:
+        self._publisher = TelemetryPublisher(broker, vehicle, signer=signer)
         self._mailbox = mailbox
         self._stop = threading.Event()
         self._first: Callable[[], object] | None = None

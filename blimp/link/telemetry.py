@@ -3,17 +3,23 @@
 One Redis stream per ship. The entry id is the broker's clock, so readers know the age of a
 snapshot although the machines' clocks disagree. Neither side waits for the other: the
 publisher drops what it cannot send, the reader skips to the newest.
+
+With a key each snapshot is signed for its ship, with its age and the broker's time at sending. The
+reader passes over what is not signed, and counts the age from the time that is: a recorded snapshot
+that is sent again is as old as it is.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.errors import ConfigError, LinkError, NotAuthorised
+from blimp.errors import ConfigError, LinkError, NotAuthorised, NotGenuine
+from blimp.queue.protocol.signing import Signer
 from blimp.queue.redis.urls import check_url, hide_password, redis_url
 from blimp.types import Snapshot
 
@@ -22,6 +28,7 @@ KEPT_ENTRIES = 300  # about half a minute at 10 Hz; the server trims in whole no
 KEPT_S = 600  # then a ship that no longer runs leaves nothing on a shared broker
 PUBLISH_TIMEOUT_S = 0.25
 READ_TIMEOUT_S = 2.0
+LOOK_BACK = 16  # entries among which one that is signed is looked for
 
 
 def stream_key(vehicle: str) -> str:
@@ -31,31 +38,53 @@ def stream_key(vehicle: str) -> str:
 class TelemetryPublisher(Closing):
     """The ship's end. One thread; never raises and never waits long on a dead broker."""
 
-    def __init__(self, url: str, vehicle: str) -> None:
+    def __init__(
+        self, url: str, vehicle: str, *, signer: Signer | None = None, clock: Clock | None = None
+    ) -> None:
+        self._vehicle = vehicle
         self._key = stream_key(vehicle)
         self._redis = _connect(url, timeout_s=PUBLISH_TIMEOUT_S)
         self._encoder = msgspec.json.Encoder()
+        self._signer = signer
+        self._clock = clock or SystemClock()
+        self._ahead_ms: float | None = None  # the broker's clock of ours, by its last answer
 
     def publish(self, snapshot: Snapshot, age_s: float) -> bool:
         """Send `snapshot`, which is `age_s` old. Returns False if it was dropped."""
         fields = {b"snapshot": self._encoder.encode(snapshot), b"age_s": repr(float(age_s))}
         try:
+            if self._signer is not None:
+                fields = self._signed(fields, self._signer)
             with self._redis.pipeline(transaction=False) as pipe:
                 pipe.xadd(self._key, fields, maxlen=KEPT_ENTRIES, approximate=True)
                 pipe.expire(self._key, KEPT_S)
-                pipe.execute()
+                answers = pipe.execute()
         except _link_errors():
             return False
+        # Early, if the answer was long on its way: so no snapshot is taken for younger than it is.
+        self._ahead_ms = int(answers[0].partition(b"-")[0]) - 1e3 * self._clock.now_s()
         return True
+
+    def _signed(self, fields: dict[bytes, Any], signer: Signer) -> dict[bytes, Any]:
+        if self._ahead_ms is None:
+            seconds, _ = self._redis.time()
+            self._ahead_ms = 1e3 * (seconds - self._clock.now_s())
+        fields[b"sent_ms"] = f"{1e3 * self._clock.now_s() + self._ahead_ms:.0f}"
+        place = _place(self._vehicle, fields[b"age_s"], fields[b"sent_ms"])
+        return fields | {b"snapshot": signer.append_to(fields[b"snapshot"], place=place)}
 
     def close(self) -> None:
         _close(self._redis)
 
 
 class TelemetryReader(Closing):
-    """The ground's end. Raises LinkError if the broker does not answer."""
+    """The ground's end. Raises LinkError if the broker does not answer.
 
-    def __init__(self, url: str, vehicle: str) -> None:
+    signer: believes only what one of its keys has signed.
+    """
+
+    def __init__(self, url: str, vehicle: str, *, signer: Signer | None = None) -> None:
+        self._signer = signer
         self._url = url
         self._vehicle = vehicle
         self._key = stream_key(vehicle)
@@ -75,6 +104,7 @@ class TelemetryReader(Closing):
             raise LinkError(
                 f"telemetry of {self._vehicle!r} on {hide_password(self._url)}: entry {entry_id} "
                 "is not a snapshot of this version"
+                + ("" if self._signer is None else ", or is not signed with our key")
             )
         return found
 
@@ -104,31 +134,55 @@ class TelemetryReader(Closing):
 
         def ask() -> Any:
             with self._redis.pipeline(transaction=True) as pipe:
-                pipe.xrevrange(self._key, count=1)
+                pipe.xrevrange(self._key, count=1 if self._signer is None else LOOK_BACK)
                 pipe.time()
                 return pipe.execute()
 
         entries, (seconds, microseconds) = self._ask(ask)
         if not entries:
             return None, None
-        raw_id, fields = entries[0]
-        entry_id = raw_id.decode()
         now_s = seconds + 1e-6 * microseconds
+        read = [self._read(raw_id, fields, now_s) for raw_id, fields in entries]
+        found = [one for one in read if one is not None]
+        # The one sent last, whatever was put there again since.
+        newest = max(found, key=lambda one: one[0], default=None)
+        return entries[0][0].decode(), None if newest is None else newest[1:]
+
+    def _read(
+        self, raw_id: bytes, fields: dict[bytes, bytes], now_s: float
+    ) -> tuple[float, Snapshot, float] | None:
+        """Return when an entry was sent, its snapshot and its age; None if it cannot be read."""
         try:
+            sent_s = int(raw_id.partition(b"-")[0]) / 1e3
+            age_s = float(fields[b"age_s"])
+            if self._signer is not None:
+                sent_s = int(fields[b"sent_ms"]) / 1e3
+                place = _place(
+                    self._vehicle, fields[b"age_s"].decode(), fields[b"sent_ms"].decode()
+                )
+                self._signer.check_appended(fields[b"snapshot"], place=place)
             snapshot = self._decoder.decode(fields[b"snapshot"])
-            sent_age_s = float(fields[b"age_s"])
-        except (msgspec.MsgspecError, KeyError, ValueError):
-            return entry_id, None
-        if not math.isfinite(sent_age_s):
-            return entry_id, None
-        on_broker_s = now_s - int(entry_id.partition("-")[0]) / 1e3
-        return entry_id, (snapshot, max(0.0, on_broker_s) + sent_age_s)
+        except (msgspec.MsgspecError, NotGenuine, KeyError, ValueError):
+            return None
+        if not math.isfinite(age_s):
+            return None
+        return sent_s, snapshot, max(0.0, now_s - sent_s) + age_s
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         return _ask(question, self._url)
 
     def close(self) -> None:
         _close(self._redis)
+
+
+def signer_of(keys: Sequence[str] | None) -> Signer | None:
+    """Return what signs and checks with `keys`; None without."""
+    return None if keys is None else Signer(keys)
+
+
+def _place(vehicle: str, age_s: str, sent_ms: str) -> str:
+    """Return what the signature of a snapshot is for, beside the snapshot."""
+    return f"telemetry of {vehicle}, {age_s} s old at {sent_ms}"
 
 
 def vehicles(url: str) -> dict[str, float]:

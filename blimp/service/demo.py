@@ -16,7 +16,7 @@ from blimp import airframe as airframes
 from blimp.clock import Clock, SystemClock
 from blimp.config import broker_url_from_environment, signing_keys_from_environment
 from blimp.link.paths import RuntimePaths
-from blimp.link.telemetry import TelemetryReader
+from blimp.link.telemetry import TelemetryReader, signer_of
 from blimp.service.observer import LinkCheck, Observer, percentile
 from blimp.service.stack_process import StackProcess, scratch_directory
 from blimp.service.up import vehicle_names
@@ -156,7 +156,7 @@ def _fly(
     observer = Observer(world=world, mission=mission)
     keys = signing_keys_from_environment()
     with (
-        TelemetryReader(broker, vehicle) as telemetry,
+        TelemetryReader(broker, vehicle, signer=signer_of(keys)) as telemetry,
         VehicleClient(broker, vehicle, signing_key=keys) as pilot,
         VehicleClient(broker, vehicle, signing_key=keys) as beacon,
         LinkCheck(client=beacon, clock=clock) as link,

@@ -23,6 +23,7 @@ from blimp.config import (
 )
 from blimp.errors import BlimpError, ConfigError
 from blimp.link.mailbox import MailboxClient
+from blimp.link.telemetry import signer_of
 from blimp.queue.observability.settings import Watching
 from blimp.queue.observability.watch import watched
 from blimp.service import notify
@@ -56,7 +57,9 @@ def work(options: WorkerOptions, *, on_stop: OnStop) -> None:
     supervisor = notify_address()
     with (
         MailboxClient(server_path=paths.flight, path=paths.worker, clock=clock) as mailbox,
-        Downlink(broker=broker, vehicle=vehicle, mailbox=mailbox) as downlink,
+        Downlink(
+            broker=broker, vehicle=vehicle, mailbox=mailbox, signer=signer_of(_keys(options))
+        ) as downlink,
     ):
 
         def ready() -> None:
@@ -136,14 +139,18 @@ def _reached(options: WorkerOptions) -> tuple[str, str]:
     return vehicle, broker
 
 
+def _keys(options: WorkerOptions) -> tuple[str, ...] | None:
+    """Return the signing keys. Raises ConfigError."""
+    if options.signing_key_file is None:
+        return signing_keys_from_environment()
+    return read_signing_keys(options.signing_key_file)
+
+
 def _ship_app(options: WorkerOptions, *, mailbox: MailboxClient, clock: Clock) -> TaskApp:
     from blimp.tasks.app import build_ship_app
 
     vehicle, broker = _reached(options)
-    if options.signing_key_file is None:
-        keys = signing_keys_from_environment()
-    else:
-        keys = read_signing_keys(options.signing_key_file)
+    keys = _keys(options)
     check_broker_is_closed(broker, keys)
     return build_ship_app(
         vehicle=vehicle,

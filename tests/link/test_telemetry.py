@@ -4,9 +4,11 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import redis
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
 from blimp.link.telemetry import (
@@ -15,6 +17,7 @@ from blimp.link.telemetry import (
     stream_key,
     vehicles,
 )
+from blimp.queue.protocol.signing import Signer
 from blimp.queue.redis.urls import redis_url
 from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot
 from tests.broker import EmbeddedBroker
@@ -196,3 +199,59 @@ def test_a_wrong_password_is_not_a_lost_link(broker: EmbeddedBroker) -> None:
 def test_a_transport_without_streams_is_named(url: str) -> None:
     with pytest.raises(ConfigError, match=r"its scheme is none of .*redis\+socket"):
         TelemetryReader(url, "twin")
+
+
+# --- signed --------------------------------------------------------------------------------------
+
+KEY = "k" * 16
+
+
+def test_a_signed_snapshot_is_believed_and_a_forged_one_is_passed_over(
+    broker: EmbeddedBroker, vehicle: str
+) -> None:
+    stranger: Any = redis.Redis.from_url(redis_url(broker.url))
+    key = stream_key(vehicle)
+    with (
+        stranger,
+        TelemetryPublisher(broker.url, vehicle, signer=Signer(KEY)) as ship,
+        TelemetryPublisher(broker.url, vehicle) as forger,
+        TelemetryPublisher(broker.url, "other", signer=Signer(KEY)) as other,
+        TelemetryReader(broker.url, vehicle, signer=Signer([KEY, "o" * 16])) as ground,
+        TelemetryReader(broker.url, vehicle, signer=Signer("x" * 16)) as elsewhere,
+    ):
+        assert ship.publish(snapshot(t_s=1.0), 0.5)
+        assert ship.publish(snapshot(t_s=2.0), 0.5)
+        assert forger.publish(snapshot(t_s=3.0), 0.0)
+        other.publish(snapshot(t_s=4.0), 0.0)
+        stranger.xadd(key, stranger.xrange(stream_key("other"))[-1][1])  # another ship's
+        first = stranger.xrange(key)[0][1]
+        stranger.xadd(key, first)  # recorded, and sent again
+        stranger.xadd(key, first | {b"sent_ms": b"%d" % (time.time() * 1000)})
+        found = ground.latest()
+        assert found is not None
+        assert found[0] == snapshot(t_s=2.0)
+        with pytest.raises(LinkError, match="not signed with our key"):
+            elsewhere.latest()
+
+
+def test_a_recorded_snapshot_is_as_old_as_it_is(broker: EmbeddedBroker, vehicle: str) -> None:
+    stranger: Any = redis.Redis.from_url(redis_url(broker.url))
+    with (
+        stranger,
+        TelemetryPublisher(broker.url, vehicle, signer=Signer(KEY)) as ship,
+        TelemetryReader(broker.url, vehicle, signer=Signer(KEY)) as ground,
+    ):
+        ship.publish(snapshot(t_s=1.0), 0.0)
+        assert ship._ahead_ms is not None
+        ship._ahead_ms -= 60_000.0  # as if the next had been sent a minute ago
+        ship.publish(snapshot(t_s=2.0), 0.0)
+        recorded = stranger.xrange(stream_key(vehicle))[-1][1]
+        stranger.delete(stream_key(vehicle))
+        stranger.xadd(stream_key(vehicle), recorded)
+        found = ground.latest()
+        assert found is not None
+        assert 59.0 < found[1] < 100.0
+        ship.publish(snapshot(t_s=3.0), 0.0)  # it has learned the broker's clock from its answer
+        found = ground.latest()
+        assert found is not None
+        assert (found[0].t_s, found[1] < 30.0) == (3.0, True)
