@@ -146,7 +146,7 @@ class BroadcastReceiver:
         self._confirm(record, url)
 
     def ask_clock(self, url: str) -> None:
-        """Have that broker's time at hand before the first broadcast. Raises LinkError."""
+        """Ask that broker for its time before the first broadcast. Raises LinkError."""
         if url in self._clocks:
             self._clocks[url].now_s()
 

@@ -25,6 +25,7 @@ HEADER = "blimp_signature"
 SEAL = "blimp_seal"
 LEAST_BYTES = 16
 FRESH_S = 30.0  # the age up to which a signed broadcast acts, and a command without a time to live
+MOST_KEYS = 4  # whose signatures are looked at
 MOST_SEALS = 20_000  # that one window remembers: 3 MB
 
 _SIGNED = (
@@ -111,10 +112,13 @@ class Signer:
         self._compare(given, _document_parts(document, place), b"", what="signature")
 
     def append_to(self, data: bytes, *, place: str) -> bytes:
-        """Return `data`, a JSON object or list, with a signature for `place` as its last member."""
-        name = f'"{HEADER}":' if data.endswith(b"}") else ""
-        signature = _mac(self._keys[0], place.encode(errors="surrogatepass"), data)
-        return data[:-1] + f',{name}"{signature}"'.encode() + data[-1:]
+        """Return `data`, a JSON object or list, with a signature for `place` as its last member.
+
+        It is signed with each key: who has only the old one must be able to read an answer.
+        """
+        name, parts = f'"{HEADER}":' if data.endswith(b"}") else "", _place_parts(place)
+        signatures = " ".join(_mac(key, parts, data) for key in self._keys)
+        return data[:-1] + f',{name}"{signatures}"'.encode() + data[-1:]
 
     def check_appended(self, data: bytes, *, place: str) -> None:
         """Raise NotGenuine if `append_to` did not return `data` for `place`."""
@@ -122,18 +126,24 @@ class Signer:
         before, found, after = data.rpartition(name.encode())
         if not found:
             raise NotGenuine(f"{place}: it is not signed")
-        parts, given = place.encode(errors="surrogatepass"), after[:-2].decode(errors="replace")
-        self._compare(given, parts, before + data[-1:], what=f"{place}: its signature")
+        given, what = after[:-2].decode(errors="replace"), f"{place}: its signature"
+        self._compare(given, _place_parts(place), before + data[-1:], what=what)
 
     def _compare(self, given: object, parts: bytes, body: bytes, *, what: str) -> None:
-        if not isinstance(given, str) or not any(
-            hmac.compare_digest(_mac(key, parts, body).encode(), given.encode(errors="replace"))
+        several = given.split(" ", MOST_KEYS) if isinstance(given, str) else ()
+        if not any(
+            hmac.compare_digest(_mac(key, parts, body).encode(), one.encode(errors="replace"))
+            for one in several
             for key in self._keys
         ):
             raise NotGenuine(f"{what} is wrong: altered on its way, or signed with another key")
 
     def __repr__(self) -> str:
         return f"Signer({len(self._keys)} keys)"
+
+
+def _place_parts(place: str) -> bytes:
+    return place.encode(errors="surrogatepass")
 
 
 def _mac(key: bytes, parts: bytes, body: bytes) -> str:

@@ -34,7 +34,7 @@ AT_ONCE = 1000  # keys in one command
 class RedisResults(ResultBackend):
     """Results on a Redis server.
 
-    signer: signs each record for its task's id, and believes no other record. Whoever reads the
+    signer: signs each record for its task's id, and believes no other record. A reader of the
     server has no result then, but a PENDING record that says why in its `reason`.
     """
 
@@ -298,3 +298,8 @@ class PublishedWatch(ResultWatch):
         if not self._closed:
             self._closed = True
             self._pubsub.close()
+
+
+def _place(id: str) -> str:
+    """Return what the signature of a record is for: it is of no use for another task."""
+    return f"result of {id}"

@@ -72,3 +72,19 @@ def test_a_message_that_is_carried_on_has_a_seal_of_its_own() -> None:
     again: dict[str, Any]
     again, _ = write_message(TaskMessage(id="a", task="t", queue="q", headers=first), signer=signer)
     assert again[SEAL] != first[SEAL]
+
+
+def test_who_has_only_the_old_key_reads_what_is_signed_while_keys_rotate() -> None:
+    old, new, rotating = Signer(OTHER), Signer(KEY), Signer([KEY, OTHER])
+    for data in (b'{"a":1}', b"[1,2]"):
+        signed = rotating.append_to(data, place="here")
+        for reader in (old, new, rotating):
+            reader.check_appended(signed, place="here")
+            with pytest.raises(NotGenuine, match="there: its signature is wrong"):
+                reader.check_appended(signed, place="there")
+            with pytest.raises(NotGenuine, match="is wrong"):
+                reader.check_appended(signed.replace(b"1", b"7", 1), place="here")
+        with pytest.raises(NotGenuine, match="is wrong"):
+            Signer("n" * 16).check_appended(signed, place="here")
+        with pytest.raises(NotGenuine, match=r"is not signed|is wrong"):
+            old.check_appended(data, place="here")
