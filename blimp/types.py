@@ -285,6 +285,22 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, tag="command"):
     trace: str = ""
 
 
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, tag="heartbeat"):
+    """One sign of life of a pilot, that the worker found fresh, signed and of who has control.
+
+    session: of the pilot's program. sequence: grows with each of a session.
+    authority: as a command's. ends: the session says goodbye.
+    sent_s, waited_s: as a command's, since the worker read it.
+    """
+
+    session: str
+    sequence: int
+    authority: int
+    ends: bool = False
+    sent_s: float | None = None
+    waited_s: float = 0.0
+
+
 class OutcomeState(StrEnum):
     DONE = "done"
     REFUSED = "refused"
@@ -361,3 +377,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     active_command: str = ""
     messages: tuple[str, ...] = ()
     health: EstimateHealth = EstimateHealth()  # of the estimate that the ship flies by
+    link_age_s: float = 0.0  # what the failsafe judges: the older of the broker's and the pilot's
+    pilot_age_s: float | None = None  # of the pilot's heartbeat; None: no pilot sends one

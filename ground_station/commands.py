@@ -3,6 +3,7 @@
 `ground_station/session.py` says which commands ask before they act.
 """
 
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -100,22 +101,33 @@ def status(context: typer.Context) -> int:
 
 
 @app.command()
-def watch(context: typer.Context) -> int:
+def watch(
+    context: typer.Context,
+    look_only: Annotated[
+        bool,
+        typer.Option("--look-only", help="You do not fly: the ship does not miss your link."),
+    ] = False,
+) -> int:
     """Show the ship live until Ctrl-C. Lines of text, or JSON, if there is no terminal.
 
-    Control of the ship that you took before is renewed meanwhile.
+    Control of the ship that you took before is renewed meanwhile, and the ship comes down if
+    your link dies.
 
     \b
     Examples:
       ground watch
+      ground watch --look-only
       ground --json --timeout 10 watch > flight.jsonl
     """
     from ground_station.watch import watch as run
 
     this = session(context)
-    with this.kept_control(), this.telemetry() as reader:
+    with ExitStack() as stack:
+        reader = stack.enter_context(this.telemetry())
         if reader.latest() is None:
             check_known(this.ship)
+        if not look_only:
+            stack.enter_context(this.heartbeat(stack.enter_context(this.kept_control())))
         found = run(
             reader=reader,
             vehicle=this.ship.vehicle,

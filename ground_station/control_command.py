@@ -27,6 +27,8 @@ def take(session: Session, *, pilot: str | None, ttl_s: float, wait_s: float, fo
             session.report.say(f"dry run: {name} would take control of {vehicle}")
             return _done(session, {"dry_run": True, "vehicle": vehicle, "pilot": name})
         grant = control.take(pilot, ttl_s=ttl_s, wait_s=wait_s)
+        with session.heartbeat(grant):  # the pilot before is not missed any more
+            pass
     mine = pilot_of(grant.holder)
     if not session.report.as_json:
         session.report.data(
@@ -43,6 +45,9 @@ def release(session: Session) -> int:
             session.report.say(f"dry run: control of {vehicle} would be given back")
             return _done(session, {"dry_run": True, "vehicle": vehicle})
         released = control.release()
+        if released:
+            with session.heartbeat(None):  # this pilot is not missed any more
+                pass
     if not session.report.as_json:
         done = "given back" if released else "held by nobody"
         session.report.data(f"control of {vehicle} is {done}: everybody commands it")

@@ -28,8 +28,12 @@ def dispatch(
             if any_ship
             else fleet.one_ship(session.ship.vehicle, pilot=name, wait_s=wait_s)
         )
-        with taking as taken, session.client(ship=taken.ship) as client:
+        with (
+            taking as taken,
+            session.heartbeat(taken.grant, ship=taken.ship),
+            session.client(ship=taken.ship) as client,
+        ):
             session.report.say(f"{taken.ship.vehicle} is taken by {name}")
-            client.authority = taken.token
+            client.authority = taken.grant.token
             result = fly(session, mission, client=client)
     return summarise(session, mission, result, vehicle=taken.ship.vehicle)

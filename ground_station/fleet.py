@@ -28,10 +28,10 @@ Say = Callable[[str], None]
 
 
 class Dispatched(msgspec.Struct, frozen=True):
-    """A ship that was acquired, and the token for its commands."""
+    """A ship that was acquired, and the control that its commands are sent under."""
 
     ship: Ship
-    token: int
+    grant: Grant
 
 
 class Unfit(Exception):
@@ -84,12 +84,12 @@ class Fleet(Closing):
         """
         with ExitStack() as held:
             try:
-                token = self._take(vehicle, pilot=pilot, taken=held, wait_s=wait_s)
+                control = self._take(vehicle, pilot=pilot, taken=held, wait_s=wait_s)
             except Dead as dead:
                 raise LinkError(f"{vehicle} is not dispatched: {dead}") from None
             except Unfit as unfit:
                 raise NotAuthorised(f"{vehicle} is not dispatched: {unfit}") from None
-            yield Dispatched(Ship(vehicle=vehicle, broker=self._broker), token)
+            yield Dispatched(Ship(vehicle=vehicle, broker=self._broker), control)
 
     def close(self) -> None:
         self._link.close()
@@ -120,7 +120,7 @@ class Fleet(Closing):
             with ExitStack() as taken:
                 taken.callback(self._pool.release_or_later, grant)
                 try:
-                    token = self._take(vehicle, pilot=pilot, taken=taken)
+                    control = self._take(vehicle, pilot=pilot, taken=taken)
                 except Dead as dead:
                     self._pool.remove(vehicle)  # takes effect when it is released
                     self._session.report.say(f"ground: {vehicle} is removed from the pool: {dead}")
@@ -133,12 +133,12 @@ class Fleet(Closing):
                 self._pool.keep(grant)
                 grant.on_lost(self._report_lost)
                 held.push(taken.pop_all())
-                return Dispatched(Ship(vehicle=vehicle, broker=self._broker), token)
+                return Dispatched(Ship(vehicle=vehicle, broker=self._broker), control)
 
     def _take(
         self, vehicle: str, *, pilot: str, taken: ExitStack, wait_s: float | None = None
-    ) -> int:
-        """Return the token of a ship's control, after checking the ship.
+    ) -> Grant:
+        """Return the control of a ship, after checking the ship.
 
         wait_s: how long to wait for another pilot; control that this user already has is then
         used, and kept. None to do neither.
@@ -154,7 +154,7 @@ class Fleet(Closing):
             _be_fit(self._snapshot(ship))  # nobody else commands it from here on
             own.enter_context(control.renewing(grant))
             taken.push(own.pop_all())
-        return grant.token
+        return grant
 
     def _report_lost(self, grant: Grant) -> None:
         self._session.report.say(f"ground: {grant.resource} is no longer held by this flight")

@@ -31,6 +31,7 @@ from ground_station.traced import root_span, traced
 
 if TYPE_CHECKING:
     from blimp.link.telemetry import TelemetryReader
+    from blimp.queue.resources import Grant
     from blimp.tasks.client import Reply, VehicleClient
     from ground_station.control import Control
 
@@ -110,12 +111,38 @@ class Session:
     @contextmanager
     def pilots_client(self) -> Iterator["VehicleClient"]:
         """A client for commands; uses and renews this user's control of the ship, if any."""
-        with self.kept_control() as token, self.client() as client:
-            client.authority = token
+        with self.kept_control() as grant, self.heartbeat(grant), self.client() as client:
+            client.authority = None if grant is None else grant.token
             yield client
 
     @contextmanager
-    def kept_control(self) -> Iterator[int | None]:
+    def heartbeat(self, grant: "Grant | None", *, ship: Ship | None = None) -> Iterator[None]:
+        """Let the ship know during the block that its pilot's link is alive.
+
+        grant: the pilot's control of it, None without. ship: another one than the options name.
+        """
+        from blimp.link.telemetry import stream_key
+        from blimp.tasks.pilot_link import HeartbeatSender
+
+        ship = ship or self.ship
+
+        def token() -> int | None:
+            return None if grant is None or grant.is_lost else grant.token
+
+        with HeartbeatSender(
+            broker=ship.broker,
+            vehicle=ship.vehicle,
+            telemetry=stream_key(ship.vehicle),
+            token=token,
+            clock=self.clock,
+            signing_key=self.signing_keys,
+            say=lambda why: self.report.say(f"ground: {why}"),
+        ) as sender:
+            sender.start()
+            yield
+
+    @contextmanager
+    def kept_control(self) -> Iterator["Grant | None"]:
         """Renew this user's control of the ship during the block, if the user has it."""
         ship = self.ship
         file = KeptControl(state=self._config.state, broker=ship.broker, vehicle=ship.vehicle)
@@ -123,7 +150,7 @@ class Session:
             yield None
             return
         with self.control() as control, control.kept() as grant:
-            yield None if grant is None else grant.token
+            yield grant
 
     def check_there(self) -> None:
         """Raise LinkError, naming the others, for a ship that is not on its broker."""

@@ -230,6 +230,7 @@ def status_table(snapshot: Snapshot, age_s: float) -> Table:
         "state": "killed" if snapshot.killed else "armed" if snapshot.armed else "disarmed",
         "failsafe": snapshot.failsafe or "none",
         "age": _age(age_s),
+        "pilot's link": _pilot_words(snapshot),
         "altitude": f"{snapshot.altitude_m:z.2f} m",
         "position": f"north {north:z.2f} m, east {east:z.2f} m",
         "velocity": f"north {v_north:z.2f}, east {v_east:z.2f}, up {-v_down:z.2f} m/s",
@@ -274,6 +275,12 @@ def _style(age_s: float) -> str:
 
 def _age(age_s: float) -> str:
     return f"{age_s:z.1f} s" if age_s < 99.95 else f"{age_s / 60.0:z.0f} min"
+
+
+def _pilot_words(ship: Snapshot) -> str:
+    if ship.pilot_age_s is None:
+        return "no heartbeat: the ship judges its worker's connection to the broker"
+    return f"heartbeat {_age(ship.pilot_age_s)} ago"
 
 
 def _sensor(name: str, status: SensorStatus, link_age_s: float, width: int) -> Text:

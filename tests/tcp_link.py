@@ -12,12 +12,13 @@ CHUNK_BYTES = 65_536
 class TcpLink:
     """Forwards what comes to `port` to the server's, on a thread. A context manager.
 
+    server: its port on this machine, or the path of its Unix socket.
     cut: ends every connection, and those to come, until `mend`. freeze: forwards nothing and
     ends nothing, as a radio out of range, until `mend`; what was sent meanwhile is lost.
     """
 
-    def __init__(self, *, server_port: int) -> None:
-        self._server_port = server_port
+    def __init__(self, *, server: int | str) -> None:
+        self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
@@ -69,7 +70,11 @@ class TcpLink:
         if self._mode == "cut":
             near.close()
             return
-        far = socket.create_connection(("127.0.0.1", self._server_port))
+        if isinstance(self._server, str):
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self._server)
+        else:
+            far = socket.create_connection(("127.0.0.1", self._server))
         for one, other in ((near, far), (far, near)):
             self._pairs[one] = other
             self._selector.register(one, selectors.EVENT_READ)

@@ -14,6 +14,7 @@ from blimp.control.estimator import Estimator
 from blimp.control.failsafe import Flags
 from blimp.control.mixer import Mixer
 from blimp.control.pilot import Pilot
+from blimp.control.pilot_link import PilotLink
 from blimp.control.recovery import Recovery
 from blimp.control.snapshot import build_snapshot
 from blimp.control.supervisor import Supervisor
@@ -23,6 +24,7 @@ from blimp.types import (
     ActuatorCommand,
     Command,
     FlightRecord,
+    Heartbeat,
     Outcome,
     SensorReadings,
     SensorStatus,
@@ -91,12 +93,16 @@ class Inbox(Protocol):
         """Return the commands that have come since the last call, oldest first."""
         ...
 
+    def heartbeats(self) -> Sequence[Heartbeat]:
+        """Return the pilots' heartbeats that have come since the last call, oldest first."""
+        ...
+
     def post(self, outcome: Outcome) -> None: ...
 
     def publish(self, snapshot: Snapshot) -> None: ...
 
     def link_age_s(self, now_s: float) -> float:
-        """Return seconds since the ground link last proved alive."""
+        """Return seconds since the broker last answered the worker."""
         ...
 
 
@@ -142,6 +148,7 @@ class FlightLoop:
         self._pressure_pa = 0.0
         self.timing = Timing(rate_hz=rate_hz)
         self._battery = BatteryFilter()
+        self._pilot_link = PilotLink()
         self._publish_every = max(1, round(rate_hz / _PUBLISH_HZ))
         self._assert_safe_every = max(1, round(rate_hz / _ASSERT_SAFE_HZ))
         self._last_s: float | None = None
@@ -301,6 +308,8 @@ class FlightLoop:
             simulated=self._simulated,
             active_command=self._commander.active,
             messages=tuple(supervisor.messages),
+            link_age_s=0.0 if self._flags_seen is None else self._flags_seen.link_age_s,
+            pilot_age_s=self._pilot_age_s(now_s),
         )
 
     def problems(self) -> tuple[str, ...]:
@@ -322,13 +331,18 @@ class FlightLoop:
     def _flags(self, readings: SensorReadings, now_s: float) -> Flags:
         self._battery_v = self._battery.update(readings.power, now_s)
         self._pressure_pa = readings.baro.pressure_pa if readings.baro is not None else 0.0
+        for heartbeat in self._inbox.heartbeats():
+            self._pilot_link.receive(heartbeat, now_s)
         return Flags(
-            link_age_s=self._inbox.link_age_s(now_s),
+            link_age_s=max(self._inbox.link_age_s(now_s), self._pilot_age_s(now_s) or 0.0),
             battery_v=self._battery_v,
             unhealthy=readings.unhealthy,
             gyro_settled=self._estimator.gyro_settled,
             since_stall_s=now_s - self._stalled_s,
         )
+
+    def _pilot_age_s(self, now_s: float) -> float | None:
+        return self._pilot_link.age_s(now_s, armed=self.armed)
 
     def _elapsed(self, now_s: float) -> float:
         """Return this cycle's dt, and notice a stall that the watchdog has ended."""

@@ -23,6 +23,8 @@ def build_snapshot(
     simulated: bool,
     active_command: str,
     messages: Sequence[str],
+    link_age_s: float,
+    pilot_age_s: float | None,
 ) -> Snapshot:
     """Return the snapshot of one instant; `state` gives its time."""
     roll, pitch, yaw = euler(state.attitude)
@@ -47,4 +49,6 @@ def build_snapshot(
         active_command=active_command,
         messages=tuple(messages),
         health=state.health,
+        link_age_s=link_age_s,
+        pilot_age_s=pilot_age_s,
     )

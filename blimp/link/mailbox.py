@@ -8,7 +8,8 @@ flight process remembers outcomes by id.
 
     worker                                   flight process
     MailboxClient ── estop ────────────────▶ MailboxServer.emergencies()
-                  ── Command, Hello ───────▶ .receive()
+                  ── Command, Hello,
+                     Heartbeat ────────────▶ .receive(), .heartbeats()
                   ◀── Outcome, Snapshot ──── .post(), .publish()
 
 An emergency stop has a socket of its own, so that no flood of commands keeps it out. Only an
@@ -24,6 +25,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -32,7 +34,7 @@ from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import MailboxError
 from blimp.link.paths import MAX_SOCKET_PATH_BYTES, emergency_socket
-from blimp.types import Command, Outcome, OutcomeState, Snapshot
+from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
 
 MAX_DATAGRAM_BYTES = 65_536
 MAX_COMMAND_BYTES = 4096  # an outcome quotes its command: quoted and escaped it must still fit
@@ -52,7 +54,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     link: bool
 
 
-_to_flight = msgspec.json.Decoder(Command | Hello)
+Timed = TypeVar("Timed", Command, Heartbeat)
+
+_to_flight = msgspec.json.Decoder(Command | Heartbeat | Hello)
 _to_worker = msgspec.json.Decoder(Outcome | Snapshot)
 _encoder = msgspec.json.Encoder()
 
@@ -75,6 +79,7 @@ class MailboxServer(Closing):
             raise
         self._subscribers: dict[str, float] = {}  # address -> time of its last datagram
         self._link_s: float | None = None
+        self._heartbeats: list[Heartbeat] = []
         self._started_s = clock.now_s()
         self.malformed = 0
         self.last_malformed = ""
@@ -85,7 +90,7 @@ class MailboxServer(Closing):
         for message, address in self._read(self._emergency, MAX_EMERGENCIES):
             if isinstance(message, Command) and message.name == "estop":
                 self._subscribe(address, self._clock.now_s(), is_urgent=True)
-                stops.append(structs.replace(message, waited_s=self._waited_s(message)))
+                stops.append(self._timed(message))
             else:
                 self._malformed("emergency socket: not an emergency stop")
         return stops
@@ -97,14 +102,21 @@ class MailboxServer(Closing):
         for message, address in self._read(self._socket, MAX_PER_RECEIVE):
             self._subscribe(address, now_s)
             if isinstance(message, Command):
-                commands.append(structs.replace(message, waited_s=self._waited_s(message)))
+                commands.append(self._timed(message))
+            elif isinstance(message, Heartbeat):
+                self._heartbeats.append(self._timed(message))
             elif message.link:
                 self._link_s = now_s
         return commands
 
+    def heartbeats(self) -> list[Heartbeat]:
+        """Return the pilots' heartbeats among what `receive` has read."""
+        heartbeats, self._heartbeats = self._heartbeats, []
+        return heartbeats
+
     def _read(
         self, channel: socket.socket, limit: int
-    ) -> Iterator[tuple[Command | Hello, str | None]]:
+    ) -> Iterator[tuple[Command | Heartbeat | Hello, str | None]]:
         """Yield up to `limit` messages that wait in `channel`, each with its sender's address."""
         for _ in range(limit):
             try:
@@ -139,11 +151,14 @@ class MailboxServer(Closing):
         """
         return now_s - (self._started_s if self._link_s is None else self._link_s)
 
-    def _waited_s(self, command: Command) -> float:
-        if command.sent_s is None or command.sent_s < self._started_s:
-            return inf  # sent before this process started: nothing is known about its wait
-        waited_s = self._clock.now_s() - command.sent_s
-        return max(0.0, waited_s) if waited_s >= -MAX_AHEAD_S else inf
+    def _timed(self, message: Timed) -> Timed:
+        """Return `message` with how long it has waited, whatever it says of that itself."""
+        if message.sent_s is None or message.sent_s < self._started_s:
+            waited_s = inf  # sent before this process started: nothing is known about its wait
+        else:
+            waited_s = self._clock.now_s() - message.sent_s
+            waited_s = max(0.0, waited_s) if waited_s >= -MAX_AHEAD_S else inf
+        return structs.replace(message, waited_s=waited_s)
 
     def _subscribe(self, address: str | None, now_s: float, *, is_urgent: bool = False) -> None:
         """Send to `address` from now on, if there is room; `is_urgent`: make room."""
@@ -234,6 +249,10 @@ class MailboxClient(Closing):
         Returns whether the flight process is there to receive it.
         """
         return self._send(_encoder.encode(Hello(link=link)))
+
+    def relay(self, heartbeat: Heartbeat) -> bool:
+        """Pass on a pilot's heartbeat, once: the next one makes up for one that is lost."""
+        return self._send(_encoder.encode(structs.replace(heartbeat, sent_s=self._clock.now_s())))
 
     def snapshot(self) -> Snapshot | None:
         """Return the newest snapshot, None before the first."""

@@ -12,6 +12,7 @@ import typer
 
 from blimp.config import vehicle_name
 from blimp.tasks.client import vehicle_queue
+from blimp.tasks.pilot_link import heartbeat_key
 
 PASSWORD_BYTES = 24
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -70,7 +71,7 @@ def _ground(vehicles: Sequence[str]) -> str:
         queue = vehicle_queue(name)
         own += [f"blimp:queue:{queue}[:.]*", f"blimp:exchange:{queue}", f"blimp:exchange:{queue}.*"]
         own += [f"blimp:fanout:{queue}.*", f"blimp:coalesce:{queue}:*", f"blimp:revoked:{queue}*"]
-        own += [f"blimp:pool:{{blimp.pilot.{name}}}:*"]
+        own += [f"blimp:pool:{{blimp.pilot.{name}}}:*", heartbeat_key(name)]
         seen += [f"blimp:telemetry:{name}"]
     wakes = "(+publish &blimp:pool:*)"  # who gives control back wakes who waits for it
     rules = f"{_CONNECT} {_DATA} +info +scan +subscribe +unsubscribe -publish {_NEVER}"
@@ -86,6 +87,7 @@ def _vehicle(name: str) -> str:
         "blimp:ended:*", "blimp:sender:*", "blimp:published:*", "blimp-began-*",
         "blimp:results:failed", _RESULTS, "celery-taskset-meta-*", f"blimp:telemetry:{name}",
         "blimp:pool:{blimp.ships}:*", f"blimp:pool:{{blimp.pilot.{name}}}:*",
+        heartbeat_key(name),
         *(f"blimp:{part}:*celery.pidbox*" for part in ("exchange", "fanout", "queue")),
     ]  # fmt: skip
     rules = f"{_CONNECT} {_DATA} +@pubsub +info {_NEVER} +client|unblock"

@@ -16,7 +16,15 @@ from blimp.errors import Refused
 from blimp.service import compose as app
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
-from blimp.types import Command, FlightRecord, Outcome, OutcomeState, Snapshot, VehicleState
+from blimp.types import (
+    Command,
+    FlightRecord,
+    Heartbeat,
+    Outcome,
+    OutcomeState,
+    Snapshot,
+    VehicleState,
+)
 
 SETTLE_S = 10.0  # at most, for the ship on its pad to pass its arming checks
 
@@ -30,6 +38,7 @@ class LocalInbox:
         self.snapshot: Snapshot | None = None
         self.link_up = True
         self._heard_s = 0.0
+        self._heartbeats: list[Heartbeat] = []
 
     def put(self, command: Command) -> None:
         self._commands.append(command)
@@ -42,6 +51,13 @@ class LocalInbox:
     def receive(self) -> list[Command]:
         commands, self._commands = self._commands, []
         return commands
+
+    def put_heartbeat(self, heartbeat: Heartbeat) -> None:
+        self._heartbeats.append(heartbeat)
+
+    def heartbeats(self) -> list[Heartbeat]:
+        heartbeats, self._heartbeats = self._heartbeats, []
+        return heartbeats
 
     def post(self, outcome: Outcome) -> None:
         self.outcomes[outcome.id] = outcome
@@ -187,9 +203,13 @@ class Lockstep(Closing):
             self._world.advance(down_s)
         self._ship = self._boot()
 
+    def relay(self, heartbeat: Heartbeat) -> None:
+        """Give the flight process a pilot's heartbeat with its next cycle, as its worker does."""
+        self._inbox.put_heartbeat(heartbeat)
+
     @property
     def link_up(self) -> bool:
-        """Whether the ground is heard; set it to False to lose the link."""
+        """Whether the worker's broker answers; set it to False to lose it."""
         return self._inbox.link_up
 
     @link_up.setter

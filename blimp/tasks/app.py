@@ -11,6 +11,7 @@ from blimp.tasks import estop, flight, motor, sensor, servo, status
 from blimp.tasks.authority import Authority
 from blimp.tasks.client import vehicle_queue
 from blimp.tasks.command import Mailbox, command_task
+from blimp.tasks.pilot_link import HeartbeatRelay
 
 if TYPE_CHECKING:
     from blimp.clock import Clock
@@ -67,8 +68,18 @@ def build_ship_app(
     status.register_status(app, mailbox)
     estop.register_broadcast(app, mailbox)
 
+    pilots = HeartbeatRelay(
+        link=app.broker_link,
+        vehicle=vehicle,
+        authority=authority,
+        mailbox=mailbox,
+        signer=app.signer,
+    )
+
     @app.on_link
     def greet(alive: bool) -> None:
         mailbox.greet(link=alive)
+        if alive:
+            pilots.look()
 
     return app

@@ -26,7 +26,7 @@ from blimp.queue.protocol.message import NORMAL, PARENT, trace_headers
 from blimp.queue.protocol.signing import FRESH_S
 from blimp.queue.redis.clock import Moment
 from blimp.tasks.authority import HEADER
-from blimp.types import Command, Outcome, OutcomeState, Snapshot
+from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
 
 if TYPE_CHECKING:
     from blimp.queue.context import TaskContext
@@ -49,6 +49,8 @@ class Mailbox(Protocol):
     def snapshot(self) -> Snapshot | None: ...
     def snapshot_age_s(self) -> float | None: ...
     def greet(self, *, link: bool) -> bool: ...
+
+    def relay(self, heartbeat: Heartbeat) -> bool: ...
 
 
 class CommandTask(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from blimp.types import (
     ActuatorCommand,
     BaroSample,
     Command,
+    Heartbeat,
     ImuSample,
     Outcome,
     PositionSample,
@@ -157,6 +158,9 @@ class ListInbox:
     def receive(self) -> list[Command]:
         commands, self.commands = self.commands, []
         return commands
+
+    def heartbeats(self) -> list[Heartbeat]:
+        return []
 
     def post(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)

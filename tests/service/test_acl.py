@@ -16,6 +16,7 @@ from blimp.service.acl import users
 from blimp.sim import Lockstep
 from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import VehicleClient
+from blimp.tasks.pilot_link import heartbeat_key
 from blimp.types import Outcome
 from ground_station import cli
 from tests.broker import EmbeddedBroker
@@ -103,6 +104,7 @@ EVERYBODY = (
     ("REPLICAOF", "evil", "6379"), ("SWAPDB", "0", "1"),
     ("XADD", OTHERS, "*", "a", "b"), ("XADD", stream_key("twin-2"), "*", "a", "b"),
     ("EVAL", f"return redis.call('XADD', '{OTHERS}', '*', 'a', 'b')", "0"),
+    ("XADD", heartbeat_key("twin-2"), "*", "a", "b"),
     ("PUBLISH", "else", "x"), ("SUBSCRIBE", "else"),
 )  # fmt: skip
 MUST_NOT: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -121,6 +123,7 @@ MUST_NOT: dict[str, tuple[tuple[str, ...], ...]] = {
     # It looks.
     "viewer": (
         ("XADD", stream_key(VEHICLE), "*", "a", "b"), ("DEL", stream_key(VEHICLE)),
+        ("XADD", heartbeat_key(VEHICLE), "*", "a", "b"),
         ("XADD", "blimp:queue:blimp.twin:level:0", "*", "a", "b"), ("GET", RESULT),
         ("XRANGE", "blimp:queue:blimp.twin:level:0", "-", "+"), ("SUBSCRIBE", RESULT),
         ("PUBLISH", RESULT, "x"), ("EVAL", "return 1", "0"), ("INFO",), ("SET", "x", "y"),

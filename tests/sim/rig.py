@@ -16,6 +16,7 @@ from blimp.types import (
     BaroSample,
     Command,
     GpsSample,
+    Heartbeat,
     ImuSample,
     Outcome,
     OutcomeState,
@@ -185,6 +186,9 @@ class ListInbox:
     def receive(self) -> list[Command]:
         commands, self.commands = self.commands, []
         return commands
+
+    def heartbeats(self) -> list[Heartbeat]:
+        return []
 
     def post(self, outcome: Outcome) -> None:
         self.outcomes[outcome.id] = outcome

@@ -16,6 +16,7 @@ from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from tests.sim.running import RunningStack
 from tests.stopwatch import Stopwatch
+from tests.tcp_link import TcpLink
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(500)]
 
@@ -94,7 +95,30 @@ def flight() -> Iterator[Flight]:
         flight.close()
 
 
-def test_neither_a_dead_sensor_nor_a_killed_worker_or_broker_costs_height(flight: Flight) -> None:
+def lose_the_radio(flight: Flight) -> None:
+    """The pilot's link falls silent while broker and worker are well: the ship holds."""
+    broker = flight.stack.ready["broker"].removeprefix("redis+socket://").partition("?")[0]
+    with TcpLink(server=broker) as radio:
+        url = f"redis://127.0.0.1:{radio.port}/0"
+        pilot = flight.stack.start_ground("--json", "--broker", url, "--vehicle", "twin", "watch")
+        flight.until(lambda ship: ship.pilot_age_s is not None, within_s=60.0)
+        radio.freeze()
+        flight.until(lambda ship: ship.failsafe == "link lost: holding", within_s=60.0)
+        ship = flight.snapshot()  # which has come through broker and worker
+        assert ship.pilot_age_s is not None
+        assert ship.pilot_age_s >= 3.0
+        assert ship.armed
+        flight.stays_up(2.0)
+        radio.mend()
+        flight.until(lambda ship: ship.failsafe == "", within_s=60.0)
+        pilot.terminate()
+        flight.stack.finish(pilot, within_s=60.0)
+        flight.until(lambda ship: ship.pilot_age_s is None, within_s=60.0)  # it said goodbye
+
+
+def test_nothing_that_is_lost_alone_costs_height(flight: Flight) -> None:
+    """A radio, a sensor, a worker, a broker."""
+    lose_the_radio(flight)
     for device in ("ranger", "baro", "tag"):
         flight.world.fault(device, "no_answer")
         flight.until(lambda ship, d=device: not ship.sensors[d].healthy, within_s=60.0)  # type: ignore[misc]

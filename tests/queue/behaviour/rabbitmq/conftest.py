@@ -27,7 +27,7 @@ def app(rabbit: RabbitMQ, broker_server: EmbeddedBroker, name: str) -> Iterator[
 
 @pytest.fixture
 def link(rabbit: RabbitMQ) -> Iterator[TcpLink]:
-    with TcpLink(server_port=rabbit.port) as link:
+    with TcpLink(server=rabbit.port) as link:
         yield link
 
 

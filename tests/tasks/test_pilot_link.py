@@ -1,0 +1,207 @@
+"""The pilot's heartbeat through a real broker and the worker's relay into a real mailbox."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from blimp.clock import SystemClock
+from blimp.link.mailbox import MailboxClient
+from blimp.link.telemetry import TelemetryPublisher, stream_key
+from blimp.queue.protocol.signing import Signer
+from blimp.queue.redis.client import RedisServer
+from blimp.tasks.authority import Authority, holder_of, pilots
+from blimp.tasks.pilot_link import HeartbeatRelay, HeartbeatSender, heartbeat_key
+from blimp.types import Heartbeat
+from tests.queue.conftest import wait_until, working
+from tests.tasks.ship import SNAPSHOT, FlightSide, publish
+
+KEY, OTHER_KEY = "k" * 32, "o" * 32
+
+
+class OffClock(SystemClock):
+    """A clock that a test sets off by `off_s`."""
+
+    off_s = 0.0
+
+    def now_s(self) -> float:
+        return super().now_s() + self.off_s
+
+
+@pytest.fixture
+def transport() -> str:
+    return "streams"
+
+
+@pytest.fixture
+def link(url: str) -> Iterator[RedisServer]:
+    with closing(RedisServer(url)) as link:
+        yield link
+
+
+class Way:
+    """From senders to what the flight process has received."""
+
+    def __init__(
+        self, url: str, link: RedisServer, mailbox: MailboxClient, ship: FlightSide, key: str | None
+    ) -> None:
+        self.url, self.link, self.ship, self.key = url, link, ship, key
+        self.clock = OffClock()
+        self.said: list[str] = []
+        self.mailbox = mailbox
+        self.relay = HeartbeatRelay(
+            link=link,
+            vehicle="twin",
+            authority=Authority(link=link, vehicle="twin"),
+            mailbox=mailbox,
+            signer=None if key is None else Signer(key),
+        )
+        self.relay.look()
+
+    def sender(self, token: int | None = None, key: str | None = None) -> HeartbeatSender:
+        return HeartbeatSender(
+            broker=self.url,
+            vehicle="twin",
+            telemetry=stream_key("twin"),
+            token=lambda: token,
+            clock=self.clock,
+            signing_key=key or self.key,
+            say=self.said.append,
+        )
+
+    def received(self) -> list[Heartbeat]:
+        """Return what has reached the ship of all that was sent so far."""
+        self.relay.look()
+        found: list[Heartbeat] = []
+        self.mailbox.relay(Heartbeat(session="mark", sequence=0, authority=0))  # behind them
+
+        def came() -> bool:
+            found.extend(self.ship.server.heartbeats())
+            return any(one.session == "mark" for one in found)
+
+        wait_until(came, "the mark did not come")
+        return [one for one in found if one.session != "mark"]
+
+    def entries(self) -> list[dict[bytes, bytes]]:
+        found: Any = self.link.client.xrange(heartbeat_key("twin"))
+        return [fields for _, fields in found]
+
+
+@pytest.fixture
+def way(url: str, link: RedisServer, mailbox: MailboxClient, ship: FlightSide) -> Way:
+    mailbox.greet(link=True)
+    publish(ship, mailbox)
+    with TelemetryPublisher(url, "twin") as telemetry:
+        assert telemetry.publish(SNAPSHOT, 0.0)
+    return Way(url, link, mailbox, ship, KEY)
+
+
+def test_a_sender_is_heard_until_it_says_goodbye(way: Way) -> None:
+    with way.sender() as sender:
+        sender.start()
+        wait_until(way.entries, "nothing was sent")
+    first, *_, last = way.received()
+    assert (first.sequence, first.ends, last.ends) == (0, False, True)
+    assert last.sequence > 0
+    assert 0.0 <= last.waited_s < 3.0
+    assert way.received() == []  # each once
+    assert way.said == []
+
+
+@pytest.mark.parametrize(
+    ("off_s", "why"),
+    [(-10.0, "10.0 s old"), (2.0, "-2.0 s old")],
+)
+def test_only_what_is_fresh_by_the_brokers_clock_counts(way: Way, off_s: float, why: str) -> None:
+    with way.sender() as sender:
+        sender.send(ends=False)
+        assert len(way.received()) == 1
+        way.clock.off_s = off_s
+        sender.send(ends=False)
+        assert way.received() == []
+        assert why in way.relay.last_refused
+        sender.send(ends=False)  # it has read the broker's clock again
+        assert len(way.received()) == 1
+
+
+def test_nothing_of_a_stranger_counts(way: Way) -> None:
+    for stranger in (way.sender(key=OTHER_KEY), Way.sender(unsigned(way))):
+        with stranger:
+            stranger.send(ends=False)
+        assert way.received() == []
+        assert "signature" in way.relay.last_refused
+    with way.sender() as sender:
+        sender.send(ends=False)
+    signed = way.entries()[-1][b"heartbeat"]
+    way.received()
+    forged = [
+        signed.replace(b'"ends":false', b'"ends":true'),
+        signed.replace(b'"sequence":0', b'"sequence":9'),
+        signed[:-9],
+        b"",
+        b"[" * 4000,
+        b'{"id":"\xff"}',
+    ]
+    for data in forged:
+        way.link.client.xadd(heartbeat_key("twin"), {"heartbeat": data})
+    way.link.client.xadd(heartbeat_key("twin"), {"other": "1"})
+    assert way.received() == []
+    assert way.relay.refused == 2 + len(forged) + 1
+
+
+def unsigned(way: Way) -> Way:
+    return Way(way.url, way.link, way.mailbox, way.ship, None)
+
+
+def test_what_was_meant_for_an_earlier_boot_does_not_count(way: Way) -> None:
+    with way.sender() as sender:
+        sender.send(ends=False)
+        another = msgspec.structs.replace(SNAPSHOT, boot_id="boot-2")
+
+        def heard() -> bool:
+            way.ship.server.publish(another)
+            return way.mailbox.boot_id == "boot-2"
+
+        wait_until(heard, "no snapshot came")
+        assert way.received() == []
+        assert "boot-1" in way.relay.last_refused
+
+
+def test_while_a_pilot_has_control_only_that_pilots_heartbeat_counts(way: Way) -> None:
+    with way.sender() as anybody:
+        anybody.send(ends=False)
+        (free,) = way.received()
+        pool = pilots(way.link, "twin")
+        pool.add("twin")
+        grant = pool.acquire(holder_of("alice"), 0.0)
+        with way.sender(token=grant.token) as pilot, way.sender(token=grant.token + 1) as other:
+            for sender in (anybody, other, pilot):
+                sender.send(ends=False)
+            (held,) = way.received()
+            assert held.authority == 2 * grant.token != free.authority
+            pool.release(grant)
+            for sender in (anybody, pilot):
+                sender.send(ends=False)
+            (again,) = way.received()
+            assert again.authority == 2 * grant.token + 1
+            assert "has ended" in way.relay.last_refused
+
+
+def test_the_ships_worker_relays_what_comes(
+    url: str, ship: FlightSide, mailbox: MailboxClient, directory: Path
+) -> None:
+    from blimp.tasks.app import build_ship_app
+
+    with (
+        build_ship_app(vehicle="twin", broker=url, mailbox=mailbox) as app,
+        working(app, name="twin"),
+        HeartbeatSender(
+            broker=url, vehicle="twin", telemetry=stream_key("twin"), token=lambda: None,
+            clock=SystemClock(),
+        ) as sender,
+    ):  # fmt: skip
+        sender.start()
+        wait_until(lambda: ship.server.heartbeats(), "no heartbeat reached the ship")
