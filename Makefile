@@ -11,10 +11,11 @@ TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 export PYTHONDONTWRITEBYTECODE :=
 SOAK ?= 200000
 KILLS ?= 1000
+FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test coverage guests check format bench
-.PHONY: faults boundaries kills server-kills flight-kills soak canvas releases events celery clean
+.PHONY: faults boundaries kills server-kills flight-kills soak canvas releases events fuzz celery clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -82,6 +83,12 @@ canvas: $(VENV)/dev.installed ## chords under kills, and what large ones cost
 
 releases: $(VENV)/dev.installed ## 100,000 releases with both callbacks firing, under kill -9
 	$(BIN)/python -m benchmarks.releases --json --links 2000 --tasks 600 --out benchmarks/results/releases.json
+
+fuzz: $(VENV)/dev.installed ## FUZZ (1000000) inputs to each reader of what comes from outside
+	$(BIN)/pip install --quiet --disable-pip-version-check atheris || echo "make: no atheris: by mutation alone" >&2
+	for target in mailbox serial configuration message broadcast; do \
+	  $(BIN)/python -m tests.faults.fuzz --target $$target --inputs $(FUZZ) --json \
+	    --out benchmarks/results/fuzz.json || exit 1; done
 
 events: $(VENV)/dev.installed $(CELERY)/installed ## count the events of 100,000 tasks on each kind of pool, with Celery's receiver
 	$(BIN)/python -m benchmarks.events --json

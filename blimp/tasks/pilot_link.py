@@ -15,7 +15,7 @@ import secrets
 import threading
 from collections.abc import Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from blimp.queue.protocol.signing import Key, Signer
     from blimp.queue.redis.client import RedisServer
     from blimp.tasks.authority import Authority
-    from blimp.tasks.command import Mailbox
 
 PERIOD_S = 0.5
 ANSWER_S = 1.0  # how long a program waits for its broker, and so for its goodbye at the end
@@ -172,6 +171,14 @@ class HeartbeatSender(Closing):
 
     def _note_time(self, time: tuple[int, int]) -> None:
         self._ahead_ms = _ms(time) - 1e3 * self._clock.now_s()
+
+
+class Mailbox(Protocol):
+    """What the relay uses of `blimp.link.mailbox.MailboxClient`."""
+
+    def relay(self, heartbeat: Heartbeat) -> bool: ...
+
+    def snapshot(self) -> Snapshot | None: ...
 
 
 class HeartbeatRelay:

@@ -52,7 +52,7 @@ def test_a_goodbye_cannot_be_undone_by_what_went_before() -> None:
 def test_a_pilot_with_two_programs_is_heard_by_either_and_missed_with_both() -> None:
     command = beat("command", 0), beat("command", 1, ends=True)
     both = ((1.0, beat()), (1.5, command[0]), (2.0, command[1]))
-    assert ages(*both, at_s=2.0) == 1.0  # the view is owed still
+    assert ages(*both, at_s=2.0) == 1.0  # the view is still missed
     assert ages(*both[:2], at_s=9.0) == 7.5
 
 

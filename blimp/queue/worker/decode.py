@@ -149,6 +149,6 @@ def find_headers(raw: bytes) -> object:
     """Return the headers of a message that is wrong elsewhere, None if it has none."""
     try:
         payload = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (ValueError, RecursionError):  # what is not UTF-8 is no DecodeError
         return None
     return payload.get("headers") if isinstance(payload, dict) else None

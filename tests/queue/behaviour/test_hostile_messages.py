@@ -117,3 +117,30 @@ def test_a_broker_that_says_no_is_distinguished_from_one_that_is_unreachable(
         pytest.raises(LinkError, match=r"^no broker at"),
     ):
         ground.ping(timeout_s=0.5)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b'{"headers": {"a": {"__type__": "decimal", "__value__": "x"}}}',
+        b'{"headers": {"a": {"__type__": "uuid", "__value__": {"hex": 5}}}}',
+        b'{"headers": {"a": {"__type__": "bytes", "__value__": 5}}}',
+        b'{"headers": {"id": "\xdf"}}',
+    ],
+)
+def test_a_head_that_no_reader_understands_stops_no_worker(
+    app: TaskApp, server: redis.Redis, head: bytes
+) -> None:
+    """Decoders raise what they like: it came again and again, and nothing else did."""
+
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with working(app) as worker:
+        Look(server=server).push_raw("tests", head)
+        assert add.delay(1, 2).get(DEADLINE_S) == 3
+        wait_until(lambda: Look(server=server).dead() == 1, "it is no dead letter")
+        assert worker.counts["reconnects"] == 0
+    (reason,) = Look(server=server).dead_reasons()
+    assert reason.startswith("undecodable: head is not JSON")

@@ -187,7 +187,7 @@ def unpack(fields: list[bytes]) -> dict[str, Any]:
     try:
         # kombu's reader also knows dates and the like, and is ten times slower.
         head = loads(raw) if b"__type__" in raw else msgspec.json.decode(raw)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except Exception as error:  # kombu's decoders, and those registered there, may raise anything
         raise ValueError(f"head is not JSON: {error}") from None
     if not isinstance(head, dict):
         raise ValueError(f"head is {type(head).__name__}, must be an object")

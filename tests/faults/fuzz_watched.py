@@ -1,0 +1,21 @@
+"""The targets, and what a coverage-guided run of each watches. Imports nothing that it watches."""
+
+NAMES = ("message", "broadcast", "mailbox", "serial", "configuration")
+
+# What a coverage-guided run watches: the readers, not the physics behind them.
+WATCHED: dict[str, tuple[str, ...]] = {
+    "mailbox": (
+        "blimp.link.mailbox", "blimp.control.commander", "blimp.control.arguments",
+        "blimp.control.admission", "blimp.control.authority", "blimp.control.pilot_link",
+        "blimp.control.memory",
+    ),
+    "serial": (
+        "blimp.hardware.nmea", "blimp.hardware.ubx", "blimp.hardware.gps",
+        "blimp.hardware.gps_ubx", "blimp.hardware.dwm1001", "blimp.hardware.bno055",
+        "blimp.hardware.lines", "blimp.hardware.device",
+    ),
+    "configuration": (
+        "blimp.config", "blimp.airframe", "blimp.hardware.board", "blimp.service.configuration",
+        "ground_station.mission_file", "blimp.queue.redis.urls", "tomllib",
+    ),
+}  # fmt: skip

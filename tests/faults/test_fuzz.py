@@ -1,0 +1,15 @@
+"""A slice of the fuzzer, the same each time; the campaign is in docs/faults.md."""
+
+import pytest
+
+from tests.faults.fuzz import mutate
+
+# What a whole worker reads takes longer: fewer of it.
+SLICES = {"message": 750, "broadcast": 60, "mailbox": 2000, "serial": 3000, "configuration": 1000}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_nothing_moves_and_nothing_dies(name: str) -> None:
+    figures = mutate(name, inputs=SLICES[name], seed=7)
+    assert figures["failure"] is None
+    assert figures["inputs"] >= SLICES[name]
