@@ -1,6 +1,7 @@
 """The default mission over many seeds of wind and noise: `python -m benchmarks.missions`.
 
-Simulated, in Lockstep: chips, drivers, estimator and control as they fly.
+Simulated, in Lockstep: chips, drivers, estimator and control as they fly. Exit status: 1 if one
+was not flown, or if `twin` in its default wind left the limits of tests/sim/test_missions.py.
 """
 
 import argparse
@@ -44,7 +45,12 @@ def main() -> int:
         f"{max(s.touchdown_mps for s in sorties):.2f} m/s",
         file=sys.stderr,
     )
-    return 0 if len(flown) == len(sorties) else 1
+    is_default = (options.mission, options.airframe, options.wind) == ("square", "twin", 0.3)
+    is_within = not is_default or all(
+        one.max_cross_track_m <= 1.0 and one.landing_error_m <= 1.0 and one.touchdown_mps <= 0.5
+        for one in flown
+    )
+    return 0 if len(flown) == len(sorties) and is_within else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fifty kills under load; a thousand are `python -m benchmarks.kill --kills 1000`."""
+"""Thirty kills under load; a thousand are `python -m benchmarks.kill --kills 1000`."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from benchmarks.kill import AIMS, campaign
 
 @pytest.mark.flight  # no flight, but tens of seconds of processes
 @pytest.mark.timeout(300)
-def test_fifty_kills_lose_nothing_and_move_nothing_twice() -> None:
-    report = campaign(kills=50, tasks=3000, seed=3)
-    assert report["kills"] == 50
-    assert report["sent"] == 3000
+def test_thirty_kills_lose_nothing_and_move_nothing_twice() -> None:
+    report = campaign(kills=30, tasks=1500, seed=3)
+    assert report["kills"] == 30
+    assert report["sent"] == 1500
     for aim in AIMS[1:]:
-        assert report["kills_by_aim"][aim]["inside_a_body"] > 3, report["kills_by_aim"]
+        assert report["kills_by_aim"][aim]["inside_a_body"] > 1, report["kills_by_aim"]
     assert report["ran_twice"] > 0, "no kill hit a body: this shows nothing"
     assert report["lost"] == 0, report["lost_ids"]
     assert report["effects_twice"] == 0, report["moved_twice"]
