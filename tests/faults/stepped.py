@@ -71,7 +71,7 @@ time_t time(time_t *at) {
 """
 
 
-PATIENCE_S, NEAR_S = 20.0, 0.5
+PATIENCE_S, NEAR_S = 60.0, 0.5
 
 
 class SteppedServer:

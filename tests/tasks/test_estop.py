@@ -44,7 +44,7 @@ def test_an_emergency_stop_the_ship_does_not_confirm_is_repeated_and_times_out(
     ship: FlightSide, ground: VehicleClient
 ) -> None:
     ship.answer = lambda command: None
-    reply = ground.estop(timeout_s=1.0)
+    reply = ground.estop(timeout_s=3.0)
     assert reply.state == "TIMEOUT"
     assert len(ship.named("estop")) >= 2
     ship.answer = outcome

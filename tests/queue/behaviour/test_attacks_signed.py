@@ -360,9 +360,8 @@ def test_who_may_only_publish_cannot_confirm_an_emergency_stop(
         with working(app), VehicleClient(url, "twin", signing_key=KEY) as ground:
             reply = ground.estop(timeout_s=DEADLINE_S)
             assert (reply.state, reply.result) == ("SUCCESS", {"stopped": True})
-            assert len(calls) == 3
-            calls += ["x", "y"]
-            reply = ground.estop(timeout_s=1.0)
+            assert len(calls) >= 3  # more if it was repeated while its answer came
+            reply = ground.estop(timeout_s=3.0)
             assert reply.state == "TIMEOUT"
             assert "reports were passed over: not signed with our key" in reply.reason
 

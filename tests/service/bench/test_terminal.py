@@ -11,7 +11,7 @@ import pytest
 
 from tests.sim.running import RunningStack
 
-pytestmark = [pytest.mark.flight, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
 
 # Motors: left turns the wrong way, the others are skipped; no other step; write the file.
 ANSWERS = "\n".join(("yes", "yes", "no", "skip", "skip", *("no",) * 7, "yes", ""))
@@ -30,9 +30,9 @@ def test_a_person_turns_a_motor_and_the_file_follows(tmp_path: Path) -> None:
             stdin=there, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         with stack.world() as world:
-            stack.wait_until(lambda: world.outputs()["left"] > 0.2, within_s=20.0)
-            stack.wait_until(lambda: world.outputs()["left"] == 0.0, within_s=20.0)
-        stdout, stderr = bench.communicate(timeout=60)
+            stack.wait_until(lambda: world.outputs()["left"] > 0.2, within_s=60.0)
+            stack.wait_until(lambda: world.outputs()["left"] == 0.0, within_s=60.0)
+        stdout, stderr = bench.communicate(timeout=120)
     finally:
         os.close(here)
         os.close(there)
