@@ -22,7 +22,7 @@ VOTE_FRESH_S = 1.0  # an older vote is no witness
 
 
 class Mode(IntEnum):
-    """Flight modes with ArduPilot Blimp's numbers. RTL (4) and AUTO (5) are reserved."""
+    """Flight modes with ArduPilot Blimp's numbers."""
 
     LAND = 0
     MANUAL = 1

@@ -4,6 +4,7 @@
 """
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -260,6 +261,23 @@ def velocity(
         "seconds": seconds,
     }
     return session(context).command("velocity", arguments, timeout_s=seconds + HELD_S)
+
+
+@app.command()
+def trajectory(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, see the README.")],
+) -> int:
+    """Fly a path in time from a CSV file, then stay at its end. Asks on a terminal.
+
+    Its columns are time,x_ref,y_ref,z_ref,psi_ref: seconds, metres north, east and down of the
+    pad, radians. The ship must be within 2 m of the first point.
+
+    Example: ground trajectory circle.csv
+    """
+    from ground_station.trajectory import fly
+
+    return fly(session(context), file)
 
 
 @app.command()

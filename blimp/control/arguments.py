@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.control import trajectory
+from blimp.control.trajectory import TrajectoryPoint
 from blimp.types import Mode
 
 MIN_ALTITUDE_M = 0.5
 MAX_SECONDS = 60.0
 MAX_ACTUATOR_SECONDS = 30.0
+MAX_NAME_LETTERS = 40
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +88,19 @@ class SetVelocity(Arguments, frozen=True, kw_only=True):
         _within("horizontal speed", speed_mps, 0.0, limits.speed_mps, "m/s")
         _within("up_mps", self.up_mps, -limits.descent_mps, limits.climb_mps, "m/s")
         _within("seconds", self.seconds, 0.0, MAX_SECONDS, "s")
+
+
+class FlyTrajectory(Arguments, frozen=True, kw_only=True):
+    """One chunk of a trajectory. last: no more will come, so that its end is the end."""
+
+    name: str
+    points: tuple[TrajectoryPoint, ...]
+    last: bool = True
+
+    def check(self, airframe: Airframe) -> None:
+        if not 0 < len(self.name) <= MAX_NAME_LETTERS or not self.name.isprintable():
+            raise ValueError(f"name {self.name[:40]!r}: must have 1 to {MAX_NAME_LETTERS} letters")
+        trajectory.check(self.points, airframe)
 
 
 class Motor(Arguments, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from blimp.control.arming import Readiness, problems
 from blimp.control.authority import AuthorityFence, OlderAuthority
 from blimp.control.failsafe import Flags
 from blimp.control.memory import OutcomeMemory, Seen
+from blimp.control.modes.auto import Auto
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.land import Land
 from blimp.control.modes.loiter import Loiter, heading_rad
@@ -202,7 +203,7 @@ class Commander:
             raise Refusal(f"mode: {number.name}: on the ground: send takeoff first")
         factory = MODES.get(number)
         if factory is None:
-            raise Refusal(f"mode: {number.name} cannot be entered: fly a mission with goto legs")
+            raise Refusal(f"mode: {number.name} cannot be entered: send a trajectory")
         self._pilot.enter(factory(at.state, self._pilot.ship), reason=_superseded(command))
         return self._done(command, at, {"mode": number.name})
 
@@ -230,13 +231,31 @@ class Commander:
         self._must_fly()
         self._must_be_up(at, "velocity")
         self._must_know_position(at, "velocity")
+        flying = self._pilot.flying
         mode = Velocity(
             at.state,
             ship=self._pilot.ship,
             velocity_ned_mps=(wish.north_mps, wish.east_mps, -wish.up_mps),
             seconds=wish.seconds,
+            before=flying if isinstance(flying, Velocity) else None,
         )
         return self._fly(command, at, mode)
+
+    def trajectory(self, command: Command, wish: forms.FlyTrajectory, at: Situation) -> Outcome:
+        self._must_fly()
+        self._must_be_up(at, "trajectory")
+        self._must_know_position(at, "trajectory")
+        mode = self._pilot.mode
+        if isinstance(mode, Auto) and mode.takes(wish.name, wish.points):
+            mode.extend(wish.points, last=wish.last)
+        else:
+            mode = Auto(
+                at.state, ship=self._pilot.ship, name=wish.name, points=wish.points, last=wish.last
+            )
+            self._pilot.enter(mode, reason=_superseded(command))
+        if wish.last:
+            return self._follow(command, at, mode)
+        return self._done(command, at, {**mode.result, "until_s": mode.until_s})
 
     def hold(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         self._must_fly()
@@ -304,6 +323,10 @@ class Commander:
 
     def _fly(self, command: Command, at: Situation, mode: FlightMode) -> Outcome:
         self._pilot.enter(mode, reason=_superseded(command))
+        return self._follow(command, at, mode)
+
+    def _follow(self, command: Command, at: Situation, mode: FlightMode) -> Outcome:
+        """Tell of `mode` until it is done."""
         self._running.append(
             FlightInProgress(command=command, accepted_s=at.now_s, reported_s=at.now_s, mode=mode)
         )
@@ -410,6 +433,7 @@ HANDLERS: dict[str, tuple[type[forms.Arguments], Callable[..., Outcome]]] = {
     "takeoff": (forms.Takeoff, Commander.takeoff),
     "goto": (forms.Goto, Commander.goto),
     "velocity": (forms.SetVelocity, Commander.set_velocity),
+    "trajectory": (forms.FlyTrajectory, Commander.trajectory),
     "hold": (forms.Nothing, Commander.hold),
     "land": (forms.Nothing, Commander.land),
     "return": (forms.Nothing, Commander.return_to_pad),

@@ -174,6 +174,8 @@ class Supervisor:
                 self.disarm(state, reason="landed")
             elif mode.note:
                 self.say(mode.note)
+        elif mode.note:
+            self.say(mode.note)
         down = isinstance(mode, Descend) and state.height_valid and state.on_ground
         self._descended_s = self._descended_s + dt_s if down else 0.0
         if self._descended_s > _DESCENDED_S and self._pilot.ship.heaviness_kg() > 0.0:

@@ -25,6 +25,10 @@ TASKS = (
         command="velocity",
         about="Fly at `north_mps`, `east_mps`, `up_mps` for `seconds`, then stay there.",
     ),
+    CommandTask(
+        command="trajectory",
+        about="Fly `points` of trajectory `name`; more of them may follow until the `last`.",
+    ),
     CommandTask(command="hold", about="Keep attitude and height; needs no position."),
     CommandTask(command="land", about="Come down here and disarm."),
     CommandTask(command="return", about="Fly back to the pad."),

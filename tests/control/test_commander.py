@@ -32,7 +32,7 @@ def refused(outcome: Outcome) -> str:
 def test_the_commands_are_those_of_the_interface() -> None:
     assert set(HANDLERS) == {
         "ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land",
-        "return", "estop", "motor", "servo", "sensor",
+        "return", "estop", "motor", "servo", "sensor", "trajectory",
     }  # fmt: skip
 
 
@@ -413,9 +413,10 @@ def test_progress_is_reported_at_five_hertz_and_the_end_once() -> None:
     assert reported[-1].accepted_s == reported[0].accepted_s
 
 
-def test_auto_is_reserved() -> None:
+def test_auto_is_entered_by_a_trajectory() -> None:
     ship = flying()
-    assert "AUTO cannot be entered" in refused(ship.tell("mode", name="AUTO"))
+    reason = refused(ship.tell("mode", name="AUTO"))
+    assert reason == "mode: AUTO cannot be entered: send a trajectory"
 
 
 @pytest.mark.parametrize("name", ["LAND", "VELOCITY", "LOITER", "RTL", "HOLD", "hold"])

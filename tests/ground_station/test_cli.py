@@ -53,6 +53,7 @@ COMMANDS = [
     "takeoff",
     "goto",
     "velocity",
+    "trajectory",
     "hold",
     "land",
     "return",
@@ -111,13 +112,17 @@ def lonely(ground: Ground, parked: FlyingShip) -> Ground:
 # --- with a ship ----------------------------------------------------------------------------
 
 
-def test_a_flight_by_hand(operator: Ground, twin: FlyingShip) -> None:
+def test_a_flight_by_hand(operator: Ground, twin: FlyingShip, tmp_path: Path) -> None:
+    dash = tmp_path / "dash.csv"  # two chunks
+    rows = [f"{0.5 * k},{-1.5 + 0.05 * k},-0.5,-2.2,-1.571" for k in range(10)]
+    dash.write_text("\n".join(["time,x_ref,y_ref,z_ref,psi_ref", *rows]))
     for words in (
         ["ping"],
         ["arm"],
         ["takeoff", "2"],
         ["goto", "-1", "-.5", "2", "--yaw-deg", "-90"],
         ["velocity", "-0.2", "0", "0.1", "--seconds", "3"],
+        ["trajectory", str(dash)],
         ["hold"],
         ["mode", "loiter"],
         ["sensor", "baro"],

@@ -41,8 +41,21 @@ def ship() -> Any:
 def test_no_arguments_crash_the_loop_or_move_a_disarmed_ship(ship: Lockstep) -> None:
     chance = random.Random(2)
     names = ["ping", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land", "return"]
-    names += ["motor", "servo", "sensor", "fly", "", "\0", "__init__"]
-    keys = ["name", "altitude_m", "north_m", "percent", "deg", "seconds", "force", "x", "", "self"]
+    names += ["trajectory", "motor", "servo", "sensor", "fly", "", "\0", "__init__"]
+    keys = [
+        "name",
+        "points",
+        "last",
+        "altitude_m",
+        "north_m",
+        "percent",
+        "deg",
+        "seconds",
+        "force",
+        "x",
+        "",
+        "self",
+    ]
     values: list[Any] = [None, True, -1, 0, 3, 2**70, 1e308, math.nan, math.inf, "", "left", "tilt"]
     values += ["baro", "MANUAL", "AUTO", [], {}, [1.0] * 100, {"a": {"b": [None]}}, WORST_LETTER]
     before = dict(ship.world.outputs)

@@ -10,12 +10,22 @@ from blimp.types import Mode, Setpoint, Vec3, VehicleState
 
 
 class Velocity:
-    """A demand that ages out by itself: it cannot outlive its `seconds`."""
+    """A demand that ages out by itself: it cannot outlive its `seconds`.
+
+    before: the demand that this one replaces, whose ramp, height and heading go on: a stream
+    of demands flies like one.
+    """
 
     note = ""
 
     def __init__(
-        self, state: VehicleState, *, ship: Ship, velocity_ned_mps: Vec3, seconds: float
+        self,
+        state: VehicleState,
+        *,
+        ship: Ship,
+        velocity_ned_mps: Vec3,
+        seconds: float,
+        before: "Velocity | None" = None,
     ) -> None:
         self.number = Mode.VELOCITY
         self._ship = ship
@@ -26,6 +36,9 @@ class Velocity:
         self._wish_mps: Vec3 = (0.0, 0.0, 0.0)
         self._down_m = state.position_ned_m[2]
         self._after: Loiter | None = None
+        if before is not None and not before.done:
+            self._yaw_rad, self._wish_mps = before._yaw_rad, before._wish_mps
+            self._down_m = before._down_m
 
     @property
     def done(self) -> bool:

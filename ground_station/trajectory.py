@@ -1,0 +1,165 @@
+"""Trajectories from a file: its reader, the points that a ship is sent, and the sending.
+
+The file is CSV with a header: `time,x_ref,y_ref,z_ref,psi_ref` in seconds, metres north, east
+and down of the pad, and radians (not wrapped at a turn). `vx_ref,vy_ref,vz_ref,psi_rate_ref`
+may follow; else the velocities are those of the curve.
+"""
+
+import csv
+import math
+import uuid
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from blimp.errors import ConfigError, MissionError
+from ground_station.report import ProgressLine, exit_status
+from ground_station.session import START_TTL_S, Session
+
+if TYPE_CHECKING:
+    from blimp.tasks.client import VehicleClient
+
+COLUMNS = ("time", "x_ref", "y_ref", "z_ref", "psi_ref")
+RATES = ("vx_ref", "vy_ref", "vz_ref", "psi_rate_ref")
+MAX_ROWS = 200_000
+CHUNK = 36  # points in one command, which is one datagram of 4096 bytes
+STEP_S = 0.1  # between the points that are sent
+AHEAD_S = 20.0  # so far beyond the time of the ship they are sent
+_HALF_S = 0.1  # to each side of a point, for its velocity: a file is rounded
+_CHUNK_S = 10.0
+
+Row = tuple[float, ...]
+
+
+class ReferenceCurve:
+    """The rows of a file, times from 0 on: `at` lies between two of them."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self._times = [row[0] for row in rows]
+        self.duration_s = self._times[-1]
+
+    def at(self, t_s: float) -> Row:
+        """Return north, east, down and yaw, and what other columns there are."""
+        index = max(0, min(len(self.rows) - 2, bisect_right(self._times, t_s) - 1))
+        a, b = self.rows[index], self.rows[index + 1]
+        share = max(0.0, min(1.0, (t_s - a[0]) / (b[0] - a[0])))
+        return tuple(p + share * (q - p) for p, q in zip(a[1:], b[1:], strict=True))
+
+    def points(self) -> list[list[float]]:
+        """Return the points to send, as the command's argument has them."""
+        count = max(1, math.ceil(self.duration_s / STEP_S - 1e-6))
+        times = [min(self.duration_s, number * STEP_S) for number in range(count + 1)]
+        return [self._point(t_s) for t_s in times]
+
+    def _point(self, t_s: float) -> list[float]:
+        n, e, d, yaw, *rates = self.at(t_s)
+        if not rates:
+            low, high = max(0.0, t_s - _HALF_S), min(self.duration_s, t_s + _HALF_S)
+            pairs = zip(self.at(low), self.at(high), strict=True)
+            rates = [(b - a) / (high - low) for a, b in pairs]
+        vn, ve, vd, turn = rates
+        return [round(x, 4) for x in (t_s, n, e, -d, vn, ve, -vd, yaw, turn)]
+
+
+def read_curve(path: Path) -> ReferenceCurve:
+    """Read a trajectory file. Raises MissionError naming file, line, column and limit."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return ReferenceCurve(_rows(csv.reader(file), str(path)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise MissionError(f"trajectory {path}: {error}") from error
+
+
+def _rows(lines: Iterator[list[str]], where: str) -> list[Row]:
+    header = [word.strip() for word in next(lines, [])]
+    if tuple(header) not in (COLUMNS, COLUMNS + RATES):
+        raise MissionError(
+            f"trajectory {where}: the first line is {','.join(header)[:80]!r}, must be "
+            f"{','.join(COLUMNS)!r}, and may go on with {','.join(RATES)!r}"
+        )
+    rows: list[Row] = []
+    for number, words in enumerate(lines, start=2):
+        if not words:
+            continue
+        if len(words) != len(header):
+            raise MissionError(
+                f"trajectory {where}, line {number}: {len(words)} columns, must be {len(header)}"
+            )
+        row = tuple(_number(w, c, number, where) for w, c in zip(words, header, strict=True))
+        if rows and not row[0] > rows[-1][0]:
+            raise MissionError(
+                f"trajectory {where}, line {number}: time {row[0]:g} is not later than "
+                f"{rows[-1][0]:g}, the one before"
+            )
+        rows.append(row)
+        if len(rows) > MAX_ROWS:
+            raise MissionError(f"trajectory {where}: more than {MAX_ROWS} lines, the limit")
+    if len(rows) < 2:
+        raise MissionError(f"trajectory {where}: {len(rows)} points, must be at least 2")
+    first_s = rows[0][0]
+    return [(row[0] - first_s, *row[1:]) for row in rows]
+
+
+def _number(word: str, column: str, line: int, where: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise MissionError(
+            f"trajectory {where}, line {line}: {column} is {word.strip()[:40]!r}, "
+            "must be a finite number"
+        )
+    return value
+
+
+def chunks(name: str, points: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+    """Return the arguments of the commands that carry `points`, in order."""
+    parts = [points[first : first + CHUNK] for first in range(0, len(points), CHUNK)]
+    return [
+        {"name": name, "points": part, "last": number == len(parts)}
+        for number, part in enumerate(parts, start=1)
+    ]
+
+
+def fly(session: Session, file: Path) -> int:
+    """Send a trajectory file to the ship, ahead of it, and follow it to its end."""
+    if not session.options.wait:
+        raise ConfigError("--no-wait: this program sends the path as it is flown: it must stay")
+    curve = read_curve(file)
+    points = curve.points()
+    parts = chunks(f"{file.stem[:24]}-{uuid.uuid4().hex[:8]}", points)
+    session.confirm(f"{file.name}: {curve.duration_s:.0f} s, {len(points)} points. Fly it?")
+    if session.options.dry_run:
+        return session.command("trajectory", parts[0], timeout_s=_CHUNK_S)
+    session.check_there()
+    line = ProgressLine(report=session.report, what="trajectory")
+    with session.pilots_client() as client:
+        began_s = session.clock.now_s()
+        for part in parts[:-1]:
+            session.clock.sleep_until(began_s + part["points"][0][0] - AHEAD_S)
+            status = _send(session, client, part, line, timeout_s=_CHUNK_S)
+            if status is not None:
+                return status
+        rest_s = session.timeout_s(curve.duration_s + _CHUNK_S)
+        return _send(session, client, parts[-1], line, timeout_s=rest_s, end=True) or 0
+
+
+def _send(
+    session: Session,
+    client: "VehicleClient",
+    part: dict[str, Any],
+    line: ProgressLine,
+    *,
+    timeout_s: float,
+    end: bool = False,
+) -> int | None:
+    """Send one chunk; return the exit status at the end, or if the ship did not take it."""
+    ttl_s = min(START_TTL_S, timeout_s)
+    with client.send("trajectory", part, ttl_s=ttl_s) as pending:
+        reply = pending.wait(timeout_s, line if end else None)
+    if not end and exit_status(reply.state) == 0:
+        return None
+    return session.reply(reply, line)
