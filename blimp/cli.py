@@ -354,6 +354,74 @@ def truth(*, runtime_dir: RuntimeDir = None, json_output: Json = False) -> None:
         print(f"{name:18} {value_words(value)}")
 
 
+@sim_app.command()
+def track(
+    *,
+    reference: Annotated[
+        Path,
+        typer.Option("--reference", metavar="FILE", help="CSV: time,x_ref,y_ref,z_ref,psi_ref."),
+    ],
+    airframe: Airframe = "gtmab",
+    seed: Seed = 1,
+    heaviness_n: Annotated[
+        float,
+        typer.Option(
+            "--heaviness-n", metavar="N", min=-50.0, max=50.0,
+            help="How much heavier the ship is than its file says, N; negative is lighter.",
+        ),
+    ] = 0.0,
+    gust_mps: Annotated[
+        float,
+        typer.Option(
+            "--gust-mps", metavar="MPS", min=0.0, max=5.0,
+            help="Standard deviation of horizontal gusts, m/s.",
+        ),
+    ] = 0.0,
+    drag_scale: Annotated[
+        float,
+        typer.Option(
+            "--drag-scale", metavar="K", min=0.1, max=10.0, help="True drag over the file's."
+        ),
+    ] = 1.0,
+    thrust_scale: Annotated[
+        float,
+        typer.Option(
+            "--thrust-scale", metavar="K", min=0.1, max=10.0, help="True thrust over the file's."
+        ),
+    ] = 1.0,
+    pose_sensor: Annotated[
+        str, typer.Option("--pose-sensor", metavar="KIND", help="mocap or tag.")
+    ] = "mocap",
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", metavar="OUT", help="CSV of reference and true ship to write."),
+    ] = None,
+    json_output: Json = False,
+) -> None:  # fmt: skip
+    """Fly a path in the simulator and say how far off the ship was.
+
+    Through the trajectory command, with sensors and estimator, faster than real time.
+
+    Example: blimp sim track --airframe gtmab --reference circle.csv --gust-mps 0.1 --json
+    """
+    from blimp.service import track as tracker
+    from ground_station.trajectory import read_curve
+
+    if pose_sensor not in ("mocap", "tag"):
+        raise typer.BadParameter(
+            f"{pose_sensor!r}: must be mocap or tag", param_hint="--pose-sensor"
+        )
+    plant = tracker.Plant(
+        seed=seed, heaviness_n=heaviness_n, gust_mps=gust_mps,
+        drag_scale=drag_scale, thrust_scale=thrust_scale,
+    )  # fmt: skip
+    tracking = tracker.track(
+        read_curve(reference), airframe=airframe, plant=plant,
+        pose_sensor="mocap" if pose_sensor == "mocap" else "tag", log=log,
+    )  # fmt: skip
+    print(tracker.as_json(tracking) if json_output else tracker.words(tracking))
+
+
 @app.command(
     "safe-state",
     add_help_option=False,

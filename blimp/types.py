@@ -78,11 +78,18 @@ class FlowSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PositionSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A position from the indoor tag, in the room's frame (NED, origin at the pad)."""
+    """A position from the indoor tag, in the room's frame (NED, origin at the pad).
+
+    latency_s: how old it was at `t_s`; None if the receiver does not say. yaw_rad: of a motion
+    capture system, which also sees height; None from a tag.
+    """
 
     t_s: float
     position_ned_m: Vec3
     accuracy_m: float  # one standard deviation, horizontal
+    latency_s: float | None = None
+    yaw_rad: float | None = None
+    yaw_accuracy_rad: float = 0.0
 
 
 class GpsSample(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -50,6 +50,13 @@ class AttitudeFilter:
         """Whether a believable sample came within the last 0.3 s."""
         return self._sample_s is not None and now_s - self._sample_s <= _STALE_S
 
+    def turn(self, angle_rad: float, bias_radps: float) -> None:
+        """Correct yaw by an angle, and yaw's bias."""
+        roll, pitch, yaw = euler(self.attitude)
+        self.attitude = from_euler(roll, pitch, yaw + angle_rad)
+        bx, by, bz = self.bias_radps
+        self.bias_radps = (bx, by, _bounded(bz + bias_radps))
+
     def update(self, sample: ImuSample | None, now_s: float, *, at_rest: bool) -> float:
         """Take `sample` if it is new; return the seconds it moved the filter on, or 0.
 

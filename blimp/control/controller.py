@@ -27,6 +27,8 @@ _INTEGRAL_SHARE = 0.6  # of an axis's force: the rest is left to hold the ship s
 _LEVEL_MPS = 0.08
 _LEVEL_S = 2.0
 _WEIGH_S = 8.0
+_SWAYS = 0.7
+_TURN_SHARE = 0.6
 _FADE_S = 10.0  # without a position the wind correction goes stale
 
 
@@ -56,7 +58,9 @@ class Controller:
         self._given_n = ZERO3
         self._level_s = 0.0
         self._force_limit_n = force_limit_n
-        self._yaw_limit_nm = yaw_limit_nm
+        # A ship as strong sideways turns by the same thrusters: a turn must not take them all.
+        sways = force_limit_n[1] > _SWAYS * force_limit_n[0]
+        self._yaw_limit_nm = yaw_limit_nm * (_TURN_SHARE if sways else 1.0)
         self._inertia_kg_m2 = airframe.mass.inertia_kg_m2[2] + aero.added_inertia_kg_m2[2]
         self._linear = aero.linear_drag
         self._quadratic = aero.quadratic_drag

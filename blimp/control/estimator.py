@@ -11,10 +11,10 @@ from blimp.airframe import Airframe, Device
 from blimp.control.attitude import AttitudeFilter
 from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.height import HeightFilter, baro_height_m, pad_ratio
-from blimp.control.horizontal import HorizontalFilter
+from blimp.control.horizontal import MAX_LATENCY_S, HorizontalFilter
 from blimp.control.vector import cross
-from blimp.rotation import rotate, rotate_back
-from blimp.types import BaroSample, RangeSample, SensorReadings, Vec3, VehicleState
+from blimp.rotation import euler, rotate, rotate_back, wrap_pi
+from blimp.types import BaroSample, PositionSample, RangeSample, SensorReadings, Vec3, VehicleState
 
 # What a chip is to the estimator, if the device's name does not say it.
 ROLE_BY_CHIP = {
@@ -29,6 +29,7 @@ ROLE_BY_CHIP = {
     "vl53l1x": "ranger",
     "hcsr04": "sonar",
     "dwm1001": "tag",
+    "mocap": "tag",
     "pmw3901": "flow",
     "gps-nmea": "gps",
     "gps-ubx": "gps",
@@ -48,6 +49,10 @@ _AIRBORNE_M = 0.35
 _GROUND_CLIMB_MPS = 0.15
 _GROUND_S = 0.5
 _AIRBORNE_S = 0.1
+# Of the difference, at each pose of motion capture: 2 s at 40 Hz, and half a minute for the bias.
+_POSE_TURN = 0.012
+_POSE_BIAS = 2e-5
+_POSED_S = 0.3  # after the last pose the ranger is heard again
 
 
 def role(device: Device) -> str:
@@ -71,6 +76,8 @@ class Estimator:
         self._reference: list[float] = []
         self._baro_t_s = -1.0
         self._range_t_s = {"ranger": -1.0, "sonar": -1.0}
+        self._pose_t_s = -1.0
+        self._posed_s = -1e9
         self._high_s = -1e9
         self._moved_s = 0.0
         self._ground = _GroundDetector()
@@ -169,10 +176,33 @@ class Estimator:
         ranged = self._range("ranger", readings.ranger, bad, now_s)
         if ranged is None:
             ranged = self._range("sonar", readings.sonar, bad, now_s)
+        pose_m = self._pose_height(readings.tag, bad, now_s)
+        if now_s - self._posed_s < _POSED_S:
+            ranged = pose_m  # a ranger sees the floor, and motion capture the ship
         if ranged is not None:
             self._height.update_ranger(ranged, now_s)
         if at_rest and self._attitude.still:
             self._height.update_rest()
+
+    def _pose_height(
+        self, sample: PositionSample | None, bad: set[str], now_s: float
+    ) -> float | None:
+        """Return the height that a new pose of motion capture means, and turn to its heading."""
+        if sample is None or "tag" in bad or sample.t_s == self._pose_t_s:
+            return None
+        self._pose_t_s = sample.t_s
+        yaw_rad, latency_s, down_m = sample.yaw_rad, sample.latency_s, sample.position_ned_m[2]
+        if yaw_rad is None or latency_s is None or not isfinite(yaw_rad + latency_s + down_m):
+            return None
+        if not 0.0 <= latency_s <= MAX_LATENCY_S:
+            return None
+        if not self._attitude.settled:
+            return None
+        turned_rad = latency_s * self._attitude.rates_body_radps[2]
+        error_rad = wrap_pi(yaw_rad + turned_rad - euler(self._attitude.attitude)[2])
+        self._attitude.turn(_POSE_TURN * error_rad, -_POSE_BIAS * error_rad)
+        self._posed_s = now_s
+        return latency_s * self._height.climb_mps - down_m
 
     def _gather_reference(self, pressure_pa: float) -> None:
         """The first second of pressures, averaged, is the pad's level."""

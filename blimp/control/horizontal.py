@@ -26,8 +26,9 @@ _GPS_VELOCITY_SIGMA_MPS = 0.15
 # From the air to the estimator: ranging or solving, the line, and half a polling period.
 _TAG_LATENCY_S = 0.1
 _GPS_LATENCY_S = 0.2
+MAX_LATENCY_S = 0.5  # of a sample that says its own
 _EARTH_RADIUS_M = 6_371_000.0  # sphere: 0.3 % of a leg, far below GPS noise here
-_SIGMA_RANGE_M = (0.03, 20.0)
+_SIGMA_RANGE_M = (0.005, 20.0)
 
 
 class HorizontalFilter:
@@ -100,14 +101,17 @@ class HorizontalFilter:
             return
         self._tag_t_s = sample.t_s
         north_m, east_m, _ = sample.position_ned_m
-        if not isfinite(north_m + east_m + sample.accuracy_m):
+        latency_s = _TAG_LATENCY_S if sample.latency_s is None else sample.latency_s
+        if not isfinite(north_m + east_m + sample.accuracy_m + latency_s):
+            return
+        if not 0.0 <= latency_s <= MAX_LATENCY_S:
             return
         if self._take(
             north_m + arm_ned_m[0],
             east_m + arm_ned_m[1],
             sample.accuracy_m,
             now_s,
-            latency_s=_TAG_LATENCY_S,
+            latency_s=latency_s,
         ):
             self._tag_s = now_s
 

@@ -18,7 +18,7 @@ _SLACK = 1.1  # of a limit of speed: the mean over a step, of rounded numbers
 class TrajectoryPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One row: time since the trajectory began, place, velocity over ground, heading.
 
-    yaw_rad: not wrapped, so that two turns are two turns; None: the heading is not told.
+    yaw_rad: not wrapped, so that two turns are two turns; None: any heading.
     """
 
     t_s: float
@@ -131,7 +131,7 @@ def step_problem(a: TrajectoryPoint, b: TrajectoryPoint, limits: Limits) -> str:
             f"{limits.climb_mps:g}"
         )
     if (a.yaw_rad is None) != (b.yaw_rad is None):
-        return "yaw_rad: told by some points and not by others"
+        return "yaw_rad: some points have one and others do not"
     if a.yaw_rad is not None and b.yaw_rad is not None:
         rate = abs(b.yaw_rad - a.yaw_rad) / h
         if rate > _SLACK * limits.yaw_rate_radps:

@@ -30,6 +30,9 @@ class WindObserver:
         self._linear = aero.linear_drag
         self._quadratic = aero.quadratic_drag
         self._mass_kg = mass_kg
+        # A round hull makes no side force of its own by turning.
+        along, across = mass_kg
+        self._uneven = min(1.0, 3.0 * abs(across - along) / max(along, across))
         self._limit_mps = limit_mps
         self._model_mps: Pair | None = None  # north, east
         self.north_mps = 0.0
@@ -61,7 +64,8 @@ class WindObserver:
         if self._model_mps is None:
             self._model_mps = turned_back(velocity_mps, heading)
         model = turned(self._model_mps, heading)
-        share = max(0.0, 1.0 - abs(yaw_rate_radps) / _TURNING_RADPS) * dt_s / _SETTLE_S
+        turning = self._uneven * abs(yaw_rate_radps) / _TURNING_RADPS
+        share = max(0.0, 1.0 - turning) * dt_s / _SETTLE_S
         moved, learnt = [], []
         for axis in (0, 1):
             airspeed = velocity_mps[axis] - wind[axis]

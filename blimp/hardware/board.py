@@ -26,6 +26,7 @@ from blimp.hardware.hcsr04 import HcSr04
 from blimp.hardware.icm20948 import Icm20948
 from blimp.hardware.ina219 import Ina219
 from blimp.hardware.ina226 import Ina226, Ina260
+from blimp.hardware.mocap import Mocap
 from blimp.hardware.mpu6050 import Mpu6050
 from blimp.hardware.ms5611 import Ms5611
 from blimp.hardware.pca9685 import Pca9685
@@ -52,6 +53,7 @@ CHIPS: dict[str, type[Sensor[Any]] | type[Output]] = {
     "ina219": Ina219,
     "ina226": Ina226,
     "ina260": Ina260,
+    "mocap": Mocap,
     "mpu6050": Mpu6050,
     "ms5611": Ms5611,
     "pca9685": Pca9685,

@@ -42,6 +42,7 @@ from blimp.link.registry import start_time
 from blimp.queue.observability.settings import LogFormat
 from blimp.service import notify
 from blimp.service.files import write_whole
+from blimp.service.meter import Meter, MeteredOutputs, MeteredSensors
 from blimp.service.realtime import make_realtime
 from blimp.types import FlightRecord
 
@@ -109,6 +110,7 @@ def assemble(
     recorder: Callable[[FlightRecord], object] | None = None,
     left: FlightRecord | None = None,
     left_age_s: float = 0.0,
+    meter: Meter | None = None,
 ) -> Ship:
     """Open the airframe's board on this machine's buses and build the loop that flies it.
 
@@ -125,8 +127,8 @@ def assemble(
         raise
     loop = build_flight_loop(
         airframe,
-        sensors=board,
-        outputs=board.actuators,
+        sensors=board if meter is None else MeteredSensors(board, meter),
+        outputs=board.actuators if meter is None else MeteredOutputs(board.actuators, meter),
         inbox=inbox,
         vehicle=vehicle,
         boot_id=boot_id,

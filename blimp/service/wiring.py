@@ -31,6 +31,7 @@ SUPPLY = {
     "drv8833": "VM: motor battery, 2.7 to 10.8 V",
     "bno055": "3V3; PS1 to 3V3 selects the UART",
     "dwm1001": "3V3",
+    "mocap": "3V3",
     "esc-pwm": "motor battery; its own 5 V output stays open",
     "gps-nmea": "3V3",
     "gps-ubx": "3V3",

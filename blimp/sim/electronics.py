@@ -19,6 +19,7 @@ from blimp.sim.chips.hcsr04 import HcSr04
 from blimp.sim.chips.icm20948 import Icm20948
 from blimp.sim.chips.ina219 import Ina219
 from blimp.sim.chips.ina226 import Ina226, Ina260
+from blimp.sim.chips.mocap import Mocap
 from blimp.sim.chips.mpu6050 import Mpu6050
 from blimp.sim.chips.ms5611 import Ms5611
 from blimp.sim.chips.pca9685 import Pca9685
@@ -47,6 +48,7 @@ CHIPS: Mapping[str, type[Chip]] = {
     "ina219": Ina219,
     "ina226": Ina226,
     "ina260": Ina260,
+    "mocap": Mocap,
     "mpu6050": Mpu6050,
     "ms5611": Ms5611,
     "pca9685": Pca9685,

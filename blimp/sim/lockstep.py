@@ -14,6 +14,7 @@ from blimp.clock import ManualClock
 from blimp.closing import Closing
 from blimp.errors import Refused
 from blimp.service import compose as app
+from blimp.service.meter import Meter
 from blimp.sim.seam import linux_devices
 from blimp.sim.world import World
 from blimp.types import (
@@ -76,6 +77,8 @@ class Lockstep(Closing):
 
     airframe: a known name, the path of a .toml file, or one that was read. seed: of wind, noise
     and biases. wind_mps: mean wind; gusts belong to it. bench: allow motor and servo disarmed.
+    plant: the ship that the world has, if it is not the one that the flight control knows.
+    meter: measures each cycle.
 
     The ship stands on its pad, switched on and past its arming checks, when this returns.
     Use it as a context manager, or `close()` it.
@@ -89,13 +92,21 @@ class Lockstep(Closing):
         *,
         bench: bool = False,
         rate_hz: float = 100.0,
+        plant: Airframe | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.airframe = airframes.load(airframe) if isinstance(airframe, str) else airframe
         self._period_s = 1.0 / rate_hz
         self._rate_hz = rate_hz
         self._clock = ManualClock()
+        self._meter = meter
         self._inbox = LocalInbox()
-        self._world = World(self.airframe, seed=seed, wind_mps=wind_mps, clock=self._clock)
+        self._world = World(
+            plant or self.airframe,
+            seed=seed,
+            wind_mps=wind_mps,
+            clock=self._clock,
+        )
         self._sent = 0
         self._boots = 0
         self._seed, self._bench = seed, bench
@@ -118,6 +129,7 @@ class Lockstep(Closing):
                 simulated=True,
                 recorder=self._leave,
                 left=left,
+                meter=self._meter,
                 left_age_s=0.0 if left is None else self._clock.now_s() - left.t_s,
             )
 
@@ -131,7 +143,11 @@ class Lockstep(Closing):
         with self.linux_devices():
             for _ in range(max(1, round(seconds * self._rate_hz))):
                 self._world.advance(self._period_s)
+                if self._meter is not None:
+                    self._meter.begin()
                 self._ship.loop.step(self._clock.now_s())
+                if self._meter is not None:
+                    self._meter.end()
 
     @property
     def now_s(self) -> float:

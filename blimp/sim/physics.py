@@ -120,6 +120,10 @@ class Physics:
         return self._wind.velocity_ned_mps
 
     @property
+    def wind(self) -> Wind:
+        return self._wind
+
+    @property
     def servo_angles_rad(self) -> tuple[float, ...]:
         return tuple(servo.angle_rad for servo in self._servos)
 

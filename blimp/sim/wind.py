@@ -56,7 +56,7 @@ class Wind:
     def __init__(self, *, seed: int, mean_mps: float, span_m: float = 0.0) -> None:
         if not (isfinite(mean_mps) and mean_mps >= 0.0):
             raise ValueError(f"wind_mps is {mean_mps!r}, must be finite and not negative")
-        self._mean_mps = mean_mps
+        self._mean_mps = self._gusty_mps = mean_mps
         self._lag_m = span_m / 3.0
         self._random = Random(f"wind:{seed}")
         heading = self._random.uniform(-pi, pi)
@@ -69,6 +69,15 @@ class Wind:
         self._felt = (self._along, self._across, self._down)
         self._velocity = self._to_ned(self._felt)
         self._acceleration: Vec3 = ZERO3
+
+    def begin_gusts(self, sigma_mps: float) -> None:
+        """Let horizontal gusts of this standard deviation, near the ground, begin at once.
+
+        They come beside the mean wind, and need none: the draughts of a hall.
+        """
+        if not (isfinite(sigma_mps) and sigma_mps >= 0.0):
+            raise ValueError(f"gusts of {sigma_mps!r} m/s: must be finite and not negative")
+        self._gusty_mps = self._mean_mps + sigma_mps / gustiness(0.0, 1.0).sigma_horizontal_mps
 
     @property
     def mean_ned_mps(self) -> Vec3:
@@ -92,10 +101,10 @@ class Wind:
         sigma sqrt(2 T/tau), (1 - 2 T/tau) and sigma sqrt(4 T/tau); the exponential keeps
         longer steps stable.
         """
-        if self._mean_mps == 0.0:
+        if self._gusty_mps == 0.0:
             return
         speed = max(airspeed_mps, AIRSPEED_FLOOR_MPS)
-        lengths = gustiness(height_m, self._mean_mps)
+        lengths = gustiness(height_m, self._gusty_mps)
         gauss = self._random.gauss
         path_m = speed * dt_s
         keep = exp(-path_m / lengths.length_horizontal_m)

@@ -1,4 +1,4 @@
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import Any
 
 import msgspec
@@ -185,3 +185,23 @@ def test_nan_is_not_a_range() -> None:
     )
     state = ship.estimator.update(readings, now_s=ship.now_s + 0.01, powered=False)
     assert state.altitude_m == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"latency_s": nan}, {"latency_s": inf}, {"yaw_rad": nan}, {"position_ned_m": (0.0, 0.0, nan)}],
+)
+def test_nothing_bad_in_a_pose_reaches_the_state(bad: dict[str, Any]) -> None:
+    ship = Still()
+    ship.run(4.0)
+    good = PositionSample(
+        t_s=0.0, position_ned_m=(0.0, 0.0, 0.0), accuracy_m=0.005, latency_s=0.03, yaw_rad=0.1
+    )
+    for k in range(40):
+        fields = bad if k % 2 else {}
+        pose = msgspec.structs.replace(good, t_s=ship.now_s + 0.01, **fields)
+        ship.now_s += 0.01
+        readings = msgspec.structs.replace(ship.sensors.read(ship.now_s), tag=pose)
+        state = ship.estimator.update(readings, now_s=ship.now_s, powered=True)
+    assert isfinite(sum(state.position_ned_m + state.velocity_ned_mps + state.attitude))
+    assert 0.005 < euler(state.attitude)[2] < 0.1  # the good half turns it

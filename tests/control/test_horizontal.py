@@ -1,4 +1,4 @@
-from math import cos, hypot, nan, radians, sin
+from math import cos, hypot, inf, isfinite, nan, radians, sin
 from random import Random
 
 import msgspec
@@ -198,3 +198,16 @@ def test_on_the_pad_gps_alone_is_shifted_to_the_pad() -> None:
         filter.predict(0.0, 0.0, 0.2)
         filter.update_gps(gps(7.0, -2.0, 0.2 * k), 0.2 * k, on_pad=False)
     assert filter.position_m == pytest.approx([3.0, 0.0], abs=0.1)
+
+
+@pytest.mark.parametrize("latency_s", [nan, inf, -0.1, 0.6])
+def test_a_pose_of_no_believable_age_is_left_out(latency_s: float) -> None:
+    flight = HorizontalFilter(home=twin().home)
+    good = PositionSample(t_s=0.0, position_ned_m=(1.0, 2.0, 0.0), accuracy_m=0.005, latency_s=0.03)
+    flight.update_tag(good, 0.0)
+    bad = PositionSample(
+        t_s=0.1, position_ned_m=(1.1, 2.0, 0.0), accuracy_m=0.005, latency_s=latency_s
+    )
+    flight.update_tag(bad, 0.1)
+    assert flight.position_m == [1.0, 2.0]
+    assert isfinite(sum(flight.velocity_mps))

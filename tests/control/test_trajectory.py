@@ -136,7 +136,7 @@ GOOD = [
         (4, 0.9, ["flies at 0.90 m/s, the limit is 0.7"]),
         (6, -0.9, ["up_mps is -0.9"]),
         (7, 2.0, ["needs a turn of 2.00 rad/s"]),
-        (7, None, ["yaw_rad: told by some points and not by others"]),
+        (7, None, ["yaw_rad: some points have one and others do not"]),
         (8, 3.0, ["turns at 3 rad/s"]),
         (2, "east", ["trajectory", "points[1]"]),
     ],

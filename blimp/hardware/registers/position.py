@@ -12,6 +12,20 @@ class DWM1001:
     QUALITY_MAX: Final = 100
 
 
+class MOCAP:
+    """The line of this project's bridge from a motion capture system. See hardware/mocap.py."""
+
+    PREFIX: Final = "MC"
+    FIELDS: Final = 6  # after the prefix: sequence, age, north, east, down, yaw
+
+    @staticmethod
+    def checksum(body: str) -> str:
+        value = 0
+        for byte in body.encode("ascii"):
+            value ^= byte
+        return f"{value:02X}"
+
+
 class NMEA:
     """NMEA 0183 framing."""
 
