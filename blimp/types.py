@@ -22,7 +22,7 @@ VOTE_FRESH_S = 1.0  # an older vote is no witness
 
 
 class Mode(IntEnum):
-    """Flight modes with ArduPilot Blimp's numbers."""
+    """Flight modes with ArduPilot Blimp's numbers; it has none from 7 on."""
 
     LAND = 0
     MANUAL = 1
@@ -31,6 +31,8 @@ class Mode(IntEnum):
     RTL = 4
     AUTO = 5
     HOLD = 6
+    STABILIZE = 7
+    ALTHOLD = 8
 
 
 # --- sensors: hardware -> estimator ---------------------------------------------------
@@ -243,7 +245,9 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a mode wants, absolute, latest wins.
 
     A field that is None is not controlled. `velocity_ned_mps` is the demand itself if
-    `position_ned_m` is None, else a feed-forward beside it. `actuators`
+    `position_ned_m` is None, else a feed-forward beside it. `thrust_body`: the share, -1 to 1, of
+    the force that the ship has forward, right and down, where a person asks for it instead; down
+    comes beside the ship's weight. `actuators`
     (MANUAL and bench only) bypasses controller and mixer, never the motor gate.
     """
 
@@ -252,6 +256,7 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     acceleration_ned_mps2: Vec3 = ZERO3  # feed-forward
     yaw_rad: float | None = None
     yaw_rate_radps: float = 0.0
+    thrust_body: tuple[float | None, float | None, float | None] = (None, None, None)
     actuators: ActuatorCommand | None = None
     idle: bool = False  # outputs at their safe state: disarmed, killed or resting on the ground
 

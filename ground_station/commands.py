@@ -25,6 +25,7 @@ from ground_station.options import (
     options,
     seconds,
     session,
+    share,
     speed,
 )
 from ground_station.session import SILENT_S
@@ -278,6 +279,30 @@ def trajectory(
     from ground_station.trajectory import fly
 
     return fly(session(context), file)
+
+
+@app.command()
+def stick(
+    context: typer.Context,
+    seconds: Annotated[float, seconds("For how long; then the stick is let go.")],
+    forward: Annotated[float | None, share("forward", "Thrust forward; negative is back.")] = None,
+    right: Annotated[float | None, share("right", "Thrust to the right.")] = None,
+    up: Annotated[float | None, share("up", "Thrust upwards; in ALTHOLD the climb.")] = None,
+    turn: Annotated[float | None, share("turn", "Turn to the right.")] = None,
+) -> int:
+    """Push the ship by hand, in STABILIZE or ALTHOLD. It keeps its heading.
+
+    Example: ground stick --forward 40 --turn -20 --seconds 2
+    """
+    arguments = {
+        "forward_percent": forward,
+        "right_percent": right,
+        "up_percent": up,
+        "turn_percent": turn,
+        "seconds": seconds,
+    }
+    asked = {name: value for name, value in arguments.items() if value is not None}
+    return session(context).command("stick", asked, timeout_s=SHORT_S)
 
 
 @app.command()

@@ -59,6 +59,11 @@ def speed(name: str, words: str) -> Any:
     return typer.Argument(metavar=name, help=words, parser=number(low=-10, high=10, unit="m/s"))
 
 
+def share(stick: str, words: str) -> Any:
+    limits = number(low=-100, high=100, unit="%")
+    return typer.Option(f"--{stick}", metavar="PERCENT", help=words, parser=limits)
+
+
 def seconds(words: str) -> Any:
     limits = number(low=0, high=600, unit="s", above=True)
     return typer.Option("--seconds", metavar="S", help=words, parser=limits)

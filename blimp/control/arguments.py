@@ -103,6 +103,21 @@ class FlyTrajectory(Arguments, frozen=True, kw_only=True):
         trajectory.check(self.points, airframe)
 
 
+class PushStick(Arguments, frozen=True, kw_only=True):
+    """Of what the ship has; `up_percent` of the climb in ALTHOLD, `turn_percent` of the turn."""
+
+    forward_percent: float = 0.0
+    right_percent: float = 0.0
+    up_percent: float = 0.0
+    turn_percent: float = 0.0
+    seconds: float
+
+    def check(self, airframe: Airframe) -> None:  # noqa: ARG002
+        for name in ("forward_percent", "right_percent", "up_percent", "turn_percent"):
+            _within(name, getattr(self, name), -100.0, 100.0, "%")
+        _within("seconds", self.seconds, 0.0, MAX_ACTUATOR_SECONDS, "s")
+
+
 class Motor(Arguments, frozen=True, kw_only=True):
     name: str
     percent: float

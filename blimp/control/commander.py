@@ -25,6 +25,7 @@ from blimp.control.modes.loiter import Loiter, heading_rad
 from blimp.control.modes.manual import Order
 from blimp.control.modes.mode import FlightMode
 from blimp.control.modes.rtl import ReturnToPad
+from blimp.control.modes.sticks import Stick, Sticks
 from blimp.control.modes.table import MODES, NEEDS_POSITION
 from blimp.control.modes.velocity import Velocity
 from blimp.control.pilot import Pilot
@@ -257,6 +258,24 @@ class Commander:
             return self._follow(command, at, mode)
         return self._done(command, at, {**mode.result, "until_s": mode.until_s})
 
+    def stick(self, command: Command, wish: forms.PushStick, at: Situation) -> Outcome:
+        self._must_fly()
+        mode = self._pilot.flying
+        if not isinstance(mode, Sticks):
+            raise Refusal(
+                f"stick: works only in STABILIZE and ALTHOLD; the mode is {self._pilot.number.name}"
+            )
+        mode.push(
+            Stick(
+                forward=wish.forward_percent / 100.0,
+                right=wish.right_percent / 100.0,
+                up=wish.up_percent / 100.0,
+                turn=wish.turn_percent / 100.0,
+                until_s=at.now_s + wish.seconds,
+            )
+        )
+        return self._done(command, at, {"mode": mode.number.name, "seconds": wish.seconds})
+
     def hold(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         self._must_fly()
         if self._resting(at):
@@ -438,6 +457,7 @@ HANDLERS: dict[str, tuple[type[forms.Arguments], Callable[..., Outcome]]] = {
     "land": (forms.Nothing, Commander.land),
     "return": (forms.Nothing, Commander.return_to_pad),
     "estop": (forms.Nothing, Commander.estop),
+    "stick": (forms.PushStick, Commander.stick),
     "motor": (forms.Motor, Commander.motor),
     "servo": (forms.Servo, Commander.servo),
     "sensor": (forms.Sensor, Commander.sensor),

@@ -125,14 +125,21 @@ class Controller:
         heading = (cos(yaw), sin(yaw))
         velocity = self._velocity_demand(state, setpoint)
         fx = fy = 0.0
-        if state.position_valid and state.attitude_valid:
+        ahead, aside, push = setpoint.thrust_body
+        if ahead is not None and aside is not None:
+            fx, fy = ahead * self._force_limit_n[0], aside * self._force_limit_n[1]
+        elif state.position_valid and state.attitude_valid:
             fx, fy = self._horizontal_force(state, setpoint, velocity, heading, dt_s, saturated)
         elif state.attitude_valid:
             fx, fy = self._blind_force(state, heading, dt_s)
         fx = _within(fx, self._force_limit_n[0])
         fy = _within(fy, self._force_limit_n[1])
-        ahead = setpoint.acceleration_ned_mps2[2]
-        fz = self._vertical_force(state, velocity[2], ahead, dt_s, saturated[2])
+        if push is not None:
+            weight_n = self._nominal_n - self._mass_kg[2] * self._down.integral
+            fz = _within(push * self._force_limit_n[2] - weight_n, self._force_limit_n[2])
+            return (*turned_back((fx, fy), heading), fz)
+        speeding = setpoint.acceleration_ned_mps2[2]
+        fz = self._vertical_force(state, velocity[2], speeding, dt_s, saturated[2])
         return (*turned_back((fx, fy), heading), fz)
 
     def _horizontal_force(

@@ -29,6 +29,10 @@ TASKS = (
         command="trajectory",
         about="Fly `points` of trajectory `name`; more of them may follow until the `last`.",
     ),
+    CommandTask(
+        command="stick",
+        about="Push by `forward_percent`, `right_percent`, `up_percent`, `turn_percent`.",
+    ),
     CommandTask(command="hold", about="Keep attitude and height; needs no position."),
     CommandTask(command="land", about="Come down here and disarm."),
     CommandTask(command="return", about="Fly back to the pad."),

@@ -32,7 +32,7 @@ def refused(outcome: Outcome) -> str:
 def test_the_commands_are_those_of_the_interface() -> None:
     assert set(HANDLERS) == {
         "ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land",
-        "return", "estop", "motor", "servo", "sensor", "trajectory",
+        "return", "estop", "motor", "servo", "sensor", "trajectory", "stick",
     }  # fmt: skip
 
 
@@ -500,3 +500,19 @@ def test_leaving_manual_ends_what_was_ordered() -> None:
     ship.tell("mode", name="MANUAL")
     ship.run(0.1)
     assert not ship.motors_driven()
+
+
+def test_a_stick_works_in_stabilize_and_althold_only() -> None:
+    ship = flying()
+    push = {"forward_percent": 50.0, "up_percent": 20.0, "seconds": 1.0}
+    reason = refused(ship.tell("stick", **push))
+    assert reason == "stick: works only in STABILIZE and ALTHOLD; the mode is HOLD"
+    assert "forward_percent is nan" in refused(ship.tell("stick", forward_percent=nan, seconds=1.0))
+    assert "up_percent is 101" in refused(ship.tell("stick", up_percent=101.0, seconds=1.0))
+    for name in ("STABILIZE", "ALTHOLD"):
+        assert ship.tell("mode", name=name).state is DONE
+        ship.run(0.5)
+        assert ship.snapshot().mode == name
+        assert ship.tell("stick", **push).result == {"mode": name, "seconds": 1.0}
+        ship.run(0.3)
+        assert ship.motors_driven()

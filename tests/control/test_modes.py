@@ -10,6 +10,7 @@ from blimp.control.modes.manual import Manual, Order
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.modes.nose import Nose
 from blimp.control.modes.rtl import SAFE_ALTITUDE_M, ReturnToPad
+from blimp.control.modes.sticks import Stick, Sticks
 from blimp.control.modes.table import MODES
 from blimp.control.modes.velocity import Velocity
 from blimp.rotation import from_euler, wrap_pi
@@ -290,3 +291,42 @@ def test_every_mode_of_the_table_flies_and_resumes(number: Mode) -> None:
     assert setpoint.actuators is None
     assert 0.0 <= mode.fraction <= 1.0
     assert isinstance(mode.result, dict)
+
+
+# --- STABILIZE, ALTHOLD --------------------------------------------------------------------------
+
+
+def test_stabilize_pushes_as_asked_and_keeps_the_heading_it_was_turned_to() -> None:
+    mode = Sticks(at(0.0, 0.0, 3.0), ship=a_ship(), number=Mode.STABILIZE)
+    mode.push(Stick(forward=0.5, right=-0.2, up=0.1, turn=0.5, until_s=1.0))
+    state, setpoint = perfect(mode, at(0.0, 0.0, 3.0), 0.98)
+    assert setpoint.thrust_body == (0.5, -0.2, -0.1)
+    assert setpoint.position_ned_m == (None, None, None)
+    turned = setpoint.yaw_rad
+    assert turned == pytest.approx(0.5 * LIMITS.yaw_rate_radps, abs=0.02)
+    _, setpoint = perfect(mode, state, 2.0)
+    assert setpoint.thrust_body == (0.0, 0.0, -0.0)  # let go
+    assert setpoint.yaw_rad == pytest.approx(turned, abs=0.01)
+    assert setpoint.yaw_rate_radps == 0.0
+
+
+def test_althold_climbs_as_asked_and_keeps_the_height_it_came_to() -> None:
+    mode = Sticks(at(0.0, 0.0, 3.0), ship=a_ship(), number=Mode.ALTHOLD)
+    mode.push(Stick(forward=1.0, up=1.0, until_s=2.0))
+    state, setpoint = perfect(mode, at(0.0, 0.0, 3.0), 1.98)
+    assert setpoint.thrust_body == (1.0, 0.0, None)
+    assert setpoint.velocity_ned_mps == (0.0, 0.0, -LIMITS.climb_mps)
+    state, setpoint = perfect(mode, state, 5.0)
+    assert setpoint.position_ned_m[2] == pytest.approx(-3.0 - 2.0 * LIMITS.climb_mps, abs=0.05)
+    assert setpoint.velocity_ned_mps == (0.0, 0.0, -0.0)
+    mode.push(Stick(up=-1.0, until_s=1e9))
+    _, setpoint = perfect(mode, state, 60.0)
+    assert setpoint.position_ned_m[2] == 0.0  # never below the ground
+
+
+def test_a_heading_is_never_asked_for_far_ahead_of_the_nose() -> None:
+    mode = Sticks(at(0.0, 0.0, 3.0), ship=a_ship(), number=Mode.STABILIZE)
+    mode.push(Stick(turn=1.0, until_s=1e9))
+    for _ in range(1000):
+        setpoint = mode.update(at(0.0, 0.0, 3.0), dt_s=DT_S)  # a ship that does not turn
+    assert setpoint.yaw_rad == pytest.approx(0.5)

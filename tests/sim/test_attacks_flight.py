@@ -41,7 +41,7 @@ def ship() -> Any:
 def test_no_arguments_crash_the_loop_or_move_a_disarmed_ship(ship: Lockstep) -> None:
     chance = random.Random(2)
     names = ["ping", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land", "return"]
-    names += ["trajectory", "motor", "servo", "sensor", "fly", "", "\0", "__init__"]
+    names += ["trajectory", "stick", "motor", "servo", "sensor", "fly", "", "\0", "__init__"]
     keys = [
         "name",
         "points",

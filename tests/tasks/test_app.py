@@ -11,7 +11,7 @@ from tests.tasks.ship import FlightSide
 def test_every_command_has_its_task_and_arm_alone_may_not_run_twice(app: TaskApp) -> None:
     assert {name.removeprefix("blimp.") for name in app.tasks} == {
         *("ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land"),
-        *("return", "motor", "servo", "sensor", "status", "estop", "trajectory"),
+        *("return", "motor", "servo", "sensor", "status", "estop", "trajectory", "stick"),
     }
     assert [row.command for row in TASKS if not row.idempotent] == ["arm"]
     assert app.queue == "blimp.twin"

@@ -7,6 +7,7 @@ from blimp.control.modes.land import Land
 from blimp.control.modes.loiter import Loiter
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.modes.rtl import ReturnToPad
+from blimp.control.modes.sticks import Sticks
 from blimp.control.modes.velocity import Velocity
 from blimp.types import Mode, VehicleState
 
@@ -21,6 +22,8 @@ MODES: dict[Mode, Factory] = {
     Mode.LOITER: lambda state, ship: Loiter(state, ship=ship),
     Mode.RTL: lambda state, ship: ReturnToPad(state, ship=ship),
     Mode.HOLD: lambda state, _: Hold(state),
+    Mode.STABILIZE: lambda state, ship: Sticks(state, ship=ship, number=Mode.STABILIZE),
+    Mode.ALTHOLD: lambda state, ship: Sticks(state, ship=ship, number=Mode.ALTHOLD),
 }
 
 # Which modes steer by position: refused, with the reason, while there is none.

@@ -1,0 +1,79 @@
+"""STABILIZE and ALTHOLD: a person pushes the ship; it keeps its heading, or height too.
+
+Both need no position. A demand that has run out is a stick let go: nothing pushes, the heading
+stays where it was turned to, and the lift is what the ship is known to weigh.
+"""
+
+from typing import Any
+
+import msgspec
+
+from blimp.control.modes.mode import Ship
+from blimp.rotation import euler, wrap_pi
+from blimp.types import Mode, Setpoint, VehicleState
+
+_LEAD_RAD = 0.5  # the heading asked for is at most so far ahead of the nose
+
+
+class Stick(msgspec.Struct, frozen=True, kw_only=True):
+    """Shares, -1 to 1, of the force forward, right and up (ALTHOLD: the climb), and of the turn."""
+
+    forward: float = 0.0
+    right: float = 0.0
+    up: float = 0.0
+    turn: float = 0.0
+    until_s: float = 0.0
+
+
+class Sticks:
+    """number: STABILIZE, or ALTHOLD, in which `up` is a climb and the height stays after it."""
+
+    done = True
+    fraction = 1.0
+    note = ""
+
+    def __init__(self, state: VehicleState, *, ship: Ship, number: Mode) -> None:
+        self.number = number
+        self._limits = ship.airframe.limits
+        self._stick = Stick()
+        self.resume(state)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        return {}
+
+    def resume(self, state: VehicleState) -> None:
+        """Whatever was held before is let go."""
+        self._stick = Stick()
+        self._yaw_rad = euler(state.attitude)[2]
+        self._down_m = state.position_ned_m[2]
+
+    def push(self, stick: Stick) -> None:
+        """Take a demand; it replaces the one before."""
+        self._stick = stick
+
+    def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
+        stick, limits = self._stick, self._limits
+        if not state.t_s < stick.until_s:
+            stick = Stick()
+        rate = stick.turn * limits.yaw_rate_radps
+        if rate:
+            nose = euler(state.attitude)[2]
+            ahead = wrap_pi(self._yaw_rad + rate * dt_s - nose)
+            self._yaw_rad = wrap_pi(nose + max(-_LEAD_RAD, min(_LEAD_RAD, ahead)))
+        if self.number is Mode.STABILIZE:
+            return Setpoint(
+                thrust_body=(stick.forward, stick.right, -stick.up),
+                yaw_rad=self._yaw_rad,
+                yaw_rate_radps=rate,
+            )
+        down_mps = -stick.up * (limits.climb_mps if stick.up > 0.0 else limits.descent_mps)
+        self._down_m += down_mps * dt_s
+        self._down_m = max(-limits.max_altitude_m, min(0.0, self._down_m))
+        return Setpoint(
+            position_ned_m=(None, None, self._down_m),
+            velocity_ned_mps=(0.0, 0.0, down_mps),
+            thrust_body=(stick.forward, stick.right, None),
+            yaw_rad=self._yaw_rad,
+            yaw_rate_radps=rate,
+        )
