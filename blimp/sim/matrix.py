@@ -238,7 +238,7 @@ class _Flight:
                 if sent.armed and sent.mode != "LAND":
                     ship.command("land", check=False)
             outcome = self._ended(ship.now_s - began_s)
-        return self._told(outcome)
+        return self._cell_of(outcome)
 
     def _look(self) -> None:
         ship = self._ship
@@ -273,15 +273,17 @@ class _Flight:
         if self._idle_s > HELD_S:
             return "on the ground, motors idle"
         if self._powered_s > HELD_S + AGAIN_S and any("light" in m for m in ship.messages):
-            return "held down, told"
+            return "held down, reported"
         if flown_s < LIMIT_S:
             return ""
         return "motors run on the ground" if self._powered_s else "still in the air"
 
-    def _told(self, outcome: str) -> Cell:
+    def _cell_of(self, outcome: str) -> Cell:
         physics = self._ship.world.physics
-        let_go = self._disarmed_m is not None and (
-            self._disarmed_m > DISARM_M or self._heavy_at_disarm_kg < -BALANCED_KG
+        # A new flight process starts disarmed: a heavy ship comes down so (decision 30).
+        high = self._disarmed_m is not None and self._disarmed_m > DISARM_M
+        let_go = (high and not self._failure.dead_s) or (
+            self._disarmed_m is not None and self._heavy_at_disarm_kg < -BALANCED_KG
         )
         light = physics.heaviness_kg < -BALANCED_KG
         bad = ("flown away", "let go, still in the air", "still in the air")

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from blimp import airframe as airframes
 from blimp.cli import app
 from blimp.sim.failures import BY_NAME, FAILURES
-from blimp.sim.matrix import LOADS, WINDS_MPS, conditions
+from blimp.sim.matrix import LOADS, WINDS_MPS, conditions, fly
 
 FIELDS = (
     "mode", "failure", "seed", "safe", "outcome", "max_distance_m", "max_altitude_m",
@@ -25,6 +25,29 @@ def test_cells_come_as_json_lines_with_the_fields_promised() -> None:
     assert [cell["failure"] for cell in cells] == ["none", "ranger-dead"]
     assert all(cell["safe"] and cell["motors_stopped"] for cell in cells)
     assert answer.exit_code == 0
+
+
+# Each ended otherwise before its cure: flown away, motors running on the ground, a light ship let
+# go, a hard touchdown; or it is the flight of a healthy ship.
+SAMPLE = {
+    "hold": "none,imu-dead,baro-rising,power-dead,mains-full,mains-reverse,tilt-up,left-full",
+    "land": "light-5,i2c-stuck,ballast-lost",
+    "pad": "baro-dead,baro-frozen,height-dead,i2c-stuck",
+    "takeoff": "heavy-5,tail-dead",
+}
+IDLE = ("mains-full", "mains-reverse", "i2c-stuck", "height-dead")  # motors must have stopped
+
+
+@pytest.mark.flight
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", SAMPLE)
+def test_a_sample_of_the_cells_is_safe(mode: str) -> None:
+    failures = [BY_NAME[name] for name in SAMPLE[mode].split(",")]
+    cells = list(fly(airframes.load("twin"), modes=[mode], failures=failures, seeds=[1]))
+    assert len(cells) == len(failures)
+    assert [cell for cell in cells if not cell.safe] == []
+    assert [cell for cell in cells if cell.failure in IDLE and not cell.motors_stopped] == []
+    assert [c for c in cells if c.failure in ("light-5", "ballast-lost") and c.disarmed_at_m] == []
 
 
 @pytest.mark.parametrize("option", ["--modes", "--failures"])
