@@ -193,7 +193,7 @@ class Supervisor:
     def _note_landing(self, state: VehicleState, dt_s: float) -> None:
         mode = self._pilot.flying
         if isinstance(mode, Land) and mode.done:
-            if mode is not self._land_seen:
+            if mode is not self._land_seen and not mode.doubt:  # in doubt nothing is set to 0
                 self._land_seen = mode
                 self._on_landed()
             if mode.landed:
