@@ -87,9 +87,9 @@ def _show(file: KeyFile) -> None:
 def _rotate(file: KeyFile) -> None:
     """Put a new key in front of the old one; both are valid until the next rotation.
 
-    Copy the file to every ship and ground station, restart the ships' workers, then rotate once
-    more. A program with the old file is understood by all, but does not understand the new key:
-    begin with the ships.
+    Copy the file to every ship and ground station, in any order, restart the ships' workers, then
+    rotate once more. Until then programs with the old file and with the new one understand each
+    other: everything is signed with both keys.
 
     Example: blimp keys rotate signing.key
     """

@@ -61,8 +61,9 @@ class Window:
 
 
 class Signer:
-    """Signs with the first key, accepts any of them: a new one goes in front, the old stays.
+    """Signs with each key, accepts any of them: a new one goes in front, the old stays.
 
+    So while keys rotate it does not matter which end has the new one first.
     Keys never appear in texts. Raises ConfigError for a key that is too short.
     """
 
@@ -86,7 +87,7 @@ class Signer:
 
     def sign(self, headers: Mapping[str, Any], body: bytes, *, queue: str) -> str:
         """Return the signature of a message to `queue`."""
-        return _mac(self._keys[0], _signed_parts(headers, queue), body)
+        return self._sign(_signed_parts(headers, queue), body)
 
     def check(self, headers: Mapping[str, Any], body: bytes, *, queue: str) -> None:
         """Raise NotGenuine if `headers` hold no signature by one of the keys, or no seal."""
@@ -103,7 +104,7 @@ class Signer:
 
     def sign_document(self, document: Mapping[str, Any], *, place: str) -> str:
         """Return the signature of a broadcast on the exchange `place`."""
-        return _mac(self._keys[0], _document_parts(document, place), b"")
+        return self._sign(_document_parts(document, place), b"")
 
     def check_document(self, document: Mapping[str, Any], given: str, *, place: str) -> None:
         """Raise NotGenuine if `given` is no signature by one of the keys."""
@@ -112,12 +113,9 @@ class Signer:
         self._compare(given, _document_parts(document, place), b"", what="signature")
 
     def append_to(self, data: bytes, *, place: str) -> bytes:
-        """Return `data`, a JSON object or list, with a signature for `place` as its last member.
-
-        It is signed with each key: who has only the old one must be able to read an answer.
-        """
-        name, parts = f'"{HEADER}":' if data.endswith(b"}") else "", _place_parts(place)
-        signatures = " ".join(_mac(key, parts, data) for key in self._keys)
+        """Return `data`, a JSON object or list, with a signature for `place` as its last member."""
+        name = f'"{HEADER}":' if data.endswith(b"}") else ""
+        signatures = self._sign(_place_parts(place), data)
         return data[:-1] + f',{name}"{signatures}"'.encode() + data[-1:]
 
     def check_appended(self, data: bytes, *, place: str) -> None:
@@ -128,6 +126,9 @@ class Signer:
             raise NotGenuine(f"{place}: it is not signed")
         given, what = after[:-2].decode(errors="replace"), f"{place}: its signature"
         self._compare(given, _place_parts(place), before + data[-1:], what=what)
+
+    def _sign(self, parts: bytes, body: bytes) -> str:
+        return " ".join(_mac(key, parts, body) for key in self._keys[:MOST_KEYS])
 
     def _compare(self, given: object, parts: bytes, body: bytes, *, what: str) -> None:
         several = given.split(" ", MOST_KEYS) if isinstance(given, str) else ()

@@ -88,3 +88,16 @@ def test_who_has_only_the_old_key_reads_what_is_signed_while_keys_rotate() -> No
             Signer("n" * 16).check_appended(signed, place="here")
         with pytest.raises(NotGenuine, match=r"is not signed|is wrong"):
             old.check_appended(data, place="here")
+
+
+@pytest.mark.parametrize("mine", [[KEY], [OTHER], [OTHER, KEY]])
+def test_while_keys_rotate_either_end_may_be_the_first_to_have_the_new_one(mine: list[str]) -> None:
+    """Or no emergency stop reaches a ship whose worker was not restarted yet."""
+    sender, receiver = Signer([KEY, OTHER]), Signer(mine)
+    document = {"id": "a", "name": "estop", "payload": {}}
+    receiver.check_document(document, sender.sign_document(document, place="here"), place="here")
+    message = TaskMessage(id="a", task="land", queue="q")
+    headers, body = write_message(message, signer=sender)
+    receiver.check(headers, body, queue="q")
+    with pytest.raises(NotGenuine):
+        Signer("n" * 16).check(headers, body, queue="q")
