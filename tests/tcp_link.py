@@ -4,6 +4,8 @@ import contextlib
 import selectors
 import socket
 import threading
+import time
+from collections import deque
 from typing import Self
 
 CHUNK_BYTES = 65_536
@@ -15,9 +17,12 @@ class TcpLink:
     server: its port on this machine, or the path of its Unix socket.
     cut: ends every connection, and those to come, until `mend`. freeze: forwards nothing and
     ends nothing, as a radio out of range, until `mend`; what was sent meanwhile is lost.
+    delay_s: what each way takes.
     """
 
-    def __init__(self, *, server: int | str) -> None:
+    def __init__(self, *, server: int | str, delay_s: float = 0.0) -> None:
+        self._delay_s = delay_s
+        self._under_way: deque[tuple[float, socket.socket, bytes]] = deque()
         self._server = server
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -58,12 +63,16 @@ class TcpLink:
 
     def _serve(self) -> None:
         while not self._ended.is_set():
-            for key, _ in self._selector.select(0.02):
+            for key, _ in self._selector.select(0.02 if self._delay_s == 0.0 else 0.005):
                 with self._lock:
                     if key.fileobj is self._listener:
                         self._accept()
                     elif isinstance(key.fileobj, socket.socket):
                         self._forward(key.fileobj)
+            while self._under_way and self._under_way[0][0] <= time.monotonic():
+                _, target, data = self._under_way.popleft()
+                with contextlib.suppress(OSError):
+                    target.sendall(data)
 
     def _accept(self) -> None:
         near, _ = self._listener.accept()
@@ -86,6 +95,9 @@ class TcpLink:
         try:
             data = source.recv(CHUNK_BYTES)
             if data and self._mode == "frozen":
+                return
+            if data and self._delay_s > 0.0:
+                self._under_way.append((time.monotonic() + self._delay_s, target, data))
                 return
             if data:
                 target.sendall(data)

@@ -18,6 +18,7 @@ from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import VehicleClient
 from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
 from tests.tasks.ship import DONE, IN_PROGRESS, FlightSide, outcome
+from tests.tcp_link import TcpLink
 
 KEY = "k" * 16
 START_S = 60.0  # for a process on a loaded machine
@@ -82,6 +83,22 @@ def test_a_task_that_stops_is_judged_by_its_age_if_it_is_signed(
         assert "35 s old: the limit is 30" in app.result("old").wait(DEADLINE_S).reason
         assert "does not say when" in app.result("undated").wait(DEADLINE_S).reason
         assert [command.id for command in ship.named("estop")] == ["fresh"]
+
+
+def test_a_signed_stop_comes_over_a_slow_link(
+    ship: FlightSide, mailbox: MailboxClient, server: redis.Redis, url: str
+) -> None:
+    """The worker asks for the broker's time before it listens: a round trip of 0.4 s."""
+    path = str(server.connection_pool.connection_kwargs["path"])
+    with TcpLink(server=path, delay_s=0.2) as radio:
+        slow = f"redis://127.0.0.1:{radio.port}/0"
+        with (
+            build_ship_app(vehicle="twin", broker=slow, mailbox=mailbox, signing_key=KEY) as app,
+            working(app, name="twin"),
+            VehicleClient(url, "twin", signing_key=KEY) as client,
+        ):
+            assert client.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+            assert ship.named("estop")
 
 
 @contextmanager

@@ -41,7 +41,6 @@ LOG_LENGTH = 200
 WAKE = "blimp.wake"  # received by all workers, it only ends a consumer's wait
 CLOSE_S = 2.0
 FIRST_DRAIN_S = 0.001
-CLOCK_S = 0.25  # how long one question for the time may keep the next broadcast waiting
 
 _decoder = msgspec.json.Decoder(Broadcast)
 
@@ -79,7 +78,8 @@ class BroadcastReceiver:
         self._clocks: dict[str, BrokerClock] = {}
         if app.signer is not None and app.capabilities.on_redis:
             for url in app.brokers.urls:
-                self._links.append(RedisServer(url, timeout_s=CLOCK_S))
+                # As patient as the connection: else a slow link is one that no stop passes.
+                self._links.append(RedisServer(url, timeout_s=app.timeout_s))
                 self._clocks[url] = BrokerClock(link=self._links[-1], clock=app.clock)
         self._consumers = {url: BroadcastConsumer(self, url) for url in app.brokers.urls}
         self._started = False

@@ -82,9 +82,7 @@ class Chip:
         return {}
 
 
-SENSOR_KINDS = frozenset(
-    {"no_answer", "frozen", "stuck", "drift", "offset", "scale", "noise", "garbage"}
-)
+SENSOR_KINDS = frozenset({"no_answer", "frozen", "stuck", "drift", "noise", "garbage"})
 
 
 class I2CChip(Chip):
