@@ -422,6 +422,62 @@ def track(
     print(tracker.as_json(tracking) if json_output else tracker.words(tracking))
 
 
+@sim_app.command()
+def matrix(
+    *,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=1, max=10_000, help="Fly seeds 1 to N.")
+    ] = 1,
+    modes: Annotated[
+        str, typer.Option("--modes", metavar="A,B", help="Only these modes; all by default.")
+    ] = "",
+    failures: Annotated[
+        str, typer.Option("--failures", metavar="A,B", help="Only these failures; all by default.")
+    ] = "",
+    airframe: Airframe = "twin",
+    json_output: Json = False,
+) -> None:
+    """Fly every mode with every failure, in lockstep.
+
+    The seed sets wind, gusts, noise and heaviness. Exit status 1 if a flight ended unsafe.
+
+    Example: blimp sim matrix --modes hold,land --failures imu-dead,link-lost
+    """
+    from blimp import airframe as airframes
+    from blimp.sim.failures import BY_NAME
+    from blimp.sim.matrix import HEADING, MODES, fly, row
+
+    ship = airframes.load(airframe)
+    cells = fly(
+        ship,
+        modes=_chosen("modes", modes, tuple(MODES)),
+        failures=[BY_NAME[name] for name in _chosen("failures", failures, tuple(BY_NAME))],
+        seeds=range(1, seeds + 1),
+    )
+    if not json_output:
+        print(HEADING)
+    unsafe = flown = 0
+    for cell in cells:
+        flown += 1
+        unsafe += not cell.safe
+        if json_output:
+            _print_json(_builtins(cell))
+        else:
+            print(row(cell), flush=True)
+    if not json_output:
+        print(f"{flown} flown (simulated), {unsafe} unsafe")
+    if unsafe:
+        raise typer.Exit(1)
+
+
+def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip()) or known
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"--{option}: no {name!r}; known are {', '.join(known)}")
+    return names
+
+
 @app.command(
     "safe-state",
     add_help_option=False,

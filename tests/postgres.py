@@ -53,7 +53,7 @@ class Postgres:
         directory: Path,
         programs: Path,
         is_durable: bool = True,
-        start_timeout_s: float = 60.0,
+        start_timeout_s: float = 240.0,
     ) -> None:
         self._is_durable = is_durable
         self._directory = directory

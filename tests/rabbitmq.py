@@ -50,7 +50,7 @@ class RabbitMQ:
         directory: Path,
         command: str,
         virtual_host: str = "master",
-        start_timeout_s: float = 60.0,
+        start_timeout_s: float = 240.0,
     ) -> None:
         self._directory = directory
         self._virtual_host = virtual_host
@@ -142,7 +142,7 @@ class RabbitMQ:
         return child
 
     def _answers(self) -> bool:
-        connection = Connection(self.url, connect_timeout=1.0)
+        connection = Connection(self.url, connect_timeout=30.0)
         try:
             connection.connect()
         except (OSError, *connection.connection_errors):

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from blimp.airframe import Airframe
 from blimp.control.commander import Commander
 from blimp.control.controller import Controller
-from blimp.control.estimator import Estimator
+from blimp.control.effect import EffectCheck
+from blimp.control.estimator import Estimator, role
 from blimp.control.failsafe import Failsafe
 from blimp.control.loop import FlightLoop, Inbox, Outputs, Sensors
 from blimp.control.mixer import Mixer
@@ -13,6 +14,7 @@ from blimp.control.modes.mode import Ship
 from blimp.control.pilot import Pilot
 from blimp.control.recovery import Recovery
 from blimp.control.supervisor import Supervisor
+from blimp.control.witness import Witnesses
 from blimp.types import FlightRecord
 
 _WEAK = 0.7  # sideways force over forward force: below this a ship is steered by its nose
@@ -45,10 +47,13 @@ def build_flight_loop(
         yaw_limit_nm=mixer.limit_n(5),
     )
     estimator = Estimator(airframe=airframe)
+    witnesses = Witnesses(airframe=airframe)
     ship = Ship(
         airframe=airframe,
         heaviness_kg=lambda: controller.heaviness_kg,
         wind_mps=lambda: (controller.wind.north_mps, controller.wind.east_mps),
+        felt_kg=lambda: controller.felt_kg,
+        doubt=witnesses.doubt,
         steers=mixer.limit_n(1) < _WEAK * mixer.limit_n(0),
     )
     pilot = Pilot(ship=ship)
@@ -75,6 +80,9 @@ def build_flight_loop(
         supervisor=supervisor,
         controller=controller,
         mixer=mixer,
+        witnesses=witnesses,
+        effect=EffectCheck(airframe=airframe),
+        measures_power=any(role(device) == "power" for device in airframe.device),
         vehicle=vehicle,
         boot_id=boot_id,
         rate_hz=rate_hz,

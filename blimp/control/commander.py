@@ -173,7 +173,8 @@ class Commander:
 
     def disarm(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         if self._supervisor.armed:
-            if not at.state.on_ground:
+            # A person may say what no sensor can: that a ship whose motors idle is down.
+            if not (at.state.on_ground or self._pilot.idles or self._pilot.resting):
                 where = f"in the air at {at.state.altitude_m:.1f} m"
                 if not at.state.height_valid:
                     where = "height not known, so perhaps in the air"
@@ -329,7 +330,7 @@ class Commander:
             )
 
     def _resting(self, at: Situation) -> bool:
-        return self._pilot.resting and at.state.on_ground
+        return self._pilot.resting and (at.state.on_ground or not at.state.height_valid)
 
     def _leg_start(self, state: VehicleState) -> tuple[float, float, float] | None:
         """Return the corner the last leg ended at, so that legs join; None if it is far."""

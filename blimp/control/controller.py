@@ -29,6 +29,9 @@ _LEVEL_S = 2.0
 _WEIGH_S = 8.0
 _SWAYS = 0.7
 _TURN_SHARE = 0.6
+_WEIGHED_S = 5.0
+_FEEL_S = 3.0
+_SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
 _FADE_S = 10.0  # without a position the wind correction goes stale
 
 
@@ -55,8 +58,12 @@ class Controller:
         self.wind = WindObserver(
             aero=aero, mass_kg=self._mass_kg[:2], limit_mps=airframe.limits.speed_mps
         )
+        self._sure_kg = _SURE * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
         self._given_n = ZERO3
         self._level_s = 0.0
+        self._weighed = False  # in flight, long enough to know
+        self.felt_kg = airframe.mass.heaviness_kg  # heaviness by the last seconds, climbing or not
+        self._sink_mps: float | None = None
         self._force_limit_n = force_limit_n
         # A ship as strong sideways turns by the same thrusters: a turn must not take them all.
         sways = force_limit_n[1] > _SWAYS * force_limit_n[0]
@@ -77,6 +84,11 @@ class Controller:
     def heaviness_kg(self) -> float:
         """How much the ship weighs more than it lifts, as level flight has shown."""
         return self._heaviness_kg
+
+    @property
+    def heavy(self) -> bool:
+        """Whether level flight has shown it to be heavy, beyond doubt."""
+        return self._weighed and self._heaviness_kg > self._sure_kg
 
     def reset(self) -> None:
         """Forget wind and yaw trim, for a ship at rest; heaviness is kept: it is the ship's."""
@@ -215,6 +227,7 @@ class Controller:
     def _weigh(self, state: VehicleState, demand_mps: float, dt_s: float) -> None:
         """In level flight the mean lift of the thrusters is what the ship is too heavy by."""
         sink_mps = state.velocity_ned_mps[2]
+        self._feel(sink_mps, dt_s)
         if abs(demand_mps) > _LEVEL_MPS or abs(sink_mps) > _LEVEL_MPS or state.on_ground:
             self._level_s = 0.0
             return
@@ -222,8 +235,18 @@ class Controller:
         if self._level_s < _LEVEL_S:  # still slowing down from a climb
             return
         lift_n = self._drag(2, sink_mps) - self._given_n[2]
+        self._weighed = self._weighed or self._level_s > _WEIGHED_S
         share = dt_s / _WEIGH_S
         self._heaviness_kg += share * (lift_n / GRAVITY_MPS2 - self._heaviness_kg)
+
+    def _feel(self, sink_mps: float, dt_s: float) -> None:
+        """Weigh in any flight, quickly and roughly: lost ballast shows on the way down."""
+        before_mps, self._sink_mps = self._sink_mps, sink_mps
+        if before_mps is None:
+            return
+        inertia_n = self._mass_kg[2] * (sink_mps - before_mps) / dt_s if dt_s > 0.0 else 0.0
+        weight_n = inertia_n + self._drag(2, sink_mps) - self._given_n[2]
+        self.felt_kg += dt_s / _FEEL_S * (weight_n / GRAVITY_MPS2 - self.felt_kg)
 
     def _velocity_demand(self, state: VehicleState, setpoint: Setpoint) -> Vec3:
         limits = self._limits

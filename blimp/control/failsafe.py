@@ -1,8 +1,9 @@
 """What to do when something is lost: one table, worst first, no I/O.
 
-`update(now_s, state, flags)` returns the worst action whose condition has lasted. Nothing
-here moves the ship: the supervisor carries the decision out. There is no action that stops
-the motors of a ship in the air, because a light one would fly away.
+`update(now_s, state, flags)` returns the worst action whose condition has lasted. Nothing here
+moves the ship: the supervisor carries the decision out. Only the last stage stops the motors of a
+ship in the air, and only of one that has weighed itself heavy: a light one would fly away. Each
+row says why its action is safe for a light ship and for a heavy one.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ class Action(IntEnum):
     RETURN = 2
     LAND = 3
     DESCEND = 4
+    IDLE = 5
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +32,12 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
     link_age_s: float = 0.0  # since the ground link last proved alive
     battery_v: float | None = None  # smoothed; None without a good sample
+    power_age_s: float = 0.0  # since the battery was last known; 0 where nothing measures it
     unhealthy: tuple[str, ...] = ()  # devices
+    broken: tuple[str, ...] = ()  # actuators that do not do what is commanded
+    runs: bool = False  # one of them pushes without a command
+    rising_s: float = 0.0  # sent down and rising all the same, for so long
+    heavy: bool = False  # has weighed itself in flight, and is
     gyro_settled: bool = True
     since_stall_s: float = 1e9  # since a cycle last came far too late
 
@@ -43,8 +50,11 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     link_land_s: float = 60.0
     battery_warn_s: float = 5.0
     battery_empty_s: float = 3.0
+    power_return_s: float = 5.0
+    power_land_s: float = 60.0
     position_land_s: float = 30.0
     output_s: float = 1.0
+    rising_s: float = 6.0
     fence_s: float = 1.0
     fence_margin: float = 1.1  # of the airframe's limits
 
@@ -55,13 +65,24 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One row: `when` must hold for `after_s`."""
+    """One row: `when` must hold for `after_s`.
+
+    light, heavy: why the action is safe for a ship of that kind. latched: only an arm ends it.
+    """
 
     name: str
     when: Callable[[VehicleState, Flags], bool]
     action: Action
     text: str
+    light: str
+    heavy: str
     after_s: float = 0.0
+    latched: bool = False
+
+
+_PUSHED = "pushed down, then held there under power, and says so"
+_LANDS = "sinks under control, is tried at touchdown and let go"
+_POWERED = "stays under power and control"
 
 
 def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
@@ -80,16 +101,38 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
 
     return (
         Rule(
+            name="outputs, last stage",
+            when=lambda _, flags: flags.heavy and flags.rising_s >= times.rising_s,
+            action=Action.IDLE,
+            text="sent down and rising all the same: motors idle until an arm",
+            light="never applies: what it weighed must say heavy",
+            heavy="without thrust it sinks by its own weight; what pushed it up is off",
+            latched=True,
+        ),
+        Rule(
+            name="outputs that run",
+            when=lambda _, flags: flags.heavy and flags.runs,
+            action=Action.IDLE,
+            text="a motor runs by itself: motors asleep until an arm",
+            light="never applies: what it weighed must say heavy",
+            heavy="asleep the driver stops the motor, and it sinks by its own weight",
+            latched=True,
+        ),
+        Rule(
             name="attitude",
             when=lambda state, _: not state.attitude_valid,
             action=Action.DESCEND,
             text="attitude lost: level descent",
+            light="pushed down level, as it hangs by itself, for as long as the battery lasts",
+            heavy="sinks level; motors idle once it must be down",
         ),
         Rule(
             name="height",
             when=lambda state, _: not state.height_valid,
             action=Action.DESCEND,
             text="height lost: blind descent",
+            light="pushed down for as long as the battery lasts: never let go unseen",
+            heavy="sinks gently; motors idle once it must be down",
         ),
         Rule(
             name="battery empty",
@@ -97,6 +140,17 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
             after_s=times.battery_empty_s,
             action=Action.LAND,
             text="battery empty: landing",
+            light="down while there is power to push it; held, a person is called at once",
+            heavy=_LANDS,
+        ),
+        Rule(
+            name="outputs",
+            when=lambda _, flags: bool(flags.broken),
+            action=Action.LAND,
+            text="an output does not do what is commanded: landing",
+            light="down with what still works; " + _PUSHED,
+            heavy="down with what still works, or by its weight",
+            latched=True,
         ),
         *(
             Rule(
@@ -105,6 +159,8 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
                 after_s=times.output_s,
                 action=Action.LAND,
                 text=f"{device.name} lost: landing",
+                light="down with what still works; " + _PUSHED,
+                heavy="down with what still works, or by its weight",
             )
             for device in airframe.device
             if device.outputs and device.required
@@ -115,12 +171,27 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
             after_s=times.battery_warn_s,
             action=Action.LAND,
             text="battery low and position lost: landing",
+            light=_PUSHED,
+            heavy=_LANDS,
+        ),
+        Rule(
+            name="battery unknown, last stage",
+            when=lambda state, flags: (
+                flags.power_age_s
+                >= (times.power_land_s if state.position_valid else times.power_return_s)
+            ),
+            action=Action.LAND,
+            text="battery unknown: landing",
+            light="down while there is power to push it; " + _PUSHED,
+            heavy=_LANDS,
         ),
         Rule(
             name="link, last stage",
             when=lambda _, flags: flags.link_age_s >= times.link_land_s,
             action=Action.LAND,
             text="link lost: landing",
+            light=_PUSHED,
+            heavy=_LANDS,
         ),
         Rule(
             name="position, last stage",
@@ -128,6 +199,8 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
             after_s=times.position_land_s,
             action=Action.LAND,
             text="position lost: landing",
+            light=_PUSHED,
+            heavy=_LANDS,
         ),
         Rule(
             name="fence",
@@ -135,6 +208,8 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
             after_s=times.fence_s,
             action=Action.RETURN,
             text="outside the fence: returning",
+            light=_POWERED,
+            heavy=_POWERED,
         ),
         Rule(
             name="battery low",
@@ -142,6 +217,18 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
             after_s=times.battery_warn_s,
             action=Action.RETURN,
             text="battery low: returning",
+            light=_POWERED,
+            heavy=_POWERED,
+        ),
+        Rule(
+            name="battery unknown",
+            when=lambda state, flags: (
+                flags.power_age_s >= times.power_return_s and state.position_valid
+            ),
+            action=Action.RETURN,
+            text="battery unknown: returning",
+            light=_POWERED,
+            heavy=_POWERED,
         ),
         Rule(
             name="link, second stage",
@@ -150,18 +237,24 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
             ),
             action=Action.RETURN,
             text="link lost: returning",
+            light=_POWERED,
+            heavy=_POWERED,
         ),
         Rule(
             name="position",
             when=lambda state, _: not state.position_valid,
             action=Action.HOLD,
             text="position lost: holding height and heading",
+            light="height is held under power; it drifts with the wind for half a minute",
+            heavy="height is held under power; it drifts with the wind for half a minute",
         ),
         Rule(
             name="link, first stage",
             when=lambda _, flags: flags.link_age_s >= times.link_hold_s,
             action=Action.HOLD,
             text="link lost: holding",
+            light=_POWERED,
+            heavy=_POWERED,
         ),
     )
 
@@ -172,18 +265,25 @@ class Failsafe:
     def __init__(self, *, airframe: Airframe, times: Times | None = None) -> None:
         self._rules = rules(airframe, times or Times())
         self._since_s: dict[str, float] = {}
+        self._latched: set[str] = set()
 
     def update(self, now_s: float, state: VehicleState, flags: Flags) -> Decision:
         """Return the worst action in force."""
         decision = Decision()
         for rule in self._rules:
-            if not rule.when(state, flags):
-                self._since_s.pop(rule.name, None)
-                continue
-            since_s = self._since_s.setdefault(rule.name, now_s)
-            if now_s - since_s >= rule.after_s and decision.action < rule.action:
+            if rule.name not in self._latched:
+                if not rule.when(state, flags):
+                    self._since_s.pop(rule.name, None)
+                    continue
+                since_s = self._since_s.setdefault(rule.name, now_s)
+                if now_s - since_s < rule.after_s:
+                    continue
+                if rule.latched:
+                    self._latched.add(rule.name)
+            if decision.action < rule.action:
                 decision = Decision(action=rule.action, text=rule.text)
         return decision
 
     def reset(self) -> None:
         self._since_s.clear()
+        self._latched.clear()

@@ -9,7 +9,9 @@ from typing import Protocol
 
 from blimp.control.battery import BatteryFilter
 from blimp.control.commander import Commander
+from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.controller import Controller
+from blimp.control.effect import EffectCheck
 from blimp.control.estimator import Estimator
 from blimp.control.failsafe import Flags
 from blimp.control.mixer import Mixer
@@ -19,6 +21,7 @@ from blimp.control.recovery import Recovery
 from blimp.control.snapshot import build_snapshot
 from blimp.control.supervisor import Supervisor
 from blimp.control.timing import Timing
+from blimp.control.witness import Witnesses
 from blimp.errors import HardwareError
 from blimp.types import (
     ActuatorCommand,
@@ -37,6 +40,8 @@ _STALL_S = 0.25  # the watchdog has put the outputs safe by then
 _LATE_S = 1.0  # nobody knows what the ship has done meanwhile: it needs an arm
 _MAX_DT_S = 0.1
 _PUBLISH_HZ = 10.0
+_PUSHED = 0.3  # of the vertical force: less may be a gust's
+_RISING_MPS = 0.1
 _ASSERT_SAFE_HZ = 4.0
 
 
@@ -121,6 +126,9 @@ class FlightLoop:
         supervisor: Supervisor,
         controller: Controller,
         mixer: Mixer,
+        witnesses: Witnesses,
+        effect: EffectCheck,
+        measures_power: bool,
         vehicle: str,
         boot_id: str,
         rate_hz: float,
@@ -138,6 +146,11 @@ class FlightLoop:
         self._supervisor = supervisor
         self._controller = controller
         self._mixer = mixer
+        self._witnesses = witnesses
+        self._effect = effect
+        self._measures_power = measures_power
+        self._power_s: float | None = None
+        self._rising_s = 0.0
         self._vehicle = vehicle
         self._boot_id = boot_id
         self._simulated = simulated
@@ -181,12 +194,14 @@ class FlightLoop:
         state = self._estimator.update(readings, now_s=now_s, powered=self._powered)
         if is_adrift:
             self._supervisor.recover(state)
+        self._witnesses.update(readings, state, now_s, at_rest=not self._powered)
         flags = self._flags(readings, now_s)
         for command in self._inbox.receive():
             outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
             self._inbox.post(outcome)
         setpoint = self._supervisor.decide(state, flags, now_s=now_s, dt_s=dt_s)
         actuators = self._allocate(state, setpoint, flags, dt_s)
+        self._note_effect(state, dt_s)
         self._drive(actuators, setpoint, now_s)
         self.state, self._flags_seen = state, flags
         self._leave_record(now_s)
@@ -257,8 +272,31 @@ class FlightLoop:
         )
         forward_mps = self._controller.forward_mps(state)
         return self._mixer.allocate(
-            wrench, dt_s=dt_s, forward_mps=forward_mps, unhealthy=flags.unhealthy
+            wrench,
+            dt_s=dt_s,
+            forward_mps=forward_mps,
+            unhealthy=flags.unhealthy,
+            stuck_rad=self._effect.fault.tilt_rad if self._effect.fault else None,
         )
+
+    def _note_effect(self, state: VehicleState, dt_s: float) -> None:
+        """Compare what the outputs were sent with what the ship does."""
+        thrusts_n, known = self._mixer.thrusts_n, self._effect.fault
+        if not self.armed:
+            self._effect.reset()
+        elif thrusts_n is not None:
+            weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
+            tilts_rad = self._mixer.tilts_rad
+            self._effect.update(state, thrusts_n, tilts_rad, weight_n=weight_n, dt_s=dt_s)
+        fault = self._effect.fault
+        if fault is not None and fault is not known:
+            self._supervisor.say(f"{' and '.join(fault.names)}: {fault.what}")
+        down_n = self._mixer.achieved.force_body_n[2]
+        commanded = (
+            self._powered and state.height_valid and down_n > _PUSHED * self._mixer.limit_n(2)
+        )
+        rises = -state.velocity_ned_mps[2] > _RISING_MPS and not state.on_ground
+        self._rising_s = self._rising_s + dt_s if commanded and rises else 0.0
 
     def _drive(self, actuators: ActuatorCommand, setpoint: Setpoint, now_s: float) -> None:
         """Ask the gate once more, then drive; or make safe, and say so again at 4 Hz."""
@@ -333,8 +371,16 @@ class FlightLoop:
         self._pressure_pa = readings.baro.pressure_pa if readings.baro is not None else 0.0
         for heartbeat in self._inbox.heartbeats():
             self._pilot_link.receive(heartbeat, now_s)
+        fault = self._effect.fault
+        if self._battery_v is not None or self._power_s is None or not self.armed:
+            self._power_s = now_s
         return Flags(
             link_age_s=max(self._inbox.link_age_s(now_s), self._pilot_age_s(now_s) or 0.0),
+            broken=() if fault is None else fault.names,
+            runs=fault is not None and fault.runs,
+            power_age_s=now_s - self._power_s if self._measures_power else 0.0,
+            rising_s=self._rising_s,
+            heavy=self._controller.heavy,
             battery_v=self._battery_v,
             unhealthy=readings.unhealthy,
             gyro_settled=self._estimator.gyro_settled,

@@ -72,6 +72,9 @@ class Mixer:
         self._limits = [self._limit(axis) for axis in range(6)]
         self._rudders = _rudders(airframe)
         self.achieved = Wrench()
+        self.thrusts_n: tuple[float, ...] | None = (
+            None  # commanded to each thruster; None: not by us
+        )
         self.saturated: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0)
 
     @property
@@ -86,6 +89,13 @@ class Mixer:
     def tilt_rad(self) -> float:
         """Where the tilt servo is by the mixer's model of its slew; 0 if there is none."""
         return self._tilt.angle_rad if self._tilt else 0.0
+
+    @property
+    def tilts_rad(self) -> dict[str, float]:
+        """Where each tilt servo is, by name, as `tilt_rad`."""
+        if self._tilt is None:
+            return {}
+        return {self._airframe.servo[self._tilt.index].name: self._tilt.angle_rad}
 
     def limit_n(self, axis: int) -> float:
         """Return the force (N) or torque (N m) available both ways along one wrench axis.
@@ -107,13 +117,14 @@ class Mixer:
         dt_s: float,
         forward_mps: float = 0.0,
         unhealthy: tuple[str, ...] = (),
+        stuck_rad: float | None = None,
     ) -> ActuatorCommand:
         """Return the command whose wrench comes nearest to `wrench`, within all limits.
 
         forward_mps: speed along the body's x axis, for the rudder. unhealthy: devices; while
         the one that drives the tilt servo is among them the servo is taken to stay where it
-        is, and height goes before all else. A wrench that is not finite gives the neutral
-        command.
+        is, and height goes before all else. stuck_rad: where it has been found to stay. A wrench
+        that is not finite gives the neutral command.
         """
         demand = wrench.force_body_n + wrench.torque_body_nm
         if not isfinite(sum(demand)):
@@ -121,12 +132,15 @@ class Mixer:
             return self.neutral
         index, inverse = 0, self._inverse[0]
         if self._tilt is not None:
-            stuck = self._tilt.device in unhealthy
+            stuck = self._tilt.device in unhealthy or stuck_rad is not None
+            if stuck_rad is not None:
+                self._tilt.angle_rad = self._tilt.target_rad = stuck_rad
             if not stuck:
                 self._tilt.slew(self._choose_tilt(self._tilt.target_rad, demand, dt_s), dt_s)
             index = self._index(self._tilt.angle_rad)
             inverse = self._stuck_inverse(index) if stuck else self._inverse[index]
         thrusts = self._share(demand, inverse)
+        self.thrusts_n = tuple(thrusts)
         self._note(demand, thrusts, self._columns[index])
         servos = [s.neutral_rad for s in self._airframe.servo]
         if self._tilt is not None:
@@ -260,6 +274,7 @@ class Mixer:
         )
 
     def _note_neutral(self) -> None:
+        self.thrusts_n = None
         self.achieved = Wrench()
         self.saturated = (0, 0, 0, 0, 0, 0)
 

@@ -1,6 +1,8 @@
 """Which mode flies, and what it gave way to."""
 
+from blimp.control.modes.descend import Descend
 from blimp.control.modes.hold import Hold
+from blimp.control.modes.land import Land
 from blimp.control.modes.manual import Manual
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.types import Mode, Setpoint, VehicleState
@@ -31,6 +33,14 @@ class Pilot:
     def paused(self) -> bool:
         return self._stand_in is not None
 
+    @property
+    def idles(self) -> bool:
+        """Whether the last stage of a descent has stopped the motors."""
+        flying = self.flying
+        if isinstance(flying, Land):
+            return bool(flying.doubt)
+        return isinstance(flying, Descend) and flying.idle
+
     def enter(self, mode: FlightMode, *, reason: str) -> None:
         """Let `mode` fly from the next update on."""
         if mode is not self.manual:
@@ -57,7 +67,7 @@ class Pilot:
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         if self.resting:
-            if state.on_ground:
+            if state.on_ground or not state.height_valid:  # without a height it has not risen
                 return IDLE
             self.enter(Hold(state), reason="the ship has left the ground")
         return self.flying.update(state, dt_s=dt_s)

@@ -7,7 +7,9 @@ from math import isfinite
 from blimp.control.failsafe import Action, Decision, Failsafe, Flags
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.hold import Hold
+from blimp.control.modes.idle import Idle
 from blimp.control.modes.land import Land
+from blimp.control.modes.loiter import Loiter
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.pilot import IDLE, Pilot
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
@@ -15,12 +17,14 @@ from blimp.types import ActuatorCommand, Setpoint, VehicleState
 _MESSAGES = 8
 _MESSAGE_LETTERS = 200
 _DESCENDED_S = 3.0
+_LIFT_S = 20.0  # a ship that can lift has by then
 # What already does at least as much as the action asks.
 _SATISFIES: dict[Action, tuple[type, ...]] = {
-    Action.HOLD: (Hold, ReturnToPad, Land, Descend),
-    Action.RETURN: (ReturnToPad, Land, Descend),
-    Action.LAND: (Land, Descend),
-    Action.DESCEND: (Descend,),
+    Action.HOLD: (Hold, ReturnToPad, Land, Descend, Idle),
+    Action.RETURN: (ReturnToPad, Land, Descend, Idle),
+    Action.LAND: (Land, Descend, Idle),
+    Action.DESCEND: (Descend, Idle),
+    Action.IDLE: (Idle,),
 }
 
 
@@ -43,6 +47,7 @@ class Supervisor:
         self._bench = bench
         self._on_landed = on_landed
         self._descended_s = 0.0
+        self._lifting_s = 0.0
         self._land_seen: Land | None = None
         self.armed = False
         self.recovering = False  # armed to land after a crash, and for nothing else
@@ -118,6 +123,7 @@ class Supervisor:
             self.say(decision.text or f"over: {self.decision.text}")
         self.decision = decision
         self._act(decision, state)
+        self._note_lift(state, dt_s)
         setpoint = self._pilot.update(state, dt_s=dt_s)
         self._note_landing(state, dt_s)
         # Both may have disarmed; a resting pilot's setpoint is idle, so it needs no test.
@@ -129,13 +135,15 @@ class Supervisor:
             return "killed"
         if not self.armed and not (self._bench and self._pilot.manual.active(now_s)):
             return "not armed"
+        if isinstance(self._pilot.flying, Idle) and not any(actuators.motors):
+            return "the last stage: drivers asleep"  # asleep even a stuck input drives nothing
         if not isfinite(sum(actuators.motors) + sum(actuators.servos)):
             return "an actuator value is not finite"
         return ""
 
     def _act(self, decision: Decision, state: VehicleState) -> None:
         pilot, action = self._pilot, decision.action
-        if pilot.resting and state.on_ground:
+        if pilot.resting and (state.on_ground or not state.height_valid):
             if action >= Action.LAND:
                 self.disarm(state, reason=f"on the ground, {decision.text}")
             return
@@ -156,18 +164,36 @@ class Supervisor:
         elif not isinstance(pilot.flying, _SATISFIES[action]):
             pilot.enter(self._remedy(action, state), reason=decision.text)
 
-    def _remedy(self, action: Action, state: VehicleState) -> ReturnToPad | Land | Descend:
+    def _remedy(self, action: Action, state: VehicleState) -> ReturnToPad | Land | Descend | Idle:
         ship = self._pilot.ship
+        if action == Action.IDLE:
+            return Idle(ship=ship)
         if action == Action.DESCEND:
-            return Descend(ship=ship)
+            return Descend(state, ship=ship)
         if action == Action.LAND:
             return Land(state, ship=ship)
         return ReturnToPad(state, ship=ship)
 
+    def _note_lift(self, state: VehicleState, dt_s: float) -> None:
+        """A ship that does not leave the ground has its motors stopped, and its pilot informed."""
+        pilot = self._pilot
+        lifting = (
+            isinstance(pilot.flying, Loiter | ReturnToPad)
+            and not pilot.resting
+            and state.on_ground
+            and state.height_valid
+        )
+        self._lifting_s = self._lifting_s + dt_s if lifting else 0.0
+        if self._lifting_s > _LIFT_S:
+            reason = f"does not lift in {_LIFT_S:g} s: too heavy, held, or motors without thrust"
+            pilot.rest(state, reason=reason)
+            self.say(reason)
+            self._lifting_s = 0.0
+
     def _note_landing(self, state: VehicleState, dt_s: float) -> None:
         mode = self._pilot.flying
         if isinstance(mode, Land) and mode.done:
-            if mode is not self._land_seen:
+            if mode is not self._land_seen and not mode.doubt:  # in doubt nothing is set to 0
                 self._land_seen = mode
                 self._on_landed()
             if mode.landed:
@@ -176,7 +202,10 @@ class Supervisor:
                 self.say(mode.note)
         elif mode.note:
             self.say(mode.note)
+        if isinstance(mode, Idle) and mode.landed:
+            self.disarm(state, reason="down after the last stage")
         down = isinstance(mode, Descend) and state.height_valid and state.on_ground
+        down = down and not self._pilot.ship.doubt()
         self._descended_s = self._descended_s + dt_s if down else 0.0
         if self._descended_s > _DESCENDED_S and self._pilot.ship.heaviness_kg() > 0.0:
             self.disarm(state, reason="down after losing attitude")

@@ -4,6 +4,8 @@
     frozen          it answers, and its readings no longer change
     stuck           one channel reads (or drives) `value`, whatever is true
     drift           one channel moves away from the truth by `rate` a second
+    offset          one channel reads `amount` too much
+    scale           one channel reads `factor` times what is true
     noise           one channel gets Gaussian noise of standard deviation `sigma` on top
     garbage         it answers with random bytes
     wrong_identity  another chip answers at its address
@@ -23,6 +25,8 @@ KINDS: Mapping[str, str] = {
     "frozen": "",
     "stuck": "value",
     "drift": "rate",
+    "offset": "amount",
+    "scale": "factor",
     "noise": "sigma",
     "garbage": "",
     "wrong_identity": "",
@@ -31,7 +35,7 @@ KINDS: Mapping[str, str] = {
 }  # kind -> the option it needs, "" for none
 
 LARGEST = 1e9  # of a value, rate or sigma: beyond any chip's range, within any arithmetic
-_ON_A_CHANNEL = frozenset({"stuck", "drift", "noise"})
+_ON_A_CHANNEL = frozenset({"stuck", "drift", "offset", "scale", "noise"})
 
 
 class Faults:
@@ -50,6 +54,8 @@ class Faults:
         self._channels = channels
         self._stuck: dict[str, float] = {}
         self._drift: dict[str, tuple[float, float]] = {}
+        self._offset: dict[str, float] = {}
+        self._scale: dict[str, float] = {}
         self._sigma: dict[str, float] = {}
         self._clear()
 
@@ -59,9 +65,11 @@ class Faults:
         self.garbage = False
         self.wrong_identity = False
         self.bus_stuck = False
-        self.altered = False  # some channel is stuck, drifts or is noisy
+        self.altered = False  # some channel does not say or do what is true
         self._stuck.clear()
         self._drift.clear()
+        self._offset.clear()
+        self._scale.clear()
         self._sigma.clear()
 
     def set(self, kind: str, options: Mapping[str, object], *, now_s: float) -> None:
@@ -88,12 +96,14 @@ class Faults:
             setattr(self, kind, True)
 
     def alters(self, channel: str) -> bool:
-        return channel in self._stuck or channel in self._drift or channel in self._sigma
+        altered = (self._stuck, self._drift, self._offset, self._scale, self._sigma)
+        return any(channel in table for table in altered)
 
     def measure(self, channel: str, value: float, now_s: float) -> float:
         """Return what the device makes of a true `value`."""
         if channel in self._stuck:
             return self._stuck[channel]
+        value = value * self._scale.get(channel, 1.0) + self._offset.get(channel, 0.0)
         if channel in self._drift:
             rate, since_s = self._drift[channel]
             value += rate * (now_s - since_s)
@@ -107,6 +117,10 @@ class Faults:
             self._stuck[channel] = amount
         elif kind == "drift":
             self._drift[channel] = (amount, now_s)
+        elif kind == "offset":
+            self._offset[channel] = amount
+        elif kind == "scale":
+            self._scale[channel] = amount
         else:
             self._sigma[channel] = amount
 

@@ -163,6 +163,15 @@ class Lockstep(Closing):
         """The world itself, for what `truth` does not tell: outputs, wind, touchdown."""
         return self._world
 
+    @property
+    def armed(self) -> bool:
+        return self._ship.loop.armed
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What the flight process has said lately."""
+        return self.snapshot().messages
+
     def snapshot(self) -> Snapshot:
         """What the flight process tells the ground, as of now."""
         return self._ship.loop.snapshot(self._clock.now_s())

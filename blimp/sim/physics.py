@@ -39,15 +39,8 @@ class Physics:
         self._airframe = airframe
         self._home_m = airframe.home.altitude_msl_m
         self._volume_m3 = airframe.hull.volume_m3
-        self._weight_n = airframe.mass_kg * GRAVITY_MPS2
         self._wind = Wind(seed=seed, mean_mps=wind_mps, span_m=airframe.hull.length_m)
-        self._body = RigidBody(
-            mass_kg=airframe.mass_kg,
-            inertia_kg_m2=airframe.mass.inertia_kg_m2,
-            center_of_gravity_m=airframe.mass.center_of_gravity_m,
-            added_mass_kg=airframe.aero.added_mass_kg,
-            added_inertia_kg_m2=airframe.aero.added_inertia_kg_m2,
-        )
+        self._carry(airframe.mass_kg)
         self._air = isa(self._home_m)
         self._aerodynamics = Aerodynamics(airframe=airframe)
         self._ground = Ground(airframe=airframe)
@@ -67,6 +60,31 @@ class Physics:
         heavy_n = self._weight_n - self._air.density_kg_m3 * self._volume_m3 * GRAVITY_MPS2
         self._position: Vec3 = (0.0, 0.0, self._ground.stand(heavy_n))
         self._velocity_air: Vec3 = _minus(self._wind.velocity_ned_mps)  # level: body is NED
+
+    def _carry(self, mass_kg: float) -> None:
+        airframe = self._airframe
+        self._weight_n = mass_kg * GRAVITY_MPS2
+        self._body = RigidBody(
+            mass_kg=mass_kg,
+            inertia_kg_m2=airframe.mass.inertia_kg_m2,
+            center_of_gravity_m=airframe.mass.center_of_gravity_m,
+            added_mass_kg=airframe.aero.added_mass_kg,
+            added_inertia_kg_m2=airframe.aero.added_inertia_kg_m2,
+        )
+
+    def load(self, mass_kg: float) -> None:
+        """Take on ballast, or lose it if negative, without a change of balance or inertia."""
+        self._carry(self._body.mass_kg + mass_kg)
+
+    @property
+    def heaviness_kg(self) -> float:
+        """Weight minus buoyancy in the air around the ship, over g. Negative: light."""
+        return self._body.mass_kg - self.displaced_kg
+
+    @property
+    def displaced_kg(self) -> float:
+        """Mass of the air that the hull displaces."""
+        return self._air.density_kg_m3 * self._volume_m3
 
     # --- what the sensors measure, and tests compare with ---------------------------------
 

@@ -44,6 +44,10 @@ class PtyLine:
             termios.tcflush(self._slave, termios.TCIFLUSH)
         self._readers += 1
 
+    def flush(self) -> None:
+        """Drop what nobody has read yet."""
+        termios.tcflush(self._slave, termios.TCIFLUSH)
+
     def released(self) -> None:
         self._readers = max(0, self._readers - 1)
 

@@ -39,7 +39,18 @@ def outcome(state: VehicleState, *, seconds: float = 0.0, **flags: Any) -> tuple
         (FLYING, 4.9, {"battery_v": 6.9}, Action.NONE, ""),  # a dip is not a flat battery
         (FLYING, 5.0, {"battery_v": 6.9}, Action.RETURN, "battery low: returning"),
         (FLYING, 3.0, {"battery_v": 6.3}, Action.LAND, "battery empty: landing"),
-        (FLYING, 60.0, {"battery_v": None}, Action.NONE, ""),
+        (FLYING, 60.0, {"battery_v": None}, Action.NONE, ""),  # a ship that measures none
+        (FLYING, 0.0, {"power_age_s": 4.9}, Action.NONE, ""),
+        (FLYING, 0.0, {"power_age_s": 5.0}, Action.RETURN, "battery unknown: returning"),
+        (FLYING, 0.0, {"power_age_s": 60.0}, Action.LAND, "battery unknown: landing"),
+        (LOST, 0.0, {"power_age_s": 5.0}, Action.LAND, "battery unknown: landing"),
+        (
+            FLYING,
+            0.0,
+            {"broken": ("left",)},
+            Action.LAND,
+            "an output does not do what is commanded: landing",
+        ),
         (at(115.0, 0.0, 3.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
         (at(0.0, 0.0, 34.0), 1.0, {}, Action.RETURN, "outside the fence: returning"),
         (at(105.0, 0.0, 3.0), 9.0, {}, Action.NONE, ""),
@@ -84,9 +95,27 @@ def test_reset_forgets_since_when() -> None:
     assert failsafe.update(30.0, LOST, Flags()).action is Action.HOLD
 
 
-def test_no_action_stops_the_motors_of_a_ship_in_the_air() -> None:
-    """A light ship that is disarmed flies away: there is no such word in the table."""
-    assert {action.name for action in Action} == {"NONE", "HOLD", "RETURN", "LAND", "DESCEND"}
+def test_only_the_last_stage_stops_motors_and_only_of_a_ship_weighed_heavy() -> None:
+    """A light ship that is let go flies away: no row but one has an action that stops motors."""
+    rows = [rule for rule in rules(SHIP, Times()) if rule.action is Action.IDLE]
+    assert [rule.name for rule in rows] == ["outputs, last stage", "outputs that run"]
+    assert outcome(FLYING, runs=True, heavy=False) == (Action.NONE, "")
+    assert outcome(FLYING, rising_s=60.0, heavy=False) == (Action.NONE, "")
+    assert outcome(FLYING, rising_s=5.9, heavy=True) == (Action.NONE, "")
+    stopped = "sent down and rising all the same: motors idle until an arm"
+    assert outcome(FLYING, rising_s=6.0, heavy=True) == (Action.IDLE, stopped)
+
+
+def test_what_is_latched_ends_with_an_arm_only() -> None:
+    failsafe = Failsafe(airframe=SHIP)
+    failsafe.update(0.0, FLYING, Flags(rising_s=6.0, heavy=True))
+    assert failsafe.update(60.0, FLYING, Flags()).action is Action.IDLE
+    failsafe.reset()
+    assert failsafe.update(61.0, FLYING, Flags()).action is Action.NONE
+
+
+def test_each_row_says_why_it_is_safe_for_a_light_and_for_a_heavy_ship() -> None:
+    assert all(rule.light and rule.heavy for rule in rules(SHIP, Times()))
 
 
 def test_the_table_is_ordered_worst_first() -> None:

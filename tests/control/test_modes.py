@@ -1,9 +1,11 @@
 from math import pi, radians
 
+import msgspec
 import pytest
 
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.hold import Hold
+from blimp.control.modes.idle import Idle
 from blimp.control.modes.land import Land
 from blimp.control.modes.loiter import Loiter, heading_rad
 from blimp.control.modes.manual import Manual, Order
@@ -200,9 +202,19 @@ def descend(land: Land, *, seconds: float, floor_m: float = 0.0) -> tuple[Vehicl
     return state, speed
 
 
+def lies(land: Land, state: VehicleState, *, seconds: float = 9.0) -> None:
+    """The motors stop on trial, and the ship stays where it is."""
+    for _ in range(round(seconds / DT_S)):
+        assert not land.landed
+        assert land.update(state, dt_s=DT_S).idle
+        if land.done:
+            return
+
+
 def test_a_heavy_ship_comes_down_slowly_touches_down_and_is_let_go() -> None:
     land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=0.005))
     state, speed = descend(land, seconds=60.0)
+    lies(land, state, seconds=4.0)
     assert land.landed
     assert not land.held
     assert speed <= LIMITS.touchdown_mps
@@ -223,6 +235,63 @@ def test_a_light_ship_is_pushed_down_and_stays_armed_saying_so() -> None:
     assert "disarm" in land.note
 
 
+def test_a_ship_that_weighed_itself_heavy_and_rises_on_trial_has_lost_ballast() -> None:
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=0.02))
+    state, _ = descend(land, seconds=60.0)
+    assert land.update(state, dt_s=DT_S).idle
+    for k in range(200):
+        land.update(at(1.0, 1.0, 0.0015 * k), dt_s=DT_S)
+    assert land.held
+    assert not land.update(at(1.0, 1.0, 0.3), dt_s=DT_S).idle
+
+
+def test_ballast_lost_on_the_way_down_is_felt_before_the_trial() -> None:
+    ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: -0.025)
+    land = Land(at(1.0, 1.0, 3.0), ship=ship)
+    descend(land, seconds=60.0)
+    assert land.held  # hook-and-loop feet would have hidden it
+    assert land.result["heaviness_g"] == -25.0
+
+
+def test_a_sensor_that_says_not_down_keeps_the_ship_armed_and_is_named() -> None:
+    ship = msgspec.structs.replace(a_ship(), doubt=lambda: "baro says 7.6 m")
+    land = Land(at(1.0, 1.0, 3.0), ship=ship)
+    state, _ = descend(land, seconds=60.0)
+    lies(land, state, seconds=10.0)
+    assert (land.landed, land.done) == (False, True)
+    assert "baro says 7.6 m" in land.note
+    assert land.update(at(1.0, 1.0, 0.0), dt_s=DT_S).idle
+    assert not land.update(at(1.0, 1.0, 1.0), dt_s=DT_S).idle  # it rises: pressed down
+    assert land.held
+
+
+def test_a_blind_descent_ends_idle_for_a_heavy_ship_and_never_for_a_light_one() -> None:
+    blind = at(0.0, 0.0, 3.0, height_valid=False)
+    heavy = Descend(blind, ship=a_ship(heaviness_kg=0.005))
+    light = Descend(blind, ship=a_ship(heaviness_kg=-0.005))
+    unknown = Descend(blind, ship=a_ship(heaviness_kg=0.0003))
+    for mode in (heavy, light, unknown):
+        assert not mode.update(blind, dt_s=DT_S).idle
+        for _ in range(round(120.0 / 0.1)):
+            mode.update(blind, dt_s=0.1)
+    assert heavy.update(blind, dt_s=DT_S).idle
+    assert "motors idle" in heavy.note
+    assert not light.update(blind, dt_s=DT_S).idle
+    assert not unknown.update(blind, dt_s=DT_S).idle
+    assert "estop" in light.note
+
+
+def test_the_last_stage_idles_and_pushes_only_what_rises_without_thrust() -> None:
+    mode = Idle(ship=a_ship())
+    rising = at(0.0, 0.0, 5.0, velocity_ned_mps=(0.0, 0.0, -0.3))
+    assert mode.update(rising, dt_s=20.0).idle
+    assert not mode.update(rising, dt_s=6.0).idle
+    sunk = Idle(ship=a_ship())
+    for _ in range(100):
+        assert sunk.update(at(0.0, 0.0, 0.0), dt_s=0.1).idle
+    assert sunk.landed
+
+
 @pytest.mark.parametrize(("rises", "held"), [(True, True), (False, False)])
 def test_a_doubtful_ship_is_let_go_on_trial(rises: bool, held: bool) -> None:
     land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=0.0003))
@@ -241,6 +310,7 @@ def test_a_doubtful_ship_is_let_go_on_trial(rises: bool, held: bool) -> None:
 def test_a_barometer_that_is_wrong_by_a_metre_still_lets_it_land() -> None:
     land = Land(at(1.0, 1.0, 3.0), ship=a_ship())
     state, _ = descend(land, seconds=90.0, floor_m=1.0)
+    lies(land, state)
     assert land.landed
     assert state.altitude_m == pytest.approx(1.0)
 

@@ -66,7 +66,7 @@ def test_a_record_of_another_boot_is_none(tmp_path: Path, monkeypatch: pytest.Mo
         assert file.read() is None
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(200)
 def test_a_killed_writer_leaves_a_whole_record_or_none(tmp_path: Path) -> None:
     path = tmp_path / "record"
     for _ in range(5):

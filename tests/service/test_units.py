@@ -72,25 +72,8 @@ def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
 
 
 @under_systemd
-def test_a_stopped_flight_process_is_killed_and_its_outputs_are_safe(system: System) -> None:
-    system.install()
-    system.wait_until_active(FLIGHT, WORKER)
-    system.take_off()
-    pid = system.pid(FLIGHT)
-    with system.world() as world:
-        watch = Stopwatch()
-        os.kill(pid, signal.SIGSTOP)
-        system.wait_until(lambda: at_rest(world), within_s=60.0)
-        safe_s = watch.undisturbed_s()
-        system.wait_until_other_pid(FLIGHT, pid)
-        assert at_rest(world)
-    assert "Watchdog timeout" in system.journal(FLIGHT)
-    system.wait_until(lambda: system.ground("status")["armed"] is False, within_s=60.0)
-    assert safe_s < SAFE_AFTER_STOP_S, system.journal(FLIGHT)
-
-
-@under_systemd
-def test_each_killed_unit_comes_back_and_takes_no_other_with_it(system: System) -> None:
+def test_each_unit_may_be_killed_or_stopped_and_takes_no_other_with_it(system: System) -> None:
+    """One boot for all of it: each takes ten seconds."""
     system.install()
     system.wait_until_active(*SERVICES)
     system.take_off()
@@ -111,11 +94,22 @@ def test_each_killed_unit_comes_back_and_takes_no_other_with_it(system: System) 
     system.wait_until(lambda: system.ground("status")["armed"] is False, within_s=60.0)
     assert safe_s < SAFE_AFTER_KILL_S
 
+    # Stopped, it is killed by the watchdog, and its outputs are safe.
+    system.take_off()
+    pid = system.pid(FLIGHT)
+    with system.world() as world:
+        watch = Stopwatch()
+        os.kill(pid, signal.SIGSTOP)
+        system.wait_until(lambda: at_rest(world), within_s=60.0)
+        safe_s = watch.undisturbed_s()
+        system.wait_until_other_pid(FLIGHT, pid)
+        assert at_rest(world)
+    assert "Watchdog timeout" in system.journal(FLIGHT)
+    system.wait_until(lambda: system.ground("status")["armed"] is False, within_s=60.0)
+    assert safe_s < SAFE_AFTER_STOP_S, system.journal(FLIGHT)
 
-@under_systemd
-def test_what_was_stopped_ends_at_a_stop(system: System) -> None:
-    """The kernel may then give SIGTERM to any thread; Python runs its handler in the main one."""
-    system.install()
+    # What is stopped ends at a stop. The kernel may then give SIGTERM to any thread; Python runs
+    # its handler in the main one.
     system.wait_until_active(*SERVICES)
     for unit in (RELAY, WORKER):
         os.kill(system.pid(unit), signal.SIGSTOP)

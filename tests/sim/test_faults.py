@@ -59,3 +59,15 @@ def test_clear_ends_everything(faults: Faults) -> None:
     flags = (faults.no_answer, faults.frozen, faults.garbage, faults.altered)
     assert flags == (False, False, False, False)
     assert faults.measure("pressure", 4.0, 0.0) == 4.0
+
+
+def test_an_offset_is_added_and_a_scale_multiplies() -> None:
+    faults = Faults(
+        device="imu", kinds=ALL | {"offset", "scale"}, channels=("z",), random=Random(1)
+    )
+    faults.set("scale", {"factor": -1.0}, now_s=0.0)
+    faults.set("offset", {"amount": 0.5}, now_s=0.0)
+    assert faults.alters("z")
+    assert faults.measure("z", 3.0, 9.0) == -2.5
+    faults.set("clear", {}, now_s=0.0)
+    assert faults.measure("z", 3.0, 9.0) == 3.0

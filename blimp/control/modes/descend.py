@@ -6,20 +6,41 @@ can ask for: the failsafe flies it, and telemetry shows LAND.
 
 from typing import Any
 
+from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.modes.mode import Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
+_SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
+_MARGIN = 2.0
+_MARGIN_S = 10.0
+
 
 class Descend:
-    """Sinks at the touchdown speed without horizontal or yaw control."""
+    """Sinks at the touchdown speed without horizontal or yaw control.
+
+    Nothing tells it that it is down. After twice the time that takes, a ship known to be heavy is
+    let sink by itself, motors idle; a light or an unknown one is pushed down until a person comes.
+    """
 
     number = Mode.LAND
     fraction = 0.0
     done = False
-    note = ""
 
-    def __init__(self, *, ship: Ship) -> None:
+    def __init__(self, state: VehicleState | None = None, *, ship: Ship) -> None:
         self._sink_mps = ship.airframe.limits.touchdown_mps
+        height_m = max(0.0, state.altitude_m) if state is not None else 0.0
+        self._left_s = _MARGIN * height_m / self._sink_mps + _MARGIN_S
+        sure_kg = _SURE * AIR_DENSITY_KGM3 * ship.airframe.hull.volume_m3
+        self._heavy = ship.heaviness_kg() > sure_kg  # as weighed while it knew its height
+        self.idle = False
+
+    @property
+    def note(self) -> str:
+        if self._left_s > 0.0:
+            return ""
+        if self.idle:
+            return "should be down: motors idle, still armed; look at the ship, then disarm"
+        return "should be down: pushed on, for it may be light; secure the ship, then send estop"
 
     @property
     def result(self) -> dict[str, Any]:
@@ -28,5 +49,10 @@ class Descend:
     def resume(self, state: VehicleState) -> None:
         """Nothing to take up."""
 
-    def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:  # noqa: ARG002
+    def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
+        if not state.height_valid:
+            self._left_s -= dt_s
+        self.idle = self._heavy and self._left_s <= 0.0 and not state.height_valid
+        if self.idle:
+            return Setpoint(idle=True)
         return Setpoint(velocity_ned_mps=(0.0, 0.0, self._sink_mps))

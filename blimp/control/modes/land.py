@@ -1,8 +1,8 @@
 """LAND: come down over one place, slowing near the ground, and stay down.
 
-A ship known to be heavy is let go at touchdown. A light one is pushed down, stays armed,
-and says so. One that is hardly heavy is let go for six seconds, still armed: if it rises,
-it was light.
+Every landing ends with a trial: the motors stop for a moment, still armed, and a ship that rises
+is light, whatever it weighed before: ballast drops. A light one is pushed down, stays armed, and
+says so. Only a ship that stays down, and that no raw sensor sees in the air, is let go.
 """
 
 from typing import Any
@@ -14,8 +14,13 @@ from blimp.rotation import euler
 from blimp.types import Mode, Setpoint, VehicleState
 
 _SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
-_TRIAL_S = 6.0
+_TRIAL_S = 8.0
+_SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
 _RISEN_M = 0.2
+_RISING_MPS = 0.1
+_FELT = 0.004  # of the displaced mass: weighed on the way down, no better than that
+_CLEAR_M = 0.4
+_DOUBT_S = 8.0  # pushed down for so long without sinking while a sensor says "not down"
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
 _TOUCH_HEIGHT_M = 0.25
 _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
@@ -28,7 +33,8 @@ _PRESS_M = 0.3  # a light ship gets a setpoint this far below the ground
 class Land:
     """Done when the ship is down for good.
 
-    landed: it stays there by itself: idle, to be disarmed. held: it is pushed down.
+    landed: it stays there by itself: idle, to be disarmed. held: it is pushed down. doubt: it
+    does not sink any more, idle, and some sensor says that it is not down: a person must look.
     """
 
     number = Mode.LAND
@@ -39,15 +45,18 @@ class Land:
         self._touch_s = 0.0
         self._resting_m = 0.0
         self._trial_s: float | None = None
+        self._sure = False
+        self._felt_kg: float | None = None
         self.landed = False
         self.held = False
+        self.doubt = ""
         self._heaviness_kg = 0.0
         self._touchdown_mps = 0.0
         self.resume(state)
 
     @property
     def done(self) -> bool:
-        return self.landed or self.held
+        return self.landed or self.held or bool(self.doubt)
 
     @property
     def fraction(self) -> float:
@@ -55,6 +64,8 @@ class Land:
 
     @property
     def note(self) -> str:
+        if self.doubt:
+            return f"down? {self.doubt}: motors idle, still armed; look at the ship, then disarm"
         if not self.held:
             return ""
         grams = max(0.1, -1e3 * self._heaviness_kg)
@@ -69,6 +80,7 @@ class Land:
             "touchdown_mps": round(self._touchdown_mps, 3),
             "heaviness_g": round(1e3 * self._heaviness_kg, 1),
             "held_down": self.held,
+            **({"doubt": self.doubt} if self.doubt else {}),
         }
 
     def resume(self, state: VehicleState) -> None:
@@ -80,6 +92,8 @@ class Land:
 
     def update(self, state: VehicleState, *, dt_s: float) -> Setpoint:
         if self.landed:
+            return Setpoint(idle=True)
+        if self.doubt and not self._rises(state):
             return Setpoint(idle=True)
         if self._trial_s is not None and not self.held:
             self._try(state, dt_s)
@@ -111,29 +125,46 @@ class Land:
         still = abs(state.velocity_ned_mps[2]) < _STILL_MPS
         if not still:
             self._touch_s = 0.0
+            if state.altitude_m > _CLEAR_M and self._ship.felt_kg is not None:
+                self._felt_kg = self._ship.felt_kg()  # pushing the ground is no weighing
             if state.altitude_m > 0.05:
                 self._touchdown_mps = max(0.0, state.velocity_ned_mps[2])
             return
         self._touch_s += dt_s
         low = state.altitude_m < _TOUCH_HEIGHT_M and state.height_valid
         needed_s = _TOUCH_S if low else _BLIND_S
+        if self._ship.doubt():
+            needed_s = _DOUBT_S
         if self._touch_s < needed_s or not (low or state.altitude_m < _BLIND_HEIGHT_M):
             return
         self._heaviness_kg = self._ship.heaviness_kg()
+        displaced_kg = AIR_DENSITY_KGM3 * self._ship.airframe.hull.volume_m3
+        felt_kg = self._felt_kg
+        if felt_kg is not None and felt_kg < self._heaviness_kg - _FELT * displaced_kg:
+            self._heaviness_kg = min(felt_kg, self._heaviness_kg)
         self._resting_m = state.altitude_m
-        sure_kg = _SURE * AIR_DENSITY_KGM3 * self._ship.airframe.hull.volume_m3
+        self._sure = self._heaviness_kg > _SURE * displaced_kg
         if self._heaviness_kg < 0.0:
             self.held = True
-        elif self._heaviness_kg > sure_kg:
-            self.landed = True
         else:
             self._trial_s = 0.0
+
+    def _rises(self, state: VehicleState) -> bool:
+        """Whether it has left the place where it was let go: press it down again."""
+        risen_m = state.altitude_m - self._resting_m
+        if not state.height_valid or risen_m < _RISEN_M:
+            return False
+        self._heaviness_kg = min(self._heaviness_kg, self._ship.heaviness_kg(), -1e-4)
+        self.held, self.landed, self.doubt = True, False, ""
+        return True
 
     def _try(self, state: VehicleState, dt_s: float) -> None:
         """Stop pushing for a moment, still armed: a ship that rises was light after all."""
         assert self._trial_s is not None
         self._trial_s += dt_s
-        if state.altitude_m > _RISEN_M + self._resting_m:
+        rising = -state.velocity_ned_mps[2] > _RISING_MPS and state.height_valid
+        if self._rises(state) or (rising and self._trial_s > 1.0):
             self.held = True
-        elif self._trial_s >= _TRIAL_S:
-            self.landed = True
+        elif self._trial_s >= (_SURE_TRIAL_S if self._sure else _TRIAL_S) and not rising:
+            self.doubt = self._ship.doubt()
+            self.landed = not self.doubt

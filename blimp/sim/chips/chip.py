@@ -82,7 +82,9 @@ class Chip:
         return {}
 
 
-SENSOR_KINDS = frozenset({"no_answer", "frozen", "stuck", "drift", "noise", "garbage"})
+SENSOR_KINDS = frozenset(
+    {"no_answer", "frozen", "stuck", "drift", "offset", "scale", "noise", "garbage"}
+)
 
 
 class I2CChip(Chip):

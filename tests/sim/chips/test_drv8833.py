@@ -64,6 +64,9 @@ def test_faults(bench: Bench, chip: Any) -> None:
     bench.pins.pwm(AIN1, 0.5, frequency_hz=100.0)
     chip.faults.set("stuck", {"value": 3.0}, now_s=0.0)
     assert chip.throttles() == {"left": 1.0, "right": 0.0}
+    bench.pins.write(NSLEEP, False, held_s=0.0)
+    assert chip.throttles() == {"left": 0.0, "right": 0.0}  # a stuck input, not a burnt bridge
+    bench.pins.write(NSLEEP, True, held_s=0.0)
     chip.faults.set("clear", {}, now_s=0.0)
     chip.faults.set("frozen", {}, now_s=0.0)
     assert chip.throttles()["left"] == 0.5

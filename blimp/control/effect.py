@@ -1,0 +1,227 @@
+"""Whether the outputs have their effect: the commanded wrench against the motion.
+
+What moves the ship beside the command is, along the hull, the wind's drag, which has a bound for a
+wind the ship can fly; upwards, weight, which has a bound as well; about the vertical, next to
+nothing. A difference beyond these bounds that lasts is compared with what each single fault would
+make of the same commands: a motor that runs full or not at all, a tilt servo that stays at one
+angle. The fault is named only if it explains most of the difference, and clearly more than any
+other. A ship that does not move at all may be held by somebody, and names nothing.
+
+Source: residuals and a bank of fault models as in R. Isermann, "Fault-Diagnosis Systems" (2006),
+chapters 5 and 9.
+"""
+
+from collections.abc import Sequence
+from math import cos, degrees, exp, hypot, sin
+
+import msgspec
+
+from blimp.airframe import Airframe
+from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
+from blimp.control.vector import minus
+from blimp.rotation import rotate_back
+from blimp.types import VehicleState
+
+_PERIOD_S = 0.1
+_SMOOTH_S = 1.0
+_SCORE_S = 1.5
+_LASTS_S = 2.0
+_WIND = 1.6  # of the speed limit: the wind whose drag is no fault
+_WEIGHT = 0.02  # of the displaced mass may come or go without a fault
+_YAW = 0.3  # of the greatest yaw torque: gusts, and a rudder hard over at speed
+_EXPLAINED = 0.3  # of the difference may be left by the fault that is named
+_CLEARER = 0.7  # times what the next best leaves
+_STILL_MPS = 0.06
+_STILL_RADPS = 0.02
+_TILTS = 13
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """What is broken. runs: it pushes without a command. tilt_rad: of a servo that stays."""
+
+    names: tuple[str, ...]
+    runs: bool = False
+    tilt_rad: float | None = None
+
+    @property
+    def what(self) -> str:
+        if self.tilt_rad is not None:
+            return f"stays at {degrees(self.tilt_rad):.0f} degrees whatever is commanded"
+        return "runs by itself" if self.runs else "does nothing"
+
+
+class _Hypothesis(msgspec.Struct, kw_only=True):
+    fault: Fault
+    thrusts: dict[int, float]  # by thruster
+    left: float = 0.0  # mean square of what this fault does not explain
+
+
+class EffectCheck:
+    """Call `update` every cycle in flight with what was driven; `fault` is named once, for good."""
+
+    def __init__(self, *, airframe: Airframe) -> None:
+        self._aero = airframe.aero
+        self._thrusters = airframe.thruster
+        arms = [minus(t.position_m, airframe.mass.center_of_gravity_m) for t in airframe.thruster]
+        self._mounts = [
+            (t.axis, t.tilted_by, arm[0], arm[1])
+            for t, arm in zip(airframe.thruster, arms, strict=True)
+        ]
+        mass_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3
+        added = airframe.aero.added_mass_kg
+        self._mass_kg = (mass_kg + added[0], mass_kg + added[2])
+        self._inertia = airframe.mass.inertia_kg_m2[2] + airframe.aero.added_inertia_kg_m2[2]
+        wind = self.drag(0, _WIND * airframe.limits.speed_mps)
+        self._bounds = (
+            wind + 0.05,
+            _WEIGHT * mass_kg * GRAVITY_MPS2,
+            max(1e-4, _YAW * self._yaw_limit_nm()),
+        )
+        self._hypotheses = _hypotheses(airframe)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything: a new flight."""
+        self.fault: Fault | None = None
+        self._before: tuple[float, float, float] | None = None
+        self._window_s = 0.0
+        self._made = [0.0, 0.0, 0.0]
+        self._commanded: list[float] = []
+        self._tilts: dict[str, float] = {}
+        self._motion = (0.0, 0.0, 0.0)
+        self._beyond_s = 0.0
+        self._score = 0.0
+        self._smooth: list[list[float]] = []
+
+    def update(
+        self,
+        state: VehicleState,
+        motors_n: Sequence[float],
+        tilts_rad: dict[str, float],
+        *,
+        weight_n: float,
+        dt_s: float,
+    ) -> None:
+        """Take one cycle. motors_n: commanded thrusts. weight_n: heaviness, as known."""
+        usable = state.attitude_valid and state.height_valid and state.position_valid
+        if self.fault is not None or not usable or state.on_ground:
+            self._before, self._beyond_s = None, 0.0
+            return
+        v = rotate_back(state.attitude, state.velocity_ned_mps)
+        now = (v[0], v[2], state.rates_body_radps[2])
+        if self._before is None:
+            self._begin(now, motors_n)
+        self._window_s += dt_s
+        for i, thrust in enumerate(motors_n):
+            self._commanded[i] += thrust * dt_s
+        self._tilts = tilts_rad
+        if self._window_s >= _PERIOD_S:
+            self._compare(now, weight_n)
+            self._begin(now, motors_n)
+
+    def _begin(self, now: tuple[float, float, float], motors_n: Sequence[float]) -> None:
+        if self._before is None:
+            self._smooth = [[0.0] * 3 for _ in range(len(self._hypotheses) + 1)]
+            self._score = self._beyond_s = 0.0
+            for hypothesis in self._hypotheses:
+                hypothesis.left = 0.0
+        self._before = now
+        self._window_s = 0.0
+        self._commanded = [0.0] * len(motors_n)
+
+    def _compare(self, now: tuple[float, float, float], weight_n: float) -> None:
+        assert self._before is not None
+        dt_s, before = self._window_s, self._before
+        if hypot(now[0], now[1]) < _STILL_MPS and abs(now[2]) < _STILL_RADPS:
+            self._before, self._beyond_s = None, 0.0  # held, perhaps: nothing can be said
+            return
+        commanded = [total / dt_s for total in self._commanded]
+        surge, heave = self._mass_kg
+        felt = (
+            surge * (now[0] - before[0]) / dt_s + self.drag(0, now[0]),
+            heave * (now[1] - before[1]) / dt_s + self.drag(2, now[1]) - weight_n,
+            self._inertia * (now[2] - before[2]) / dt_s + self.drag(5, now[2]),
+        )
+        keep, score_keep = exp(-dt_s / _SMOOTH_S), exp(-dt_s / _SCORE_S)
+
+        def left(k: int, given: tuple[float, float, float]) -> float:
+            smooth = self._smooth[k]
+            total = 0.0
+            for axis in range(3):
+                smooth[axis] = keep * smooth[axis] + (1.0 - keep) * (felt[axis] - given[axis])
+                total += (smooth[axis] / self._bounds[axis]) ** 2
+            return total
+
+        off = left(0, self.wrench(commanded, self._tilts))
+        self._score = score_keep * self._score + (1.0 - score_keep) * off
+        for k, hypothesis in enumerate(self._hypotheses, start=1):
+            thrusts = [hypothesis.thrusts.get(i, thrust) for i, thrust in enumerate(commanded)]
+            tilts = self._tilts
+            if hypothesis.fault.tilt_rad is not None:
+                tilts = {**tilts, hypothesis.fault.names[0]: hypothesis.fault.tilt_rad}
+            rest = left(k, self.wrench(thrusts, tilts))
+            hypothesis.left = score_keep * hypothesis.left + (1.0 - score_keep) * rest
+        self._beyond_s = self._beyond_s + dt_s if self._score > 1.0 else 0.0
+        if self._beyond_s >= _LASTS_S:
+            self._name()
+
+    def _name(self) -> None:
+        ranked = sorted(self._hypotheses, key=lambda hypothesis: hypothesis.left)
+        best = ranked[0]
+        if best.left > _EXPLAINED * self._score:
+            return
+        others = [h.left for h in ranked[1:] if h.fault.names != best.fault.names]
+        if not others or best.left < _CLEARER * min(others):
+            self.fault = best.fault
+
+    def wrench(
+        self, thrusts: Sequence[float], tilts: dict[str, float]
+    ) -> tuple[float, float, float]:
+        """Return surge, heave and yaw of these thrusts, servos at these angles."""
+        fx = fz = mz = 0.0
+        for (axis, servo, arm_x, arm_y), thrust in zip(self._mounts, thrusts, strict=True):
+            ax, ay, az = axis
+            if servo:
+                angle = tilts.get(servo, 0.0)
+                c, s = cos(angle), sin(angle)
+                ax, az = c * ax + s * az, c * az - s * ax
+            fx, fz = fx + thrust * ax, fz + thrust * az
+            mz += thrust * (arm_x * ay - arm_y * ax)
+        return fx, fz, mz
+
+    def _yaw_limit_nm(self) -> float:
+        each = (abs(x * axis[1] - y * axis[0]) for axis, _, x, y in self._mounts)
+        return sum(t.max_thrust_n * arm for t, arm in zip(self._thrusters, each, strict=True))
+
+    def drag(self, axis: int, speed: float) -> float:
+        aero = self._aero
+        return speed * (aero.linear_drag[axis] + aero.quadratic_drag[axis] * abs(speed))
+
+
+def _hypotheses(airframe: Airframe) -> list[_Hypothesis]:
+    found = []
+    names = airframe.thruster_names
+    groups: list[tuple[str, ...]] = [(name,) for name in names]
+    groups += [
+        tuple(sorted(outputs, key=names.index))
+        for device in airframe.device
+        if len(outputs := [n for n in device.outputs.values() if n in names]) > 1
+    ]
+    for group in groups:
+        rows = [names.index(name) for name in group]
+        full = {i: airframe.thruster[i].max_thrust_n for i in rows}
+        back = {i: -airframe.thruster[i].reverse_thrust_n for i in rows}
+        found.append(_Hypothesis(fault=Fault(names=group, runs=True), thrusts=full))
+        if any(back.values()):
+            found.append(_Hypothesis(fault=Fault(names=group, runs=True), thrusts=back))
+        found.append(_Hypothesis(fault=Fault(names=group), thrusts=dict.fromkeys(rows, 0.0)))
+    for servo in airframe.servo:
+        if any(thruster.tilted_by == servo.name for thruster in airframe.thruster):
+            step = (servo.max_rad - servo.min_rad) / (_TILTS - 1)
+            found += [
+                _Hypothesis(
+                    fault=Fault(names=(servo.name,), tilt_rad=servo.min_rad + k * step), thrusts={}
+                )
+                for k in range(_TILTS)
+            ]
+    return found

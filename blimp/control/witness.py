@@ -1,0 +1,84 @@
+"""Who says that the ship is down: raw heights, no filter between them and no votes.
+
+The estimate may be wrong, and what declared a touchdown would then let go of a ship in the
+air. So a touchdown also asks the sensors themselves. They come in families that share no way to
+fail: what looks down, air pressure, and the tag's anchors.
+"""
+
+from math import inf, isfinite
+from typing import NamedTuple
+
+from blimp.airframe import Airframe
+from blimp.control.estimator import role
+from blimp.control.height import baro_height_m
+from blimp.types import BaroSample, SensorReadings, VehicleState
+
+_FRESH_S = 1.0
+_BLIND_S = 30.0  # a ranger that last saw the ground this near says nothing more below
+_BLIND_M = 0.4
+# Above these heights a family says "not down". Air pressure wanders by a metre in a quarter of an
+# hour; a tag's height is its weakest axis.
+_HIGH_M = {"range": 0.6, "baro": 1.5, "tag": 1.0}
+_PAD_S = 2.0  # the pad's pressure is smoothed over this
+
+
+class _Seen(NamedTuple):
+    height_m: float
+    t_s: float
+
+
+class Witnesses:
+    """What each family last said about the height above the pad."""
+
+    def __init__(self, *, airframe: Airframe) -> None:
+        self._roles = {device.name: role(device) for device in airframe.device}
+        self._rest_m = {
+            role(device): float(device.options.get("rest_m", 0.0)) for device in airframe.device
+        }
+        self._pad_pa: float | None = None
+        self._baro_t_s = -1.0
+        self._range = _Seen(inf, -inf)
+        self.heights_m: dict[str, float] = {}
+
+    def update(
+        self, readings: SensorReadings, state: VehicleState, now_s: float, *, at_rest: bool
+    ) -> None:
+        """Take what is new. at_rest: on the pad, and nothing drives the ship."""
+        bad = {self._roles.get(name, name) for name in readings.unhealthy}
+        found: dict[str, float] = {}
+        self._look_down(readings, bad, found, now_s)
+        baro, tag = readings.baro, readings.tag
+        if baro is not None and "baro" not in bad and now_s - baro.t_s < _FRESH_S:
+            self._press(baro, found, at_rest=at_rest and state.on_ground)
+        if tag is not None and "tag" not in bad and now_s - tag.t_s < _FRESH_S:
+            found["tag"] = -tag.position_ned_m[2]
+        self.heights_m = {name: height for name, height in found.items() if isfinite(height)}
+
+    def _look_down(
+        self, readings: SensorReadings, bad: set[str], found: dict[str, float], now_s: float
+    ) -> None:
+        for name, sample in (("ranger", readings.ranger), ("sonar", readings.sonar)):
+            if sample is None or name in bad or not isfinite(sample.distance_m):
+                continue
+            if sample.t_s >= self._range.t_s:
+                self._range = _Seen(sample.distance_m - self._rest_m.get(name, 0.0), sample.t_s)
+        age_s = now_s - self._range.t_s
+        if age_s < (_BLIND_S if self._range.height_m < _BLIND_M else _FRESH_S):
+            found["range"] = self._range.height_m
+
+    def _press(self, baro: BaroSample, found: dict[str, float], *, at_rest: bool) -> None:
+        if at_rest and baro.t_s != self._baro_t_s and 3e4 < baro.pressure_pa < 1.2e5:
+            if self._pad_pa is None:
+                self._pad_pa = baro.pressure_pa
+            share = min(1.0, max(0.0, baro.t_s - self._baro_t_s) / _PAD_S)
+            self._pad_pa += share * (baro.pressure_pa - self._pad_pa)
+        self._baro_t_s = baro.t_s
+        if self._pad_pa is not None:
+            found["baro"] = baro_height_m(baro.pressure_pa, baro.temperature_c, self._pad_pa)
+
+    def doubt(self) -> str:
+        """Return why the ship may not be down, or "": those against it must be outnumbered."""
+        against = {n: h for n, h in self.heights_m.items() if h > _HIGH_M[n]}
+        if not against or len(self.heights_m) - len(against) > len(against):
+            return ""
+        return ", ".join(f"{name} says {height:.1f} m" for name, height in against.items())

@@ -1,0 +1,321 @@
+"""Every mode with every failure, flown in lockstep: `blimp sim matrix`.
+
+A flight is flown once up to the moment of the failure, and from there once for each failure,
+in a fork of the process: the way there is most of a flight. The operator watches for a
+while, then sends `land` until the ship is down. A flight ends as soon as its outcome is
+clear. The seed sets wind direction, gusts and noise, and by `conditions` wind and heaviness.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from math import hypot, inf
+
+import msgspec
+
+from blimp.airframe import Airframe
+from blimp.sim.failures import Failure
+from blimp.sim.lockstep import Lockstep
+
+WINDS_MPS = (0.3, 0.0, 0.15, 0.4)
+LOADS = (0.0, -0.006, 0.006)  # beside the airframe's heaviness, shares of the displaced mass
+
+HEIGHT_M = 2.0
+WATCH_S = 10.0  # from the failure to the operator's first `land`
+AGAIN_S = 15.0  # between two tries
+LIMIT_S = 150.0  # after the failure
+AFTER_S = 6.0  # a light ship that was let go has risen by then
+HELD_S = 12.0  # on the ground under power: the ship has made up its mind
+LOOK_S = 0.2
+
+FLY_AWAY_M = 40.0
+FLY_UP_M = 15.0
+TOUCHDOWN_MPS = 0.5
+DISARM_M = 0.3
+GROUND_M = 0.1
+BALANCED_KG = 0.0005  # neither light nor heavy
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """How one flight ended. Distances, heights and speeds are true ones.
+
+    max_distance_m, max_altitude_m: from the failure on. touchdown_mps: the hardest one.
+    disarmed_at_m: true height of the hull's lowest point when the ship disarmed; None if it
+    stayed armed. motors_stopped: at the end.
+    """
+
+    mode: str
+    failure: str
+    seed: int
+    safe: bool
+    outcome: str
+    max_distance_m: float
+    max_altitude_m: float
+    touchdown_mps: float
+    disarmed_at_m: float | None
+    motors_stopped: bool
+
+
+HEADING = "mode      failure             seed  safe    far m  high m  touch m/s  let go m  outcome"
+
+
+def row(cell: Cell) -> str:
+    """Return a cell as a line under `HEADING`."""
+    let_go = "-" if cell.disarmed_at_m is None else f"{cell.disarmed_at_m:.2f}"
+    return (
+        f"{cell.mode:9} {cell.failure:19} {cell.seed:4}  {'yes' if cell.safe else 'UNSAFE':6} "
+        f"{cell.max_distance_m:6.1f}  {cell.max_altitude_m:6.1f}  {cell.touchdown_mps:9.2f}  "
+        f"{let_go:>8}  {cell.outcome}{', motors still' if cell.motors_stopped else ''}"
+    )
+
+
+def _pad(_: Lockstep) -> None:
+    """Armed, on the ground."""
+
+
+def _takeoff(ship: Lockstep) -> None:
+    ship.command("takeoff", check=False, altitude_m=HEIGHT_M)
+    ship.step(5.0)
+
+
+def _up(ship: Lockstep) -> None:
+    ship.complete("takeoff", check=False, within_s=60.0, altitude_m=HEIGHT_M)
+    ship.step(12.0)  # it has weighed itself
+
+
+def _hold(ship: Lockstep) -> None:
+    _up(ship)
+    ship.command("hold", check=False)
+    ship.step(3.0)
+
+
+def _loiter(ship: Lockstep) -> None:
+    _up(ship)
+    ship.command("goto", check=False, north_m=6.0, east_m=3.0, altitude_m=HEIGHT_M)
+    ship.step(8.0)
+
+
+def _velocity(ship: Lockstep) -> None:
+    _up(ship)
+    ship.command("velocity", check=False, north_mps=0.3, east_mps=0.0, up_mps=0.0, seconds=20.0)
+    ship.step(5.0)
+
+
+def _rtl(ship: Lockstep) -> None:
+    _loiter(ship)
+    ship.step(4.0)
+    ship.command("return", check=False)
+    ship.step(3.0)
+
+
+def _land(ship: Lockstep) -> None:
+    _up(ship)
+    ship.command("land", check=False)
+    ship.step(4.0)
+
+
+def _manual(ship: Lockstep) -> None:
+    _up(ship)
+    ship.command("mode", check=False, name="MANUAL")
+    ship.step(2.0)
+
+
+# What is flown when the failure comes: a row a mode.
+MODES: dict[str, Callable[[Lockstep], None]] = {
+    "pad": _pad,
+    "takeoff": _takeoff,
+    "hold": _hold,
+    "loiter": _loiter,
+    "velocity": _velocity,
+    "rtl": _rtl,
+    "land": _land,
+    "manual": _manual,
+}
+
+
+def conditions(seed: int) -> tuple[float, float]:
+    """Return wind (m/s) and load (a share of the displaced mass) for a seed.
+
+    Seed 1 is the ship as its file says in 0.3 m/s; twelve seeds meet every combination.
+    """
+    return WINDS_MPS[(seed - 1) % len(WINDS_MPS)], LOADS[(seed - 1) % len(LOADS)]
+
+
+def fly(
+    airframe: Airframe, *, modes: Sequence[str], failures: Sequence[Failure], seeds: Sequence[int]
+) -> Iterator[Cell]:
+    """Fly every cell that this ship has the devices for."""
+    fitting = [failure for failure in failures if failure.fits(airframe)]
+    for seed in seeds:
+        for mode in modes:
+            yield from _row(airframe, mode, fitting, seed)
+
+
+def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) -> Iterator[Cell]:
+    wind_mps, load = conditions(seed)
+    with Lockstep(airframe, seed=seed, wind_mps=wind_mps) as ship:
+        physics = ship.world.physics
+        physics.load(load * physics.displaced_kg)
+
+        def begin() -> None:
+            ship.command("arm", check=False)
+            MODES[mode](ship)
+
+        early = [failure for failure in failures if failure.at_start]
+        for failure in early:
+            yield _branch(_Flight(ship, mode, failure, seed, before=begin))
+        if len(early) < len(failures):
+            begin()
+        for failure in failures:
+            if not failure.at_start:
+                yield _branch(_Flight(ship, mode, failure, seed))
+
+
+def _branch(flight: "_Flight") -> Cell:
+    """Fly on in a fork: this process's ship stays where it is."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        answer = b""
+        try:
+            os.close(reading)
+            flight.flush()
+            answer = msgspec.json.encode(flight.cell())
+        except BaseException as error:  # the cell tells it; nothing else of a fork may run
+            answer = msgspec.json.encode(flight.broken(repr(error)))
+        finally:
+            os.write(writing, answer)
+            os._exit(0)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return msgspec.json.decode(answer, type=Cell)
+
+
+class _Flight:
+    """One ship from the failure to its end."""
+
+    def __init__(
+        self,
+        ship: Lockstep,
+        mode: str,
+        failure: Failure,
+        seed: int,
+        before: Callable[[], None] | None = None,
+    ) -> None:
+        self._ship = ship
+        self._mode = mode
+        self._failure = failure
+        self._seed = seed
+        self._before = before
+        self._far_m = self._high_m = 0.0
+        self._hard_mps = 0.0
+        self._disarmed_m: float | None = None
+        self._disarmed_s = inf
+        self._heavy_at_disarm_kg = 0.0
+        self._powered_s = 0.0
+        self._idle_s = 0.0
+
+    def flush(self) -> None:
+        """Drop what is left on the serial lines, which all forks share."""
+        for line in self._ship.world.computer.lines.values():
+            line.flush()
+
+    def cell(self) -> Cell:
+        ship = self._ship
+        self._failure.happen(ship)
+        if self._before is not None:
+            self._before()
+        began_s = ship.now_s
+        next_s = began_s + WATCH_S
+        outcome = ""
+        while not outcome:
+            ship.step(LOOK_S)
+            self._look()
+            if ship.now_s >= next_s and ship.link_up:
+                next_s += AGAIN_S
+                sent = ship.snapshot()
+                if sent.armed and sent.mode != "LAND":
+                    ship.command("land", check=False)
+            outcome = self._ended(ship.now_s - began_s)
+        return self._cell_of(outcome)
+
+    def _look(self) -> None:
+        ship = self._ship
+        physics, truth = ship.world.physics, ship.truth
+        self._far_m = max(self._far_m, hypot(*truth.position_ned_m[:2]))
+        self._high_m = max(self._high_m, truth.altitude_m)
+        self._hard_mps = max(self._hard_mps, physics.touchdown_speed_mps)
+        if ship.armed:
+            self._disarmed_m, self._disarmed_s = None, inf
+        elif self._disarmed_m is None:
+            self._disarmed_m, self._disarmed_s = physics.height_above_ground_m, ship.now_s
+            self._heavy_at_disarm_kg = physics.heaviness_kg
+        down = physics.height_above_ground_m < GROUND_M
+        self._powered_s = self._powered_s + LOOK_S if down and self._turning else 0.0
+        self._idle_s = self._idle_s + LOOK_S if down and not self._turning else 0.0
+
+    @property
+    def _turning(self) -> bool:
+        return any(self._ship.world.electronics.throttles())
+
+    def _ended(self, flown_s: float) -> str:
+        """Return how it ended, "" while it has not."""
+        ship = self._ship
+        physics = ship.world.physics
+        if self._far_m > FLY_AWAY_M or self._high_m > FLY_UP_M:
+            return "flown away"
+        if flown_s < WATCH_S + 2.0 or self._disarmed_s < inf:
+            waited = ship.now_s - self._disarmed_s > AFTER_S and flown_s > WATCH_S + 2.0
+            if not waited or physics.height_above_ground_m > GROUND_M:
+                return "" if flown_s < LIMIT_S else "let go, still in the air"
+            return "landed" if self._failure.at_start or self._mode != "pad" else "stopped"
+        if self._idle_s > HELD_S:
+            return "on the ground, motors idle"
+        if self._powered_s > HELD_S + AGAIN_S and any("light" in m for m in ship.messages):
+            return "held down, reported"
+        if flown_s < LIMIT_S:
+            return ""
+        return "motors run on the ground" if self._powered_s else "still in the air"
+
+    def _cell_of(self, outcome: str) -> Cell:
+        physics = self._ship.world.physics
+        # A new flight process starts disarmed: a heavy ship comes down so (decision 30).
+        high = self._disarmed_m is not None and self._disarmed_m > DISARM_M
+        let_go = (high and not self._failure.dead_s) or (
+            self._disarmed_m is not None and self._heavy_at_disarm_kg < -BALANCED_KG
+        )
+        light = physics.heaviness_kg < -BALANCED_KG
+        bad = ("flown away", "let go, still in the air", "still in the air")
+        safe = (
+            outcome not in bad
+            and not let_go
+            and self._hard_mps <= TOUCHDOWN_MPS
+            and (light or outcome != "motors run on the ground")
+        )
+        return Cell(
+            mode=self._mode,
+            failure=self._failure.name,
+            seed=self._seed,
+            safe=safe,
+            outcome=outcome,
+            max_distance_m=round(self._far_m, 2),
+            max_altitude_m=round(self._high_m, 2),
+            touchdown_mps=round(self._hard_mps, 3),
+            disarmed_at_m=None if self._disarmed_m is None else round(self._disarmed_m, 2),
+            motors_stopped=not self._turning,
+        )
+
+    def broken(self, why: str) -> Cell:
+        return Cell(
+            mode=self._mode,
+            failure=self._failure.name,
+            seed=self._seed,
+            safe=False,
+            outcome=f"error: {why}",
+            max_distance_m=round(self._far_m, 2),
+            max_altitude_m=round(self._high_m, 2),
+            touchdown_mps=round(self._hard_mps, 3),
+            disarmed_at_m=self._disarmed_m,
+            motors_stopped=False,
+        )

@@ -1,0 +1,77 @@
+"""Raw heights against a touchdown, family by family."""
+
+import pytest
+
+from blimp.control.witness import Witnesses
+from blimp.types import BaroSample, PositionSample, RangeSample, SensorReadings
+from tests.control.parts import at, twin
+
+PAD_PA = 101325.0
+
+
+def readings(
+    now_s: float,
+    *,
+    ranger_m: float | None = None,
+    sonar_m: float | None = None,
+    baro_m: float | None = None,
+    tag_m: float | None = None,
+    unhealthy: tuple[str, ...] = (),
+) -> SensorReadings:
+    def range_of(value: float | None) -> RangeSample | None:
+        return None if value is None else RangeSample(t_s=now_s, distance_m=value)
+
+    baro, tag = None, None
+    if baro_m is not None:
+        pressure = PAD_PA - 12.0 * baro_m
+        baro = BaroSample(t_s=now_s, pressure_pa=pressure, temperature_c=15.0)
+    if tag_m is not None:
+        tag = PositionSample(t_s=now_s, position_ned_m=(0.0, 0.0, -tag_m), accuracy_m=0.1)
+    return SensorReadings(
+        t_s=now_s, ranger=range_of(ranger_m), sonar=range_of(sonar_m), baro=baro, tag=tag,
+        unhealthy=unhealthy,
+    )  # fmt: skip
+
+
+def standing() -> Witnesses:
+    """Ten seconds on the pad, at rest."""
+    witnesses = Witnesses(airframe=twin())
+    for k in range(100):
+        now_s = 0.1 * k
+        witnesses.update(
+            readings(now_s, baro_m=0.0, tag_m=0.0), at(on_ground=True), now_s, at_rest=True
+        )
+    return witnesses
+
+
+@pytest.mark.parametrize(
+    ("said", "doubt"),
+    [
+        ({"baro_m": 0.1, "tag_m": 0.1}, ""),
+        ({"ranger_m": 0.22, "baro_m": 0.3, "tag_m": 0.1}, ""),
+        # A ranger stuck, with the sonar stuck beside it: one family, one voice.
+        ({"ranger_m": 0.22, "baro_m": 7.6, "tag_m": 7.6}, "baro says 7.6 m, tag says 7.6 m"),
+        (
+            {"ranger_m": 0.22, "sonar_m": 0.22, "baro_m": 35.0, "tag_m": 35.0},
+            "baro says 35.0 m, tag says 35.0 m",
+        ),
+        ({"ranger_m": 0.5, "baro_m": 7.6}, "baro says 7.6 m"),  # one against one is no touchdown
+        # The barometer drifts: what looks down and the tag outnumber it.
+        ({"ranger_m": 0.22, "baro_m": 9.0, "tag_m": 0.1}, ""),
+        ({"ranger_m": 0.22, "baro_m": 9.0, "tag_m": float("nan")}, "baro says 9.0 m"),
+        ({"ranger_m": 0.22, "baro_m": 9.0, "unhealthy": ("baro",)}, ""),
+        ({}, ""),  # nobody sees anything: the mode's business
+    ],
+)
+def test_those_against_must_be_outnumbered(said: dict[str, float], doubt: str) -> None:
+    witnesses = standing()
+    witnesses.update(readings(20.0, **said), at(), 20.0, at_rest=False)  # type: ignore[arg-type]
+    assert witnesses.doubt() == doubt
+
+
+def test_a_ranger_that_is_blind_near_the_ground_still_counts() -> None:
+    witnesses = standing()
+    witnesses.update(readings(20.0, ranger_m=0.25, tag_m=0.2), at(), 20.0, at_rest=False)
+    blind = readings(25.0, baro_m=3.0, tag_m=0.1)
+    witnesses.update(blind, at(), 25.0, at_rest=False)
+    assert witnesses.doubt() == ""

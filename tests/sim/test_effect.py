@@ -1,0 +1,76 @@
+"""The output-effect check on a ship that is well: it must stay silent."""
+
+import pytest
+
+from blimp.control.effect import EffectCheck, Fault
+from blimp.types import OutcomeState
+from tests.control.parts import at
+from tests.sim.rig import Rig
+from tests.sim.ships import twin
+
+pytestmark = pytest.mark.flight
+
+
+def broken(rig: Rig) -> list[str]:
+    words = ("whatever is commanded", "runs by itself", "does nothing")
+    said = rig.loop.snapshot(rig.now_s).messages
+    return [message for message in said if any(word in message for word in words)]
+
+
+def test_neither_gusts_nor_a_held_ship_nor_lost_ballast_name_an_actuator() -> None:
+    rig = Rig(airframe="twin", seed=2, wind_mps=0.4)
+    assert rig.command("arm").state is OutcomeState.DONE
+    assert rig.complete("takeoff", within_s=60.0, altitude_m=3.0).state is OutcomeState.DONE
+    rig.command("goto", north_m=6.0, east_m=0.0, altitude_m=3.0)
+    rig.step(25.0)
+    assert broken(rig) == []
+    place = rig.physics.state.position_ned_m
+    attitude = rig.physics.state.attitude
+
+    def grip(rig: Rig) -> None:
+        rig.physics.place(position_ned_m=place, attitude=attitude)
+
+    rig.command("goto", north_m=0.0, east_m=0.0, altitude_m=4.0)  # it pulls
+    rig.on_step = grip
+    rig.step(12.0)
+    assert broken(rig) == []
+    rig.on_step = None
+    rig.physics.load(-0.03)
+    rig.step(15.0)
+    assert broken(rig) == []
+    assert rig.loop.armed
+
+
+def test_each_fault_is_named_from_what_it_does_to_the_motion() -> None:
+    """A ship that moves exactly as one fault would have it, and as no other."""
+    ship = twin()
+    commanded = (0.2, 0.2, 0.0)
+    cases = [
+        ({0: 0.6, 1: 0.6}, {}, Fault(names=("left", "right"), runs=True)),
+        ({0: 0.6}, {}, Fault(names=("left",), runs=True)),
+        ({2: 0.4}, {}, Fault(names=("tail",), runs=True)),
+        ({}, {"tilt": ship.servo[0].max_rad}, "tilt"),
+    ]
+    for thrusts, tilts, expected in cases:
+        check = EffectCheck(airframe=ship)
+        surge = heave = yaw = 0.0
+        real = [thrusts.get(i, thrust) for i, thrust in enumerate(commanded)]
+        fx, fz, mz = check.wrench(real, {"tilt": 0.5, **tilts})
+        for _ in range(600):
+            surge += 0.01 * (fx - check.drag(0, surge)) / 2.16
+            heave += 0.01 * (fz - check.drag(2, heave)) / 3.47
+            yaw += 0.01 * (mz - check.drag(5, yaw)) / 1.37
+            state = at(
+                0.0,
+                0.0,
+                5.0,
+                velocity_ned_mps=(surge, 0.0, heave),
+                rates_body_radps=(0.0, 0.0, yaw),
+            )
+            check.update(state, commanded, {"tilt": 0.5}, weight_n=0.0, dt_s=0.01)
+        assert check.fault is not None
+        if isinstance(expected, str):
+            assert check.fault.names == (expected,)
+            assert check.fault.tilt_rad == pytest.approx(ship.servo[0].max_rad, abs=0.3)
+        else:
+            assert check.fault == expected

@@ -1,0 +1,70 @@
+"""A sample of `blimp sim matrix`: the whole of it is flown by hand and kept as a page."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from blimp import airframe as airframes
+from blimp.cli import app
+from blimp.sim.failures import BY_NAME, FAILURES
+from blimp.sim.matrix import LOADS, WINDS_MPS, conditions, fly
+
+FIELDS = (
+    "mode", "failure", "seed", "safe", "outcome", "max_distance_m", "max_altitude_m",
+    "touchdown_mps", "disarmed_at_m", "motors_stopped",
+)  # fmt: skip
+
+
+@pytest.mark.flight
+def test_cells_come_as_json_lines_with_the_fields_promised() -> None:
+    arguments = ["sim", "matrix", "--modes", "pad", "--failures", "none,ranger-dead", "--json"]
+    answer = CliRunner().invoke(app, arguments)
+    cells = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert [tuple(cell) for cell in cells] == [FIELDS] * 2
+    assert [cell["failure"] for cell in cells] == ["none", "ranger-dead"]
+    assert all(cell["safe"] and cell["motors_stopped"] for cell in cells)
+    assert answer.exit_code == 0
+
+
+# Each ended otherwise before its cure: flown away, motors running on the ground, a light ship let
+# go, a hard touchdown; or it is the flight of a healthy ship.
+SAMPLE = {
+    "hold": "none,imu-dead,baro-rising,power-dead,mains-full,mains-reverse,tilt-up,left-full",
+    "land": "light-5,i2c-stuck,ballast-lost",
+    "pad": "baro-dead,baro-frozen,height-dead,i2c-stuck",
+    "takeoff": "heavy-5,tail-dead",
+}
+IDLE = ("mains-full", "mains-reverse", "i2c-stuck", "height-dead")  # motors must have stopped
+
+
+@pytest.mark.flight
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", SAMPLE)
+def test_a_sample_of_the_cells_is_safe(mode: str) -> None:
+    failures = [BY_NAME[name] for name in SAMPLE[mode].split(",")]
+    cells = list(fly(airframes.load("twin"), modes=[mode], failures=failures, seeds=[1]))
+    assert len(cells) == len(failures)
+    assert [cell for cell in cells if not cell.safe] == []
+    assert [cell for cell in cells if cell.failure in IDLE and not cell.motors_stopped] == []
+    assert [c for c in cells if c.failure in ("light-5", "ballast-lost") and c.disarmed_at_m] == []
+
+
+@pytest.mark.parametrize("option", ["--modes", "--failures"])
+def test_what_is_not_in_the_table_is_named(option: str) -> None:
+    answer = CliRunner().invoke(app, ["sim", "matrix", option, "dreaming"])
+    assert answer.exit_code == 2
+    assert "dreaming" in answer.output
+
+
+def test_every_failure_is_there_once_and_fits_the_twin() -> None:
+    twin, gtmab = airframes.load("twin"), airframes.load("gtmab")
+    assert len(BY_NAME) == len(FAILURES)
+    assert all(failure.fits(twin) for failure in FAILURES)
+    assert not BY_NAME["tilt-up"].fits(gtmab)
+
+
+def test_twelve_seeds_meet_every_wind_with_every_heaviness() -> None:
+    assert conditions(1) == (0.3, 0.0)
+    met = {conditions(seed) for seed in range(1, 13)}
+    assert met == {(wind, load) for wind in WINDS_MPS for load in LOADS}
