@@ -41,7 +41,8 @@ class Hull(_Part, frozen=True, kw_only=True):
     diameter_m: Positive
     height_m: NotNegative = 0.0  # of a hull that is not round; 0 means the diameter
     volume_m3: Positive
-    helium_purity: Annotated[float, Meta(gt=0.5, le=1.0)] = 0.98
+    # Of the gas in the mass budget, whose item "helium" must weigh what it says.
+    helium_purity: Annotated[float, Meta(gt=0.5, le=1.0)] | None = None
 
 
 class Item(_Part, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ import typer
 
 from blimp.errors import BlimpError
 from blimp.service.acl import app as broker_app
+from blimp.service.airframes.command import app as airframe_app
 from blimp.service.keys import app as keys_app
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ app.add_typer(
     broker_app,
     name="broker",
     help="The users of a broker.\n\nExample: blimp broker acl --vehicle twin",
+)
+app.add_typer(
+    airframe_app,
+    name="airframe",
+    help="The description of a ship.\n\nExample: blimp airframe check mine.toml",
 )
 sim_app = typer.Typer(rich_markup_mode=None)
 app.add_typer(sim_app, name="sim")

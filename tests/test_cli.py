@@ -23,7 +23,7 @@ from ground_station.commands import app as ground_app
     [
         (
             ["up", "--sim", "--airframe", "zeppelin"],
-            "no airframe 'zeppelin': known are gtmab, twin",
+            "no airframe 'zeppelin': known are ",
         ),
         (["up", "--sim", "--vehicle", "My Ship"], "--vehicle: 'My Ship' cannot name a ship"),
         (["up", "--sim", "--runtime-dir", "/tmp/" + "x" * 120], "limit is 107"),

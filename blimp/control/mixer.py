@@ -104,6 +104,13 @@ class Mixer:
         """
         return self._limits[axis]
 
+    def reach_n(self, axis: int, sign: float) -> float:
+        """Return the force (N) or torque (N m) available one way, `sign`, along one wrench axis.
+
+        The best over all tilts, nothing else asked. axis: as of `limit_n`.
+        """
+        return max(self._reach(columns, axis, sign) for columns in self._columns)
+
     def _limit(self, axis: int) -> float:
         return max(
             min(self._reach(columns, axis, 1.0), self._reach(columns, axis, -1.0))

@@ -41,6 +41,7 @@ from blimp.link.paths import RuntimePaths, distrust
 from blimp.link.registry import start_time
 from blimp.queue.observability.settings import LogFormat
 from blimp.service import notify
+from blimp.service.airframes.check import demand_airworthy
 from blimp.service.files import write_whole
 from blimp.service.meter import Meter, MeteredOutputs, MeteredSensors
 from blimp.service.realtime import make_realtime
@@ -165,6 +166,9 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
     airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
     vehicle = _vehicle(options.vehicle, airframe)
     paths = own_paths(options.runtime_dir)
+    # A ship that was in the air when its flight process died is not judged again.
+    if not options.bench and flown_airframe(paths) != airframe:
+        demand_airworthy(airframe)
     clock = SystemClock()
     stopping: list[bool] = []  # no Event: a second signal inside its set() would hang
     on_stop(lambda: stopping.append(True))

@@ -88,9 +88,12 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
 def _check(airframe: Airframe, options: StackOptions) -> None:
     """Raise ConfigError for a ship that cannot be built, once: its processes would say it each."""
     from blimp.hardware.board import check
+    from blimp.service.airframes.check import demand_airworthy
     from blimp.sim.world import World
 
     check(airframe)
+    if not options.bench:
+        demand_airworthy(airframe)
     World(airframe, seed=options.seed, wind_mps=options.wind_mps).close()
 
 

@@ -33,6 +33,7 @@ def test_hull_and_gas_in_the_mass_budget() -> None:
     assert envelope.inertia_kg_m2 == pytest.approx(
         hull.shell_inertia_kg_m2(envelope.mass_kg, LENGTH_M, DIAMETER_M), abs=1e-4
     )
+    assert SHIP.hull.helium_purity is not None
     density = gas_density_kg_m3(SHIP.hull.helium_purity)
     assert gas.mass_kg == pytest.approx(density * SHIP.hull.volume_m3, abs=1e-4)
     assert gas.inertia_kg_m2 == pytest.approx(

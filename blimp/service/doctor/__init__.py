@@ -33,6 +33,7 @@ CHECKS = (
     Row("i2c", ports.i2c, real=True),
     Row("serial", ports.serial, real=True),
     Row("gpio", ports.gpio, real=True),
+    Row("airframe", devices.airworthy),
     Row("clashes", devices.clashes),
     Row("bus scan", devices.bus_scan),
     Row("identities", devices.identities),

@@ -14,6 +14,7 @@ from blimp.errors import BoardError, BusError
 from blimp.hardware.board import CHIPS, check, open_board
 from blimp.hardware.linux import LinuxBuses, scan_i2c
 from blimp.link.mailbox import MailboxServer
+from blimp.service.airframes.check import check as judge
 from blimp.service.doctor import ports
 from blimp.service.doctor.computer import Computer, Finding, error, ok, warning
 from blimp.sim.remote import RemoteWorld
@@ -31,6 +32,18 @@ def clashes(computer: Computer) -> Iterator[Finding]:
         yield error(str(problem), "change the address, pin or port in the airframe's file")
     else:
         yield ok(f"none among {len(computer.airframe.device)} devices")
+
+
+def airworthy(computer: Computer) -> Iterator[Finding]:
+    """Whether the ship that its file describes can fly."""
+    cure = "mend the airframe's file; see: blimp airframe check"
+    report = judge(computer.airframe)
+    for text in report.errors:
+        yield error(text, cure)
+    for text in report.warnings:
+        yield warning(text, cure)
+    if report.ok and not report.warnings:
+        yield ok(f"{report.name} can fly")
 
 
 def bus_scan(computer: Computer) -> Iterator[Finding]:

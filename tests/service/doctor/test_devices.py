@@ -12,6 +12,7 @@ from blimp.clock import SystemClock
 from blimp.errors import BlimpError
 from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import RuntimePaths
+from blimp.service.airframes.check import check as judge
 from blimp.service.doctor import CHECKS, Check, devices, examine, system
 from blimp.service.doctor.computer import Computer
 from blimp.sim import Lockstep
@@ -91,6 +92,15 @@ def test_two_devices_at_one_address(pi: Pi) -> None:
     (finding,) = devices.clashes(pi.computer(ship=ship))
     assert finding.state == "error"
     assert "'servos' (pca9685) and device 'power' (ina219) both claim i2c-1" in finding.found
+
+
+def test_a_ship_that_cannot_fly_is_an_error_in_the_words_of_the_check(pi: Pi) -> None:
+    battery = msgspec.structs.replace(TWIN.battery, warn_v=6.0)
+    ship = msgspec.structs.replace(TWIN, battery=battery)
+    (finding,) = devices.airworthy(pi.computer(ship=ship))
+    assert finding.state == "error"
+    assert finding.found in judge(ship).errors
+    assert [f.found for f in devices.airworthy(pi.computer())] == ["twin can fly"]
 
 
 # --- beside a flight process -----------------------------------------------------------------

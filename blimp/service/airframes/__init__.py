@@ -1,0 +1,1 @@
+"""`blimp airframe` and `blimp trim`: judges, makes and balances a ship's description."""

@@ -1,0 +1,204 @@
+"""What a ship can do, computed from its airframe: balance, swing, speeds, authority, wind."""
+
+from cmath import sqrt as complex_sqrt
+from math import atan2, hypot, inf, pi, sqrt
+
+import msgspec
+
+from blimp.airframe import Airframe
+from blimp.control.mixer import Mixer
+from blimp.sim.atmosphere import GRAVITY_MPS2, isa
+from blimp.sim.rigid_body import RigidBody
+from blimp.types import Wrench
+
+AXES = ("surge", "sway", "heave", "roll", "pitch", "yaw")
+GUST_SHARE = 0.4  # two sigma of Dryden's side gust at 10 m height, over the mean wind
+SETTLING_STEPS, SETTLING_STEP_S = 150, 0.02  # until a tilt servo is where a wrench wants it
+
+
+class Authority(msgspec.Struct, frozen=True, kw_only=True):
+    """What the thrusters give along each axis at their best, newtons and newton metres."""
+
+    forward_n: float
+    back_n: float
+    side_n: float  # the weaker side
+    up_n: float
+    down_n: float
+    yaw_nm: float  # the weaker direction
+    aside_m: float  # how far beside the centre of gravity forward thrust acts, as it is mixed
+    aside_share: float  # of forward thrust that pushes sideways, as it is mixed
+    lift_roll_rad: float  # by which half the lift rolls the ship
+    surge_pitch_rad: float  # by which half the forward thrust pitches it
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """lift: buoyancy less weight, at home. An unbounded figure is `inf`: nothing brakes."""
+
+    static_lift_n: float
+    ballast_g: float  # to add until it floats; below 0: to take out
+    swing_hz: float  # of pitch; 0 if it does not swing
+    swing_damping: float
+    roll_hz: float
+    time_constants_s: dict[str, float]  # of coasting, at the speeds in `limits`
+    terminal_speeds_mps: dict[str, float]
+    yaw_rate_radps: float  # at full thrust
+    added_mass_kg: tuple[float, float, float, float, float, float]
+    thrust_margin: float  # vertical thrust over what climbing and sinking at the limits takes
+    max_wind_mps: float
+    static_tilt_rad: float
+    authority: Authority
+
+
+def compute(airframe: Airframe) -> Figures:
+    """Return the figures of a ship. Raises AirframeError if the mixer cannot drive it."""
+    aero, limits = airframe.aero, airframe.limits
+    authority = _authority(airframe)
+    lift_n = static_lift_n(airframe)
+    swing_hz, damping = swing(airframe, pitch=True)
+    mass_kg = airframe.mass_kg
+    inertia = airframe.mass.inertia_kg_m2
+    speeds = (limits.speed_mps, limits.speed_mps, limits.climb_mps)
+    constants = {
+        AXES[k]: _ratio(mass_kg + aero.added_mass_kg[k], _slope(airframe, k, speeds[k]))
+        for k in range(3)
+    }
+    constants["yaw"] = _ratio(
+        inertia[2] + aero.added_inertia_kg_m2[2], _slope(airframe, 5, limits.yaw_rate_radps)
+    )
+    climb_n = _drag(airframe, 2, limits.climb_mps) - lift_n
+    sink_n = _drag(airframe, 2, limits.descent_mps) + lift_n
+    margins = [_ratio(authority.up_n, climb_n)] if climb_n > 0.0 else []
+    # A ship without downward thrust sinks by its weight alone, which `sink_n` below 0 says.
+    margins += [_ratio(authority.down_n, sink_n)] if sink_n > 0.0 and authority.down_n else []
+    x, y, z = airframe.mass.center_of_gravity_m
+    return Figures(
+        static_lift_n=lift_n,
+        ballast_g=1000.0 * lift_n / GRAVITY_MPS2,
+        swing_hz=swing_hz,
+        swing_damping=damping,
+        roll_hz=swing(airframe, pitch=False)[0],
+        time_constants_s=constants,
+        terminal_speeds_mps={
+            "forward": _terminal(airframe, 0, authority.forward_n),
+            "back": _terminal(airframe, 0, authority.back_n),
+            "side": _terminal(airframe, 1, authority.side_n),
+            "up": _terminal(airframe, 2, authority.up_n + lift_n),
+            "down": _terminal(airframe, 2, authority.down_n - lift_n),
+        },
+        yaw_rate_radps=_terminal(airframe, 5, authority.yaw_nm),
+        added_mass_kg=aero.added_mass_kg + aero.added_inertia_kg_m2,
+        thrust_margin=min(margins, default=inf),
+        max_wind_mps=_max_wind_mps(airframe, authority),
+        static_tilt_rad=atan2(hypot(x, y), z),
+        authority=authority,
+    )
+
+
+def static_lift_n(airframe: Airframe) -> float:
+    """Return buoyancy less weight in the standard air at home; above 0 it is light."""
+    air_kg = isa(airframe.home.altitude_msl_m).density_kg_m3 * airframe.hull.volume_m3
+    return GRAVITY_MPS2 * (air_kg - airframe.mass_kg)
+
+
+def swing(airframe: Airframe, *, pitch: bool) -> tuple[float, float]:
+    """Return frequency (Hz) and damping ratio of the small swing about level.
+
+    The linear part of pitch with surge, or of roll with sway: (M s^2 + D s + K) = 0 with the
+    mass matrix of `blimp/sim/rigid_body.py`, solved by Newton's method from the undamped root.
+    (0, 0) if it hangs above its buoyancy or does not swing.
+    """
+    aero, mass = airframe.aero, airframe.mass
+    body = RigidBody(
+        mass_kg=airframe.mass_kg,
+        inertia_kg_m2=mass.inertia_kg_m2,
+        center_of_gravity_m=mass.center_of_gravity_m,
+        added_mass_kg=aero.added_mass_kg,
+        added_inertia_kg_m2=aero.added_inertia_kg_m2,
+    )
+    along, turn = (0, 4) if pitch else (1, 3)
+    m, j, c = body.matrix[along][along], body.matrix[turn][turn], body.matrix[along][turn]
+    d, b = aero.linear_drag[along], aero.linear_drag[turn]
+    k = airframe.mass_kg * GRAVITY_MPS2 * mass.center_of_gravity_m[2]
+    moved = m * j - c * c
+    if k <= 0.0 or moved <= 0.0:
+        return 0.0, 0.0
+    a3, a2, a1, a0 = moved, j * d + b * m, b * d + k * m, k * d
+    s = complex_sqrt(complex(-a1 / a3))
+    for _ in range(50):
+        s -= (((a3 * s + a2) * s + a1) * s + a0) / ((3.0 * a3 * s + 2.0 * a2) * s + a1)
+    if abs(s) == 0.0 or abs(s.imag) < 1e-6 * abs(s):
+        return 0.0, 0.0
+    return abs(s.imag) / (2.0 * pi), -s.real / abs(s)
+
+
+def _authority(airframe: Airframe) -> Authority:
+    mixer = Mixer(airframe=airframe)
+    forward_n, up_n = mixer.reach_n(0, 1.0), mixer.reach_n(2, -1.0)
+    surge = _mixed(mixer, 0, 0.5 * forward_n)
+    lift = _mixed(mixer, 2, -0.5 * up_n)
+    righting_nm = airframe.mass_kg * GRAVITY_MPS2 * airframe.mass.center_of_gravity_m[2]
+    got_n = max(surge[0], 1e-9)
+    return Authority(
+        forward_n=forward_n,
+        back_n=mixer.reach_n(0, -1.0),
+        side_n=min(mixer.reach_n(1, 1.0), mixer.reach_n(1, -1.0)),
+        up_n=up_n,
+        down_n=mixer.reach_n(2, 1.0),
+        yaw_nm=min(mixer.reach_n(5, 1.0), mixer.reach_n(5, -1.0)),
+        aside_m=abs(surge[5]) / got_n,
+        aside_share=abs(surge[1]) / got_n,
+        lift_roll_rad=atan2(abs(lift[3]), righting_nm),
+        surge_pitch_rad=atan2(abs(surge[4]), righting_nm),
+    )
+
+
+def _mixed(mixer: Mixer, axis: int, wanted: float) -> tuple[float, ...]:
+    """Return the wrench that the mixer gives if asked for one axis alone."""
+    demand = [0.0] * 6
+    demand[axis] = wanted
+    wrench = Wrench(
+        force_body_n=(demand[0], demand[1], demand[2]),
+        torque_body_nm=(demand[3], demand[4], demand[5]),
+    )
+    for _ in range(SETTLING_STEPS):
+        mixer.allocate(wrench, dt_s=SETTLING_STEP_S)
+    return mixer.achieved.force_body_n + mixer.achieved.torque_body_nm
+
+
+def _max_wind_mps(airframe: Airframe, authority: Authority) -> float:
+    """Return the mean wind that it can hold, nose into it, gusts of two sigma included.
+
+    Forward thrust carries the drag of mean and gust; side thrust, where there is one, that of a
+    side gust; and the yaw thrust the Munk moment of both, in which the fins are not counted.
+    """
+    gust = 1.0 + GUST_SHARE
+    limits_mps = [_terminal(airframe, 0, authority.forward_n) / gust]
+    if authority.side_n > 0.0:
+        limits_mps.append(_terminal(airframe, 1, authority.side_n) / GUST_SHARE)
+    added = airframe.aero.added_mass_kg
+    munk_kg = abs(added[1] - added[0]) * gust * GUST_SHARE
+    if munk_kg > 0.0:
+        limits_mps.append(sqrt(authority.yaw_nm / munk_kg))
+    return min(limits_mps)
+
+
+def _drag(airframe: Airframe, axis: int, speed: float) -> float:
+    aero = airframe.aero
+    return (aero.linear_drag[axis] + aero.quadratic_drag[axis] * speed) * speed
+
+
+def _slope(airframe: Airframe, axis: int, speed: float) -> float:
+    return airframe.aero.linear_drag[axis] + airframe.aero.quadratic_drag[axis] * speed
+
+
+def _terminal(airframe: Airframe, axis: int, force: float) -> float:
+    """Return the speed at which drag takes `force`: the root of q v^2 + l v = force."""
+    if force <= 0.0:
+        return 0.0
+    linear, quadratic = airframe.aero.linear_drag[axis], airframe.aero.quadratic_drag[axis]
+    root = sqrt(linear * linear + 4.0 * quadratic * force)
+    return _ratio(2.0 * force, linear + root)
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b > 0.0 else inf
