@@ -160,6 +160,9 @@ def test_faults_are_named_by_device(world: World) -> None:
     with pytest.raises(ConfigError, match=r"no channel 'middle'.*left, right"):
         world.fault("motors_main", "stuck", value=1.0, channel="middle")
     world.fault("motors_main", "stuck", value=1.0, channel="right")
+    assert world.outputs["right"] == 0.0  # asleep its bridge drives nothing
+    world.pin_mode(12, output=True, pull=Pull.OFF)
+    world.pin_write(12, True, held_s=0.0)
     assert world.outputs["right"] == 1.0
     world.fault("motors_main", "clear")
     assert world.outputs["right"] == 0.0
