@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import math
 import os
 import random
 import sys
@@ -25,32 +26,40 @@ if TYPE_CHECKING:
 
 MAX_INPUT_S = 1.0  # of processor time, of one input and the cycle of the ship behind it
 MAX_BYTES = 8192
+NO_LIMIT_S = 10**6  # to libFuzzer, whose limit counts the time of other processes too, and 0 is 0 s
 ENGINES = ("atheris", "mutate")
 
 
 class Run:
     """Feeds a target, counts, and keeps the worst."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, *, inputs: int, seconds: float) -> None:
         self._target = target
+        self._most = inputs
+        self._seconds = seconds
         self.inputs = 0
         self.slowest_s = 0.0
         self.failure: dict[str, str] | None = None
         self._began_s = time.monotonic()
 
-    def feed(self, data: bytes) -> bool:
-        """Return whether all is well."""
+    @property
+    def goes_on(self) -> bool:
+        """Whether nothing is wrong, and there is more to be fed, and time for it."""
+        took_s = time.monotonic() - self._began_s
+        return self.failure is None and self.inputs < self._most and took_s < self._seconds
+
+    def feed(self, data: bytes) -> None:
         began_s = time.thread_time()
         try:
             self._target.feed(data)
         except Exception as error:
-            return self._failed(data, error)
+            self._failed(data, error)
+            return
         took_s = time.thread_time() - began_s
         self.slowest_s = max(self.slowest_s, took_s)
         self.inputs += 1
         if took_s > MAX_INPUT_S:
-            return self._failed(data, TimeoutError(f"an input took {took_s:.2f} s"))
-        return True
+            self._failed(data, TimeoutError(f"an input took {took_s:.2f} s"))
 
     def finish(self) -> None:
         try:
@@ -58,10 +67,9 @@ class Run:
         except Exception as error:
             self._failed(b"", error)
 
-    def _failed(self, data: bytes, error: Exception) -> bool:
+    def _failed(self, data: bytes, error: Exception) -> None:
         what = f"{type(error).__name__}: {error}"
         self.failure = {"error": what, "input": base64.b64encode(data).decode()}
-        return False
 
     def figures(self) -> dict[str, Any]:
         took_s = time.monotonic() - self._began_s
@@ -75,18 +83,18 @@ class Run:
         }
 
 
-def mutate(name: str, *, inputs: int, seed: int) -> dict[str, Any]:
+def mutate(name: str, *, inputs: int, seed: int, seconds: float = math.inf) -> dict[str, Any]:
     """Feed `inputs` mutations of the target's seeds; the same for the same seed."""
     from tests.faults.fuzz_targets import TARGETS, mutated
 
     chance = random.Random(seed)
     target = TARGETS[name]()
     try:
-        run = Run(target)
+        run = Run(target, inputs=inputs, seconds=seconds)
         for data in target.seeds:
-            if not run.feed(data):
-                break
-        while run.failure is None and run.inputs < inputs:
+            if run.goes_on:
+                run.feed(data)
+        while run.goes_on:
             run.feed(mutated(chance, target.seeds)[:MAX_BYTES])
         if run.failure is None:
             run.finish()
@@ -95,7 +103,7 @@ def mutate(name: str, *, inputs: int, seed: int) -> dict[str, Any]:
         target.close()
 
 
-def guide(name: str, *, inputs: int, seed: int, report: Any) -> None:
+def guide(name: str, *, inputs: int, seed: int, seconds: float, report: Any) -> None:
     """Feed what atheris finds by coverage. Ends the process with `report(figures)`."""
     import atheris
 
@@ -104,12 +112,13 @@ def guide(name: str, *, inputs: int, seed: int, report: Any) -> None:
     with atheris.instrument_imports(include=list(fuzz_watched.WATCHED[name])):
         from tests.faults.fuzz_targets import TARGETS, mutated
 
-    target = TARGETS[name]()
-    run = Run(target)
+        target = TARGETS[name]()
+    run = Run(target, inputs=inputs, seconds=seconds)
     chance = random.Random(seed)
 
     def one(data: bytes) -> None:
-        if run.feed(data) and run.inputs < inputs:
+        run.feed(data)
+        if run.goes_on:
             return
         if run.failure is None:
             run.finish()
@@ -129,7 +138,9 @@ def guide(name: str, *, inputs: int, seed: int, report: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="fuzz-corpus-") as corpus:
         for number, data in enumerate(target.seeds):
             (Path(corpus) / str(number)).write_bytes(data)
-        options = [f"-seed={seed}", f"-max_len={MAX_BYTES}", "-timeout=0", "-verbosity=0"]
+        options = [
+            f"-seed={seed}", f"-max_len={MAX_BYTES}", f"-timeout={NO_LIMIT_S}", "-verbosity=0",
+        ]  # fmt: skip
         atheris.Setup([sys.argv[0], corpus, *options], one, custom_mutator=change)
         atheris.Fuzz()
 
@@ -140,6 +151,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--target", choices=NAMES, required=True)
     parser.add_argument("--inputs", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which it ends")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--engine", choices=ENGINES, help="default: atheris, if it can and is there"
@@ -149,6 +161,7 @@ def main() -> int:
     options = parser.parse_args()
     engine = options.engine or _engine(options.target in WATCHED)
     command = f"python -m tests.faults.fuzz --target {options.target} --inputs {options.inputs}"
+    limits = {"inputs": options.inputs, "seconds": options.seconds, "seed": options.seed}
 
     def report(figures: dict[str, Any]) -> int:
         found = {"command": command, "engine": engine, "seed": options.seed, **figures}
@@ -163,8 +176,8 @@ def main() -> int:
         return 0 if figures["ok"] else 1
 
     if engine == "atheris":
-        guide(options.target, inputs=options.inputs, seed=options.seed, report=report)
-    return report(mutate(options.target, inputs=options.inputs, seed=options.seed))
+        guide(options.target, **limits, report=report)
+    return report(mutate(options.target, **limits))
 
 
 def _engine(is_watched: bool) -> str:

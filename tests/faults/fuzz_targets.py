@@ -1,7 +1,8 @@
 """What the fuzzer feeds: the real readers of everything that comes from outside.
 
 A target reads one input at a time and raises on whatever must never be: an exception that is no
-declared refusal, an actuator that moves, a worker that does not answer any more.
+declared refusal, an actuator that moves, a worker that does not answer any more. What comes over
+the broker is in fuzz_queue.py; here a whole worker reads it, too.
 """
 
 from __future__ import annotations
@@ -34,44 +35,12 @@ from blimp.service.configuration import read_configuration
 from blimp.sim import Lockstep
 from blimp.types import Command, Heartbeat
 from ground_station.mission_file import builtin_missions, load_mission
+from tests.faults import fuzz_queue
+from tests.faults.fuzz_target import Broken, Target, check_at_rest, unarmable
 
-SETTLE_S = 4.0
 CYCLE_EVERY = 32  # datagrams: as many as one cycle reads
 PROBE_EVERY = 250  # messages
 PROBE_S = 60.0  # for an answer, on a machine that does other things
-
-
-class Broken(Exception):
-    """What must never be."""
-
-
-class Target:
-    """seeds: inputs that are read well, for a generator to begin with."""
-
-    seeds: Sequence[bytes] = ()
-
-    def feed(self, data: bytes) -> None:
-        """Read one input. Raises what it must never raise."""
-        raise NotImplementedError
-
-    def finish(self) -> None:
-        """Check what can only be seen after several inputs."""
-
-    def close(self) -> None: ...
-
-
-def check_at_rest(ship: Lockstep) -> None:
-    """Raise Broken unless nothing of a ship that cannot be armed has moved."""
-    moving = {name: value for name, value in ship.world.outputs.items() if value}
-    turning = {name: v for name, v in moving.items() if name in ship.airframe.thruster_names}
-    if turning or ship.snapshot().armed:
-        raise Broken(f"armed: {ship.snapshot().armed}, driven: {turning}")
-
-
-def unarmable(ship: Lockstep) -> None:
-    """Break what arming needs: whatever asks it to, this ship must stay at rest."""
-    ship.fault("baro", "no_answer")
-    ship.step(SETTLE_S)
 
 
 # --- the mailbox ----------------------------------------------------------------------------
@@ -378,7 +347,7 @@ class Worker(Target):
         self._stack.close()
 
 
-class Message(Worker):
+class WorkerMessage(Worker):
     """Two bytes say how long the head is; what follows it is the body."""
 
     def __init__(self) -> None:
@@ -405,7 +374,7 @@ class Message(Worker):
         self.put(self._key, data[2 : 2 + size], data[2 + size :])
 
 
-class Broadcast(Worker):
+class WorkerBroadcast(Worker):
     """The first byte chooses emergency or remote control, the next two the head's length."""
 
     def __init__(self) -> None:
@@ -446,11 +415,13 @@ class Broadcast(Worker):
 
 
 TARGETS: dict[str, type[Target]] = {
-    "message": Message,
-    "broadcast": Broadcast,
+    "message": fuzz_queue.Message,
+    "broadcast": fuzz_queue.Broadcast,
     "mailbox": Mailbox,
     "serial": Serial,
     "configuration": Configuration,
+    "worker-message": WorkerMessage,
+    "worker-broadcast": WorkerBroadcast,
 }
 
 # --- generators -----------------------------------------------------------------------------

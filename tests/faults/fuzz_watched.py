@@ -1,9 +1,22 @@
 """The targets, and what a coverage-guided run of each watches. Imports nothing that it watches."""
 
-NAMES = ("message", "broadcast", "mailbox", "serial", "configuration")
+NAMES = (
+    "message", "broadcast", "mailbox", "serial", "configuration", "worker-message",
+    "worker-broadcast",
+)  # fmt: skip
 
 # What a coverage-guided run watches: the readers, not the physics behind them.
 WATCHED: dict[str, tuple[str, ...]] = {
+    "message": (
+        "blimp.queue.brokers.streams.envelope", "blimp.queue.protocol", "blimp.queue.canvas",
+        "blimp.queue.worker.decode", "blimp.queue.worker.middleware", "blimp.queue.worker.runner",
+        "blimp.queue.worker.completions", "blimp.queue.task", "blimp.tasks.command",
+        "blimp.tasks.authority", "blimp.control.arguments",
+    ),
+    "broadcast": (
+        "blimp.queue.brokers.streams.envelope", "blimp.queue.protocol", "blimp.queue.control",
+        "blimp.queue.kombu_transport.exchanges", "blimp.queue.redis.clock", "blimp.tasks.estop",
+    ),
     "mailbox": (
         "blimp.link.mailbox", "blimp.control.commander", "blimp.control.arguments",
         "blimp.control.admission", "blimp.control.authority", "blimp.control.pilot_link",

@@ -75,7 +75,7 @@ class Decoder:
         headers = find_headers(raw)
         if headers is None:
             self._counts["without_id"] += 1
-        self._rejected(error, queue=queue, headers=headers)
+        self._rejected(self._unproven(error), queue=queue, headers=headers)
 
     def _parse(self, message: Any, queue: str) -> TaskMessage:
         try:
@@ -92,7 +92,15 @@ class Decoder:
         except MessageError:
             raise
         except Exception as error:  # it would be delivered again, and fail here again
-            raise MessageError(f"cannot be read: {type(error).__name__}: {error}") from error
+            wrong = MessageError(f"cannot be read: {type(error).__name__}: {error}")
+            raise self._unproven(wrong) from error
+
+    def _unproven(self, error: Exception) -> Exception:
+        """Return the error of what may have failed before its signature was looked at.
+
+        It may name any id and seal: its result is not signed, and no seal is forgotten.
+        """
+        return error if self._app.signer is None else NotGenuine(str(error))
 
     def _admit(self, message: Any) -> None:
         """Raise Copied for a message whose seal came in another entry before.

@@ -163,6 +163,29 @@ def test_a_person_may_send_a_dead_letter_again(app: TaskApp) -> None:
         assert worker.counts["copied"] == 0
 
 
+def test_what_cannot_be_opened_is_of_nobody_and_vouches_for_nothing(
+    app: TaskApp, server: redis.Redis, ran: list[Any]
+) -> None:
+    """It is refused before its signature can be looked at, and may name the seal of another.
+
+    The worker forgot that seal, so that a copy ran again, and signed a failure for any id.
+    """
+    handle = app.tasks["add"].delay(1, 2)
+    copy: Any = record(server)
+    head = msgspec.json.decode(copy[b"h"])
+    del head["properties"]
+    with working(app) as worker:
+        assert handle.get(DEADLINE_S) == 3
+        server.xadd(STREAM, {"h": to_json(head), "b": b""})
+        head["headers"]["id"] = "mine"
+        server.xadd(STREAM, {"h": to_json(head), "b": b""})
+        wait_until(lambda: worker.counts["not_genuine"] == 2, "it was believed to be genuine")
+        server.xadd(STREAM, copy)
+        wait_until(lambda: worker.counts["copied"] == 1, "a copy was accepted")
+        assert ran == [(1, 2)]
+        assert app.result("mine").record.reason == "result of mine: it is not signed"
+
+
 # --- broadcasts ----------------------------------------------------------------------------------
 
 HOUR_S = 3600.0
