@@ -5,7 +5,15 @@ import pytest
 from tests.faults.fuzz import mutate
 
 # What a whole worker reads takes longer: fewer of it.
-SLICES = {"message": 750, "broadcast": 60, "mailbox": 2000, "serial": 3000, "configuration": 1000}
+SLICES = {
+    "message": 1000,
+    "broadcast": 1000,
+    "mailbox": 2000,
+    "serial": 3000,
+    "configuration": 1000,
+    "worker-message": 250,
+    "worker-broadcast": 30,
+}
 
 
 @pytest.mark.parametrize("name", SLICES)
