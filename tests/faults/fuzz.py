@@ -5,7 +5,8 @@
 Nothing may move, nothing may die: no exception escapes but a declared refusal, no output is
 driven, no input takes a second of this process's time, and a worker answers after each batch.
 Targets: fuzz_targets.py. What is read in this process is fuzzed by atheris, guided by coverage;
-what a whole worker reads, and where there is no atheris, by mutation of what is valid.
+what a whole worker reads, and where there is no atheris, by mutation of what is valid. `--seconds`
+ends it earlier, with what it has reached.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.faults.fuzz_targets import Target
+    from tests.faults.fuzz_target import Target
 
 MAX_INPUT_S = 1.0  # of processor time, of one input and the cycle of the ship behind it
 MAX_BYTES = 8192

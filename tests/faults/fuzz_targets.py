@@ -112,7 +112,7 @@ class Mailbox(Target):
 
     def _read(self) -> None:
         """Read one by itself, as a cycle does: what is new in the code then is this input's."""
-        loop, inbox, now_s = self._ship._ship.loop, self.mailbox, self._ship.now_s
+        loop, inbox, now_s = self._ship._ship.loop, self._ship.mailbox, self._ship.now_s
         loop._obey_emergencies(now_s)
         for command in inbox.receive():
             flags = loop._flags_seen or Flags()
