@@ -1,5 +1,6 @@
 """The pilot's heartbeat through a real broker and the worker's relay into a real mailbox."""
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_a_sender_is_heard_until_it_says_goodbye(way: Way) -> None:
 
 @pytest.mark.parametrize(
     ("off_s", "why"),
-    [(-10.0, "10.0 s old"), (2.0, "-2.0 s old")],
+    [(-60.0, r": [6-9]\d\.\d s old"), (60.0, r": -[3-6]\d\.\d s old")],
 )
 def test_only_what_is_fresh_by_the_brokers_clock_counts(way: Way, off_s: float, why: str) -> None:
     with way.sender() as sender:
@@ -122,7 +123,7 @@ def test_only_what_is_fresh_by_the_brokers_clock_counts(way: Way, off_s: float, 
         way.clock.off_s = off_s
         sender.send(ends=False)
         assert way.received() == []
-        assert why in way.relay.last_refused
+        assert re.search(why, way.relay.last_refused)
         sender.send(ends=False)  # it has read the broker's clock again
         assert len(way.received()) == 1
 
