@@ -58,11 +58,12 @@ class TelemetryPublisher(Closing):
             with self._redis.pipeline(transaction=False) as pipe:
                 pipe.xadd(self._key, fields, maxlen=KEPT_ENTRIES, approximate=True)
                 pipe.expire(self._key, KEPT_S)
-                answers = pipe.execute()
+                pipe.time()  # the id of an entry stands still when the clock goes back
+                seconds, microseconds = pipe.execute()[-1]
         except _link_errors():
             return False
         # Early, if the answer was long on its way: so no snapshot is taken for younger than it is.
-        self._ahead_ms = int(answers[0].partition(b"-")[0]) - 1e3 * self._clock.now_s()
+        self._ahead_ms = 1e3 * seconds + 1e-3 * microseconds - 1e3 * self._clock.now_s()
         return True
 
     def _signed(self, fields: dict[bytes, Any], signer: Signer) -> dict[bytes, Any]:
@@ -145,28 +146,30 @@ class TelemetryReader(Closing):
         read = [self._read(raw_id, fields, now_s) for raw_id, fields in entries]
         found = [one for one in read if one is not None]
         # The one sent last, whatever was put there again since.
-        newest = max(found, key=lambda one: one[0], default=None)
-        return entries[0][0].decode(), None if newest is None else newest[1:]
+        return entries[0][0].decode(), min(found, key=lambda one: one[1], default=None)
 
     def _read(
         self, raw_id: bytes, fields: dict[bytes, bytes], now_s: float
-    ) -> tuple[float, Snapshot, float] | None:
-        """Return when an entry was sent, its snapshot and its age; None if it cannot be read."""
+    ) -> tuple[Snapshot, float] | None:
+        """Return the snapshot of an entry, and its age; None if it cannot be read.
+
+        What is dated in the future was sent before the broker's clock went back: it is old.
+        """
         try:
-            sent_s = int(raw_id.partition(b"-")[0]) / 1e3
+            waited_s = max(0.0, now_s - int(raw_id.partition(b"-")[0]) / 1e3)
             age_s = float(fields[b"age_s"])
             if self._signer is not None:
-                sent_s = int(fields[b"sent_ms"]) / 1e3
+                waited_s = abs(now_s - int(fields[b"sent_ms"]) / 1e3)
                 place = _place(
                     self._vehicle, fields[b"age_s"].decode(), fields[b"sent_ms"].decode()
                 )
                 self._signer.check_appended(fields[b"snapshot"], place=place)
             snapshot = self._decoder.decode(fields[b"snapshot"])
-        except (msgspec.MsgspecError, NotGenuine, KeyError, ValueError):
+        except (NotGenuine, KeyError, ValueError, OverflowError, RecursionError):
             return None
         if not math.isfinite(age_s):
             return None
-        return sent_s, snapshot, max(0.0, now_s - sent_s) + age_s
+        return snapshot, waited_s + age_s
 
     def _ask(self, question: Callable[[], Any]) -> Any:
         return _ask(question, self._url)

@@ -256,3 +256,40 @@ def test_a_recorded_snapshot_is_as_old_as_it_is(broker: EmbeddedBroker, vehicle:
         found = ground.latest()
         assert found is not None
         assert (found[0].t_s, found[1] < 30.0) == (3.0, True)
+
+
+def test_a_ship_that_died_before_the_brokers_clock_went_back_does_not_look_alive(
+    broker: EmbeddedBroker, vehicle: str
+) -> None:
+    with (
+        TelemetryPublisher(broker.url, vehicle, signer=Signer(KEY)) as ship,
+        TelemetryReader(broker.url, vehicle, signer=Signer(KEY)) as ground,
+    ):
+        ship.publish(snapshot(t_s=1.0), 0.0)
+        assert ship._ahead_ms is not None
+        ship._ahead_ms += 600_000.0  # the clock was ahead
+        ship.publish(snapshot(t_s=2.0), 0.0)
+        redis.Redis.from_url(redis_url(broker.url)).xtrim(
+            stream_key(vehicle), maxlen=1, approximate=False
+        )
+        found = ground.latest()
+        assert found is not None
+        assert found[1] > 500.0
+        ship.publish(snapshot(t_s=3.0), 0.0)
+        found = ground.latest()
+        assert found is not None
+        assert found[0].t_s == 3.0
+
+
+@pytest.mark.parametrize("signer", [None, Signer(KEY)])
+def test_no_entry_of_a_stranger_ends_a_reader(
+    broker: EmbeddedBroker, vehicle: str, signer: Signer | None
+) -> None:
+    fields: Any = {"age_s": "1", "sent_ms": "9" * 400, "snapshot": '{"x":' + "[" * 60_000}
+    with (
+        redis.Redis.from_url(redis_url(broker.url)) as stranger,
+        TelemetryReader(broker.url, vehicle, signer=signer) as ground,
+    ):
+        stranger.xadd(stream_key(vehicle), fields)
+        with pytest.raises(LinkError, match="not a snapshot"):
+            ground.latest()
