@@ -127,7 +127,7 @@ def _requeue(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
     if id and app.results is not None and not app.completes_at_once:
         app.results.forget(id)  # first: a kill in between loses an old result, not the message
     forgetting = (result_key(id), began_key(id, retries, nesting)) if id else ()
-    letters.requeue(letter.id, forgetting=forgetting)
+    letters.requeue(letter.id, forgetting=forgetting, signer=app.signer)
 
 
 @contextlib.contextmanager

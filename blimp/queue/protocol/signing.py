@@ -89,6 +89,11 @@ class Signer:
         """Return the signature of a message to `queue`."""
         return self._sign(_signed_parts(headers, queue), body)
 
+    def sign_again(self, headers: dict[str, Any], body: bytes, *, queue: str) -> None:
+        """Sign a message that is sent again, as one of its own: both may arrive."""
+        headers[SEAL] = self.seal()
+        headers[HEADER] = self.sign(headers, body, queue=queue)
+
     def check(self, headers: Mapping[str, Any], body: bytes, *, queue: str) -> None:
         """Raise NotGenuine if `headers` hold no signature by one of the keys, or no seal."""
         given = headers.get(HEADER)

@@ -32,8 +32,6 @@ from blimp.queue.protocol.message import (
     to_json,
     write_message,
 )
-from blimp.queue.protocol.signing import HEADER as SIGNATURE
-from blimp.queue.protocol.signing import SEAL
 from blimp.queue.publish.taken_back import Coalescing, KnownTask, coalescing_key
 from blimp.queue.redis.urls import Brokers
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
@@ -99,9 +97,8 @@ class Publisher:
                 self._sender().send(message, headers, body, stamp)
             except LinkError:
                 headers[AGAIN] = True  # perhaps only the answer was lost
-                if self.signer is not None:  # as one of its own: it may stand in both entries
-                    headers[SEAL] = self.signer.seal()
-                    headers[SIGNATURE] = self.signer.sign(headers, body, queue=message.queue)
+                if self.signer is not None:
+                    self.signer.sign_again(headers, body, queue=message.queue)
                 raise
 
         try:

@@ -59,6 +59,7 @@ class Completions:
         message = job.message
         if outcome.requeue:
             if job.task.options.acks_late:
+                _forget(job)  # the server may make it a dead letter, or revoke it, in a new entry
                 return _completion(job, requeue=True)
             again = msgspec.structs.replace(message, delivery=message.delivery + 1)
             return _completion(job, next=(again,))
@@ -167,10 +168,16 @@ def _completion(job: Job, **fields: Any) -> Completion:
 def _end(job: Job, **fields: Any) -> Completion:
     """Return a completion after which this try does not come again: its mark may expire."""
     mark = mark_key(job.message) if job.task.options.begins_once else ""
-    signer = job.task.app.signer
-    if signer is not None and fields.get("dead"):
-        signer.window.forget(job.message.headers.get(SEAL))
+    if fields.get("dead"):
+        _forget(job)
     return _completion(job, mark=mark, **fields)
+
+
+def _forget(job: Job) -> None:
+    """Accept this message in another entry, too: this one is given up."""
+    signer = job.task.app.signer
+    if signer is not None:
+        signer.window.forget(job.message.headers.get(SEAL))
 
 
 def mark_key(message: TaskMessage) -> str:

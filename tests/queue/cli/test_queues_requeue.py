@@ -7,6 +7,7 @@ import pytest
 
 from blimp.errors import Reject
 from blimp.queue import State, TaskApp, TaskContext
+from blimp.queue.brokers.base import MOST_DELIVERIES as MOST
 from blimp.queue.brokers.streams.store import DeadLetters
 from blimp.queue.brokers.streams.visibility import StreamsSession
 from blimp.queue.cli.main import main
@@ -14,6 +15,8 @@ from blimp.queue.protocol.message import TaskMessage
 from blimp.queue.worker.middleware.skip import mark_begun
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.server_view import Look
+
+KEY = "k" * 16
 
 
 class Begun:
@@ -61,6 +64,33 @@ def test_a_requeued_task_is_run_and_its_new_end_is_reported(
             assert handle.get(DEADLINE_S) == "done"
     assert runs == [1, 1]
     assert (look.waiting(), look.in_flight(), look.dead()) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("key_of_person", [KEY, None])
+def test_a_signed_dead_letter_of_the_servers_runs_again_in_the_same_worker(
+    url: str, look: Look, monkeypatch: pytest.MonkeyPatch, key_of_person: str | None
+) -> None:
+    """The server gave it up, so no worker knows that it is no copy."""
+    runs: list[int] = []
+    with TaskApp("tests", broker=url, result_backend=url, signing_key=KEY) as app:
+
+        @app.task(name="moody", bind=True)
+        def moody(context: TaskContext) -> str:
+            runs.append(context.fence)
+            if len(runs) == 1:
+                raise Reject("not yet", requeue=True)
+            return "done"
+
+        monkeypatch.setattr("blimp.queue.brokers.streams.consumer.SPARE_DELIVERIES", 1 - MOST)
+        with working(app) as worker:
+            handle = app.send_task("moody")
+            wait_until(lambda: look.dead() == 1, "it is no dead letter")
+            again = TaskApp("tests", broker=url, result_backend=url, signing_key=key_of_person)
+            monkeypatch.setattr("blimp.queue.cli.main.load_app", lambda _: again)
+            assert main(["dead", "requeue", "all", "-A", "here:app"]) == 0
+            assert handle.get(DEADLINE_S) == "done"
+            assert worker.counts["copied"] == 0
+    assert runs == [1, 1]
 
 
 def test_a_requeued_task_whose_worker_is_killed_comes_again(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import redis
 
+from blimp.errors import NotGenuine
 from blimp.queue.brokers.base import MOST_SEARCHED, Found
 from blimp.queue.brokers.streams import envelope as wire
 from blimp.queue.brokers.streams.envelope import NONE, Claim, Stamp
@@ -19,6 +21,7 @@ from blimp.queue.redis.scripts import Script, read_functions, read_scripts
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.streams.envelope import Envelope
+    from blimp.queue.protocol.signing import Signer
     from blimp.queue.redis.client import Link
 
 DONE, SETTLED, LOST = 1, 0, -1  # how a delivery's end was answered
@@ -364,14 +367,21 @@ class DeadLetters:
         found: Any = self._store.link.client.xrange(self._keys.dead, min=id, max=id)
         return self._read(*found[0]) if found else None
 
-    def requeue(self, id: str, *, forgetting: Sequence[str] = ()) -> bool:
+    def requeue(
+        self, id: str, *, forgetting: Sequence[str] = (), signer: Signer | None = None
+    ) -> bool:
         """Put it at the end of its level, as if it had never been delivered; False if gone.
 
         forgetting: the keys of what its first life left behind. A worker would take its old
-        result for its end.
+        result for its end. signer: signs it again, if it is genuine: else a worker that had it
+        before may take it for a copy.
         """
         found: Any = self._store.link.client.xrange(self._keys.dead, min=id, max=id)
-        head = _undelivered(found[0][1].get(wire.HEAD, b"")) if found else b""
+        head = b""
+        if found:
+            fields = found[0][1]
+            again = partial(_sign_again, signer, fields.get(wire.BODY, b""), self._keys.name)
+            head = _sent_again(fields.get(wire.HEAD, b""), again)
         return self._store.requeue_dead(self._keys, id, head=head, forgetting=forgetting)
 
     def drop(self, id: str) -> bool:
@@ -394,11 +404,24 @@ class DeadLetters:
         )
 
 
-def _undelivered(head: bytes) -> bytes:
-    """Return `head` without its count of earlier deliveries; nothing if it has none."""
+def _sent_again(head: bytes, sign: Callable[[dict[str, Any]], bool]) -> bytes:
+    """Return `head` without its count of earlier deliveries; nothing if it stays as it is."""
     try:
         document = json.loads(head)
-        del document["headers"]["blimp_delivery"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        is_counted = document["headers"].pop("blimp_delivery", None) is not None
+        if not sign(document["headers"]) and not is_counted:
+            return b""
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return b""
     return json.dumps(document).encode()
+
+
+def _sign_again(signer: Signer | None, body: bytes, queue: str, headers: dict[str, Any]) -> bool:
+    try:
+        if signer is None:
+            return False
+        signer.check(headers, body, queue=queue)
+    except NotGenuine:
+        return False
+    signer.sign_again(headers, body, queue=queue)
+    return True
