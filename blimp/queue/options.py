@@ -25,6 +25,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     idempotent: whether it may run twice. False: begun and cut off, it ends as INTERRUPTED.
     resumable: whether it may go on past its time to live, if it began within it. For tasks
         whose effect is guarded elsewhere; others expire.
+    acts_in_doubt: whether it runs although its age is doubtful, as the broker's clock went back.
+        For what is better done late than not at all; others expire.
     autoretry_for: exceptions after which it is retried, `max_retries` times (None: for ever),
         after `backoff`.
     track_started: store STARTED when it begins.
@@ -54,6 +56,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     backoff: Backoff = Backoff()
     idempotent: bool = True
     resumable: bool = False
+    acts_in_doubt: bool = False
     track_started: bool = False
     bind: bool = False
     queue: str | None = None
@@ -93,6 +96,7 @@ class TaskKeywords(TypedDict, total=False):
     retry_jitter: bool
     idempotent: bool
     resumable: bool
+    acts_in_doubt: bool
     track_started: bool
     bind: bool
     queue: str | None

@@ -60,6 +60,7 @@ def build_ship_app(
             name=f"blimp.{row.command}",
             idempotent=row.idempotent,
             resumable=True,
+            acts_in_doubt=row.comes_to_rest,
             track_started=True,
             bind=True,
             interruptible=False,  # the emergency stop takes the mailbox's locks, too

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+import msgspec
+
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.errors import LinkError
+from blimp.errors import LinkError, ResultError
 from blimp.queue.protocol.message import NORMAL, TaskMessage
 from blimp.tasks.authority import HEADER
 from blimp.tasks.reply import Pending, Progress, Reply, reply_of
@@ -31,6 +33,9 @@ __all__ = ["Pending", "Progress", "Reply", "VehicleClient", "vehicle_queue"]
 
 TASK_PREFIX = "blimp."
 DEFAULT_TTL_S = 5.0
+BOOT = "blimp_boot_id"  # header: the flight process that a command is for
+MAX_BOOT_LETTERS = 64
+HEARD_S = 2.0  # a ship whose last snapshot is older may have another boot by now
 ESTOP_REPEAT_S = 0.2
 _UNKNOWN = (
     "no command of this id is known: it has not begun, it is no longer kept, or the id is wrong"
@@ -85,6 +90,8 @@ class VehicleClient(Closing):
 
         task: "takeoff" or "blimp.takeoff". ttl_s: it must begin within this many seconds,
         on the broker's clock. Raises MessageError for arguments that JSON cannot hold.
+        It is for the flight process that the ship's telemetry names: what moves a ship does
+        nothing if it is restarted meanwhile.
         """
         id = id or str(uuid.uuid4())
         name = task if task.startswith(TASK_PREFIX) else TASK_PREFIX + task
@@ -92,13 +99,16 @@ class VehicleClient(Closing):
         headers: dict[str, Any] = {"blimp_vehicle": self.vehicle, "blimp_source": self._source}
         if self.authority is not None:
             headers[HEADER] = self.authority
+        now_s = self._broker_clock.now_s()
+        if boot_id := self._boot_id(now_s):
+            headers[BOOT] = boot_id
         message = TaskMessage(
             id=id,
             task=name,
             kwargs=dict(arguments or {}),
             queue=vehicle_queue(self.vehicle),
             priority=priority,
-            issued_ms=int(self._broker_clock.now_s() * 1000),
+            issued_ms=int(now_s * 1000),
             ttl_s=ttl_s,
             origin=self._source,
             headers=headers,
@@ -168,6 +178,24 @@ class VehicleClient(Closing):
             id=id, task=record.name or task, state="TIMEOUT", result=record.result, reason=reason
         )
 
+    def _boot_id(self, now_s: float) -> str:
+        """Return the boot of the flight process that is heard, "" if none is.
+
+        It is only looked at, not checked: a forged one has commands refused, and moves nothing.
+        """
+        from blimp.queue.redis.client import type_checked
+
+        results, key = self._link(), telemetry_key(self.vehicle)
+        try:
+            newest: Any = results.server.ask(
+                lambda client: type_checked(lambda: client.xrevrange(key, count=1))
+            )
+            sent_s = int(newest[0][0].partition(b"-")[0]) / 1e3
+            boot_id = msgspec.json.decode(newest[0][1][b"snapshot"], type=_Heard).boot_id
+        except (LinkError, ResultError, LookupError, ValueError, RecursionError):
+            return ""  # no snapshot, or none that this user may read
+        return boot_id[:MAX_BOOT_LETTERS] if now_s - sent_s < HEARD_S else ""
+
     def close(self) -> None:
         """Close the connections, also those of commands under way. Idempotent."""
         for pending in list(self._open):
@@ -202,6 +230,15 @@ class VehicleClient(Closing):
                 self._publisher.connect()
                 self._results = RedisResults(server=server, clock=self.clock, signer=signer)
             return self._results
+
+
+class _Heard(msgspec.Struct, frozen=True):
+    boot_id: str = ""
+
+
+def telemetry_key(vehicle: str) -> str:
+    """Return the stream of a ship's snapshots."""
+    return f"blimp:telemetry:{vehicle}"
 
 
 def vehicle_queue(vehicle: str) -> str:

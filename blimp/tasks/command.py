@@ -26,6 +26,7 @@ from blimp.queue.protocol.message import NORMAL, PARENT, trace_headers
 from blimp.queue.protocol.signing import FRESH_S
 from blimp.queue.redis.clock import Moment
 from blimp.tasks.authority import HEADER
+from blimp.tasks.client import BOOT
 from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class CommandTask(msgspec.Struct, frozen=True, kw_only=True):
     needs_issue_time: the message must say when it was issued.
     needs_control: if a pilot holds control of the ship, only that pilot may send it. Anybody
         may send what only asks or only stops.
+    comes_to_rest: it only brings the ship to rest, and is better late, or by another boot than
+        it was sent to, than refused: no doubt about the clock or the boot keeps it out.
     """
 
     command: str
@@ -71,6 +74,7 @@ class CommandTask(msgspec.Struct, frozen=True, kw_only=True):
     needs_ttl: bool = True
     needs_issue_time: bool = False
     needs_control: bool = True
+    comes_to_rest: bool = False
     priority: int = NORMAL
 
 
@@ -248,8 +252,9 @@ class CommandRun:
         age_s = 0.0
         if message.issued_ms is not None:
             issued_s = message.issued_ms / 1000.0
-            doubt_s = self._context.task.app.broker_clock.doubt_s(issued_s)
-            age_s = now.theirs_s - issued_s + doubt_s
+            age_s = now.theirs_s - issued_s
+            if not self._row.comes_to_rest:
+                age_s += self._context.task.app.broker_clock.doubt_s(issued_s)
         if message.ttl_s is not None:
             return message.ttl_s, age_s, now.ours_s
         if message.expires_s is not None:
@@ -290,8 +295,8 @@ class CommandRun:
         """
         if stored := self._stored_boot_id():
             return stored
-        meant_for = str(self._context.message.headers.get("blimp_boot_id", ""))
-        if meant_for:
+        meant_for = str(self._context.message.headers.get(BOOT, ""))
+        if meant_for and self._row.needs_control and not self._row.comes_to_rest:
             return meant_for
         snapshot, age_s = self._mailbox.snapshot(), self._mailbox.snapshot_age_s()
         is_heard = snapshot is not None and age_s is not None and age_s < HEARD_S

@@ -24,6 +24,7 @@ TASKS = (
         about="Stop every output now; only a fresh arm undoes it.",
         needs_ttl=False,
         needs_control=False,
+        comes_to_rest=True,
         priority=EMERGENCY,
     ),
 )

@@ -33,7 +33,9 @@ TASKS = (
         command="stick",
         about="Push by `forward_percent`, `right_percent`, `up_percent`, `turn_percent`.",
     ),
-    CommandTask(command="hold", about="Keep attitude and height; needs no position."),
-    CommandTask(command="land", about="Come down here and disarm."),
+    CommandTask(
+        command="hold", about="Keep attitude and height; needs no position.", comes_to_rest=True
+    ),
+    CommandTask(command="land", about="Come down here and disarm.", comes_to_rest=True),
     CommandTask(command="return", about="Fly back to the pad."),
 )

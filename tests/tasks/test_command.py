@@ -6,17 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from blimp.errors import TaskFailed
 from blimp.link.mailbox import MAX_COMMAND_BYTES, MailboxClient
+from blimp.link.telemetry import TelemetryPublisher
 from blimp.queue import TaskApp
+from blimp.queue.redis.client import RedisServer
 from blimp.tasks.client import VehicleClient
 from blimp.tasks.command import printable_source
 from blimp.types import Command, Outcome
 from tests.queue.celery_messages import envelope
 from tests.queue.conftest import DEADLINE_S, wait_until, working
 from tests.queue.server_view import Look
-from tests.tasks.ship import DONE, IN_PROGRESS, REFUSED, FlightSide, outcome, publish
+from tests.tasks.ship import DONE, IN_PROGRESS, REFUSED, SNAPSHOT, FlightSide, outcome, publish
 
 
 def test_a_command_reaches_the_ship_as_it_was_sent(ship: FlightSide, ground: VehicleClient) -> None:
@@ -59,6 +62,34 @@ def test_a_refusal_carries_the_ships_reason(ship: FlightSide, ground: VehicleCli
     ship.answer = lambda command: outcome(command, REFUSED, reason="barometer does not answer")
     reply = ground.send("arm").wait(DEADLINE_S)
     assert (reply.state, reply.reason) == ("REFUSED", "barometer does not answer")
+
+
+class Stepping:
+    """The worker's link to a broker whose clock was `ahead_s` ahead of what it is now."""
+
+    ahead_s = 40.0
+
+    def __init__(self, link: RedisServer) -> None:
+        self._link, self.brokers = link, link.brokers
+
+    def ask(self, function: Any) -> Any:
+        seconds, microseconds = self._link.ask(function)
+        return int(seconds) + self.ahead_s, microseconds
+
+
+def test_what_brings_a_ship_to_rest_passes_after_the_brokers_clock_went_back(
+    ship: FlightSide, ground: VehicleClient, app: TaskApp
+) -> None:
+    """For 40 s, the length of the step, each command might be one from before it."""
+    link: Any = Stepping(app.broker_link)
+    app.broker_clock._link = link
+    app.broker_clock.now_s()
+    link.ahead_s = 0.0
+    for name in ("land", "hold", "estop"):
+        assert ground.send(name, ttl_s=30.0).wait(DEADLINE_S).state == "SUCCESS"
+    assert all(command.age_s < 20.0 for command in ship.commands)
+    reply = ground.send("goto", {"north_m": 1.0}, ttl_s=30.0).wait(DEADLINE_S)
+    assert (reply.state, ship.named("goto")) == ("EXPIRED", [])
 
 
 def test_many_long_commands_run_side_by_side(ship: FlightSide, ground: VehicleClient) -> None:
@@ -120,6 +151,33 @@ def test_a_flight_process_restarted_under_a_command_interrupts_it(
     )
     later = [command for command in ship.named("goto") if command.boot_id]
     assert {command.boot_id for command in later} == {"boot-1"}
+
+
+def test_a_command_that_waited_for_another_boot_moves_nothing(
+    app: TaskApp, mailbox: MailboxClient, ship: FlightSide, url: str
+) -> None:
+    """It is sent to the boot that the pilot sees. What brings a ship to rest is for any."""
+
+    def restarted(command: Command) -> Outcome:
+        is_meant = command.boot_id in ("", "boot-2")
+        return outcome(command, DONE if is_meant else REFUSED, boot_id="boot-2")
+
+    ship.answer = restarted
+    with TelemetryPublisher(url, "twin") as telemetry, VehicleClient(url, "twin") as ground:
+        before = ground.send("hold", ttl_s=30.0)
+        assert telemetry.publish(SNAPSHOT, 0.0)
+        rest = [ground.send(name, ttl_s=30.0) for name in ("land", "hold", "estop", "ping")]
+        moves = [ground.send("takeoff", {"altitude_m": 1.0}, ttl_s=30.0), ground.send("arm")]
+        another = structs.replace(SNAPSHOT, boot_id="boot-2")
+        assert telemetry.publish(another, 0.0)
+        with working(app, name="twin"):
+            for one in (before, *rest):
+                assert one.wait(DEADLINE_S).state == "SUCCESS"
+            for one in moves:
+                reply = one.wait(DEADLINE_S)
+                assert (reply.state, "boot-1" in reply.reason) == ("INTERRUPTED", True)
+            assert ground.send("arm").wait(DEADLINE_S).state == "SUCCESS"
+        assert [one.boot_id for one in ship.named("arm")] == ["boot-1", "boot-2"]
 
 
 def test_a_ship_that_falls_silent_in_mid_command_fails_it(
@@ -336,10 +394,10 @@ def test_a_stopping_worker_leaves_its_command_to_the_next(
 
 
 @pytest.mark.parametrize(
-    ("headers", "kwargs", "reason"),
+    ("name", "headers", "kwargs", "reason"),
     [
-        ({}, {"name": "x" * 500_000}, f"bytes: the limit is {MAX_COMMAND_BYTES}"),
-        ({"blimp_boot_id": "b" * 100_000}, {}, f"bytes: the limit is {MAX_COMMAND_BYTES}"),
+        ("sensor", {}, {"name": "x" * 500_000}, f"bytes: the limit is {MAX_COMMAND_BYTES}"),
+        ("goto", {"blimp_boot_id": "b" * 100_000}, {}, f"bytes: the limit is {MAX_COMMAND_BYTES}"),
     ],
 )
 def test_a_command_that_no_datagram_carries_is_named_at_once(
@@ -347,6 +405,7 @@ def test_a_command_that_no_datagram_carries_is_named_at_once(
     app: TaskApp,
     look: Look,
     ship: FlightSide,
+    name: str,
     headers: dict[str, Any],
     kwargs: dict[str, Any],
     reason: str,
@@ -354,10 +413,10 @@ def test_a_command_that_no_datagram_carries_is_named_at_once(
     # With a time to live of an hour, asking on would hold a thread of the worker that long.
     issued_ms = int(app.broker_clock.now_s() * 1000)
     headers |= {"blimp_issued_ms": issued_ms, "blimp_ttl_s": 3600, "expires": None}
-    look.push("blimp.twin", envelope(task="blimp.sensor", id="bad", kwargs=kwargs, **headers))
-    with pytest.raises(TaskFailed, match=f"'sensor'.*{reason}"):
+    look.push("blimp.twin", envelope(task=f"blimp.{name}", id="bad", kwargs=kwargs, **headers))
+    with pytest.raises(TaskFailed, match=f"'{name}'.*{reason}"):
         app.result("bad").get(DEADLINE_S)
-    assert ship.named("sensor") == []
+    assert ship.named(name) == []
     assert ground.ping(timeout_s=DEADLINE_S).state == "SUCCESS"
 
 

@@ -51,7 +51,8 @@ class Expiry:
         now_s: float = await job.in_thread(self._clock.latest_s)
         if message.ttl_s is not None and message.issued_ms is not None:
             issued_s = message.issued_ms / 1000.0
-            age_s = now_s - issued_s + self._clock.doubt_s(issued_s)
+            doubt_s = 0.0 if job.task.options.acts_in_doubt else self._clock.doubt_s(issued_s)
+            age_s = now_s - issued_s + doubt_s
             if not -AHEAD_S <= age_s <= message.ttl_s:  # the broker's clock may have gone back
                 return failure(
                     Expired(f"{age_s:.3f} s old, its time to live is {message.ttl_s:g} s"),
