@@ -500,6 +500,55 @@ def safe_state(context: typer.Context) -> None:
 
 
 @app.command()
+def trim(
+    *,
+    airframe: Annotated[
+        str | None,
+        typer.Option(
+            "--airframe",
+            metavar="NAME|FILE",
+            help="A known airframe, or a .toml file; else that of the flight process.",
+        ),
+    ] = None,
+    runtime_dir: RuntimeDir = None,
+    heaviness: Annotated[
+        float | None,
+        typer.Option(
+            "--heaviness-g",
+            metavar="G",
+            help="As weighed, below 0 if light; else the flight process is asked.",
+        ),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target-g", metavar="G", help="How heavy it shall be; as its file says by default."
+        ),
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Say how much ballast a ship needs, and where.
+
+    From what its last level flight weighed: ask after a minute in HOLD and before its flight
+    process ends. Nothing is changed.
+
+    Example: blimp trim --airframe twin --heaviness-g -12
+    """
+    import msgspec
+
+    from blimp.service.airframes.trim import as_text
+    from blimp.service.airframes.weighing import trimmed
+
+    found = trimmed(
+        airframe=airframe, runtime_dir=runtime_dir, heaviness_g=heaviness, target_g=target
+    )
+    if json_output:
+        _print_json(msgspec.structs.asdict(found))
+    else:
+        print(as_text(found))
+
+
+@app.command()
 def wiring(
     *,
     airframe: Annotated[

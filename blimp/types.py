@@ -391,3 +391,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     health: EstimateHealth = EstimateHealth()  # of the estimate that the ship flies by
     link_age_s: float = 0.0  # what the failsafe judges: the older of the broker's and the pilot's
     pilot_age_s: float | None = None  # of the pilot's heartbeat; None: no pilot sends one
+    heaviness_kg: float | None = None  # as level flight has weighed it; None before any

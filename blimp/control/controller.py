@@ -81,6 +81,11 @@ class Controller:
         self._turn = Pid(p=gains.yaw_rate_p, i=gains.yaw_rate_i, integral_limit=turning)
 
     @property
+    def weighed_kg(self) -> float | None:
+        """The heaviness, None until level flight has shown it."""
+        return self._heaviness_kg if self._weighed else None
+
+    @property
     def heaviness_kg(self) -> float:
         """How much the ship weighs more than it lifts, as level flight has shown."""
         return self._heaviness_kg

@@ -348,6 +348,7 @@ class FlightLoop:
             messages=tuple(supervisor.messages),
             link_age_s=0.0 if self._flags_seen is None else self._flags_seen.link_age_s,
             pilot_age_s=self._pilot_age_s(now_s),
+            heaviness_kg=self._controller.weighed_kg,
         )
 
     def problems(self) -> tuple[str, ...]:

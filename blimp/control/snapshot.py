@@ -25,6 +25,7 @@ def build_snapshot(
     messages: Sequence[str],
     link_age_s: float,
     pilot_age_s: float | None,
+    heaviness_kg: float | None,
 ) -> Snapshot:
     """Return the snapshot of one instant; `state` gives its time."""
     roll, pitch, yaw = euler(state.attitude)
@@ -51,4 +52,5 @@ def build_snapshot(
         health=state.health,
         link_age_s=link_age_s,
         pilot_age_s=pilot_age_s,
+        heaviness_kg=heaviness_kg,
     )

@@ -1,0 +1,48 @@
+"""What the running flight process has weighed, for `blimp trim`."""
+
+from math import isfinite
+from pathlib import Path
+
+from blimp import airframe as airframes
+from blimp.clock import SystemClock
+from blimp.errors import BlimpError
+from blimp.link.paths import RuntimePaths
+from blimp.service.airframes.trim import Trim, trim
+from blimp.service.compose import ON_BOARD_DIR, flown_airframe
+from blimp.service.doctor.computer import running_snapshot
+
+
+def trimmed(
+    *,
+    airframe: str | None,
+    runtime_dir: Path | None,
+    heaviness_g: float | None,
+    target_g: float | None,
+) -> Trim:
+    """Return the trim of a ship: of what is given, and else of what its flight process says.
+
+    Raises BlimpError if neither tells.
+    """
+    for name, value in (("--heaviness-g", heaviness_g), ("--target-g", target_g)):
+        if value is not None and not isfinite(value):
+            raise BlimpError(f"{name} is {value!r}, must be finite")
+    paths = RuntimePaths(runtime_dir or ON_BOARD_DIR)
+    ship = airframes.load(airframe) if airframe is not None else flown_airframe(paths)
+    if ship is None:
+        raise BlimpError(f"no flight process runs in {paths.directory}: say which --airframe")
+    if heaviness_g is None:
+        heaviness_g = _weighed_g(paths)
+    target_kg = None if target_g is None else 1e-3 * target_g
+    return trim(ship, heaviness_kg=1e-3 * heaviness_g, target_kg=target_kg)
+
+
+def _weighed_g(paths: RuntimePaths) -> float:
+    paths.check()
+    snapshot = running_snapshot(paths, clock=SystemClock())
+    if snapshot is None:
+        raise BlimpError(f"no flight process runs in {paths.directory}: give its --heaviness-g")
+    if snapshot.heaviness_kg is None:
+        raise BlimpError(
+            f"{snapshot.vehicle} has not been weighed yet: fly it level for a minute, as in HOLD"
+        )
+    return 1e3 * snapshot.heaviness_kg
