@@ -1,6 +1,11 @@
 local MOST_FAILURES, LONGEST_ID = 10000, 255 -- so the index of failures stays below 4 MB
 
--- Writes what became of a task, unless a final record is there. Put before scripts that end tasks.
+local function is_signed(record)
+  return string.find(record, '"blimp_signature":"[%x ]+"}$')
+end
+
+-- Writes what became of a task, unless a final record is there: one that is signed, if this one is.
+-- What is not signed is the refusal of a stranger's message, which may have any id. Put before scripts that end tasks.
 -- key: celery-task-meta-<id>, key and channel. record: JSON. keep_s: seconds, "0" for ever.
 -- Returns 1 if it was written, 0 if a final record stands.
 -- The record is written byte for byte. Most tasks have none yet, so it is written first, and the
@@ -17,7 +22,9 @@ local function store_result(key, record, keep_s)
       status = readable and type(document) == 'table' and document['status']
     end
     if status == 'SUCCESS' or status == 'FAILURE' or status == 'REVOKED' then
-      return 0
+      if is_signed(before) or not is_signed(record) then
+        return 0
+      end
     end
     redis.call('SET', key, record, unpack(expiry))
   end

@@ -100,6 +100,27 @@ def test_a_copy_leaves_the_one_that_runs_alone(app: TaskApp, server: redis.Redis
         assert handle.get(DEADLINE_S) == "mine"
 
 
+def test_an_unsigned_message_of_its_id_does_not_hide_the_true_result(
+    app: TaskApp, url: str
+) -> None:
+    """The worker writes a FAILURE for the stranger, and a final result is final."""
+    begun, end = threading.Event(), threading.Event()
+
+    @app.task(name="wait")
+    def wait() -> str:
+        begun.set()
+        assert end.wait(DEADLINE_S)
+        return "mine"
+
+    with working(app, sync_workers=2) as worker, TaskApp("tests", broker=url) as stranger:
+        handle = wait.delay()
+        assert begun.wait(DEADLINE_S)
+        stranger.publisher.publish(TaskMessage(id=handle.id, task="wait", queue=app.queue))
+        wait_until(lambda: worker.counts["not_genuine"] == 1, "it was accepted")
+        end.set()
+        assert handle.get(DEADLINE_S) == "mine"
+
+
 def test_what_the_worker_sends_again_itself_is_accepted(app: TaskApp, ran: list[Any]) -> None:
     """Retries, requeued and postponed messages have seals or entries of their own."""
 
