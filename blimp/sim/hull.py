@@ -44,6 +44,28 @@ def added_mass_factors(fineness: float) -> AddedMassFactors:
     )
 
 
+def oblate_added_mass_factors(flatness: float) -> AddedMassFactors:
+    """Return Lamb's factors of an oblate spheroid; axial is along its short axis.
+
+    flatness: short axis over long axis. Source: H. Lamb, Hydrodynamics, art. 114, 115 and 373.
+    Raises ValueError for a flatness that is not above 0 and at most 1.
+    """
+    if not 0.0 < flatness <= 1.0:
+        raise ValueError(f"flatness {flatness!r} must be above 0 and at most 1: a flat hull")
+    if flatness > 1.0 - 1e-3:  # the closed form is 0/0 at the sphere
+        return AddedMassFactors(0.5, 0.5, 0.0)
+    e2 = 1.0 - flatness**2
+    gamma = 2.0 / e2 * (1.0 - flatness / sqrt(e2) * asin(sqrt(e2)))
+    alpha = 0.5 * (2.0 - gamma)  # alpha + beta + gamma is 2
+    # Of the displaced air's inertia, m/5 (long^2 + short^2), with (long^2 - short^2) as e2.
+    total, difference = 1.0 + flatness**2, gamma - alpha
+    return AddedMassFactors(
+        axial=gamma / (2.0 - gamma),
+        lateral=alpha / (2.0 - alpha),
+        rotation=e2**2 * difference / (total * (2.0 * e2 - total * difference)),
+    )
+
+
 def volume_m3(length_m: float, diameter_m: float) -> float:
     return pi / 6.0 * length_m * diameter_m**2
 

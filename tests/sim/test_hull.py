@@ -43,3 +43,18 @@ def test_a_sphere_is_a_sphere() -> None:
 def test_hull_drag() -> None:
     assert hull.drag_coefficient(1.09, 0.52, 0.5) == pytest.approx(0.0804, abs=1e-4)
     assert hull.drag_coefficient(3.0, 1.0, 1.0) == pytest.approx(0.0481, abs=1e-4)
+
+
+def test_the_flat_hull_meets_the_sphere_and_the_ellipsoids_of_lamb() -> None:
+    """Between the closed forms of both sides of the sphere; and a disc moves 8/3 r^3 of air."""
+    flat, slim = hull.oblate_added_mass_factors(0.995), hull.added_mass_factors(1.005)
+    assert flat.axial - 0.5 == pytest.approx(0.5 - slim.axial, rel=0.02)
+    assert flat.lateral - 0.5 == pytest.approx(0.5 - slim.lateral, rel=0.02)
+    assert hull.oblate_added_mass_factors(1.0) == (0.5, 0.5, 0.0)
+    thin = 1e-3
+    displaced = 4.0 / 3.0 * pi * thin
+    assert hull.oblate_added_mass_factors(thin).axial * displaced == pytest.approx(8.0 / 3.0, 0.01)
+    turned = hull.oblate_added_mass_factors(thin).rotation * displaced / 5.0 * (1.0 + thin**2)
+    assert turned == pytest.approx(16.0 / 45.0, rel=0.01)
+    with pytest.raises(ValueError, match="a flat hull"):
+        hull.oblate_added_mass_factors(1.2)

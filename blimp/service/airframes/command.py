@@ -1,7 +1,9 @@
 """`blimp airframe`: the commands that judge and make a ship's description."""
 
 import json
+import sys
 from math import degrees, isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +35,79 @@ def _check(
     print(json.dumps(as_data(report)) if as_json else as_text(report))
     if not report.ok:
         raise typer.Exit(1)
+
+
+@app.command("new")
+def _new(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The .toml file to write.")],
+    *,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Of the ship; the file's.")
+    ] = None,
+    shape: Annotated[
+        str | None, typer.Option("--shape", metavar="foil|spheroid", help="Of the balloon.")
+    ] = None,
+    length: Annotated[
+        float | None, typer.Option("--length", metavar="M", help="Of foil: its flat diameter.")
+    ] = None,
+    diameter: Annotated[float | None, typer.Option("--diameter", metavar="M")] = None,
+    purity: Annotated[float | None, typer.Option("--purity", help="Of the helium.")] = None,
+    envelope: Annotated[
+        float | None, typer.Option("--envelope-g", metavar="G", help="The empty balloon.")
+    ] = None,
+    gondola: Annotated[
+        float | None, typer.Option("--gondola-g", metavar="G", help="All that hangs below it.")
+    ] = None,
+    forward: Annotated[
+        float | None, typer.Option("--forward-gf", metavar="G", help="Thrust of a forward motor.")
+    ] = None,
+    lift: Annotated[
+        float | None, typer.Option("--lift-gf", metavar="G", help="Thrust of the lift motor.")
+    ] = None,
+    motor: Annotated[
+        float | None, typer.Option("--motor-a", metavar="A", help="Of a motor at full power.")
+    ] = None,
+    arm: Annotated[
+        float | None, typer.Option("--arm", metavar="M", help="Motor to middle line.")
+    ] = None,
+    imu: Annotated[str | None, typer.Option("--imu", metavar="CHIP")] = None,
+    baro: Annotated[str | None, typer.Option("--baro", metavar="CHIP")] = None,
+    position: Annotated[str | None, typer.Option("--position", metavar="CHIP")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: defaults for the rest.")] = False,
+) -> None:
+    """Describe a ship from what its builder measures, and write its file.
+
+    Asks for what is not given. Two forward motors and one that lifts. Lift, ballast, inertia,
+    added mass and drag are computed; the file says how, and is written only if it can fly.
+
+    Example: blimp airframe new mine.toml --shape foil --length 0.9 --gondola-g 70 --yes
+    """
+    from blimp.errors import BlimpError
+    from blimp.service.airframes import new
+    from blimp.service.initialise import ask_until_usable
+
+    if not yes and not sys.stdin.isatty():
+        raise BlimpError("airframe new: needs a person at a terminal, or --yes")
+    given = {
+        "shape": shape, "length_m": length, "diameter_m": diameter, "purity": purity,
+        "envelope_g": envelope, "gondola_g": gondola, "forward_gf": forward, "lift_gf": lift,
+        "motor_a": motor, "arm_m": arm, "imu": imu, "baro": baro, "position": position,
+    }  # fmt: skip
+    ask = None if yes else ask_until_usable(_prompt, say=_say)
+    print(as_text(new.write(new.asked(name or file.stem, given, ask=ask), file)))
+
+
+def _prompt(text: str, default: str) -> str:
+    """Ask on standard error: standard output is for the report."""
+    _say(f"{text} [{default}]:")
+    line = sys.stdin.readline()
+    if not line:
+        raise typer.Abort
+    return line.strip() or default
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def as_data(report: "Report") -> dict[str, Any]:

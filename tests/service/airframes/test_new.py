@@ -1,0 +1,90 @@
+"""A ship described from what its builder measures passes the check, and flies."""
+
+from math import hypot
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from blimp import airframe
+from blimp.cli import app
+from blimp.errors import AirframeError, BlimpError
+from blimp.service.airframes.check import check
+from blimp.service.airframes.new import Plan, asked, describe, write
+from blimp.service.initialise import Question
+from blimp.sim.lockstep import Lockstep
+
+FOIL = Plan(name="foil")
+
+
+def test_a_90_cm_foil_balloon_flies_the_first_time(tmp_path: Path) -> None:
+    file = tmp_path / "foil.toml"
+    report = write(FOIL, file)
+    assert report.ok
+    assert report.warnings == ()
+    with Lockstep(airframe=str(file), seed=1) as ship:
+        ship.complete("arm", within_s=5.0)
+        ship.complete("takeoff", within_s=60.0, altitude_m=1.5)
+        ship.command("hold")
+        ship.step(20.0)
+        assert ship.truth.altitude_m == pytest.approx(1.5, abs=0.3)
+        assert hypot(*ship.truth.position_ned_m[:2]) < 1.0
+        ship.complete("land", within_s=60.0)
+        assert ship.truth.on_ground
+    with pytest.raises(BlimpError, match="is there already"):
+        write(FOIL, file)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(name="gps", imu="icm20948", baro="bmp390", position="gps-ubx", gondola_g=60.0),
+        Plan(
+            name="cigar", shape="spheroid", length_m=3.0, diameter_m=1.0, envelope_g=480.0,
+            gondola_g=700.0, forward_gf=60.0, lift_gf=60.0, motor_a=2.0, arm_m=0.5,
+        ),
+    ],
+)  # fmt: skip
+def test_other_plans_pass_the_check(plan: Plan) -> None:
+    assert check(airframe.parse(describe(plan), where="new.toml")).errors == ()
+
+
+def test_a_plan_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    for given, reason in (
+        ({"gondola_g": 90.0}, r"14 g too heavy: 0\.111 m3 of this gas carry 114 g"),
+        ({"lift_gf": 0.3}, "cannot fly: .*thrusters"),
+        ({"arm_m": "nan"}, "arm_m"),
+        ({"shape": "cube"}, "shape"),
+        ({"shape": "spheroid", "length_m": 0.3}, "is below diameter_m"),
+    ):
+        with pytest.raises(AirframeError, match=reason):
+            write(asked("bad", given, ask=None), file)
+    with pytest.raises(AirframeError, match="name"):
+        asked("My Ship", {}, ask=None)
+    with pytest.raises(BlimpError, match=r"ends in \.toml"):
+        write(FOIL, tmp_path / "bad.txt")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_asks_for_what_is_not_given() -> None:
+    texts = []
+
+    def ask(question: Question) -> str:
+        texts.append(question.text)
+        question.check(question.default)
+        return "0.98" if "Purity" in question.text else question.default
+
+    plan = asked("mine", {"length_m": 1.0, "gondola_g": None}, ask=ask)
+    assert (plan.length_m, plan.purity, plan.gondola_g) == (1.0, 0.98, 70.0)
+    assert not any("Length" in text for text in texts)
+    assert len(texts) == 12
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    file, runner = tmp_path / "mine.toml", CliRunner()
+    assert isinstance(runner.invoke(app, ["airframe", "new", str(file)]).exception, BlimpError)
+    made = runner.invoke(app, ["airframe", "new", str(file), "--yes", "--gondola-g", "60"])
+    assert made.exit_code == 0
+    assert made.stdout.startswith("mine: can fly\n")
+    assert airframe.load(str(file)).name == "mine"
