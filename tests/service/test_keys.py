@@ -1,5 +1,6 @@
 """`blimp keys`, and brokers off the machine: refused by every process without TLS and a key."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,18 @@ def test_ground_refuses_an_open_broker_before_it_connects(
     path.chmod(0o640)
     assert ground.run(["--broker", "redis://localhost:1", *vehicle, *words, "--yes", *key]) == 2
     assert "other users may read it" in capsys.readouterr().err
+
+
+def test_a_key_file_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "signing.key"
+    keys.make(path)
+    owner = os.getuid() or 12345
+    if os.getuid() == 0:
+        os.chown(path, owner, -1)
+    monkeypatch.setattr(os, "getuid", lambda: owner)
+    assert len(read_signing_keys(path)) == 1
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.raises(ConfigError, match=f"it belongs to user {owner}"):
+        read_signing_keys(path)
