@@ -179,7 +179,7 @@ def test_flying_is_refused_with_the_same_words(tmp_path: Path) -> None:
         rate_hz=100.0, pad_east_m=0.0, log_format="text",
     )  # fmt: skip
     with pytest.raises(AirframeError, match=re.escape(reason)):
-        fly(options, on_stop=lambda _: None)
+        fly(options, on_stop=lambda stop: stop())  # ends at once if it is not refused
     stack = StackOptions(
         airframe=str(file), vehicle=None, seed=1, wind_mps=0.0, runtime_dir=tmp_path
     )
