@@ -173,6 +173,36 @@ class Gains(_Part, frozen=True, kw_only=True):
     yaw_rate_i: NotNegative
 
 
+class Estimation(_Part, frozen=True, kw_only=True):
+    """Noises, gains and gates of the estimator's filters, which say in `blimp/control` what each
+    is for. A sigma is one standard deviation; a drift is a random walk per square root of a second.
+    """
+
+    baro_sigma_m: Positive = 0.25  # gusts on the static port, not the chip's noise
+    ranger_sigma_m: Positive = 0.05
+    baro_drift_m: Positive = 0.008
+    accel_up_sigma_mps2: Positive = 0.15  # noise and swing, per sqrt(s)
+    accel_up_drift_mps2: Positive = 0.01
+    height_gate_m: Positive = 0.4  # an innovation within it is never refused
+    accel_sigma_mps2: Positive = 0.06
+    accel_drift_mps2: Positive = 0.02
+    position_gate_m: Positive = 0.6
+    gps_share: Positive = 0.3  # of its stated accuracy that is noise; the rest wanders slowly
+    gps_floor_m: Positive = 0.5
+    gps_velocity_sigma_mps: Positive = 0.15
+    # From the air to the estimator: ranging or solving, the line, and half a polling period.
+    tag_latency_s: NotNegative = 0.1
+    gps_latency_s: NotNegative = 0.2
+    gate_sigmas: Positive = 5.0
+    plumb_gain: Positive = 0.12  # 1/s: slow against the swing, whose acceleration tilts the plumb
+    gyro_bias_gain: NotNegative = 0.004  # 1/s^2, roll and pitch
+    gyro_drift_radps: Positive = 2e-5  # of its bias, warming up
+    heading_drift_rad: Positive = 2e-3  # what scale and misalignment add
+    thrust_accel_sigma_mps2: Positive = 0.01  # of the model of thrust and drag
+    wind_accel_drift_mps2: Positive = 0.008  # gusts, as acceleration
+    magnetometer_sigma_rad: Positive = 0.15  # iron in a hall
+
+
 class Limits(_Part, frozen=True, kw_only=True):
     """What a mode may ask of this ship."""
 
@@ -211,6 +241,7 @@ class Airframe(_Part, frozen=True, kw_only=True):
     gains: Gains
     limits: Limits
     home: Home
+    estimator: Estimation = Estimation()
     # Whether it lands under power if its flight process died in the air; else it comes back
     # disarmed. "light": if flight has shown that it would not come down by itself.
     resume_after_crash: Literal["never", "light", "always"] = "light"

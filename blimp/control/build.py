@@ -6,13 +6,14 @@ from blimp.airframe import Airframe
 from blimp.control.commander import Commander
 from blimp.control.controller import Controller
 from blimp.control.effect import EffectCheck
-from blimp.control.estimator import Estimator, role
+from blimp.control.estimator import Estimator
 from blimp.control.failsafe import Failsafe
 from blimp.control.loop import FlightLoop, Inbox, Outputs, Sensors
 from blimp.control.mixer import Mixer
 from blimp.control.modes.mode import Ship
 from blimp.control.pilot import Pilot
 from blimp.control.recovery import Recovery
+from blimp.control.samples import role
 from blimp.control.supervisor import Supervisor
 from blimp.control.witness import Witnesses
 from blimp.types import FlightRecord

@@ -103,7 +103,8 @@ class EffectCheck:
         dt_s: float,
     ) -> None:
         """Take one cycle. motors_n: commanded thrusts. weight_n: heaviness, as known."""
-        usable = state.attitude_valid and state.height_valid and state.position_valid
+        known = state.attitude_valid and state.height_valid and state.position_valid
+        usable = known and not state.health.doubts  # a motion in doubt names no actuator
         if self.fault is not None or not usable or state.on_ground:
             self._before, self._beyond_s = None, 0.0
             return

@@ -1,97 +1,94 @@
 """Sensor readings in, vehicle state out.
 
-Three filters, each in its own file: attitude, height, horizontal. This one decides which
-sample may speak to which filter. It reads no clock and never raises on a bad sample:
-what is not finite, not new or not healthy is left out, and the state says what is valid.
+The filters, each in its own file: attitude, heading, height, horizontal. This one decides which
+sample may speak to which filter. It reads no clock and never raises on a bad sample: what is not
+finite, not new or not healthy is left out, and the state says what is valid, and its health why.
 """
 
 from math import isfinite
 
-from blimp.airframe import Airframe, Device
+from blimp.airframe import Airframe
 from blimp.control.attitude import AttitudeFilter
+from blimp.control.bounds import bounds
 from blimp.control.constants import GRAVITY_MPS2
-from blimp.control.height import HeightFilter, baro_height_m, pad_ratio
+from blimp.control.ground import AIRBORNE_M, GroundDetector
+from blimp.control.heading import STEER_RAD, HeadingFilter
+from blimp.control.height import HeightFilter
 from blimp.control.horizontal import MAX_LATENCY_S, HorizontalFilter
+from blimp.control.pressure import baro_height_m, pad_ratio
+from blimp.control.samples import Samples, role
 from blimp.control.vector import cross
+from blimp.control.yaw_rate import YawRateCheck
 from blimp.rotation import euler, rotate, rotate_back, wrap_pi
-from blimp.types import BaroSample, PositionSample, RangeSample, SensorReadings, Vec3, VehicleState
-
-# What a chip is to the estimator, if the device's name does not say it.
-ROLE_BY_CHIP = {
-    "bno055": "imu",
-    "icm20948": "imu",
-    "mpu6050": "imu",
-    "bmp280": "baro",
-    "bmp388": "baro",
-    "bmp390": "baro",
-    "ms5611": "baro",
-    "tfluna": "ranger",
-    "vl53l1x": "ranger",
-    "hcsr04": "sonar",
-    "dwm1001": "tag",
-    "mocap": "tag",
-    "pmw3901": "flow",
-    "gps-nmea": "gps",
-    "gps-ubx": "gps",
-    "ina219": "power",
-    "ina226": "power",
-    "ina260": "power",
-}
-ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power", "flow"))
+from blimp.types import (
+    BaroSample,
+    EstimateHealth,
+    PositionSample,
+    RangeSample,
+    SensorReadings,
+    Vec3,
+    VehicleState,
+    Wrench,
+)
 
 _RANGE_M = (0.15, 8.0)
 _MAX_TILT_COS = 0.87  # past 30 degrees the beam meets a wall
 _REFERENCE_SAMPLES = 20  # barometer samples that make the pad's pressure
 _BLIND_S = 0.05  # without an IMU sample: five cycles at 100 Hz
 _MAX_BLIND_S = 0.2
-_GROUND_M = 0.15
-_AIRBORNE_M = 0.35
-_GROUND_CLIMB_MPS = 0.15
-_GROUND_S = 0.5
-_AIRBORNE_S = 0.1
+_HEALTH_S = 0.1
+_BACK_S = 0.5  # the clock may step back by less without notice
+_TURNED_RAD = 1.0  # what the ship may have turned by until its gyro was found out
+_LOST_GYRO_RAD = 0.08  # per sqrt(s): what the heading loses without a gyro
 # Of the difference, at each pose of motion capture: 2 s at 40 Hz, and half a minute for the bias.
 _POSE_TURN = 0.012
 _POSE_BIAS = 2e-5
+_POSE_RAD = 0.02
 _POSED_S = 0.3  # after the last pose the ranger is heard again
-
-
-def role(device: Device) -> str:
-    """Return which sample of `SensorReadings` this device makes; "" if none."""
-    return device.name if device.name in ROLES else ROLE_BY_CHIP.get(device.chip, "")
+_STILL = Wrench()
 
 
 class Estimator:
     """Where the ship is and how it moves, from what the sensors last said."""
 
     def __init__(self, *, airframe: Airframe) -> None:
+        noise, limits = airframe.estimator, bounds(airframe)
+        self._airframe = airframe
+        self._limits = limits
         self._roles = {device.name: role(device) for device in airframe.device}
         self._rest_m = {
             role(device): float(device.options.get("rest_m", 0.0)) for device in airframe.device
         }
-        self._attitude = AttitudeFilter()
-        self._height = HeightFilter()
-        self._horizontal = HorizontalFilter(home=airframe.home)
+        self._samples = Samples(airframe=airframe)
+        self._attitude = AttitudeFilter(noise=noise)
+        self._height = HeightFilter(noise=noise, climb_limit_mps=limits.climb_mps)
+        self._horizontal = HorizontalFilter(
+            home=airframe.home, noise=noise, speed_limit_mps=limits.speed_mps
+        )
+        self._heading = HeadingFilter(airframe=airframe)
+        self._yaw_rate = YawRateCheck(airframe=airframe)
         self._imu_m = airframe.mass.center_of_gravity_m
         self._reference_pa: float | None = None
         self._reference: list[float] = []
-        self._baro_t_s = -1.0
-        self._range_t_s = {"ranger": -1.0, "sonar": -1.0}
-        self._pose_t_s = -1.0
         self._posed_s = -1e9
         self._high_s = -1e9
         self._moved_s = 0.0
-        self._ground = _GroundDetector()
+        self._last_s = -1e9
+        self._ground = GroundDetector()
+        self._health = EstimateHealth()
+        self._health_s = -1e9
 
     @property
     def gyro_settled(self) -> bool:
-        """Whether the gyro's bias has been measured at rest."""
-        return self._attitude.settled
+        """Whether the gyro's bias is known well enough to take off with."""
+        return self._attitude.rest.known
 
     @property
     def _heading_known(self) -> bool:
         """Switched on in the air, a ship knows its place but not where its nose points:
         its position is no use for steering."""
-        return self._attitude.settled or self._ground.down
+        known = self._attitude.rest.known or self._ground.down
+        return known and self._heading.sigma_rad < STEER_RAD
 
     def declare_landed(self) -> None:
         """The ship has touched down: this is height 0, whatever the barometer says."""
@@ -100,50 +97,59 @@ class Estimator:
 
     def begin_in_air(self, height_m: float, baro: BaroSample | None) -> None:
         """Start again at `height_m`: what was gathered since the start was not on the pad."""
-        self._height = HeightFilter()
+        self._height = HeightFilter(
+            noise=self._airframe.estimator, climb_limit_mps=self._limits.climb_mps
+        )
         self._height.begin_at(height_m)
         self._ground.down = False
         self._reference.clear()
         self._reference_pa = None if baro is None else baro.pressure_pa * pad_ratio(height_m)
 
-    def update(self, readings: SensorReadings, *, now_s: float, powered: bool) -> VehicleState:
+    def update(
+        self,
+        readings: SensorReadings,
+        *,
+        now_s: float,
+        powered: bool,
+        thrust: Wrench = _STILL,
+    ) -> VehicleState:
         """Take what is new in `readings` and return the state at `now_s`.
 
         powered: something drives the ship; while nothing does and it lies on the ground it
-        may be at rest, and then gyro bias and heights are set.
+        may be at rest, and then gyro bias and heights are set. thrust: what the thrusters give.
         """
+        now_s = self._time(now_s)
         bad = {self._roles.get(name, name) for name in readings.unhealthy}
         at_rest = not powered and self._ground.down and not self._seen_high(now_s)
-        imu = None if "imu" in bad else readings.imu
-        dt_s = self._attitude.update(imu, now_s, at_rest=at_rest)
-        q = self._attitude.attitude
-        if dt_s > 0.0:
-            north, east, down = rotate(q, self._attitude.specific_force_body_mps2)
-            self._height.predict(-(down + GRAVITY_MPS2), dt_s)
-            turn_rad = self._attitude.rates_body_radps[2] * dt_s
-            self._horizontal.predict(north, east, dt_s, turn_rad=turn_rad)
-            self._moved_s = now_s
-        elif now_s - self._moved_s > _BLIND_S:
-            # No IMU: the other sensors carry on, with a wider guess in between.
-            blind_s = min(now_s - self._moved_s, _MAX_BLIND_S)
-            self._height.drift(blind_s)
-            self._horizontal.drift(blind_s)
-            self._moved_s = now_s
+        imu = readings.imu
+        if imu is not None and ("imu" in bad or not isfinite(imu.t_s) or imu.t_s > now_s + 0.1):
+            imu = None
+        attitude = self._attitude
+        dt_s = attitude.update(imu, now_s, at_rest=at_rest)
+        q = attitude.attitude
+        field_t = None if imu is None else imu.magnetic_body_t
+        self._move(q, dt_s, now_s, thrust, at_rest=at_rest, field_t=field_t)
         self._update_height(readings, bad, now_s, at_rest)
         # The horizontal filter follows the IMU, which swings below the hull that the tag's
         # position is of: half of what the accelerometer feels in flight is that swing.
         arm_ned = rotate(q, self._imu_m)
         self._update_horizontal(readings, bad, now_s, at_rest, arm_ned)
-        if not self._horizontal.valid(now_s):
-            self._horizontal.coast(now_s, dt_s)
-        if not self._height.valid(now_s):
-            self._height.coast(dt_s)
-        height = self._height
+        height, horizontal = self._height, self._horizontal
+        height.vote(now_s)
+        horizontal.vote(now_s)
+        if not horizontal.valid(now_s):
+            horizontal.coast(now_s, dt_s)
+        if not height.valid(now_s):
+            height.coast(dt_s)
         self._ground.update(height.height_m, height.climb_mps, now_s)
-        rates = self._attitude.rates_body_radps
+        if now_s - self._health_s >= _HEALTH_S:
+            self._health_s = now_s
+            self._health = self._gather_health(now_s)
+        q = attitude.attitude
+        rates = attitude.rates_body_radps
         swing_ned = rotate(q, cross(rates, self._imu_m))
-        north_m, east_m = self._horizontal.position_m
-        north_mps, east_mps = self._horizontal.velocity_mps
+        north_m, east_m = horizontal.position_m
+        north_mps, east_mps = horizontal.velocity_mps
         return VehicleState(
             t_s=now_s,
             attitude=q,
@@ -154,53 +160,136 @@ class Estimator:
                 east_mps - swing_ned[1],
                 -height.climb_mps,
             ),
-            attitude_valid=self._attitude.valid(now_s),
+            attitude_valid=attitude.valid(now_s),
             height_valid=height.valid(now_s),
-            position_valid=self._horizontal.valid(now_s) and self._heading_known,
-            position_age_s=min(self._horizontal.age_s(now_s), 1e6),
+            position_valid=horizontal.valid(now_s) and self._heading_known,
+            position_age_s=min(horizontal.age_s(now_s), 1e6),
             on_ground=self._ground.down,
+            health=self._health,
+        )
+
+    def _time(self, now_s: float) -> float:
+        """Notice a clock that went back; a little is only late."""
+        if now_s < self._last_s - _BACK_S:
+            self._samples.begin_again()
+            self._attitude.begin_again(now_s)
+            self._moved_s = self._health_s = now_s
+            self._high_s = -1e9
+        self._last_s = now_s
+        return now_s
+
+    def _move(
+        self,
+        q: tuple[float, float, float, float],
+        dt_s: float,
+        now_s: float,
+        thrust: Wrench,
+        *,
+        at_rest: bool,
+        field_t: Vec3 | None,
+    ) -> None:
+        """Move every filter on by the IMU; by a wider guess where it is not believed."""
+        attitude, height, horizontal = self._attitude, self._height, self._horizontal
+        if dt_s > 0.0:
+            self._moved_s = now_s
+            self._turn(dt_s, thrust, at_rest=at_rest)
+            if field_t is not None:
+                self._heading.magnet(field_t, now_s, at_rest=at_rest, attitude=attitude)
+            north, east, down = rotate(q, attitude.specific_force_body_mps2)
+            up = -(down + GRAVITY_MPS2)
+            limits, believed = self._limits, attitude.accel_usable
+            if believed and abs(up) < limits.accel_up_mps2:
+                height.predict(up, dt_s)
+            else:
+                height.drift(dt_s, now_s)
+            if believed and abs(north) + abs(east) < 2.0 * limits.accel_mps2:
+                turn_rad = attitude.rates_body_radps[2] * dt_s
+                horizontal.predict(north, east, dt_s, turn_rad=turn_rad)
+            else:
+                horizontal.drift(dt_s, now_s)
+        elif now_s - self._moved_s > _BLIND_S:
+            # No IMU: the other sensors carry on, with a wider guess in between.
+            blind_s = min(now_s - self._moved_s, _MAX_BLIND_S)
+            height.drift(blind_s, now_s)
+            horizontal.drift(blind_s, now_s)
+            self._moved_s = now_s
+
+    def _turn(self, dt_s: float, thrust: Wrench, *, at_rest: bool) -> None:
+        """Learn about the heading, and whether the gyro feels the ship turn."""
+        attitude = self._attitude
+        if at_rest or self._ground.down:
+            self._yaw_rate.reset()
+            attitude.yaw_rate_radps = None
+            if at_rest:
+                self._heading.rest(attitude.rest.sigma_radps)
+            return
+        check = self._yaw_rate
+        believed = not check.doubt
+        check.update(attitude.gyro_yaw_radps, thrust.torque_body_nm[2], dt_s)
+        if believed and check.doubt:
+            self._heading.drift(_TURNED_RAD)
+        attitude.yaw_rate_radps = check.rate_radps if check.doubt else None
+        if check.doubt:
+            self._heading.drift(_LOST_GYRO_RAD * dt_s**0.5)
+        self._heading.push(thrust, attitude.rates_body_radps[2], dt_s)
+
+    def _gather_health(self, now_s: float) -> EstimateHealth:
+        height, climb = self._height.health(now_s)
+        position, velocity = self._horizontal.health(now_s)
+        return EstimateHealth(
+            height=height,
+            climb=climb,
+            position=position,
+            velocity=velocity,
+            attitude=self._attitude.health(now_s),
+            heading=self._heading.health(now_s, self._yaw_rate.doubt),
         )
 
     def _update_height(
         self, readings: SensorReadings, bad: set[str], now_s: float, at_rest: bool
     ) -> None:
-        baro = readings.baro
-        if baro is not None and "baro" not in bad and baro.t_s != self._baro_t_s:
-            self._baro_t_s = baro.t_s
+        height, is_new = self._height, self._samples.is_new
+        tag, gps, baro = readings.tag, readings.gps, readings.baro
+        # The tag's and GPS's times are asked for by `_update_horizontal`; here they only vote.
+        if tag is not None and "tag" not in bad and is_new("tag-height", tag, now_s):
+            pose_m = self._pose_height(tag, now_s)
+            if pose_m is None:
+                height.update_witness(-tag.position_ned_m[2], "tag")
+            else:
+                height.update_ranger(pose_m, now_s, source="tag")
+        if gps is not None and "gps" not in bad and is_new("gps-height", gps, now_s):
+            height.update_witness(gps.altitude_msl_m - self._airframe.home.altitude_msl_m, "gps")
+        if baro is not None and "baro" not in bad and is_new("baro", baro, now_s):
             if self._reference_pa is None:
                 self._gather_reference(baro.pressure_pa)
             else:
                 height_m = baro_height_m(baro.pressure_pa, baro.temperature_c, self._reference_pa)
                 if isfinite(height_m):
-                    self._height.update_baro(height_m, now_s)
-        ranged = self._range("ranger", readings.ranger, bad, now_s)
-        if ranged is None:
-            ranged = self._range("sonar", readings.sonar, bad, now_s)
-        pose_m = self._pose_height(readings.tag, bad, now_s)
-        if now_s - self._posed_s < _POSED_S:
-            ranged = pose_m  # a ranger sees the floor, and motion capture the ship
-        if ranged is not None:
-            self._height.update_ranger(ranged, now_s)
+                    height.update_baro(height_m, now_s)
+        for name, sample in (("ranger", readings.ranger), ("sonar", readings.sonar)):
+            if sample is not None and name not in bad and is_new(name, sample, now_s):
+                ranged_m = self._ranged_m(name, sample, now_s)
+                if ranged_m is None:
+                    continue
+                if now_s - self._posed_s < _POSED_S:
+                    # A ranger sees the floor, and motion capture the ship.
+                    height.update_witness(ranged_m, name)
+                else:
+                    height.update_ranger(ranged_m, now_s, source=name)
         if at_rest and self._attitude.still:
-            self._height.update_rest()
+            height.update_rest(now_s)
 
-    def _pose_height(
-        self, sample: PositionSample | None, bad: set[str], now_s: float
-    ) -> float | None:
-        """Return the height that a new pose of motion capture means, and turn to its heading."""
-        if sample is None or "tag" in bad or sample.t_s == self._pose_t_s:
-            return None
-        self._pose_t_s = sample.t_s
+    def _pose_height(self, sample: PositionSample, now_s: float) -> float | None:
+        """Return the height that a pose of motion capture means, and turn to its heading."""
         yaw_rad, latency_s, down_m = sample.yaw_rad, sample.latency_s, sample.position_ned_m[2]
         if yaw_rad is None or latency_s is None or not isfinite(yaw_rad + latency_s + down_m):
             return None
-        if not 0.0 <= latency_s <= MAX_LATENCY_S:
-            return None
-        if not self._attitude.settled:
+        if not (0.0 <= latency_s <= MAX_LATENCY_S and self._attitude.rest.known):
             return None
         turned_rad = latency_s * self._attitude.rates_body_radps[2]
         error_rad = wrap_pi(yaw_rad + turned_rad - euler(self._attitude.attitude)[2])
         self._attitude.turn(_POSE_TURN * error_rad, -_POSE_BIAS * error_rad)
+        self._heading.seen(max(_POSE_RAD, abs(error_rad)))
         self._posed_s = now_s
         return latency_s * self._height.climb_mps - down_m
 
@@ -211,58 +300,45 @@ class Estimator:
             if len(self._reference) >= _REFERENCE_SAMPLES:
                 self._reference_pa = sum(self._reference) / len(self._reference)
 
-    def _range(
-        self, name: str, sample: RangeSample | None, bad: set[str], now_s: float
-    ) -> float | None:
-        """Return the height a new and believable range means."""
-        if sample is None or name in bad or sample.t_s == self._range_t_s[name]:
-            return None
-        self._range_t_s[name] = sample.t_s
+    def _ranged_m(self, name: str, sample: RangeSample, now_s: float) -> float | None:
+        """Return the height a believable range means."""
         if not _RANGE_M[0] <= sample.distance_m <= _RANGE_M[1]:  # also false for NaN
             return None
         beam_down = rotate_back(self._attitude.attitude, (0.0, 0.0, 1.0))[2]
         if beam_down < _MAX_TILT_COS:
             return None
         height_m = sample.distance_m * beam_down - self._rest_m.get(name, 0.0)
-        self._high_s = now_s if height_m > _AIRBORNE_M else -1e9
+        if name not in self._height.outvoted:
+            self._high_s = now_s if height_m > AIRBORNE_M else -1e9
         return height_m
 
     def _seen_high(self, now_s: float) -> bool:
-        """Whether a ranger has just seen the ground well below: not at rest on the pad."""
-        return now_s - self._high_s < 1.0
+        """Whether the ship has just been seen off the ground: not at rest on the pad."""
+        return now_s - max(self._high_s, self._height.lifted_s) < 1.0
 
     def _update_horizontal(
         self, readings: SensorReadings, bad: set[str], now_s: float, at_rest: bool, arm_ned_m: Vec3
     ) -> None:
-        if readings.tag is not None and "tag" not in bad:
-            self._horizontal.update_tag(readings.tag, now_s, arm_ned_m=arm_ned_m)
-        if readings.gps is not None and "gps" not in bad:
+        tag, gps, is_new = readings.tag, readings.gps, self._samples.is_new
+        horizontal = self._horizontal
+        used = ""
+        if (
+            tag is not None
+            and "tag" not in bad
+            and is_new("tag", tag, now_s)
+            and horizontal.update_tag(tag, now_s, arm_ned_m=arm_ned_m)
+        ):
+            used = "tag"
+        if gps is not None and "gps" not in bad and is_new("gps", gps, now_s):
             on_pad = at_rest and self._attitude.still
-            self._horizontal.update_gps(readings.gps, now_s, arm_ned_m=arm_ned_m, on_pad=on_pad)
-
-
-class _GroundDetector:
-    """Down after half a second low and slow; up as soon as it is clearly higher."""
-
-    def __init__(self) -> None:
-        self.down = True
-        self._since_s: float | None = None
-
-    def declare(self) -> None:
-        self.down = True
-        self._since_s = None
-
-    def update(self, height_m: float, climb_mps: float, now_s: float) -> None:
-        if self.down:
-            changing = height_m > _AIRBORNE_M
-            needed_s = _AIRBORNE_S
-        else:
-            changing = height_m < _GROUND_M and abs(climb_mps) < _GROUND_CLIMB_MPS
-            needed_s = _GROUND_S
-        if not changing:
-            self._since_s = None
-        elif self._since_s is None:
-            self._since_s = now_s
-        elif now_s - self._since_s >= needed_s:
-            self.down = not self.down
-            self._since_s = None
+            if horizontal.update_gps(gps, now_s, arm_ned_m=arm_ned_m, on_pad=on_pad):
+                used = used or "gps"
+        if used and not self._ground.down and now_s - self._posed_s > _POSED_S:
+            self._heading.fix(
+                horizontal.fixed_m,
+                horizontal.fixed_sigma_m,
+                used,
+                now_s,
+                attitude=self._attitude,
+                horizontal=horizontal,
+            )

@@ -1,48 +1,105 @@
-"""Height and climb from barometer, downward ranger and vertical acceleration.
+"""Height and climb from barometer, rangers and vertical acceleration.
 
-A Kalman filter with four states: height above the resting place on the pad, climb,
-accelerometer bias along up, and the offset between barometer and height. The barometer
-drifts with weather and is pushed about by gusts; the ranger is exact but sees a table as
-ground. The offset state lets each correct the other. Source: Bar-Shalom, "Estimation with
-Applications to Tracking and Navigation", chapter 5 (Joseph form not needed: scalar
-updates on a 4 x 4 covariance that is kept symmetric by storing one half).
+A Kalman filter with four states: height h above the resting place on the pad, climb v,
+accelerometer bias b along up, and the offset o between barometer and height.
+
+F: h' = v, v' = a - b with the measured acceleration a as input, b' = o' = 0.
+Q: accel_up_sigma on v, accel_up_drift on b, baro_drift on o, per second.
+H: a ranger sees h, less the height of what is under it; a barometer sees h + o.
+Source: Bar-Shalom, "Estimation with Applications to Tracking and Navigation", chapter 5
+(Joseph form not needed: scalar updates on a 4 x 4 covariance that is kept symmetric by storing
+one half).
+
+No source rewrites the height. A gate refuses an outlier; `Votes` finds the source that moves
+otherwise than the others, and undoes what it did meanwhile; a tag's and a GPS's height only vote.
+A source that lies at another level but moves with the ship is followed from there: the ranger sees
+a table, the weather has changed.
 """
 
-from math import exp, isfinite, log
+from collections import deque
+from math import isfinite
 
-from blimp.control.constants import GRAVITY_MPS2
+from blimp.airframe import Estimation
+from blimp.control.gate import Gate
+from blimp.control.votes import WINDOW_TICKS, Source, Votes
+from blimp.types import QuantityHealth, Vote
 
-_BARO_SIGMA_M = 0.25  # gusts on the static port, not the chip's noise
-_RANGER_SIGMA_M = 0.05
 _REST_SIGMA_M = 0.03
-_ACCEL_SIGMA_MPS2 = 0.15  # noise and swing, per sqrt(s)
-_BIAS_DRIFT_MPS2 = 0.01  # per sqrt(s)
-_OFFSET_DRIFT_M = 0.02  # per sqrt(s)
-_GATE_SIGMAS = 5.0
-_GATE_FLOOR_M = 0.4
-_PERSISTENT_S = 3.0  # an instrument that disagrees this long is right after all
+_PERSISTENT_S = 3.0
 _STALE_S = 2.0
 _NEAR_GROUND_S = 10.0
 _NEAR_GROUND_M = 0.4
 _BLIND_ACCEL_MPS2 = 0.3  # what a ship may accelerate by unseen, per sqrt(s)
 _FADE_S = 2.0
+_RESTING_S = 0.2
+_REFUSED_S = 0.7  # sources that agree with each other and not with the filter are right
+_LIFTED_M = 0.4
+_RESTING_M = 0.2  # what a ranger may show at rest
+_CLIMB_MPS = 10.0
+_CLIMB_DOUBT_MPS = 0.25  # a source's own rate against the filter's
+_SOURCES = {
+    "ranger": Source(tolerance=0.15, group="down"),
+    "sonar": Source(tolerance=0.15, group="down"),
+    "baro": Source(tolerance=0.25),
+    "tag": Source(tolerance=0.35),
+    "gps": Source(tolerance=1.6),
+}
+_MODEL_TOLERANCE_M = 0.35
 _HEIGHT, _HEIGHT_AND_OFFSET, _CLIMB = range(3)  # what a measurement sees
 
 
-class HeightFilter:
-    """Height above the pad, up-positive. Call `predict` every cycle, then the updates."""
+class _Mark:
+    """Where the filter was at one tick: to predict from there, and to go back there."""
 
-    def __init__(self) -> None:
+    __slots__ = ("climb_mps", "fall_m", "height_m", "offset_m", "speed_mps", "t_s")
+
+    def __init__(self, filter: "HeightFilter", t_s: float) -> None:
+        self.t_s = t_s
+        self.height_m, self.climb_mps = filter.height_m, filter.climb_mps
+        self.offset_m = filter.offset_m
+        self.speed_mps, self.fall_m = filter.reckoned
+
+
+class HeightFilter:
+    """Height above the pad, up-positive. Call `predict` every cycle, then the updates, then `vote`.
+
+    climb_limit_mps: what the ship can do at the most.
+    """
+
+    def __init__(
+        self, *, noise: Estimation | None = None, climb_limit_mps: float = _CLIMB_MPS
+    ) -> None:
+        self._noise = noise = noise or Estimation()
+        self._climb_limit_mps = climb_limit_mps
+        self._q = (
+            noise.accel_up_sigma_mps2**2,
+            noise.accel_up_drift_mps2**2,
+            noise.baro_drift_m**2,
+        )
         self.height_m = 0.0
         self.climb_mps = 0.0
         self.bias_mps2 = 0.0
         self.offset_m = 0.0
+        self.ground_m = 0.0  # of what the rangers look at, above the pad
+        self.reckoned = (0.0, 0.0)  # speed and way by the accelerometer alone, from anywhere
         # Upper half of the covariance, row by row: hh hv hb ho vv vb vo bb bo oo.
         self._p = [0.25, 0.0, 0.0, 0.0, 0.04, 0.0, 0.0, 0.04, 0.0, 25.0]
         self._accepted_s: float | None = None
-        self._rested = False
-        self._baro = _Gate()
-        self._ranger = _Gate()
+        self._rested_s: float | None = None
+        self._rest_began_s = 0.0
+        self._felt_s = -1e9
+        self.lifted_s = -1e9  # when sources agreed that a ship at rest has left the ground
+        self._moved_s = 0.0
+        self._gates = {
+            name: Gate(noise.height_gate_m, noise.gate_sigmas)
+            for name in ("baro", "ranger", "sonar", "tag")
+        }
+        self._said: dict[str, float] = {}
+        self._votes: Votes[float] = Votes(_SOURCES, zero=0.0, model_tolerance=_MODEL_TOLERANCE_M)
+        self._marks: deque[_Mark] = deque(maxlen=WINDOW_TICKS + 1)
+        self._doubt = ""
+
+    # --- what it knows ----------------------------------------------------------------------
 
     def valid(self, now_s: float) -> bool:
         """Whether a measurement was accepted within the last 2 s.
@@ -58,73 +115,149 @@ class HeightFilter:
     def sigma_m(self) -> float:
         return float(self._p[0] ** 0.5)
 
+    @property
+    def outvoted(self) -> frozenset[str]:
+        """The sources that have moved otherwise than the others."""
+        return frozenset(self._votes.outvoted)
+
+    def health(self, now_s: float) -> tuple[QuantityHealth, QuantityHealth]:
+        """Return that of the height and that of the climb."""
+        age_s = 1e6 if self._accepted_s is None else max(0.0, now_s - self._accepted_s)
+        votes = []
+        for name, gate in self._gates.items():
+            if gate.seen_s is not None:
+                level_m = self.offset_m if name == "baro" else -self.ground_m
+                votes.append(
+                    Vote(
+                        sensor=name,
+                        value=self._said[name] - level_m,
+                        innovation=gate.innovation,
+                        age_s=now_s - gate.seen_s,
+                        agrees=gate.agrees and name not in self._votes.outvoted,
+                    )
+                )
+        rates = self._rates()
+        return (
+            QuantityHealth(sigma=self.sigma_m, age_s=age_s, doubt=self._doubt, votes=tuple(votes)),
+            QuantityHealth(
+                sigma=float(self._p[4] ** 0.5), age_s=age_s, doubt=self._doubt, votes=rates
+            ),
+        )
+
+    def _rates(self) -> tuple[Vote, ...]:
+        """Return how fast each source moved over the window, beside the filter."""
+        if not self._marks:
+            return ()
+        span_s = max(1e-3, self._marks[-1].t_s - self._marks[0].t_s)
+        mean_mps = (self._marks[-1].height_m - self._marks[0].height_m) / span_s
+        return tuple(
+            Vote(
+                sensor=name,
+                value=change / span_s,
+                innovation=change / span_s - mean_mps,
+                age_s=0.0,
+                agrees=name not in self._votes.outvoted
+                and abs(change / span_s - mean_mps) < _CLIMB_DOUBT_MPS,
+            )
+            for name, change in self._votes.changes.items()
+        )
+
+    # --- time ---------------------------------------------------------------------------------
+
     def predict(self, accel_up_mps2: float, dt_s: float) -> None:
         """Move on by `dt_s` under the measured upward acceleration, gravity taken out."""
         a = accel_up_mps2 - self.bias_mps2
         self.height_m += (self.climb_mps + 0.5 * a * dt_s) * dt_s
         self.climb_mps += a * dt_s
+        speed_mps, way_m = self.reckoned
+        self.reckoned = (speed_mps + a * dt_s, way_m + (speed_mps + 0.5 * a * dt_s) * dt_s)
+        q_accel, q_bias, q_offset = self._q
         hh, hv, hb, ho, vv, vb, vo, bb, bo, oo = self._p
         self._p = [
             hh + dt_s * (2.0 * hv + dt_s * vv) + 1e-8 * dt_s,
             hv + dt_s * (vv - hb - dt_s * vb),
             hb + dt_s * vb,
             ho + dt_s * vo,
-            vv + dt_s * (dt_s * bb - 2.0 * vb) + _ACCEL_SIGMA_MPS2**2 * dt_s,
+            vv + dt_s * (dt_s * bb - 2.0 * vb) + q_accel * dt_s,
             vb - dt_s * bb,
             vo - dt_s * bo,
-            bb + _BIAS_DRIFT_MPS2**2 * dt_s,
+            bb + q_bias * dt_s,
             bo,
-            oo + _OFFSET_DRIFT_M**2 * dt_s,
+            oo + q_offset * dt_s,
         ]
 
-    def drift(self, dt_s: float) -> None:
+    def drift(self, dt_s: float, now_s: float) -> None:
         """Move on by `dt_s` without an accelerometer."""
         self.predict(self.bias_mps2, dt_s)
         self._p[4] += _BLIND_ACCEL_MPS2**2 * dt_s
+        self._felt_s = now_s
 
     def coast(self, dt_s: float) -> None:
         """Nothing measures height any more: let the climb fade instead of running away."""
         self.climb_mps *= max(0.0, 1.0 - dt_s / _FADE_S)
 
+    # --- measurements -------------------------------------------------------------------------
+
     def update_baro(self, baro_height_m: float, now_s: float) -> None:
         """Take a barometric height above the reference pressure."""
+        self._votes.note("baro", baro_height_m)
+        self._said["baro"] = baro_height_m
+        gate = self._gates["baro"]
         innovation = baro_height_m - self.height_m - self.offset_m
         hh, _, _, ho, _, _, _, _, _, oo = self._p
-        variance = hh + 2.0 * ho + oo + _BARO_SIGMA_M**2
-        decision = self._baro.judge(innovation, variance, now_s)
-        if decision == _ACCEPT:
+        variance = hh + 2.0 * ho + oo + self._noise.baro_sigma_m**2
+        if "baro" in self._votes.outvoted:
+            gate.refuse(innovation, now_s)
+            if not self.valid(now_s):  # better than none
+                self._votes.outvoted.discard("baro")
+                self.offset_m += innovation
+        elif gate.accepts(innovation, variance, now_s):
             self._correct(innovation, variance, _HEIGHT_AND_OFFSET)
             self._accepted_s = now_s
-        elif decision == _REACCEPT:
-            if self._ranger.alive(now_s):
-                self.offset_m += innovation  # the ranger vouches for the height
-            else:
-                self._jump(self.height_m + innovation)
+        elif gate.refused_s(now_s) >= _PERSISTENT_S:
+            self.offset_m += innovation  # the level of the pressure has changed, not the height
+            gate.forgive()
 
-    def update_ranger(self, height_m: float, now_s: float) -> None:
+    def update_ranger(self, height_m: float, now_s: float, *, source: str = "ranger") -> None:
         """Take a ranger's height above the ground, tilt and mounting taken out.
 
-        The first one is believed as it is, unless the ship has been seen at rest: it may
-        have been switched on in the air.
+        The first one is believed as it is, unless the ship has been seen at rest or the tag says
+        otherwise: it may have been switched on in the air.
         """
-        if self._ranger.fresh and not self._rested:
-            self._ranger.judge(0.0, 1.0, now_s)
+        self._votes.note(source, height_m)
+        self._said[source] = height_m
+        gate = self._gates[source]
+        if gate.seen_s is None and self._unknown(height_m):
             self._jump(height_m)
+            gate.accepts(0.0, 1.0, now_s)
             self._accepted_s = now_s
             return
-        innovation = height_m - self.height_m
-        variance = self._p[0] + _RANGER_SIGMA_M**2
-        decision = self._ranger.judge(innovation, variance, now_s)
-        if decision == _ACCEPT:
+        innovation = height_m + self.ground_m - self.height_m
+        if self._resting(now_s) and abs(height_m) > _RESTING_M:
+            self._votes.exclude(source)
+        if source in self._votes.outvoted:
+            gate.refuse(innovation, now_s)
+            return
+        variance = self._p[0] + self._noise.ranger_sigma_m**2
+        if gate.accepts(innovation, variance, now_s):
             self._correct(innovation, variance, _HEIGHT)
             self._accepted_s = now_s
-        elif decision == _REACCEPT:
-            self.offset_m -= innovation  # what the barometer said stays as it was
-            self._jump(height_m)
+        elif gate.refused_s(now_s) >= _PERSISTENT_S and self._moves_along(source):
+            self.ground_m = self.height_m - height_m  # it sees something else than the pad's level
+            gate.forgive()
 
-    def update_rest(self) -> None:
+    def update_witness(self, height_m: float, source: str) -> None:
+        """Take a height that only votes: "tag" or "gps"."""
+        if isfinite(height_m):
+            self._said[source] = height_m
+            self._votes.note(source, height_m)
+
+    def update_rest(self, now_s: float) -> None:
         """The ship lies on its pad: height 0, climb 0."""
-        self._rested = True
+        if not self._resting(now_s):
+            self._rest_began_s = now_s
+        self._rested_s = now_s
+        self.ground_m = 0.0
         self._correct(-self.height_m, self._p[0] + _REST_SIGMA_M**2, _HEIGHT)
         self._correct(-self.climb_mps, self._p[4] + _REST_SIGMA_M**2, _CLIMB)
 
@@ -136,7 +269,98 @@ class HeightFilter:
     def land(self) -> None:
         """The ship has touched down: this height is 0 from now on."""
         self.offset_m += self.height_m
+        self.ground_m -= self.height_m
+        for mark in self._marks:
+            mark.offset_m += self.height_m
+            mark.height_m -= self.height_m
         self._jump(0.0)
+
+    # --- the vote -----------------------------------------------------------------------------
+
+    def vote(self, now_s: float) -> None:
+        """Compare the sources, four times a second; undo what an outvoted one has done."""
+        self.climb_mps = max(-self._climb_limit_mps, min(self._climb_limit_mps, self.climb_mps))
+        if not self._votes.due(now_s):
+            return
+        self._marks.append(_Mark(self, now_s))
+        out = self._votes.tick(self._predicted())
+        self._doubt = self._votes.doubt
+        refused = self._refused(now_s)
+        rests = self._resting(now_s) and self._rest_began_s < self._marks[0].t_s
+        lifted = rests and self._votes.agreed and self._lifted()
+        if lifted:
+            self.lifted_s = now_s
+        if out or lifted or (refused and self._votes.agreed):
+            self._undo()
+
+    def _resting(self, now_s: float) -> bool:
+        return self._rested_s is not None and now_s - self._rested_s < _RESTING_S
+
+    def _refused(self, now_s: float) -> bool:
+        """Whether every source that speaks is refused, and has been for a while."""
+        speaking = [g for g in self._gates.values() if g.speaks(now_s)]
+        return bool(speaking) and all(g.refused_s(now_s) > _REFUSED_S for g in speaking)
+
+    def _lifted(self) -> bool:
+        """Whether every trusted source has moved, of a ship that feels at rest: it floats."""
+        changes = self._votes.changes
+        return all(
+            abs(change) > _LIFTED_M
+            for name, change in changes.items()
+            if self._trusted(name) and _SOURCES[name].tolerance < _LIFTED_M
+        )
+
+    def _predicted(self) -> float | None:
+        """Return the change over the window by the accelerometer alone."""
+        if len(self._marks) <= WINDOW_TICKS:
+            return None
+        old, new = self._marks[0], self._marks[-1]
+        span_s = new.t_s - old.t_s
+        if new.t_s - self._felt_s < span_s:  # it was not believed all the time
+            return None
+        return (old.climb_mps - old.speed_mps) * span_s + new.fall_m - old.fall_m
+
+    def _undo(self) -> None:
+        """Go back to before a source began to lie, and come here again without it."""
+        old, new = self._marks[0], self._marks[-1]
+        trusted = [name for name in self._votes.changes if self._trusted(name)]
+        span_s = new.t_s - old.t_s
+        if not trusted or span_s <= 0.0:
+            return
+        way_m = self._votes.changes[min(trusted, key=lambda name: _SOURCES[name].tolerance)]
+        limit_m = self._climb_limit_mps * span_s
+        self.height_m = old.height_m + max(-limit_m, min(limit_m, way_m))
+        climb_mps = old.climb_mps + new.speed_mps - old.speed_mps
+        self.climb_mps = climb_mps if new.t_s - self._felt_s > span_s else way_m / span_s
+        self.offset_m = old.offset_m
+        self._p[0] = max(self._p[0], 0.04)
+        self._p[4] = max(self._p[4], 0.04)
+        for mark in self._marks:  # nobody is to go back to what was wrong
+            mark.height_m = old.height_m + way_m * (mark.t_s - old.t_s) / span_s
+            mark.offset_m = old.offset_m
+
+    def _trusted(self, name: str) -> bool:
+        return name not in self._votes.outvoted
+
+    def _moves_along(self, source: str) -> bool:
+        """Whether this source has moved with the ship in the last seconds."""
+        change = self._votes.changes.get(source)
+        if change is None or len(self._marks) <= WINDOW_TICKS:
+            return False
+        ship_m = self._marks[-1].height_m - self._marks[0].height_m
+        tolerance = _SOURCES[source].tolerance
+        return abs(change) > 2.0 * tolerance and abs(change - ship_m) < 2.0 * tolerance
+
+    def _unknown(self, height_m: float) -> bool:
+        """Whether the ship has not been seen anywhere else than at this height."""
+        if self._rested_s is not None or any(
+            g.seen_s for n, g in self._gates.items() if n != "baro"
+        ):
+            return False
+        tag_m = self._said.get("tag")
+        return tag_m is None or abs(tag_m - height_m) < 1.0
+
+    # --- arithmetic -----------------------------------------------------------------------------
 
     def _jump(self, height_m: float) -> None:
         self.height_m = height_m
@@ -167,52 +391,3 @@ class HeightFilter:
             bo - kb * co,
             max(1e-9, oo - ko * co),
         ]
-
-
-_ACCEPT, _REJECT, _REACCEPT = range(3)
-
-
-class _Gate:
-    """Refuses an outlier; gives in to a disagreement that lasts."""
-
-    def __init__(self) -> None:
-        self._bad_since_s: float | None = None
-        self._good_s: float | None = None
-
-    @property
-    def fresh(self) -> bool:
-        """Whether nothing has been judged yet."""
-        return self._good_s is None and self._bad_since_s is None
-
-    def alive(self, now_s: float) -> bool:
-        return self._good_s is not None and now_s - self._good_s <= _STALE_S
-
-    def judge(self, innovation: float, variance: float, now_s: float) -> int:
-        limit = max(_GATE_FLOOR_M, _GATE_SIGMAS * variance**0.5)
-        if abs(innovation) <= limit:
-            self._bad_since_s = None
-            self._good_s = now_s
-            return _ACCEPT
-        if self._bad_since_s is None:
-            self._bad_since_s = now_s
-        if now_s - self._bad_since_s < _PERSISTENT_S:
-            return _REJECT
-        self._bad_since_s = None
-        return _REACCEPT
-
-
-def baro_height_m(pressure_pa: float, temperature_c: float, reference_pa: float) -> float:
-    """Return the height above the level of `reference_pa`, hypsometric equation.
-
-    Uses the ISA temperature (ISO 2533) if the chip's own, warmed by its board, is not
-    believable. Returns NaN for an impossible pressure.
-    """
-    if not (isfinite(pressure_pa) and 3e4 < pressure_pa < 1.2e5):
-        return float("nan")
-    kelvin = 273.15 + (temperature_c if -30.0 < temperature_c < 45.0 else 15.0)
-    return 287.053 * kelvin / GRAVITY_MPS2 * log(reference_pa / pressure_pa)
-
-
-def pad_ratio(height_m: float) -> float:
-    """Return the pressure on the pad over that at `height_m` above it, at 15 degrees."""
-    return exp(height_m * GRAVITY_MPS2 / (287.053 * 288.15))

@@ -1,53 +1,106 @@
 """Horizontal position and velocity from position tag or GPS, with acceleration between.
 
-One Kalman filter with three states an axis: position, velocity and acceleration bias
+One Kalman filter with three states an axis: position p, velocity v and acceleration bias b
 (a tilt error of half a degree is 0.09 m/s^2, more than the ship ever accelerates). North
 and east get the same samples with the same noise, so they share one covariance, and the
 bias, which sits in the ship, may be turned with it.
+
+F: p' = v, v' = a - b with the measured acceleration a as input, b' = 0.
+Q: accel_sigma on v, accel_drift on b, per second.
+H: tag and GPS see p as it was their latency ago; a GPS's Doppler sees v.
+Source: Bar-Shalom, "Estimation with Applications to Tracking and Navigation", chapter 6.
+
+The tag is used while it is there, then GPS, shifted by the offset tracked until then. `Votes`
+compares how far each has moved with the other and with the accelerometer: a tag that drifts beside
+a good GPS is left, and what it did to the estimate is undone.
 """
 
+from collections import deque
 from math import cos, hypot, isfinite, radians, sin
 
-from blimp.airframe import Home
-from blimp.types import ZERO3, GpsSample, PositionSample, Vec3
+from blimp.airframe import EARTH_RADIUS_M, Estimation, Home
+from blimp.control.gate import Gate
+from blimp.control.votes import WINDOW_TICKS, Source, Votes
+from blimp.types import ZERO3, GpsSample, PositionSample, QuantityHealth, Vec3, Vote
 
-_ACCEL_SIGMA_MPS2 = 0.06  # per sqrt(s)
-_BIAS_DRIFT_MPS2 = 0.02  # per sqrt(s)
-_BLIND_ACCEL_MPS2 = 0.2  # what a ship may accelerate by unseen, per sqrt(s)
-_GPS_SHARE = 0.3  # of its stated accuracy that is noise; the rest wanders slowly
-_GPS_FLOOR_M = 0.5
-_GATE_SIGMAS = 5.0
-_GATE_FLOOR_M = 0.6
-_PERSISTENT_S = 1.5  # a source that disagrees this long is right after all
-_STALE_S = 2.5
 RECKONED_S = 8.0  # so long the accelerometer alone gives a velocity good for braking
-_TAG_LOST_S = 1.0
-_GPS_VELOCITY_SIGMA_MPS = 0.15
-# From the air to the estimator: ranging or solving, the line, and half a polling period.
-_TAG_LATENCY_S = 0.1
-_GPS_LATENCY_S = 0.2
 MAX_LATENCY_S = 0.5  # of a sample that says its own
-_EARTH_RADIUS_M = 6_371_000.0  # sphere: 0.3 % of a leg, far below GPS noise here
+_BLIND_ACCEL_MPS2 = 0.2  # what a ship may accelerate by unseen, per sqrt(s)
+_PERSISTENT_S = 1.5
+_STALE_S = 2.5
+_TAG_LOST_S = 1.0
 _SIGMA_RANGE_M = (0.005, 20.0)
+_SPEED_MPS = 5.0
+_GPS_SPEED_GATE_MPS = 3.0
+_TICK_S = 0.5  # a window of 6 s: GPS wanders
+# A fix wanders by a metre in the window, the Doppler does not: it is the better witness.
+_SOURCES = {
+    "tag": Source(tolerance=0.35),
+    "gps": Source(tolerance=0.5),
+    "gps-fix": Source(tolerance=1.6, group="gps"),
+}
+_DOPPLER_GAP_S = 1.0
+_MODEL_TOLERANCE_M = 0.8
+
+
+class _Mark:
+    """Where the filter was at one tick."""
+
+    __slots__ = ("gps_offset", "position_m", "speed_mps", "t_s", "velocity_mps", "way_m")
+
+    def __init__(self, filter: "HorizontalFilter", t_s: float) -> None:
+        self.t_s = t_s
+        self.position_m = complex(*filter.position_m)
+        self.velocity_mps = complex(*filter.velocity_mps)
+        self.gps_offset = filter.gps_offset
+        self.speed_mps, self.way_m = filter.reckoned
 
 
 class HorizontalFilter:
-    """North and east of the pad. Call `predict` every cycle, then the updates."""
+    """North and east of the pad. Call `predict` every cycle, then the updates, then `vote`.
 
-    def __init__(self, *, home: Home) -> None:
+    speed_limit_mps: over ground, what the ship can do at the most.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: Home,
+        noise: Estimation | None = None,
+        speed_limit_mps: float = _SPEED_MPS,
+    ) -> None:
+        self._noise = noise = noise or Estimation()
+        self._speed_limit_mps = speed_limit_mps
         self._home = home
-        self._m_per_lat = radians(1.0) * _EARTH_RADIUS_M
+        self._m_per_lat = radians(1.0) * EARTH_RADIUS_M  # sphere: 0.3 % of a leg
         self._m_per_lon = self._m_per_lat * cos(radians(home.latitude_deg))
+        self._q = (noise.accel_sigma_mps2**2, noise.accel_drift_mps2**2)
         self.position_m = [0.0, 0.0]
         self.velocity_mps = [0.0, 0.0]
         self._bias = [0.0, 0.0]
         self._p = (4.0, 0.0, 0.0, 0.04, 0.0, 0.01)  # pp pv pb vv vb bb
         self._accepted_s: float | None = None
-        self._bad_since_s: float | None = None
-        self._tag_s: float | None = None
-        self._tag_t_s = -1.0
-        self._gps_t_s = -1.0
-        self._gps_offset: tuple[float, float] | None = None
+        self._seen_m = (0.0, 0.0)
+        self.gps_offset: tuple[float, float] | None = None
+        self.reckoned = (0j, 0j)  # velocity and way by the accelerometer alone
+        self._felt_s = -1e9
+        self._doppler_s = -1e9
+        self._doppler_m = 0j
+        self._gates = {
+            name: Gate(noise.position_gate_m, noise.gate_sigmas) for name in ("tag", "gps")
+        }
+        self.fixed_m = (
+            0.0,
+            0.0,
+        )  # the last position that was used, of the hull, as it was measured
+        self.fixed_sigma_m = 1.0
+        self._votes: Votes[complex] = Votes(
+            _SOURCES, zero=0j, model_tolerance=_MODEL_TOLERANCE_M, tick_s=_TICK_S
+        )
+        self._marks: deque[_Mark] = deque(maxlen=WINDOW_TICKS + 1)
+        self._doubt = ""
+
+    # --- what it knows ----------------------------------------------------------------------
 
     def age_s(self, now_s: float) -> float:
         """Return seconds since a position was accepted; infinite before the first."""
@@ -55,6 +108,33 @@ class HorizontalFilter:
 
     def valid(self, now_s: float) -> bool:
         return self.age_s(now_s) <= _STALE_S
+
+    @property
+    def outvoted(self) -> frozenset[str]:
+        """The sources that have moved otherwise than the others."""
+        return frozenset(self._votes.outvoted)
+
+    def health(self, now_s: float) -> tuple[QuantityHealth, QuantityHealth]:
+        """Return that of the position and that of the velocity."""
+        age_s = min(1e6, self.age_s(now_s))
+        votes = tuple(
+            Vote(
+                sensor=name,
+                value=gate.innovation,
+                innovation=gate.innovation,
+                age_s=now_s - gate.seen_s,
+                agrees=gate.agrees and name not in self._votes.outvoted,
+            )
+            for name, gate in self._gates.items()
+            if gate.seen_s is not None
+        )
+        pp, vv = self._p[0], self._p[3]
+        return (
+            QuantityHealth(sigma=pp**0.5, age_s=age_s, doubt=self._doubt, votes=votes),
+            QuantityHealth(sigma=vv**0.5, age_s=age_s, doubt=self._doubt, votes=votes),
+        )
+
+    # --- time ---------------------------------------------------------------------------------
 
     def predict(
         self,
@@ -69,25 +149,31 @@ class HorizontalFilter:
         north, east = self._bias
         self._bias = [c * north - s * east, s * north + c * east]
         position, velocity = self.position_m, self.velocity_mps
-        for axis, measured in enumerate((accel_north_mps2, accel_east_mps2)):
-            a = measured - self._bias[axis]
-            position[axis] += (velocity[axis] + 0.5 * a * dt_s) * dt_s
-            velocity[axis] += a * dt_s
+        an, ae = accel_north_mps2 - self._bias[0], accel_east_mps2 - self._bias[1]
+        position[0] += (velocity[0] + 0.5 * an * dt_s) * dt_s
+        position[1] += (velocity[1] + 0.5 * ae * dt_s) * dt_s
+        velocity[0] += an * dt_s
+        velocity[1] += ae * dt_s
+        speed, way = self.reckoned
+        gained = complex(an, ae) * dt_s
+        self.reckoned = (speed + gained, way + (speed + 0.5 * gained) * dt_s)
+        q_accel, q_bias = self._q
         pp, pv, pb, vv, vb, bb = self._p
         self._p = (
             pp + dt_s * (2.0 * pv + dt_s * vv) + 1e-8 * dt_s,
             pv + dt_s * (vv - pb - dt_s * vb),
             pb + dt_s * vb,
-            vv + dt_s * (dt_s * bb - 2.0 * vb) + _ACCEL_SIGMA_MPS2**2 * dt_s,
+            vv + dt_s * (dt_s * bb - 2.0 * vb) + q_accel * dt_s,
             vb - dt_s * bb,
-            bb + _BIAS_DRIFT_MPS2**2 * dt_s,
+            bb + q_bias * dt_s,
         )
 
-    def drift(self, dt_s: float) -> None:
+    def drift(self, dt_s: float, now_s: float) -> None:
         """Move on by `dt_s` without an accelerometer."""
         self.predict(self._bias[0], self._bias[1], dt_s)
         pp, pv, pb, vv, vb, bb = self._p
         self._p = (pp, pv, pb, vv + _BLIND_ACCEL_MPS2**2 * dt_s, vb, bb)
+        self._felt_s = now_s
 
     def coast(self, now_s: float, dt_s: float) -> None:
         """No source is left: in time let the velocity fade instead of running away."""
@@ -95,92 +181,197 @@ class HorizontalFilter:
             keep = max(0.0, 1.0 - dt_s / 2.0)
             self.velocity_mps = [v * keep for v in self.velocity_mps]
 
-    def update_tag(self, sample: PositionSample, now_s: float, *, arm_ned_m: Vec3 = ZERO3) -> None:
-        """Take a tag's position of the hull; `arm_ned_m` leads from there to the IMU."""
-        if sample.t_s == self._tag_t_s:
-            return
-        self._tag_t_s = sample.t_s
+    def turn(self, angle_rad: float) -> None:
+        """The heading was wrong by this: the bias sits in the ship."""
+        c, s = cos(angle_rad), sin(angle_rad)
+        north, east = self._bias
+        self._bias = [c * north - s * east, s * north + c * east]
+
+    # --- measurements -------------------------------------------------------------------------
+
+    def update_tag(self, sample: PositionSample, now_s: float, *, arm_ned_m: Vec3 = ZERO3) -> bool:
+        """Take a tag's position of the hull; `arm_ned_m` leads from there to the IMU.
+
+        Return whether it was used.
+        """
         north_m, east_m, _ = sample.position_ned_m
-        latency_s = _TAG_LATENCY_S if sample.latency_s is None else sample.latency_s
+        latency_s = self._noise.tag_latency_s if sample.latency_s is None else sample.latency_s
         if not isfinite(north_m + east_m + sample.accuracy_m + latency_s):
-            return
+            return False
         if not 0.0 <= latency_s <= MAX_LATENCY_S:
-            return
-        if self._take(
+            return False
+        self._votes.note("tag", complex(north_m, east_m))
+        self.fixed_m, self.fixed_sigma_m = (north_m, east_m), max(0.03, sample.accuracy_m)
+        return self._take(
+            "tag",
             north_m + arm_ned_m[0],
             east_m + arm_ned_m[1],
             sample.accuracy_m,
             now_s,
             latency_s=latency_s,
-        ):
-            self._tag_s = now_s
+        )
 
     def update_gps(
         self, sample: GpsSample, now_s: float, *, on_pad: bool, arm_ned_m: Vec3 = ZERO3
-    ) -> None:
+    ) -> bool:
         """Take a GPS fix, shifted by the offset tracked while something better was there.
 
         on_pad: the ship rests on its pad, which is the origin whatever GPS says of it.
+        Return whether it was used for the position.
         """
-        if sample.t_s == self._gps_t_s:
-            return
-        self._gps_t_s = sample.t_s
         if not isfinite(sample.latitude_deg + sample.longitude_deg + sample.accuracy_m):
-            return
-        north_m = (sample.latitude_deg - self._home.latitude_deg) * self._m_per_lat + arm_ned_m[0]
-        east_m = (sample.longitude_deg - self._home.longitude_deg) * self._m_per_lon + arm_ned_m[1]
-        tagged = self._tag_s is not None and now_s - self._tag_s <= _TAG_LOST_S
-        if tagged or (on_pad and self._tag_s is None):
+            return False
+        north_m = (sample.latitude_deg - self._home.latitude_deg) * self._m_per_lat
+        east_m = (sample.longitude_deg - self._home.longitude_deg) * self._m_per_lon
+        self._vote_of_gps(complex(north_m, east_m), sample, now_s)
+        north_m, east_m = north_m + arm_ned_m[0], east_m + arm_ned_m[1]
+        tag_s = self._gates["tag"].last_s
+        tagged = tag_s is not None and now_s - tag_s <= _TAG_LOST_S
+        if tagged or (on_pad and tag_s is None):
             reference = self.position_m if tagged else arm_ned_m
             self._track_offset(north_m - reference[0], east_m - reference[1])
             if tagged:
-                return
-        shift = self._gps_offset or (0.0, 0.0)
-        accuracy_m = max(_GPS_FLOOR_M, _GPS_SHARE * sample.accuracy_m)
-        if self._take(
-            north_m - shift[0], east_m - shift[1], accuracy_m, now_s, latency_s=_GPS_LATENCY_S
+                gate, (n, e) = self._gates["gps"], self.gps_offset or (0.0, 0.0)
+                gate.seen_s, gate.agrees = now_s, "gps" not in self._votes.outvoted
+                gate.innovation = hypot(
+                    north_m - n - self.position_m[0], east_m - e - self.position_m[1]
+                )
+                return False
+        shift = self.gps_offset or (0.0, 0.0)
+        self.fixed_m = (
+            north_m - shift[0] - arm_ned_m[0],
+            east_m - shift[1] - arm_ned_m[1],
+        )
+        accuracy_m = max(self._noise.gps_floor_m, self._noise.gps_share * sample.accuracy_m)
+        self.fixed_sigma_m = 0.6 * accuracy_m
+        if not self._take(
+            "gps",
+            north_m - shift[0],
+            east_m - shift[1],
+            accuracy_m,
+            now_s,
+            latency_s=self._noise.gps_latency_s,
         ):
-            velocity = sample.velocity_ned_mps
-            if velocity is not None and isfinite(velocity[0] + velocity[1]):
-                self._take_velocity(velocity[0], velocity[1])
+            return False
+        velocity = sample.velocity_ned_mps
+        if velocity is not None and isfinite(velocity[0] + velocity[1]):
+            self._take_velocity(velocity[0], velocity[1])
+        return True
+
+    def _vote_of_gps(self, fix_m: complex, sample: GpsSample, now_s: float) -> None:
+        """How far it has gone by its Doppler; without one, its fix."""
+        velocity = sample.velocity_ned_mps
+        if velocity is None or not isfinite(velocity[0] + velocity[1]):
+            self._votes.note("gps-fix", fix_m)
+            return
+        if 0.0 < now_s - self._doppler_s < _DOPPLER_GAP_S:
+            self._doppler_m += complex(velocity[0], velocity[1]) * (now_s - self._doppler_s)
+            self._votes.note("gps", self._doppler_m)
+        else:
+            self._votes.forget("gps")
+        self._doppler_s = now_s
 
     def _track_offset(self, north_m: float, east_m: float) -> None:
-        if self._gps_offset is None:
-            self._gps_offset = (north_m, east_m)
+        if self.gps_offset is None:
+            self.gps_offset = (north_m, east_m)
             return
-        n, e = self._gps_offset
-        self._gps_offset = (n + 0.05 * (north_m - n), e + 0.05 * (east_m - e))
+        n, e = self.gps_offset
+        self.gps_offset = (n + 0.05 * (north_m - n), e + 0.05 * (east_m - e))
 
     def _take(
-        self, north_m: float, east_m: float, sigma_m: float, now_s: float, *, latency_s: float
+        self,
+        name: str,
+        north_m: float,
+        east_m: float,
+        sigma_m: float,
+        now_s: float,
+        *,
+        latency_s: float,
     ) -> bool:
-        """Correct by a position unless it is an outlier; return whether it was used."""
+        """Correct by a position unless it is an outlier or outvoted; return whether it was used."""
+        gate = self._gates[name]
         sigma_m = max(_SIGMA_RANGE_M[0], min(_SIGMA_RANGE_M[1], sigma_m))
-        if self._accepted_s is None or self.age_s(now_s) > 2.0 * _STALE_S:
+        if self._accepted_s is None:
             self._restart(north_m, east_m, sigma_m, now_s)
+            gate.accepts(0.0, 1.0, now_s)
             return True
+        measured = (north_m, east_m)
         north_m += latency_s * self.velocity_mps[0]
         east_m += latency_s * self.velocity_mps[1]
         dn, de = north_m - self.position_m[0], east_m - self.position_m[1]
+        far_m = hypot(dn, de)
+        # From where it was last seen: an estimate running away must not keep its sources out.
+        gone_m = hypot(measured[0] - self._seen_m[0], measured[1] - self._seen_m[1])
+        if name in self._votes.outvoted and self.age_s(now_s) <= _STALE_S:
+            gate.refuse(far_m, now_s)
+            return False
+        age_s = self.age_s(now_s)
+        reach_m = self._noise.position_gate_m + self._speed_limit_mps * age_s
+        if age_s > 2.0 * _STALE_S and gone_m <= reach_m:
+            gate.accepts(0.0, 1.0, now_s)
+            self._restart(*measured, sigma_m, now_s)
+            return True
         pp, pv, pb, _, _, _ = self._p
         variance = pp + sigma_m * sigma_m
-        if hypot(dn, de) > max(_GATE_FLOOR_M, _GATE_SIGMAS * variance**0.5):
-            if self._bad_since_s is None:
-                self._bad_since_s = now_s
-            if now_s - self._bad_since_s >= _PERSISTENT_S:
-                self._restart(north_m, east_m, sigma_m, now_s)
-                return True
-            return False
-        self._bad_since_s = None
-        self._accepted_s = now_s
-        self._correct(dn, de, (pp, pv, pb), variance)
-        return True
+        if gate.accepts(far_m, variance, now_s):
+            self._accepted_s, self._seen_m = now_s, measured
+            self._correct(dn, de, (pp, pv, pb), variance)
+            return True
+        # It insists: believed if nothing else speaks, and if the ship can have got there.
+        if gate.refused_s(now_s) >= _PERSISTENT_S <= age_s and gone_m <= reach_m:
+            self._restart(*measured, sigma_m, now_s)
+            gate.accepts(0.0, 1.0, now_s)
+            return True
+        return False
 
     def _take_velocity(self, north_mps: float, east_mps: float) -> None:
         _, pv, _, vv, vb, _ = self._p
         dn, de = north_mps - self.velocity_mps[0], east_mps - self.velocity_mps[1]
-        if hypot(dn, de) < 3.0:
-            self._correct(dn, de, (pv, vv, vb), vv + _GPS_VELOCITY_SIGMA_MPS**2)
+        if hypot(dn, de) < _GPS_SPEED_GATE_MPS:
+            self._correct(dn, de, (pv, vv, vb), vv + self._noise.gps_velocity_sigma_mps**2)
+
+    # --- the vote -----------------------------------------------------------------------------
+
+    def vote(self, now_s: float) -> None:
+        """Compare the sources, twice a second; undo what an outvoted tag has done."""
+        speed = hypot(*self.velocity_mps)
+        if speed > self._speed_limit_mps:
+            self.velocity_mps = [v * self._speed_limit_mps / speed for v in self.velocity_mps]
+        if not self._votes.due(now_s):
+            return
+        self._marks.append(_Mark(self, now_s))
+        out = self._votes.tick(self._predicted())
+        self._doubt = self._votes.doubt
+        changes = self._votes.changes
+        gone_m = changes.get("gps", changes.get("gps-fix"))
+        if out == "tag" and gone_m is not None:
+            self._undo(gone_m)
+            self._gates["tag"].forget()
+
+    def _predicted(self) -> complex | None:
+        """Return the change over the window by the accelerometer alone."""
+        if len(self._marks) <= WINDOW_TICKS:
+            return None
+        old, new = self._marks[0], self._marks[-1]
+        span_s = new.t_s - old.t_s
+        if new.t_s - self._felt_s < span_s:  # it was not believed all the time
+            return None
+        return (old.velocity_mps - old.speed_mps) * span_s + new.way_m - old.way_m
+
+    def _undo(self, moved_m: complex) -> None:
+        """Go back to before the tag began to lie, and come here again with GPS."""
+        old, new = self._marks[0], self._marks[-1]
+        position = old.position_m + moved_m
+        velocity = old.velocity_mps + new.speed_mps - old.speed_mps
+        if new.t_s - self._felt_s < new.t_s - old.t_s:
+            velocity = moved_m / max(1e-3, new.t_s - old.t_s)
+        self.position_m = [position.real, position.imag]
+        self.velocity_mps = [velocity.real, velocity.imag]
+        self.gps_offset = old.gps_offset
+        pp, _, _, vv, _, bb = self._p
+        self._p = (max(pp, 0.25), 0.0, 0.0, max(vv, 0.02), 0.0, bb)
+
+    # --- arithmetic -----------------------------------------------------------------------------
 
     def _correct(
         self, dn: float, de: float, column: tuple[float, float, float], variance: float
@@ -205,6 +396,5 @@ class HorizontalFilter:
         """Believe this sample alone: the first one, or one that has insisted."""
         self.position_m = [north_m, east_m]
         _, _, _, vv, _, bb = self._p
-        self._p = (sigma_m * sigma_m, 0.0, 0.0, max(vv, 0.04), 0.0, bb)
-        self._accepted_s = now_s
-        self._bad_since_s = None
+        self._p = (sigma_m * sigma_m, 0.0, 0.0, max(vv, 0.25), 0.0, bb)
+        self._accepted_s, self._seen_m = now_s, (north_m, east_m)

@@ -9,8 +9,8 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from blimp.airframe import Airframe
-from blimp.control.estimator import role
-from blimp.control.height import baro_height_m
+from blimp.control.pressure import baro_height_m
+from blimp.control.samples import role
 from blimp.types import BaroSample, SensorReadings, VehicleState
 
 _FRESH_S = 1.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from blimp.control.estimator import ROLE_BY_CHIP
+from blimp.control.samples import ROLE_BY_CHIP
 from blimp.hardware.board import CHIPS, check, safe_state
 from blimp.hardware.device import Sensor
 from blimp.hardware.linux import LinuxBuses

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blimp.control.estimator import Estimator, role
+from blimp.control.estimator import Estimator
+from blimp.control.samples import Samples, role
 from blimp.rotation import euler
 from blimp.types import (
     BaroSample,
@@ -197,7 +198,7 @@ def test_nothing_bad_in_a_pose_reaches_the_state(bad: dict[str, Any]) -> None:
     good = PositionSample(
         t_s=0.0, position_ned_m=(0.0, 0.0, 0.0), accuracy_m=0.005, latency_s=0.03, yaw_rad=0.1
     )
-    for k in range(40):
+    for k in range(200):
         fields = bad if k % 2 else {}
         pose = msgspec.structs.replace(good, t_s=ship.now_s + 0.01, **fields)
         ship.now_s += 0.01
@@ -205,3 +206,52 @@ def test_nothing_bad_in_a_pose_reaches_the_state(bad: dict[str, Any]) -> None:
         state = ship.estimator.update(readings, now_s=ship.now_s, powered=True)
     assert isfinite(sum(state.position_ned_m + state.velocity_ned_mps + state.attitude))
     assert 0.005 < euler(state.attitude)[2] < 0.1  # the good half turns it
+
+
+def test_a_clock_that_goes_back_costs_nothing() -> None:
+    ship = Still()
+    ship.run(4.0)
+    ship.lift(2.0)
+    ship.run(4.0)
+    ship.now_s -= 3.5
+    state = ship.run(1.0)
+    assert (state.attitude_valid, state.height_valid, state.position_valid) == (True,) * 3
+    assert state.altitude_m == pytest.approx(2.0, abs=0.15)
+    state = ship.run(6.0)
+    assert state.altitude_m == pytest.approx(2.0, abs=0.1)
+    assert state.health.doubts == ()
+
+
+def test_a_sensor_at_ten_times_its_rate_counts_twice_at_the_most() -> None:
+    samples = Samples(airframe=twin())
+    used = 0
+    for k in range(100):
+        t_s = 0.01 * k
+        tag = PositionSample(t_s=t_s, position_ned_m=(0.0, 0.0, 0.0), accuracy_m=0.08)
+        used += samples.is_new("tag", tag, t_s)
+    assert used <= 26
+
+
+@pytest.mark.parametrize("t_s", [nan, float("inf"), -1e9, 1e9])
+def test_a_sample_of_no_time_is_no_sample_and_the_next_one_is(t_s: float) -> None:
+    samples = Samples(airframe=twin())
+    wild = PositionSample(t_s=t_s, position_ned_m=(9.0, 9.0, 0.0), accuracy_m=0.08)
+    assert not samples.is_new("tag", wild, 5.0)
+    good = PositionSample(t_s=5.1, position_ned_m=(0.0, 0.0, 0.0), accuracy_m=0.08)
+    assert samples.is_new("tag", good, 5.1)
+
+
+def test_every_quantity_has_its_health() -> None:
+    ship = Still()
+    ship.run(4.0)
+    ship.lift(2.0)
+    health = ship.run(4.0).health
+    assert health.doubts == ()
+    assert set(health.height.witnesses) == {"baro", "ranger"}
+    assert health.position.witnesses == ("tag",)
+    assert 0.0 < health.height.sigma < 0.3
+    assert 0.0 < health.heading.sigma < 0.1
+    ship.sensors.cut = {"baro"}
+    health = ship.run(3.0).health
+    assert health.height.witnesses == ("ranger",)
+    assert health.height.age_s < 0.5

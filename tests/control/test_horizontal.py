@@ -132,22 +132,23 @@ def test_one_outlier_is_refused() -> None:
     assert flight.filter.position_m == before
 
 
-def test_a_source_that_insists_is_believed_in_the_end() -> None:
-    """The ship was carried off, or the anchors were moved."""
+def test_a_source_that_insists_is_believed_when_the_ship_can_have_got_there() -> None:
+    """The ship was carried off, or the anchors were moved: 24 m take 4.7 s at 5 m/s."""
     flight = Flight()
     flight.gps_alive = False
     flight.fly(10.0)
     flight.tag_alive = False
-    refused_s = None
-    for k in range(30):
+    believed_s = None
+    for k in range(80):
         t_s = flight.t_s + 0.1 * (k + 1)
         for _ in range(10):
             flight.filter.predict(0.0, 0.0, DT_S)
         flight.filter.update_tag(tag(20.0, 20.0, t_s), t_s)
         if flight.filter.position_m[0] > 15.0:
-            refused_s = 0.1 * (k + 1)
+            believed_s = 0.1 * (k + 1)
             break
-    assert refused_s == pytest.approx(1.6, abs=0.25)
+    assert believed_s is not None
+    assert 3.0 < believed_s < 6.0
 
 
 def test_a_long_lost_position_comes_back_at_once() -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from blimp import airframe as airframes
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
-from blimp.control.estimator import role
+from blimp.control.samples import role
 from blimp.errors import AirframeError, BoardError
 from blimp.hardware import board
 from blimp.service.airframes.figures import AXES, Figures, compute

@@ -1,0 +1,34 @@
+"""Whether the ship is on the ground, by height and climb."""
+
+AIRBORNE_M = 0.35
+_GROUND_M = 0.15
+_GROUND_CLIMB_MPS = 0.15
+_GROUND_S = 0.5
+_AIRBORNE_S = 0.1
+
+
+class GroundDetector:
+    """Down after half a second low and slow; up as soon as it is clearly higher."""
+
+    def __init__(self) -> None:
+        self.down = True
+        self._since_s: float | None = None
+
+    def declare(self) -> None:
+        self.down = True
+        self._since_s = None
+
+    def update(self, height_m: float, climb_mps: float, now_s: float) -> None:
+        if self.down:
+            changing = height_m > AIRBORNE_M
+            needed_s = _AIRBORNE_S
+        else:
+            changing = height_m < _GROUND_M and abs(climb_mps) < _GROUND_CLIMB_MPS
+            needed_s = _GROUND_S
+        if not changing:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = now_s
+        elif now_s - self._since_s >= needed_s:
+            self.down = not self.down
+            self._since_s = None

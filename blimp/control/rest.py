@@ -1,0 +1,148 @@
+"""The gyro's bias, from a ship that lies on its pad.
+
+Yaw's bias decides how long a heading lasts, so it is yaw that must be still: a hull that wind rocks
+on its feet does not turn. A ship that wind turns slowly looks like one with more bias, but it does
+not turn evenly: at rest the windows agree to a few times their noise of 0.0001 rad/s. In more wind,
+when the ship is never still, the mean over half a minute must do; it is as good as the ship has
+turned little, and flight makes it better (`blimp/control/heading.py`).
+"""
+
+from blimp.types import ZERO3, ImuSample, Vec3
+
+_WINDOW_S = 0.5
+_GYRO_SPREAD_RADPS = 0.02  # four times the noise's own: MPU-6050 datasheet, 6.1
+_ROCKING_RADPS = 0.06  # spread of roll and pitch on the feet
+_ACCEL_SPREAD_MPS2 = 0.6
+_WINDOWS = 4  # still for this many windows in a row: the bias is settled
+_AGREE_RADPS = 0.0015
+_TRIM = 0.05  # of what a later window says
+_SETTLED_AGREE_RADPS = 0.006  # from the settled bias: what warming up may do
+_LIMIT_RADPS = 0.4  # MPU-6050 datasheet, 6.1: zero-rate output within 20 deg/s
+_SETTLED_SIGMA_RADPS = 3e-4
+_ROUGH_S = 12.0
+_ROUGH_TURN_RAD = 0.15  # what a ship on its pad may turn by in that time, one sigma
+UNKNOWN_RADPS = 0.1
+
+
+class RestBias:
+    """Call `update` at rest and `move` otherwise; read the bias.
+
+    sigma_radps: of yaw's bias.
+    """
+
+    def __init__(self) -> None:
+        self.bias_radps: Vec3 = ZERO3
+        self.sigma_radps = UNKNOWN_RADPS
+        self.settled = False  # measured at rest, quietly
+        self.still = False  # the last window was at rest
+        self.spread_radps = 0.0  # of the last window's yaw rate
+        self._window = _Window()
+        self._windows = 0
+        self._sum_rad = 0.0
+        self._time_s = 0.0
+        self._flown = False
+
+    @property
+    def known(self) -> bool:
+        """Whether a ship may take off with it."""
+        return self.settled or self.sigma_radps < UNKNOWN_RADPS
+
+    @property
+    def turned_rad(self) -> float | None:
+        """How far the ship has turned on its pad; None if it has a heading from a flight."""
+        return None if self._flown else self._sum_rad - self.bias_radps[2] * self._time_s
+
+    def move(self) -> None:
+        """The ship is not at rest: what was gathered says nothing of what comes."""
+        self._flown = self._flown or self.known
+        self._sum_rad = self._time_s = 0.0
+        self.still = False
+        self._windows = 0
+        self._window.clear()
+
+    def update(self, sample: ImuSample, dt_s: float) -> bool:
+        """Take a sample; return whether the bias has become known, or better known, by it."""
+        if not self.settled:
+            self._sum_rad += sample.gyro_body_radps[2] * dt_s
+            self._time_s += dt_s
+        mean = self._window.add(sample, dt_s)
+        if mean is None:
+            return False
+        self.spread_radps = self._window.spread_radps
+        quiet = self._window.quiet
+        self._window.clear()
+        started = self.settled or self._windows > 0
+        off = abs(mean[2] - (self.bias_radps[2] if started else mean[2]))
+        agree = _SETTLED_AGREE_RADPS if self.settled else _AGREE_RADPS
+        self.still = quiet and off < agree and max(abs(m) for m in mean) < _LIMIT_RADPS
+        if not self.still:
+            self._windows = 0
+            return self._rough()
+        self._windows += 1
+        share = 1.0 / min(self._windows, 16) if not self.settled else _TRIM
+        bx, by, bz = self.bias_radps
+        self.bias_radps = (
+            bx + share * (mean[0] - bx),
+            by + share * (mean[1] - by),
+            bz + share * (mean[2] - bz),
+        )
+        if self._windows >= _WINDOWS and not self.settled:
+            self.settled = True
+            self.sigma_radps = _SETTLED_SIGMA_RADPS
+            return True
+        return False
+
+    def _rough(self) -> bool:
+        """Never still: the mean of all there was, as good as the ship has turned little."""
+        if self.settled or self._time_s < _ROUGH_S:
+            return False
+        mean = self._sum_rad / self._time_s
+        if abs(mean) > _LIMIT_RADPS:
+            return False
+        self.bias_radps = (self.bias_radps[0], self.bias_radps[1], mean)
+        self.sigma_radps = max(_SETTLED_SIGMA_RADPS, _ROUGH_TURN_RAD / self._time_s)
+        return True
+
+
+class _Window:
+    """Mean of the gyro, and how far gyro and accelerometer spread, over one window."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._time_s = 0.0
+        self._count = 0
+        self._sum = [0.0, 0.0, 0.0]
+        self._low = [1e9] * 6
+        self._high = [-1e9] * 6
+
+    def add(self, sample: ImuSample, dt_s: float) -> Vec3 | None:
+        """Return the mean gyro rates when the window is full."""
+        gyro = sample.gyro_body_radps
+        for axis in range(3):
+            self._sum[axis] += gyro[axis]
+        for i, value in enumerate(gyro + sample.accel_body_mps2):
+            if value < self._low[i]:
+                self._low[i] = value
+            if value > self._high[i]:
+                self._high[i] = value
+        self._count += 1
+        self._time_s += dt_s
+        if self._time_s < _WINDOW_S:
+            return None
+        n = self._count
+        return (self._sum[0] / n, self._sum[1] / n, self._sum[2] / n)
+
+    @property
+    def spread_radps(self) -> float:
+        return self._high[2] - self._low[2]
+
+    @property
+    def quiet(self) -> bool:
+        spread = [high - low for low, high in zip(self._low, self._high, strict=True)]
+        return (
+            spread[2] < _GYRO_SPREAD_RADPS
+            and max(spread[:2]) < _ROCKING_RADPS
+            and max(spread[3:]) < _ACCEL_SPREAD_MPS2
+        )

@@ -1,0 +1,71 @@
+"""Which samples are new, of a believable time, and not too many."""
+
+from math import isfinite
+from typing import Protocol
+
+from blimp.airframe import Airframe, Device
+
+# What a chip is to the estimator, if the device's name does not say it.
+ROLE_BY_CHIP = {
+    "bno055": "imu",
+    "icm20948": "imu",
+    "mpu6050": "imu",
+    "bmp280": "baro",
+    "bmp388": "baro",
+    "bmp390": "baro",
+    "ms5611": "baro",
+    "tfluna": "ranger",
+    "vl53l1x": "ranger",
+    "hcsr04": "sonar",
+    "dwm1001": "tag",
+    "mocap": "tag",
+    "pmw3901": "flow",
+    "gps-nmea": "gps",
+    "gps-ubx": "gps",
+    "ina219": "power",
+    "ina226": "power",
+    "ina260": "power",
+}
+ROLES = frozenset(("imu", "baro", "ranger", "sonar", "tag", "gps", "power", "flow"))
+
+_AHEAD_S = 0.1  # a sample of a later time has no time
+_OLD_S = 1.0
+_FASTEST = 2.2  # times its own rate: what comes faster would count too much
+
+
+class Timed(Protocol):
+    @property
+    def t_s(self) -> float: ...
+
+
+def role(device: Device) -> str:
+    """Return which sample of `SensorReadings` this device makes; "" if none."""
+    return device.name if device.name in ROLES else ROLE_BY_CHIP.get(device.chip, "")
+
+
+class Samples:
+    """Says of each role's sample whether it is new and may be used, by its time alone."""
+
+    def __init__(self, *, airframe: Airframe) -> None:
+        rates = {role(device): device.rate_hz for device in airframe.device}
+        self._spacing_s = {name: 1.0 / (_FASTEST * rate_hz) for name, rate_hz in rates.items()}
+        for name in ("tag", "gps"):  # each is asked for twice
+            self._spacing_s[f"{name}-height"] = self._spacing_s.get(name, 0.0)
+        self._last_s: dict[str, float] = {}
+
+    def begin_again(self) -> None:
+        """The clock went back: no time of before says anything."""
+        self._last_s.clear()
+
+    def is_new(self, name: str, sample: Timed | None, now_s: float) -> bool:
+        """Whether this sample is later than the last one of its role, by enough."""
+        if sample is None:
+            return False
+        t_s = sample.t_s
+        if not (isfinite(t_s) and now_s - _OLD_S <= t_s <= now_s + _AHEAD_S):
+            return False
+        last_s = self._last_s.get(name)
+        if last_s is not None and t_s < last_s + self._spacing_s.get(name, 0.0):
+            return False
+        self._last_s[name] = t_s
+        return True

@@ -1,0 +1,62 @@
+"""Does the gyro's yaw rate follow the torque that is given?
+
+An observer of the yaw rate: the airframe's inertia and drag under the thrusters' torque, drawn
+towards the gyro. A gyro that is far from it for some seconds does not feel the ship turn, or feels
+it turn when it does not; then the model alone carries the heading on, for a while. It is believed
+again when it has followed the torque for some seconds.
+"""
+
+from blimp.airframe import Airframe
+
+_DRAWN_PER_S = 0.5
+_APART_RADPS = 0.25
+_LASTS_S = 2.0
+_BACK_RADPS = 0.1
+_BACK_S = 6.0
+_MOVED_RADPS = 0.15
+_SMOOTH_S = 1.0
+
+
+class YawRateCheck:
+    """Call `update` each cycle in flight; read `doubt` and `rate_radps`."""
+
+    def __init__(self, *, airframe: Airframe) -> None:
+        self._inertia = airframe.mass.inertia_kg_m2[2] + airframe.aero.added_inertia_kg_m2[2]
+        self._linear = airframe.aero.linear_drag[5]
+        self._quadratic = airframe.aero.quadratic_drag[5]
+        self.reset()
+
+    def reset(self) -> None:
+        self.doubt = ""
+        self.rate_radps = 0.0
+        self._apart_radps = 0.0
+        self._bad_s = self._good_s = 0.0
+        self._low_radps = self._high_radps = 0.0
+
+    def update(self, measured_radps: float, torque_nm: float, dt_s: float) -> None:
+        rate = self.rate_radps
+        drag_nm = rate * (self._linear + self._quadratic * abs(rate))
+        rate += (torque_nm - drag_nm) / self._inertia * dt_s
+        apart = measured_radps - rate
+        if not self.doubt:
+            rate += _DRAWN_PER_S * apart * dt_s
+        self.rate_radps = rate
+        self._apart_radps += (apart - self._apart_radps) * min(1.0, dt_s / _SMOOTH_S)
+        far = abs(self._apart_radps)
+        if self.doubt:
+            if far > _BACK_RADPS:
+                self._good_s = 0.0
+                self._low_radps = self._high_radps = measured_radps
+            self._good_s += dt_s
+            self._low_radps = min(self._low_radps, measured_radps)
+            self._high_radps = max(self._high_radps, measured_radps)
+            moved = self._high_radps - self._low_radps > _MOVED_RADPS  # a stuck one may agree, too
+            if self._good_s > _BACK_S and moved:
+                self.doubt = ""
+            return
+        self._bad_s = self._bad_s + dt_s if far > _APART_RADPS else 0.0
+        if self._bad_s > _LASTS_S:
+            self._good_s = 0.0
+            self.doubt = (
+                f"gyro z: {measured_radps:.2f} rad/s, where the torque makes {rate:.2f} rad/s"
+            )

@@ -1,0 +1,124 @@
+from math import cos, radians, sin
+from random import Random
+
+import pytest
+
+from blimp.control.attitude import AttitudeFilter
+from blimp.control.heading import HeadingFilter
+from blimp.control.horizontal import HorizontalFilter
+from blimp.control.yaw_rate import YawRateCheck
+from blimp.rotation import euler, from_euler, integrate, rotate_back
+from blimp.types import Vec3, Wrench
+from tests.control.parts import twin
+
+DT_S = 0.1
+FIELD_NED_T = (20e-6, -3e-6, 45e-6)
+
+
+class Pushed:
+    """A ship whose nose points east, pushed about, with a gyro that drifts."""
+
+    def __init__(self, *, believed_rad: float, bias_radps: float = 0.0, sigma_rad: float = 0.5):
+        ship = twin()
+        self.heading = HeadingFilter(airframe=ship)
+        self.heading.rest(0.005, sigma_rad)
+        self.attitude = AttitudeFilter()
+        self.attitude.attitude = from_euler(0.0, 0.0, believed_rad)
+        self.horizontal = HorizontalFilter(home=ship.home)
+        self.yaw_rad = radians(90.0)
+        self.bias_radps = bias_radps
+        self._mass = (ship.mass_kg + 0.2347, ship.mass_kg + 1.5469)
+        self._p, self._v = [0.0, 0.0], [0.0, 0.0]
+        self._random = Random(3)
+        self._t_s = 0.0
+
+    @property
+    def error_rad(self) -> float:
+        return abs(euler(self.attitude.attitude)[2] - self.yaw_rad)
+
+    def fly(self, seconds: float, *, force_n: float) -> None:
+        gauss = self._random.gauss
+        for _ in range(round(seconds / DT_S)):
+            self._t_s += DT_S
+            phase = self._t_s / 7.0
+            fx, fy = force_n * (1 if sin(phase) > 0 else -1), 0.5 * force_n * cos(0.7 * phase)
+            c, s = cos(self.yaw_rad), sin(self.yaw_rad)
+            u = [c * self._v[0] + s * self._v[1], c * self._v[1] - s * self._v[0]]
+            ax = (fx - u[0] * (0.0318 + 0.221 * abs(u[0]))) / self._mass[0]
+            ay = (fy - u[1] * (0.0955 + 1.164 * abs(u[1]))) / self._mass[1]
+            for i, a in enumerate((c * ax - s * ay, s * ax + c * ay)):
+                self._p[i] += self._v[i] * DT_S
+                self._v[i] += a * DT_S
+            drift = self.bias_radps - self.attitude.bias_radps[2]
+            attitude = integrate(self.attitude.attitude, (0.0, 0.0, drift), DT_S)
+            self.attitude.attitude = attitude
+            self.heading.push(Wrench(force_body_n=(fx, fy, 0.0)), drift, DT_S)
+            seen = (self._p[0] + gauss(0.0, 0.08), self._p[1] + gauss(0.0, 0.08))
+            self.heading.fix(
+                seen, 0.1, "tag", self._t_s, attitude=self.attitude, horizontal=self.horizontal
+            )
+
+
+def test_a_wrong_heading_is_found_by_how_the_ship_answers_its_thrust() -> None:
+    ship = Pushed(believed_rad=radians(60.0))
+    ship.fly(60.0, force_n=0.2)
+    assert ship.error_rad < radians(6.0)
+    assert ship.heading.sigma_rad < radians(8.0)
+    assert ship.heading.health(60.0, "").doubt == ""
+
+
+def test_a_drifting_gyro_is_followed_and_its_bias_learnt() -> None:
+    ship = Pushed(believed_rad=radians(90.0), bias_radps=radians(0.3), sigma_rad=0.05)
+    ship.fly(180.0, force_n=0.2)
+    assert ship.error_rad < radians(6.0)
+    assert ship.attitude.bias_radps[2] == pytest.approx(radians(0.3), abs=radians(0.12))
+
+
+def test_a_ship_that_nothing_pushes_becomes_unsure_of_its_heading_and_says_so() -> None:
+    ship = Pushed(believed_rad=radians(90.0), sigma_rad=0.03)
+    ship.heading.rest(3e-4)  # measured at rest
+    ship.fly(60.0, force_n=0.0)
+    early = ship.heading.sigma_rad
+    ship.fly(120.0, force_n=0.0)
+    assert ship.heading.sigma_rad > early
+    assert ship.error_rad < radians(8.0)
+    ship.heading.drift(1.0)
+    assert "may be off by" in ship.heading.health(180.0, "").doubt
+
+
+def test_a_magnetometer_brings_a_heading_back_and_iron_does_not_take_it_away() -> None:
+    heading, attitude = HeadingFilter(airframe=twin()), AttitudeFilter()
+
+    def field(yaw_rad: float) -> Vec3:
+        return rotate_back(from_euler(0.0, 0.0, yaw_rad), FIELD_NED_T)
+
+    heading.magnet(field(0.0), 1.0, at_rest=True, attitude=attitude)
+    attitude.attitude = from_euler(0.0, 0.0, 0.4)  # the ship has not turned: the gyro has drifted
+    heading.drift(0.4)
+    for k in range(600):
+        heading.magnet(field(0.0), 2.0 + 0.2 * k, at_rest=False, attitude=attitude)
+    assert abs(euler(attitude.attitude)[2]) < 0.1
+    before = euler(attitude.attitude)[2]
+    iron = (60e-6, 5e-6, 45e-6)
+    for k in range(100):
+        heading.magnet(iron, 130.0 + 0.2 * k, at_rest=False, attitude=attitude)
+    assert euler(attitude.attitude)[2] == before
+    votes = {v.sensor: v.agrees for v in heading.health(150.0, "").votes}
+    assert votes["magnetometer"] is False
+
+
+def test_a_yaw_gyro_that_stands_still_under_torque_is_found_out_until_it_moves_again() -> None:
+    check = YawRateCheck(airframe=twin())
+    for _ in range(600):
+        check.update(0.0, 0.4, 0.01)
+    assert "gyro z" in check.doubt
+    for _ in range(2000):
+        check.update(0.0, 0.0, 0.01)
+    assert check.doubt  # a stuck one agrees with a ship that stands still
+    rate = 0.0
+    for k in range(3000):
+        torque_nm = 0.15 if (k // 600) % 2 else -0.15
+        drag_nm = rate * (0.0537 + 0.667 * abs(rate))
+        rate += (torque_nm - drag_nm) / 1.37 * 0.01
+        check.update(rate, torque_nm, 0.01)
+    assert check.doubt == ""
