@@ -1,16 +1,24 @@
 """Fixtures for every test: a real broker for each test process, and one of what starts slowly."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.broker import EmbeddedBroker
 from tests.directory import socket_directory
 from tests.postgres import Postgres, find_postgres
 from tests.rabbitmq import RabbitMQ, find_rabbitmq
 from tests.shared import shared
+
+# An example on a loaded machine may take longer than Hypothesis' 0.2 s. Under CI it has no deadline
+# by itself.
+if "CI" not in os.environ:
+    settings.register_profile("no deadline", deadline=None)
+    settings.load_profile("no deadline")
 
 # A test that asks for one of these fixtures, or whose module uses one of these names, starts a
 # process or talks to one.
