@@ -193,8 +193,6 @@ def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
             for name, status in snapshot.sensors.items()
         },
         "loop": {"rate_hz": snapshot.loop.rate_hz, "overruns": snapshot.loop.overruns},
-        "link_age_s": snapshot.link_age_s,
-        "pilot_age_s": snapshot.pilot_age_s,
     }
 
 

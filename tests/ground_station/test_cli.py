@@ -37,8 +37,6 @@ STATUS_KEYS = [
     "actuators",
     "sensors",
     "loop",
-    "link_age_s",
-    "pilot_age_s",
 ]
 DEADLINE_S = 60.0
 COMMANDS = [
