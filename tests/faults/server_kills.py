@@ -14,8 +14,10 @@ the end and are not in the queue either. effects_twice: commands that moved the 
 not_final: confirmed sends that ran and whose result was lost.
 
 By `kill` nothing may be lost and no effect be there twice: exit status 1 otherwise, and if less
-was confirmed than there were ends. What `power` costs is counted, and documented in
-docs/faults.md. One JSON line at the end, the progress before it on stderr.
+was confirmed than there were ends. One exception: with `everysec` the server answers for up to two
+seconds without writing while the disk is still busy with its last fsync (flushAppendOnlyFile in
+its aof.c), so that sends of these two seconds may be lost. They, and what `power` costs, are
+counted, and documented in docs/faults.md. One JSON line at the end, the progress before it on stderr.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ UP_S = (0.3, 1.2)  # how long a server works before its end
 QUIET_S = 30.0
 OPTIONS = "--sync-workers 8 --loop-concurrency 8 --prefetch 16"
 TASKS = ("turn", "turn", "step", "noop")
+POSTPONED_S = 2.5  # the server's two seconds, and the way of a confirmation to its sender
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +78,8 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ok(self) -> bool:
         is_whole = not (self.lost or self.not_final or self.effects_twice)
-        return self.confirmed > self.ends and (is_whole or self.end == "power")
+        was_postponed = self.appendfsync == "everysec" and 0.0 < self.longest_loss_s <= POSTPONED_S
+        return self.confirmed > self.ends and (is_whole or was_postponed or self.end == "power")
 
 
 class Senders:
