@@ -111,12 +111,13 @@ class Estimator:
         *,
         now_s: float,
         powered: bool,
-        thrust: Wrench = _STILL,
+        thrust: Wrench | None = _STILL,
     ) -> VehicleState:
         """Take what is new in `readings` and return the state at `now_s`.
 
         powered: something drives the ship; while nothing does and it lies on the ground it
-        may be at rest, and then gyro bias and heights are set. thrust: what the thrusters give.
+        may be at rest, and then gyro bias and heights are set. thrust: what the thrusters give;
+        None: not known, since an output is broken. Then it is compared with nothing.
         """
         now_s = self._time(now_s)
         bad = {self._roles.get(name, name) for name in readings.unhealthy}
@@ -183,7 +184,7 @@ class Estimator:
         q: tuple[float, float, float, float],
         dt_s: float,
         now_s: float,
-        thrust: Wrench,
+        thrust: Wrench | None,
         *,
         at_rest: bool,
         field_t: Vec3 | None,
@@ -214,7 +215,7 @@ class Estimator:
             horizontal.drift(blind_s, now_s)
             self._moved_s = now_s
 
-    def _turn(self, dt_s: float, thrust: Wrench, *, at_rest: bool) -> None:
+    def _turn(self, dt_s: float, thrust: Wrench | None, *, at_rest: bool) -> None:
         """Learn about the heading, and whether the gyro feels the ship turn."""
         attitude = self._attitude
         if at_rest or self._ground.down:
@@ -222,6 +223,10 @@ class Estimator:
             attitude.yaw_rate_radps = None
             if at_rest:
                 self._heading.rest(attitude.rest.sigma_radps)
+            return
+        if thrust is None:
+            self._yaw_rate.reset()
+            attitude.yaw_rate_radps = None
             return
         check = self._yaw_rate
         believed = not check.doubt

@@ -191,9 +191,8 @@ class FlightLoop:
         self._obey_emergencies(now_s)
         readings = self._sensors.read(now_s)
         is_adrift = self._found_in_air(readings, now_s)
-        state = self._estimator.update(
-            readings, now_s=now_s, powered=self._powered, thrust=self._mixer.achieved
-        )
+        thrust = self._mixer.achieved if self._effect.fault is None else None
+        state = self._estimator.update(readings, now_s=now_s, powered=self._powered, thrust=thrust)
         if is_adrift:
             self._supervisor.recover(state)
         self._witnesses.update(readings, state, now_s, at_rest=not self._powered)

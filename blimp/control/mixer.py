@@ -30,6 +30,7 @@ _YAW_WEIGHT = 2.0  # for the moment that one newton gives on the longest arm
 _EFFORT_WEIGHT = 5e-3  # against propellers that push each other
 _REVERSED = 4.0  # times the effort: a propeller running backwards wastes power
 _STUCK = 0.02  # of the weight of surge and sway, if the tilt cannot be changed
+_LEVER = 0.33  # of a thrust that must point up or down, for height to be worth the way
 _TILT_FILTER_S = 0.25
 _SCAN_STEPS = 7
 _SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
@@ -169,7 +170,12 @@ class Mixer:
         self._note_neutral()
 
     def _stuck_inverse(self, index: int) -> list[Column]:
-        """Return the inverse for a tilt that cannot be changed: surge pays for height."""
+        """Return the inverse for a tilt that cannot be changed: surge pays for height.
+
+        Not if it stays nearly level: then a little height would cost a flight across the hall.
+        """
+        if max(abs(column[_FZ]) for column in self._columns[index]) < _LEVER:
+            return self._inverse[index]
         if self._stuck is None or self._stuck[0] != index:
             fx, fy, *rest = self._weights
             weights: Column = (_STUCK * fx, _STUCK * fy, *rest)  # type: ignore[assignment]

@@ -17,7 +17,8 @@ By `kill` nothing may be lost and no effect be there twice: exit status 1 otherw
 was confirmed than there were ends. One exception: with `everysec` the server answers for up to two
 seconds without writing while the disk is still busy with its last fsync (flushAppendOnlyFile in
 its aof.c), so that sends of these two seconds may be lost. They, and what `power` costs, are
-counted, and documented in docs/faults.md. One JSON line at the end, the progress before it on stderr.
+counted, and documented in docs/faults.md. One JSON line at the end, the progress before it on
+stderr.
 """
 
 from __future__ import annotations

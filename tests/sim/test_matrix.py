@@ -30,7 +30,8 @@ def test_cells_come_as_json_lines_with_the_fields_promised() -> None:
 # Each ended otherwise before its cure: flown away, motors running on the ground, a light ship let
 # go, a hard touchdown; or it is the flight of a healthy ship.
 SAMPLE = {
-    "hold": "none,imu-dead,baro-rising,power-dead,mains-full,mains-reverse,tilt-up,left-full",
+    "hold": "none,imu-dead,baro-rising,power-dead,mains-full,mains-reverse,tilt-up,left-full,"
+    "tilt-ahead,ranges-stuck-0.5,accel-z-reversed,gyro-x-stuck,baro-sinking",
     "land": "light-5,i2c-stuck,ballast-lost",
     "pad": "baro-dead,baro-frozen,height-dead,i2c-stuck",
     "takeoff": "heavy-5,tail-dead",
