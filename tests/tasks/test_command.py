@@ -154,7 +154,11 @@ def test_a_flight_process_restarted_under_a_command_interrupts_it(
 
 
 def test_a_command_that_waited_for_another_boot_moves_nothing(
-    app: TaskApp, mailbox: MailboxClient, ship: FlightSide, url: str
+    app: TaskApp,
+    mailbox: MailboxClient,
+    ship: FlightSide,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is sent to the boot that the pilot sees. What brings a ship to rest is for any."""
 
@@ -162,12 +166,16 @@ def test_a_command_that_waited_for_another_boot_moves_nothing(
         is_meant = command.boot_id in ("", "boot-2")
         return outcome(command, DONE if is_meant else REFUSED, boot_id="boot-2")
 
+    monkeypatch.setattr("blimp.tasks.client.HEARD_S", DEADLINE_S)  # this ship publishes once
     ship.answer = restarted
     with TelemetryPublisher(url, "twin") as telemetry, VehicleClient(url, "twin") as ground:
         before = ground.send("hold", ttl_s=30.0)
         assert telemetry.publish(SNAPSHOT, 0.0)
         rest = [ground.send(name, ttl_s=30.0) for name in ("land", "hold", "estop", "ping")]
-        moves = [ground.send("takeoff", {"altitude_m": 1.0}, ttl_s=30.0), ground.send("arm")]
+        moves = [
+            ground.send("takeoff", {"altitude_m": 1.0}, ttl_s=30.0),
+            ground.send("arm", ttl_s=30.0),
+        ]
         another = structs.replace(SNAPSHOT, boot_id="boot-2")
         assert telemetry.publish(another, 0.0)
         with working(app, name="twin"):
@@ -176,7 +184,7 @@ def test_a_command_that_waited_for_another_boot_moves_nothing(
             for one in moves:
                 reply = one.wait(DEADLINE_S)
                 assert (reply.state, "boot-1" in reply.reason) == ("INTERRUPTED", True)
-            assert ground.send("arm").wait(DEADLINE_S).state == "SUCCESS"
+            assert ground.send("arm", ttl_s=30.0).wait(DEADLINE_S).state == "SUCCESS"
         assert [one.boot_id for one in ship.named("arm")] == ["boot-1", "boot-2"]
 
 
@@ -345,9 +353,13 @@ def test_a_command_for_another_vehicle_is_refused(
 
 
 def test_a_command_is_meant_for_the_flight_process_that_is_heard(
-    ship: FlightSide, ground: VehicleClient, mailbox: MailboxClient
+    ship: FlightSide,
+    ground: VehicleClient,
+    mailbox: MailboxClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Asked again after a restart, the successor must not take it for new."""
+    monkeypatch.setattr("blimp.tasks.command.HEARD_S", DEADLINE_S)  # this ship publishes once
     ship.answer = lambda command: None
     publish(ship, mailbox)
     ship.answer = outcome
@@ -358,10 +370,15 @@ def test_a_command_is_meant_for_the_flight_process_that_is_heard(
 
 
 def test_the_boot_a_command_is_meant_for_is_stored_before_the_ship_has_the_command(
-    ship: FlightSide, app: TaskApp, ground: VehicleClient, mailbox: MailboxClient
+    ship: FlightSide,
+    app: TaskApp,
+    ground: VehicleClient,
+    mailbox: MailboxClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Worker killed after the ship acted, ship restarted before the command comes again: the
     next worker must name the boot that acted, not the one that it hears."""
+    monkeypatch.setattr("blimp.tasks.command.HEARD_S", DEADLINE_S)  # this ship publishes once
     publish(ship, mailbox)
     stored: list[Any] = []
 
