@@ -13,6 +13,7 @@ for its confirmation. One JSON line a load; exit status 1 if p99 is above 0.3 s 
 import argparse
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import print_figures
+from blimp.config import signing_keys_from_environment
 from blimp.link.paths import RuntimePaths, emergency_socket
 from blimp.service.stack_process import StackProcess
 from blimp.tasks.client import VehicleClient
@@ -104,7 +106,8 @@ def running() -> Iterator[Ship]:
 
 
 def measure(name: str, load: Callable[[Ship], None] | None, *, times: int) -> dict[str, Any]:
-    with running() as ship, VehicleClient(ship.broker, VEHICLE) as client:
+    keys = signing_keys_from_environment()
+    with running() as ship, VehicleClient(ship.broker, VEHICLE, signing_key=keys) as client:
         client.estop()
         background = threading.Thread(target=load, args=(ship,)) if load else None
         if background is not None:
@@ -128,6 +131,7 @@ def measure(name: str, load: Callable[[Ship], None] | None, *, times: int) -> di
     return {
         "ok": unconfirmed == 0 and at(0.99) <= LIMIT_S,
         "load": name,
+        "signed": bool(keys),
         "simulated": True,
         "times": times,
         "unconfirmed": unconfirmed,
@@ -154,7 +158,10 @@ def main() -> int:
     )
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--load", choices=[*LOADS, "all"], default="all")
+    parser.add_argument("--signed", action="store_true", help="with a key on both sides")
     options = parser.parse_args()
+    if options.signed:
+        os.environ["BLIMP_SIGNING_KEY"] = secrets.token_hex(32)
     is_ok = True
     for name in LOADS if options.load == "all" else [options.load]:
         figures = measure(name, LOADS[name], times=options.times)
