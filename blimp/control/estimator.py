@@ -119,7 +119,7 @@ class Estimator:
         may be at rest, and then gyro bias and heights are set. thrust: what the thrusters give;
         None: not known, since an output is broken. Then it is compared with nothing.
         """
-        now_s = self._time(now_s)
+        self._note_time(now_s)
         bad = {self._roles.get(name, name) for name in readings.unhealthy}
         at_rest = not powered and self._ground.down and not self._seen_high(now_s)
         imu = readings.imu
@@ -169,7 +169,7 @@ class Estimator:
             health=self._health,
         )
 
-    def _time(self, now_s: float) -> float:
+    def _note_time(self, now_s: float) -> None:
         """Notice a clock that went back; a little is only late."""
         if now_s < self._last_s - _BACK_S:
             self._samples.begin_again()
@@ -177,7 +177,6 @@ class Estimator:
             self._moved_s = self._health_s = now_s
             self._high_s = -1e9
         self._last_s = now_s
-        return now_s
 
     def _move(
         self,
@@ -218,15 +217,11 @@ class Estimator:
     def _turn(self, dt_s: float, thrust: Wrench | None, *, at_rest: bool) -> None:
         """Learn about the heading, and whether the gyro feels the ship turn."""
         attitude = self._attitude
-        if at_rest or self._ground.down:
+        if thrust is None or at_rest or self._ground.down:
             self._yaw_rate.reset()
             attitude.yaw_rate_radps = None
             if at_rest:
                 self._heading.rest(attitude.rest.sigma_radps)
-            return
-        if thrust is None:
-            self._yaw_rate.reset()
-            attitude.yaw_rate_radps = None
             return
         check = self._yaw_rate
         believed = not check.doubt
