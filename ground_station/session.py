@@ -121,7 +121,6 @@ class Session:
 
         grant: the pilot's control of it, None without. ship: another one than the options name.
         """
-        from blimp.link.telemetry import stream_key
         from blimp.tasks.pilot_link import HeartbeatSender
 
         ship = ship or self.ship
@@ -132,7 +131,6 @@ class Session:
         with HeartbeatSender(
             broker=ship.broker,
             vehicle=ship.vehicle,
-            telemetry=stream_key(ship.vehicle),
             token=token,
             clock=self.clock,
             signing_key=self.signing_keys,

@@ -179,10 +179,7 @@ class VehicleClient(Closing):
         )
 
     def _boot_id(self, now_s: float) -> str:
-        """Return the boot of the flight process that is heard, "" if none is.
-
-        It is only looked at, not checked: a forged one has commands refused, and moves nothing.
-        """
+        """Return the boot of the flight process that is heard, "" if none is."""
         from blimp.queue.redis.client import type_checked
 
         results, key = self._link(), telemetry_key(self.vehicle)
@@ -191,10 +188,9 @@ class VehicleClient(Closing):
                 lambda client: type_checked(lambda: client.xrevrange(key, count=1))
             )
             sent_s = int(newest[0][0].partition(b"-")[0]) / 1e3
-            boot_id = msgspec.json.decode(newest[0][1][b"snapshot"], type=_Heard).boot_id
-        except (LinkError, ResultError, LookupError, ValueError, RecursionError):
+        except (LinkError, ResultError, LookupError, ValueError):
             return ""  # no snapshot, or none that this user may read
-        return boot_id[:MAX_BOOT_LETTERS] if now_s - sent_s < HEARD_S else ""
+        return named_boot(newest) if now_s - sent_s < HEARD_S else ""
 
     def close(self) -> None:
         """Close the connections, also those of commands under way. Idempotent."""
@@ -234,6 +230,19 @@ class VehicleClient(Closing):
 
 class _Heard(msgspec.Struct, frozen=True):
     boot_id: str = ""
+
+
+def named_boot(newest: Any) -> str:
+    """Return the boot that a ship's newest snapshot names, "" if none can be read.
+
+    newest: the answer to XREVRANGE. The boot is only looked at, not checked: a forged one has
+    commands and heartbeats refused, and moves nothing.
+    """
+    try:
+        snapshot = newest[0][1][b"snapshot"]
+        return msgspec.json.decode(snapshot, type=_Heard).boot_id[:MAX_BOOT_LETTERS]
+    except (LookupError, ValueError, RecursionError):
+        return ""
 
 
 def telemetry_key(vehicle: str) -> str:

@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from blimp.closing import Closing
 from blimp.errors import LeaseError, LinkError, MessageError, NotAuthorised, NotInControl
+from blimp.tasks.client import named_boot, telemetry_key
 from blimp.types import Heartbeat, Snapshot
 
 if TYPE_CHECKING:
@@ -73,9 +74,8 @@ _documents = msgspec.json.Decoder(_Document)
 class HeartbeatSender(Closing):
     """The ground's end: a thread that sends until it is closed, and then says goodbye.
 
-    token: returns that of the pilot's control of the ship, None without. telemetry: the key of
-    the ship's snapshots, which name its boot. say: called once if the broker refuses.
-    Without a broker it tries again; the ship notices.
+    token: returns that of the pilot's control of the ship, None without. say: called once
+    if the broker refuses. Without a broker it tries again; the ship notices.
     """
 
     def __init__(
@@ -83,7 +83,6 @@ class HeartbeatSender(Closing):
         *,
         broker: str,
         vehicle: str,
-        telemetry: str,
         token: Callable[[], int | None],
         clock: Clock,
         signing_key: Key | Sequence[Key] | None = None,
@@ -95,7 +94,7 @@ class HeartbeatSender(Closing):
         self._server = RedisServer(broker, timeout_s=ANSWER_S)
         self._signer = None if signing_key is None else Signer(signing_key)
         self._key = heartbeat_key(vehicle)
-        self._telemetry = telemetry
+        self._telemetry = telemetry_key(vehicle)
         self._token = token
         self._clock = clock
         self._say = say
@@ -162,12 +161,7 @@ class HeartbeatSender(Closing):
             pipe.time()
             newest, time = pipe.execute()
         self._note_time(time)
-        try:
-            snapshot = msgspec.json.decode(newest[0][1][b"snapshot"], type=Snapshot)
-        except (IndexError, KeyError, msgspec.MsgspecError):
-            self._boot_id = ""
-        else:
-            self._boot_id = snapshot.boot_id[:64]
+        self._boot_id = named_boot(newest)
 
     def _note_time(self, time: tuple[int, int]) -> None:
         self._ahead_ms = _ms(time) - 1e3 * self._clock.now_s()

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from blimp.clock import SystemClock
 from blimp.link.mailbox import MailboxClient
 from blimp.queue import TaskApp
+from blimp.queue.redis.client import RedisServer
 from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import VehicleClient
 from tests.queue.conftest import look, own_broker, server, start_worker, transport, url, working
@@ -23,6 +25,12 @@ def directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="blimp-"))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def link(url: str) -> Iterator[RedisServer]:
+    with closing(RedisServer(url)) as link:
+        yield link
 
 
 @pytest.fixture

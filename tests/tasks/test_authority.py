@@ -28,12 +28,6 @@ def transport() -> str:
 
 
 @pytest.fixture
-def link(url: str) -> Iterator[RedisServer]:
-    with closing(RedisServer(url)) as link:
-        yield link
-
-
-@pytest.fixture
 def pool(link: RedisServer) -> ResourcePool:
     pool = pilots(link, "twin")
     pool.add("twin")

@@ -1,8 +1,6 @@
 """The pilot's heartbeat through a real broker and the worker's relay into a real mailbox."""
 
 import re
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +35,6 @@ def transport() -> str:
     return "streams"
 
 
-@pytest.fixture
-def link(url: str) -> Iterator[RedisServer]:
-    with closing(RedisServer(url)) as link:
-        yield link
-
-
 class Way:
     """From senders to what the flight process has received."""
 
@@ -66,7 +58,6 @@ class Way:
         return HeartbeatSender(
             broker=self.url,
             vehicle="twin",
-            telemetry=stream_key("twin"),
             token=lambda: token,
             clock=self.clock,
             signing_key=key or self.key,
@@ -110,6 +101,14 @@ def test_a_sender_is_heard_until_it_says_goodbye(way: Way) -> None:
     assert 0.0 <= last.waited_s < 3.0
     assert way.received() == []  # each once
     assert way.said == []
+
+
+def test_no_entry_of_a_stranger_ends_a_sender(way: Way) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    way.link.client.xadd(stream_key("twin"), {"snapshot": b'{"unknown":' + deep + b"}"})
+    with way.sender() as sender:
+        sender.send(ends=False)
+    assert way.entries() != []
 
 
 @pytest.mark.parametrize(
@@ -200,7 +199,7 @@ def test_the_ships_worker_relays_what_comes(
         build_ship_app(vehicle="twin", broker=url, mailbox=mailbox) as app,
         working(app, name="twin"),
         HeartbeatSender(
-            broker=url, vehicle="twin", telemetry=stream_key("twin"), token=lambda: None,
+            broker=url, vehicle="twin", token=lambda: None,
             clock=SystemClock(),
         ) as sender,
     ):  # fmt: skip
