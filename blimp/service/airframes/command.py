@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blimp.service.commands.terminal import prompt, say
+
 if TYPE_CHECKING:
     from blimp.service.airframes.check import Report
 
@@ -93,21 +95,8 @@ def _new(
         "envelope_g": envelope, "gondola_g": gondola, "forward_gf": forward, "lift_gf": lift,
         "motor_a": motor, "arm_m": arm, "imu": imu, "baro": baro, "position": position,
     }  # fmt: skip
-    ask = None if yes else ask_until_usable(_prompt, say=_say)
+    ask = None if yes else ask_until_usable(prompt, say=say)
     print(as_text(new.write(new.asked(name or file.stem, given, ask=ask), file)))
-
-
-def _prompt(text: str, default: str) -> str:
-    """Ask on standard error: standard output is for the report."""
-    _say(f"{text} [{default}]:")
-    line = sys.stdin.readline()
-    if not line:
-        raise typer.Abort
-    return line.strip() or default
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def as_data(report: "Report") -> dict[str, Any]:

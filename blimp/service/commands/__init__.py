@@ -1,0 +1,1 @@
+"""The commands of `blimp`, a file for what a person is about to do."""

@@ -1,0 +1,195 @@
+"""`blimp init|doctor|install-service|uninstall-service`: the computer that flies a ship."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from blimp.errors import BlimpError
+from blimp.service.commands.options import Json, RuntimeDir, Sim, Vehicle
+from blimp.service.commands.terminal import builtins, print_json, prompt, say
+
+if TYPE_CHECKING:
+    from blimp.service.systemd import Change
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("install-service")
+def install_service(
+    *,
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The configuration file of the ship.")
+    ] = Path("/etc/blimp/blimp.toml"),
+    user: Annotated[
+        str,
+        typer.Option(
+            "--user", metavar="USER", help="The user that the units run as; made if missing."
+        ),
+    ] = "blimp",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
+    """Install and start the systemd units of this ship.
+
+    blimp-flight, blimp-worker and, if the configuration has the local broker, blimp-broker, all
+    of them in blimp.target.
+
+    \b
+    Examples:
+      sudo blimp install-service
+      blimp install-service --dry-run --json
+    """
+    from blimp.service import systemd
+    from blimp.service.configuration import Configuration, read_configuration
+
+    path = config.absolute()
+    if dry_run and not path.exists():
+        say(f"no configuration {path}: shown for the default one; `blimp init` writes it")
+        configuration = Configuration()
+    else:
+        configuration = read_configuration(path)
+    change = systemd.plan_install(configuration, config_path=path, user=user)
+    if not dry_run:
+        _refuse_in_flight()
+        systemd.install(change)
+    _show(change, json_output=json_output)
+
+
+@app.command("uninstall-service")
+def uninstall_service(
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
+    json_output: Json = False,
+) -> None:
+    """Stop the units of this ship and remove them.
+
+    The configuration, the keys, the user and the broker's messages stay.
+
+    Example: sudo blimp uninstall-service
+    """
+    from blimp.service import systemd
+
+    change = systemd.plan_uninstall()
+    if not dry_run:
+        _refuse_in_flight()
+        systemd.uninstall(change)
+    _show(change, json_output=json_output)
+
+
+@app.command()
+def init(
+    *,
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The file to write.")
+    ] = Path("/etc/blimp/blimp.toml"),
+    airframe: Annotated[
+        str | None,
+        typer.Option("--airframe", metavar="NAME|FILE", help="A known airframe, or a .toml file."),
+    ] = None,
+    vehicle: Vehicle = None,
+    broker: Annotated[
+        str | None, typer.Option("--broker", metavar="URL", help="Broker URL, or: local.")
+    ] = None,
+    sign: Annotated[
+        bool | None, typer.Option("--sign/--no-sign", help="Sign commands with a key.")
+    ] = None,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Make a key also if there is one, which stays valid.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Write the configuration of this ship's computer.
+
+    It asks for what no option says; without a terminal it takes the defaults.
+
+    \b
+    Examples:
+      sudo blimp init
+      sudo blimp init --airframe twin --broker rediss://ground.local:6379/0 --sign
+    """
+    from blimp.service.configuration import CONFIG_PATH
+    from blimp.service.initialise import Wishes, ask_until_usable, initialise, take_defaults
+
+    wishes = Wishes(airframe=airframe, vehicle=vehicle, broker=broker, sign=sign, new_key=new_key)
+    ask = ask_until_usable(prompt, say=say) if sys.stdin.isatty() else take_defaults
+    path = config.absolute()
+    written = initialise(path, wishes, ask=ask, force=force)
+    if json_output:
+        print_json({"config": str(path), "signing_key_file": written.signing_key_file})
+    else:
+        print("\n".join(str(file) for file in (path, written.signing_key_file) if file))
+        option = "" if path == CONFIG_PATH else f" --config {path}"
+        say(f"next: blimp doctor{option}, then blimp install-service{option}")
+
+
+@app.command()
+def doctor(
+    *,
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The configuration file of the ship.")
+    ] = Path("/etc/blimp/blimp.toml"),
+    sim: Sim = False,
+    runtime_dir: RuntimeDir = None,
+    json_output: Json = False,
+) -> None:
+    """Find what would keep this ship from flying.
+
+    Each finding has its cure. It moves nothing. While a flight process runs, it asks that process
+    instead of the chips. Exit status 1 if flying would be refused.
+
+    \b
+    Examples:
+      sudo blimp doctor
+      sudo blimp doctor --json
+    """
+    from blimp.link.paths import RuntimePaths
+    from blimp.queue.log import printable
+    from blimp.service.compose import ON_BOARD_DIR
+    from blimp.service.doctor import diagnose
+    from blimp.service.truth import only_stack
+
+    if runtime_dir is None:
+        on_board = not sim or RuntimePaths(ON_BOARD_DIR).world.exists()
+        runtime_dir = ON_BOARD_DIR if on_board else only_stack()
+    findings = diagnose(config_path=config.absolute(), runtime_dir=runtime_dir, simulated=sim)
+    ok = all(finding.state != "error" for finding in findings)
+    if json_output:
+        print_json({"ok": ok, "findings": builtins(findings)})
+    else:
+        for finding in findings:
+            print(printable(f"{finding.state:<8} {finding.check:<14} {finding.found}"))
+            if finding.cure:
+                print(printable(f"{'':<23} cure: {finding.cure}"))
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _refuse_in_flight() -> None:
+    """Raise BlimpError if a ship flies on this computer: a restart would stop its motors."""
+    from blimp.clock import SystemClock
+    from blimp.link.paths import RuntimePaths
+    from blimp.service.compose import ON_BOARD_DIR
+    from blimp.service.doctor.computer import running_snapshot
+
+    try:
+        snapshot = running_snapshot(RuntimePaths(ON_BOARD_DIR), clock=SystemClock())
+    except BlimpError as error:
+        say(f"blimp: {error}")  # one that hangs must not keep its cure from being installed
+        return
+    if snapshot is not None and snapshot.armed:
+        raise BlimpError(f"{snapshot.vehicle} is armed: land it and disarm it first")
+
+
+def _show(change: "Change", *, json_output: bool) -> None:
+    """Print what was changed, or would be; file texts only as JSON."""
+    if json_output:
+        print_json(builtins(change))
+    else:
+        print("\n".join([*(file.path for file in change.files), *change.commands]))

@@ -1,0 +1,100 @@
+"""The options that commands of `blimp` share, and their limits."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Airframe = Annotated[
+    str,
+    typer.Option(
+        "--airframe", metavar="NAME|FILE", help="A known airframe, or the path of a .toml file."
+    ),
+]
+
+
+def _from_file(context: typer.Context, path: Path | None) -> Path | None:
+    """Take what the command line does not say from a configuration file."""
+    if path is not None:
+        from blimp.service.configuration import read_configuration
+
+        context.default_map = read_configuration(path).options()
+    return path
+
+
+def _wind(wind_mps: float) -> float:
+    if not 0.0 <= wind_mps <= 20.0:  # not a number, too
+        raise typer.BadParameter(f"must be 0 to 20 m/s, not {wind_mps:g}")
+    return wind_mps
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        callback=_from_file,
+        help="A configuration file, for what no other option says; `blimp init` writes one.",
+    ),
+]
+Vehicle = Annotated[
+    str | None,
+    typer.Option("--vehicle", metavar="NAME", help="The ship's name; the airframe's by default."),
+]
+Name = Annotated[str, typer.Option("--vehicle", metavar="NAME", help="The ship's name.")]
+Broker = Annotated[
+    str | None, typer.Option("--broker", metavar="URL", help="Broker URL; else BLIMP_BROKER_URL.")
+]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--signing-key-file",
+        metavar="FILE",
+        help="A file with the keys; else BLIMP_SIGNING_KEY_FILE.",
+    ),
+]
+RuntimeDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--runtime-dir",
+        metavar="DIR",
+        help="The directory of the ship's sockets; its path must be short.",
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of wind and noise.")
+]
+Wind = Annotated[
+    float,
+    typer.Option(
+        "--wind", metavar="MPS", callback=_wind, help="Mean wind, 0 to 20 m/s; gusts are added."
+    ),
+]
+PadEast = Annotated[
+    float,
+    typer.Option(
+        "--pad-east",
+        metavar="M",
+        min=-10_000.0,
+        max=10_000.0,
+        help="Distance of the pad east of home, m.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+LogFormat = Annotated[
+    str,
+    typer.Option(
+        "--log-format", metavar="FORMAT", help="Format of the log on standard error: text or json."
+    ),
+]
+Sim = Annotated[bool, typer.Option("--sim", help="Drive the simulated world, not real chips.")]
+
+
+def read_log_format(name: str) -> Literal["text", "json"]:
+    """Return the format of the log. Raises typer.BadParameter."""
+    if name == "json":
+        return "json"
+    if name != "text":
+        raise typer.BadParameter(f"{name[:40]!r}: must be text or json", param_hint="--log-format")
+    return "text"

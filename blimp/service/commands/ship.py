@@ -1,0 +1,123 @@
+"""`blimp trim|wiring|bench`: what its builder does with a ship on the ground."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from blimp.errors import BlimpError
+from blimp.service.commands.options import Json, RuntimeDir
+from blimp.service.commands.terminal import print_json, prompt, say
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def trim(
+    *,
+    airframe: Annotated[
+        str | None,
+        typer.Option(
+            "--airframe",
+            metavar="NAME|FILE",
+            help="A known airframe, or a .toml file; else that of the flight process.",
+        ),
+    ] = None,
+    runtime_dir: RuntimeDir = None,
+    heaviness: Annotated[
+        float | None,
+        typer.Option(
+            "--heaviness-g",
+            metavar="G",
+            help="As weighed, below 0 if light; else the flight process is asked.",
+        ),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target-g", metavar="G", help="How heavy it shall be; as its file says by default."
+        ),
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Say how much ballast a ship needs, and where.
+
+    From what its last level flight weighed: ask after a minute in HOLD and before its flight
+    process ends. Nothing is changed.
+
+    Example: blimp trim --airframe twin --heaviness-g -12
+    """
+    import msgspec
+
+    from blimp.service.airframes.trim import as_text
+    from blimp.service.airframes.weighing import trimmed
+
+    found = trimmed(
+        airframe=airframe, runtime_dir=runtime_dir, heaviness_g=heaviness, target_g=target
+    )
+    if json_output:
+        print_json(msgspec.structs.asdict(found))
+    else:
+        print(as_text(found))
+
+
+@app.command()
+def wiring(
+    *,
+    airframe: Annotated[
+        str, typer.Argument(metavar="AIRFRAME", help="A known airframe, or a .toml file.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="The file to write; else standard output."),
+    ] = None,
+) -> None:
+    """Draw the wiring of a ship as SVG.
+
+    From the airframe's table of devices and pins, for the header of a Raspberry Pi.
+
+    Example: blimp wiring twin --out wiring.svg
+    """
+    from blimp.airframe import load
+    from blimp.service.files import write_whole
+    from blimp.service.wiring import draw
+
+    drawing = draw(load(airframe))
+    if out is None:
+        print(drawing, end="")
+    else:
+        write_whole(out, drawing)
+
+
+@app.command()
+def bench(
+    *,
+    airframe: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The airframe's file, which is edited.")
+    ],
+    runtime_dir: RuntimeDir = None,
+) -> None:
+    """Adjust motors, servos and sensors, props off.
+
+    Asks step by step, shows what would change in the airframe's file, and writes it, comments
+    and all, if you agree. Needs a flight process that was started with --bench.
+
+    Example: sudo blimp bench /etc/blimp/mine.toml
+    """
+    from blimp.clock import SystemClock
+    from blimp.link.mailbox import MailboxClient
+    from blimp.link.paths import RuntimePaths
+    from blimp.service.bench import adjust
+    from blimp.service.bench.person import Person
+    from blimp.service.bench.ship import MailboxShip
+    from blimp.service.compose import ON_BOARD_DIR
+    from blimp.service.initialise import ask_until_usable
+
+    if not sys.stdin.isatty():
+        raise BlimpError("bench: needs a person at a terminal")
+    paths, clock = RuntimePaths(runtime_dir or ON_BOARD_DIR), SystemClock()
+    own = paths.directory / "bench.sock"
+    with MailboxClient(server_path=paths.flight, path=own, clock=clock) as mailbox:
+        ship = MailboxShip(mailbox, clock=clock)
+        adjust(airframe, ship=ship, person=Person(ask_until_usable(prompt, say=say)), say=say)

@@ -1,0 +1,186 @@
+"""`blimp sim`: the simulated world, and what is flown in it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from blimp.service.commands.options import Airframe, Json, PadEast, RuntimeDir, Seed, Wind
+from blimp.service.commands.terminal import builtins, on_signals, print_json
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.callback(invoke_without_command=True)
+def sim(
+    context: typer.Context,
+    *,
+    airframe: Airframe = "twin",
+    seed: Seed = 1,
+    wind: Wind = 0.0,
+    runtime_dir: RuntimeDir = None,
+    parent: Annotated[
+        int | None,
+        typer.Option("--parent", metavar="PID", min=1, help="End soon after this process ends."),
+    ] = None,
+    pad_east: PadEast = 0.0,
+) -> None:
+    """Run the simulated world.
+
+    Physics and chips behind a Unix socket, in real time.
+
+    Example: blimp sim --airframe gtmab --wind 0.3
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from blimp.service.compose import WorldOptions, simulate
+
+    options = WorldOptions(
+        airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir, parent=parent,
+        pad_east_m=pad_east,
+    )  # fmt: skip
+    simulate(options, on_stop=on_signals)
+
+
+@app.command()
+def truth(*, runtime_dir: RuntimeDir = None, json_output: Json = False) -> None:
+    """Ask a running simulated world where its ship is and what its chips drive.
+
+    It asks the world, never the flight process.
+
+    Example: blimp sim truth --json
+    """
+    from blimp.service.truth import ask_truth
+
+    report = ask_truth(runtime_dir)
+    if json_output:
+        print_json(report)
+        return
+    from ground_station.report import value_words
+
+    for name, value in report.items():
+        print(f"{name:18} {value_words(value)}")
+
+
+@app.command()
+def track(
+    *,
+    reference: Annotated[
+        Path,
+        typer.Option("--reference", metavar="FILE", help="CSV: time,x_ref,y_ref,z_ref,psi_ref."),
+    ],
+    airframe: Airframe = "gtmab",
+    seed: Seed = 1,
+    heaviness_n: Annotated[
+        float,
+        typer.Option(
+            "--heaviness-n", metavar="N", min=-50.0, max=50.0,
+            help="How much heavier the ship is than its file says, N; negative is lighter.",
+        ),
+    ] = 0.0,
+    gust_mps: Annotated[
+        float,
+        typer.Option(
+            "--gust-mps", metavar="MPS", min=0.0, max=5.0,
+            help="Standard deviation of horizontal gusts, m/s.",
+        ),
+    ] = 0.0,
+    drag_scale: Annotated[
+        float,
+        typer.Option(
+            "--drag-scale", metavar="K", min=0.1, max=10.0, help="True drag over the file's."
+        ),
+    ] = 1.0,
+    thrust_scale: Annotated[
+        float,
+        typer.Option(
+            "--thrust-scale", metavar="K", min=0.1, max=10.0, help="True thrust over the file's."
+        ),
+    ] = 1.0,
+    pose_sensor: Annotated[
+        str, typer.Option("--pose-sensor", metavar="KIND", help="mocap or tag.")
+    ] = "mocap",
+    log: Annotated[
+        Path | None,
+        typer.Option("--log", metavar="OUT", help="CSV of reference and true ship to write."),
+    ] = None,
+    json_output: Json = False,
+) -> None:  # fmt: skip
+    """Fly a path in the simulator and say how far off the ship was.
+
+    Through the trajectory command, with sensors and estimator, faster than real time.
+
+    Example: blimp sim track --airframe gtmab --reference circle.csv --gust-mps 0.1 --json
+    """
+    from blimp.service import track as tracker
+    from ground_station.trajectory import read_curve
+
+    if pose_sensor not in ("mocap", "tag"):
+        raise typer.BadParameter(
+            f"{pose_sensor!r}: must be mocap or tag", param_hint="--pose-sensor"
+        )
+    plant = tracker.Plant(
+        seed=seed, heaviness_n=heaviness_n, gust_mps=gust_mps,
+        drag_scale=drag_scale, thrust_scale=thrust_scale,
+    )  # fmt: skip
+    tracking = tracker.track(
+        read_curve(reference), airframe=airframe, plant=plant,
+        pose_sensor="mocap" if pose_sensor == "mocap" else "tag", log=log,
+    )  # fmt: skip
+    print(tracker.as_json(tracking) if json_output else tracker.words(tracking))
+
+
+@app.command()
+def matrix(
+    *,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=1, max=10_000, help="Fly seeds 1 to N.")
+    ] = 1,
+    modes: Annotated[
+        str, typer.Option("--modes", metavar="A,B", help="Only these modes; all by default.")
+    ] = "",
+    failures: Annotated[
+        str, typer.Option("--failures", metavar="A,B", help="Only these failures; all by default.")
+    ] = "",
+    airframe: Airframe = "twin",
+    json_output: Json = False,
+) -> None:
+    """Fly every mode with every failure, in lockstep.
+
+    The seed sets wind, gusts, noise and heaviness. Exit status 1 if a flight ended unsafe.
+
+    Example: blimp sim matrix --modes hold,land --failures imu-dead,link-lost
+    """
+    from blimp import airframe as airframes
+    from blimp.sim.failures import BY_NAME
+    from blimp.sim.matrix import HEADING, MODES, fly, row
+
+    ship = airframes.load(airframe)
+    cells = fly(
+        ship,
+        modes=_chosen("modes", modes, tuple(MODES)),
+        failures=[BY_NAME[name] for name in _chosen("failures", failures, tuple(BY_NAME))],
+        seeds=range(1, seeds + 1),
+    )
+    if not json_output:
+        print(HEADING)
+    unsafe = flown = 0
+    for cell in cells:
+        flown += 1
+        unsafe += not cell.safe
+        if json_output:
+            print_json(builtins(cell))
+        else:
+            print(row(cell), flush=True)
+    if not json_output:
+        print(f"{flown} flown (simulated), {unsafe} unsafe")
+    if unsafe:
+        raise typer.Exit(1)
+
+
+def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip()) or known
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"--{option}: no {name!r}; known are {', '.join(known)}")
+    return names
