@@ -1,0 +1,44 @@
+"""The tutorials' sessions, run as a reader types them."""
+
+import doctest
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.broker import EmbeddedBroker
+
+TUTORIALS = Path(__file__).parents[1] / "docs" / "tutorials"
+BROKER = "redis://localhost:6379/0"
+
+
+@pytest.mark.timeout(120)
+def test_a_student_sees_what_the_page_shows() -> None:
+    page = TUTORIALS / "student.md"
+    tried = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert (tried.failed, tried.attempted > 20) == (0, True)
+
+
+@pytest.mark.timeout(300)
+def test_a_back_end_developer_sees_what_the_page_shows(
+    broker_server: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (TUTORIALS / "back-end.md").read_text("utf-8")
+    module = re.search(r'```py title="garden.py"\n(.*?)```', text, re.DOTALL)
+    assert module is not None
+    assert BROKER in module[1]
+    (tmp_path / "garden.py").write_text(module[1].replace(BROKER, broker_server.url), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "garden", raising=False)
+    session = doctest.DocTestParser().get_doctest(text, {}, "back-end.md", None, 0)
+    try:
+        tried = doctest.DocTestRunner().run(session, clear_globs=False)
+    finally:
+        sys.modules.pop("garden", None)
+        worker = session.globs.get("worker")
+        if worker is not None and worker.poll() is None:
+            worker.kill()
+            worker.wait()
+    assert (tried.failed, tried.attempted > 20) == (0, True)
