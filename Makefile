@@ -14,7 +14,7 @@ KILLS ?= 1000
 FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage guests check format bench
+.PHONY: help demo quick test coverage guests check docs format bench
 .PHONY: faults boundaries kills server-kills flight-kills soak canvas releases events fuzz celery clean
 
 help: ## list the targets
@@ -44,6 +44,9 @@ check: $(VENV)/dev.installed ## format, lint, types and the import rules
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/dev.installed ## build the site of the documents in build/site; any warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 format: $(VENV)/dev.installed ## rewrite the code in the project's format
 	$(BIN)/ruff format .

@@ -13,7 +13,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
 # Packages of the reference, with what a reader looks for there.
 PACKAGES = {
@@ -36,7 +40,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for airframe in ROOT.glob("blimp/airframes/*.toml"):
         uri = str(airframe.relative_to(ROOT))
         files.append(File.generated(config, uri, abs_src_path=str(airframe)))
-    index = ["# Reference", "", "Made from the docstrings.", "", "| package | what it holds |", "|---|---|"]
+    index = [
+        "# Reference",
+        "",
+        "Made from the docstrings.",
+        "",
+        "| package | what it holds |",
+        "|---|---|",
+    ]
     for package, what in PACKAGES.items():
         files.append(File.generated(config, f"reference/{package}.md", content=_reference(package)))
         index.append(f"| [`{package}`]({package}.md) | {what} |")
@@ -44,7 +55,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Links as they are in the repository, made into links between the pages."""
     source = page.file.src_uri
     origins = {page: source for source, page in PAGES.items()}

@@ -1,1 +1,1 @@
-"""See the package table in README.md."""
+"""See the package table in docs/architecture.md."""
