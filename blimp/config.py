@@ -9,6 +9,8 @@
 | `CREDENTIALS_DIRECTORY`  | systemd's: `signing.key` in it has the keys, if neither is set       |
 | `BLIMP_REMOTE_CONTROL`   | what Celery clients may do to a ship: `inspect`, `all` or `off`      |
 | `XDG_STATE_HOME`         | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
+| `BLIMP_LOG_DIR`          | where flights are recorded; `blimp/logs` in `XDG_STATE_HOME`         |
+| `BLIMP_LOG_MB`           | bound of all logs there, the oldest go first; 0: none; 1000          |
 | `XDG_RUNTIME_DIR`        | parent of the run registry; `/tmp` if it is not set                  |
 | `BLIMP_TRACE_FILE`       | gets a line of JSON for each span                                    |
 | `OTEL_*`                 | OpenTelemetry's own: the exporters of spans (see docs/observe.md)    |
@@ -34,6 +36,9 @@ MAX_KEYS_BYTES = 64 * 1024
 _TLS_OF = {"redis": "rediss", "valkey": "valkeys", "amqp": "amqps"}
 _TLS_SCHEMES = tuple(_TLS_OF.values())
 VEHICLE_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
+
+
+DEFAULT_LOG_MB = 1000
 
 
 class GroundConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +177,22 @@ def registry_dir(environment: Mapping[str, str] | None = None) -> Path:
     """Return the run registry: `<registry>/<vehicle>.json` for every running stack."""
     env = os.environ if environment is None else environment
     return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"blimp-{os.getuid()}"
+
+
+def log_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Return `BLIMP_LOG_DIR`, by default a directory of this user's state."""
+    env = os.environ if environment is None else environment
+    state = Path(env.get("XDG_STATE_HOME") or "~/.local/state")
+    return Path(env.get("BLIMP_LOG_DIR") or state / "blimp" / "logs").expanduser().absolute()
+
+
+def log_bound_mb(environment: Mapping[str, str] | None = None) -> int:
+    """Return `BLIMP_LOG_MB`, the bound of all logs. Raises ConfigError if it is no number."""
+    env = os.environ if environment is None else environment
+    text = env.get("BLIMP_LOG_MB") or str(DEFAULT_LOG_MB)
+    if not text.isdecimal():
+        raise ConfigError(f"BLIMP_LOG_MB: {text[:20]!r} is no whole number of MB")
+    return int(text)
 
 
 def notify_address(environment: Mapping[str, str] | None = None) -> str | None:

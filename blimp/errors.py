@@ -9,6 +9,7 @@ BlimpError
 ├── HardwareError            a chip or a bus does not do what its datasheet says
 │   ├── BusError             no answer, or the bus is stuck
 │   └── DeviceError          wrong identity, failed self-test, a value out of its range
+├── LogError                 a flight's log cannot be written, or is none that can be read
 ├── MailboxError             the mailbox between worker and flight process failed
 ├── LinkError                the broker is unreachable, or nothing on board answers
 │   └── NotAuthorised        the broker, or the ship, refuses this sender
@@ -72,6 +73,10 @@ class BusError(HardwareError):
 
 class DeviceError(HardwareError):
     """A device has the wrong identity, failed its self-test or gave an impossible value."""
+
+
+class LogError(BlimpError):
+    """A log cannot be written or read. The message names the file and what is wrong with it."""
 
 
 class MailboxError(BlimpError):

@@ -170,6 +170,7 @@ class FlightLoop:
         self._driving = False
         self._powered = False
         self._battery_v: float | None = None
+        self.setpoint = Setpoint(idle=True)
         self.state = VehicleState(
             t_s=0.0, attitude_valid=False, height_valid=False, position_valid=False, on_ground=True
         )
@@ -204,7 +205,7 @@ class FlightLoop:
         actuators = self._allocate(state, setpoint, flags, dt_s)
         self._note_effect(state, dt_s)
         self._drive(actuators, setpoint, now_s)
-        self.state, self._flags_seen = state, flags
+        self.state, self.setpoint, self._flags_seen = state, setpoint, flags
         self._leave_record(now_s)
         self._report(now_s)
 

@@ -22,7 +22,7 @@ import socket
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
 from typing import TypeVar
@@ -81,6 +81,7 @@ class MailboxServer(Closing):
         self._link_s: float | None = None
         self._heartbeats: list[Heartbeat] = []
         self._started_s = clock.now_s()
+        self.tap: Callable[[bytes], object] | None = None  # has a copy of each message; never waits
         self.malformed = 0
         self.last_malformed = ""
 
@@ -130,6 +131,8 @@ class MailboxServer(Closing):
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self._malformed(f"mailbox datagram of {len(data)} bytes: {error}")
             else:
+                if self.tap is not None and isinstance(message, Command):
+                    self.tap(data)
                 yield message, address
 
     def _malformed(self, why: str) -> None:
@@ -171,6 +174,8 @@ class MailboxServer(Closing):
             subscribers[address] = now_s
 
     def _send(self, data: bytes) -> None:
+        if self.tap is not None:
+            self.tap(data)
         now_s = self._clock.now_s()
         for address, heard_s in list(self._subscribers.items()):
             if now_s - heard_s > SUBSCRIPTION_S:

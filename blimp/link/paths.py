@@ -43,6 +43,11 @@ class RuntimePaths(msgspec.Struct, frozen=True):
         return self.directory / "flight.record"
 
     @property
+    def tape(self) -> Path:
+        """The ring in which the flight process leaves what it does, for the recorder."""
+        return self.directory / "flight.tape"
+
+    @property
     def airframe(self) -> Path:
         """The airframe that the flight process flies, for when it is killed."""
         return self.directory / "airframe.json"

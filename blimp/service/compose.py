@@ -40,6 +40,8 @@ from blimp.link.mailbox import MailboxServer
 from blimp.link.paths import RuntimePaths, distrust
 from blimp.link.registry import start_time
 from blimp.queue.observability.settings import LogFormat
+from blimp.recording.ring import Ring
+from blimp.recording.tape import Session, Tape
 from blimp.service import notify
 from blimp.service.airframes.check import demand_airworthy
 from blimp.service.files import write_whole
@@ -202,11 +204,21 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
         limit_s = watchdog_limit_s()
         beat_every = max(1, int((limit_s or 0.0) / notify.BEATS_A_LIMIT * options.rate_hz))
         ship.loop.timing.refused = refused
+        tape = _tape(paths, log, session_of(
+            airframe, ship, vehicle=vehicle, boot_id=boot_id, rate_hz=options.rate_hz,
+            simulated=options.simulated, bench=options.bench, clock=clock,
+        ))  # fmt: skip
+        if tape is not None:
+            mailbox.tap = tape.message
         facts = {"rate_hz": options.rate_hz, "airframe": airframe.name, "refused": refused}
         log("flying", boot_id=boot_id, **facts)
 
         def after_cycle() -> None:
             watchdog.pet()
+            if tape is not None:
+                number, began_s = ship.loop.timing.cycles, ship.loop.state.t_s
+                step_s = clock.now_s() - began_s
+                tape.cycle(ship.loop, ship.board.actuators.last, number=number, step_s=step_s)
             if limit_s and ship.loop.timing.cycles % beat_every == 0:
                 notify.send(notify.ALIVE, address=supervisor)
             if ship.loop.timing.cycles == started:
@@ -224,6 +236,45 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
         )
         record.clear()  # it ends in order: nothing to resume
     log("stopped", boot_id=boot_id)
+
+
+def session_of(
+    airframe: Airframe,
+    ship: Ship,
+    *,
+    vehicle: str,
+    boot_id: str,
+    rate_hz: float,
+    simulated: bool,
+    bench: bool,
+    clock: Clock,
+) -> Session:
+    """Return what its log has to know of a flight process."""
+    return Session(
+        vehicle=vehicle,
+        boot_id=boot_id,
+        simulated=simulated,
+        rate_hz=rate_hz,
+        bench=bench,
+        epoch_s=clock.wall_s() - clock.now_s(),
+        actuators=tuple(ship.board.actuators.last),
+        servos=airframe.servo_names,
+        airframe=msgspec.to_builtins(airframe),
+    )
+
+
+def _tape(
+    paths: RuntimePaths, log: Callable[..., object], session: Session
+) -> Tape | None:
+    """Return the tape for the recorder; None if it cannot be made, which stops no flight."""
+    try:
+        ring = Ring(paths.tape)
+    except ConfigError as error:
+        log("not recorded", level="error", error=str(error))
+        return None
+    tape = Tape(session, write=ring.write)
+    ring.keep(tape.session)
+    return tape
 
 
 def _started_s(clock: Clock) -> float:

@@ -1,0 +1,137 @@
+"""What a flight process leaves of each cycle, as few microseconds of it as possible.
+
+Binary here, JSON in the file: the recorder converts in its own process. The same tape runs in
+Lockstep, where it is written to the file at once.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from math import nan
+from typing import Any, Protocol
+
+import msgspec
+
+from blimp.types import Setpoint, VehicleState
+
+Write = Callable[[int, bytes], bool]
+
+
+class Kind(IntEnum):
+    """What a record of the tape is."""
+
+    SESSION = 1  # a `Session` as JSON: always the first of a flight process
+    CYCLE = 2  # one cycle: `CYCLE` and the actuators as doubles
+    MESSAGE = 3  # a Command, an Outcome or a Snapshot as JSON, with its type
+    INJECTED = 4  # what Lockstep did to ship or world, an `Injected` as JSON
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a flight process.
+
+    epoch_s: add it to a time of this session for seconds since the Unix epoch.
+    actuators: their names, in the order of a cycle's values; of these `servos` are angles.
+    lockstep: whether the commands and what was injected are all that this flight depends on.
+    """
+
+    vehicle: str
+    boot_id: str
+    simulated: bool
+    rate_hz: float
+    epoch_s: float
+    actuators: tuple[str, ...]
+    servos: tuple[str, ...]
+    airframe: dict[str, Any]
+    lockstep: bool = False
+    seed: int | None = None
+    wind_mps: float | None = None
+    bench: bool = False
+    plant: dict[str, Any] | None = None  # the simulated ship, if it is not `airframe`
+
+
+class Injected(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done to a Lockstep flight beside its commands, at the end of `cycle`."""
+
+    t_s: float
+    cycle: int
+    what: str  # "fault", "link", "gusts", "heartbeat", "crash"
+    device: str = ""
+    kind: str = ""
+    options: dict[str, Any] = {}
+
+
+# t, cycle; position, velocity, attitude quaternion, rates; setpoint position, velocity, yaw and yaw
+# rate, with NaN for None; flags. The actuators' values follow, then step time and digest.
+CYCLE = struct.Struct("<dQ3d3d4d3d3d3dddQ")
+CYCLE_END = struct.Struct("<dI")
+ARMED, ON_GROUND, IDLE = 1, 2, 4
+
+
+class Loop(Protocol):
+    """What the tape asks of a flight loop after each cycle, see `blimp/control/loop.py`."""
+
+    state: VehicleState
+    setpoint: Setpoint
+
+    @property
+    def armed(self) -> bool: ...
+
+
+class Tape:
+    """Writes what a flight process does, by `write`, which must never wait.
+
+    Until the session's record is accepted nothing else is written: it says how to read the rest.
+    """
+
+    def __init__(self, session: Session, *, write: Write) -> None:
+        self.session = msgspec.json.encode(session)
+        self._write = write
+        self._begun = False
+        self._digest = 0
+        self._values = struct.Struct(f"<{len(session.actuators)}d")
+        self.failed = 0
+
+    def cycle(
+        self, loop: Loop, actuators: Mapping[str, float], *, number: int, step_s: float
+    ) -> None:
+        """Write cycle `number`, after it. actuators: all of them, in the session's order.
+
+        Its digest covers it and all cycles before it, to the bit, but for `step_s`.
+        """
+        if not self._begun and not self._begin():
+            return
+        state, setpoint = loop.state, loop.setpoint
+        yaw_rad = setpoint.yaw_rad
+        flags = (
+            (ARMED if loop.armed else 0)
+            | (ON_GROUND if state.on_ground else 0)
+            | (IDLE if setpoint.idle else 0)
+        )
+        try:
+            data = CYCLE.pack(
+                state.t_s, number,
+                *state.position_ned_m, *state.velocity_ned_mps, *state.attitude,
+                *state.rates_body_radps,
+                *[nan if one is None else one for one in setpoint.position_ned_m],
+                *setpoint.velocity_ned_mps,
+                nan if yaw_rad is None else yaw_rad, setpoint.yaw_rate_radps, flags,
+            ) + self._values.pack(*actuators.values())  # fmt: skip
+        except (struct.error, TypeError):  # no recording is worth a flight
+            self.failed += 1
+            return
+        self._digest = zlib.crc32(data, self._digest)
+        self._write(Kind.CYCLE, data + CYCLE_END.pack(step_s, self._digest))
+
+    def message(self, data: bytes) -> None:
+        """Write a command, an outcome or a snapshot, as the mailbox carries it."""
+        if self._begun or self._begin():
+            self._write(Kind.MESSAGE, data)
+
+    def injected(self, what: Injected) -> None:
+        if self._begun or self._begin():
+            self._write(Kind.INJECTED, msgspec.json.encode(what))
+
+    def _begin(self) -> bool:
+        self._begun = self._write(Kind.SESSION, self.session)
+        return self._begun

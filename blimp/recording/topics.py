@@ -1,0 +1,252 @@
+"""The topics of a log: their JSON schemas, and how a tape becomes their messages.
+
+Foxglove and PlotJuggler read JSON (message encoding "json", schema encoding "jsonschema"). What
+Foxglove's parser of schemas demands holds here: no reference, no null, each object with
+`properties`. A number that is not known is left out. README of the format: docs/log.md.
+"""
+
+from collections.abc import Iterator
+from math import isnan
+from typing import Any, NamedTuple
+
+import msgspec
+
+from blimp.recording.tape import (
+    ARMED,
+    CYCLE,
+    CYCLE_END,
+    IDLE,
+    ON_GROUND,
+    Injected,
+    Kind,
+    Session,
+)
+from blimp.rotation import euler
+from blimp.types import Command, Outcome, Snapshot
+
+NS = 1_000_000_000
+INFO, WARNING = 2, 3  # levels of foxglove.Log
+
+Schema = dict[str, Any]
+_NUMBER: Schema = {"type": "number"}
+_COUNT: Schema = {"type": "integer"}
+_FLAG: Schema = {"type": "boolean"}
+_TEXT: Schema = {"type": "string"}
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+_VECTOR: Schema = {"type": "array", "items": _NUMBER}
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties}
+
+
+_ATTITUDE = _object(roll=_NUMBER, pitch=_NUMBER, yaw=_NUMBER)
+
+
+def schemas(session: Session) -> dict[str, tuple[str, Schema]]:
+    """Return the name and the JSON schema of every topic. Units stand in the fields' names."""
+    actuators = _object(**dict.fromkeys(session.actuators, _NUMBER))
+    return {
+        "/snapshot": ("blimp.Snapshot", _object(
+            t_s=_NUMBER, cycle=_COUNT, armed=_FLAG, on_ground=_FLAG, idle=_FLAG,
+            position_ned_m=_VECTOR, velocity_ned_mps=_VECTOR, attitude_rad=_ATTITUDE,
+            rates_body_radps=_VECTOR,
+            setpoint=_object(
+                north_m=_NUMBER, east_m=_NUMBER, down_m=_NUMBER, velocity_ned_mps=_VECTOR,
+                yaw_rad=_NUMBER, yaw_rate_radps=_NUMBER,
+            ),
+            actuators=actuators, step_ms=_NUMBER, digest=_COUNT,
+        )),
+        "/status": ("blimp.Status", _object(
+            t_s=_NUMBER, boot_id=_TEXT, vehicle=_TEXT, mode=_TEXT, armed=_FLAG, killed=_FLAG,
+            failsafe=_TEXT, position_ned_m=_VECTOR, velocity_ned_mps=_VECTOR, altitude_m=_NUMBER,
+            attitude_rad=_ATTITUDE, battery_v=_NUMBER, actuators=actuators, sensors=_object(),
+            loop=_object(rate_hz=_NUMBER, cycles=_COUNT, overruns=_COUNT), simulated=_FLAG,
+            active_command=_TEXT, messages=_TEXTS, link_age_s=_NUMBER, pilot_age_s=_NUMBER,
+            heaviness_kg=_NUMBER, health=_object(),
+        )),
+        "/command": ("blimp.Command", _object(
+            t_s=_NUMBER, cycle=_COUNT, id=_TEXT, name=_TEXT, arguments=_object(), fence=_COUNT,
+            age_s=_NUMBER, ttl_s=_NUMBER, boot_id=_TEXT, source=_TEXT, sent_s=_NUMBER,
+            authority=_NUMBER, trace=_TEXT,
+        )),
+        "/outcome": ("blimp.Outcome", _object(
+            t_s=_NUMBER, cycle=_COUNT, id=_TEXT, state=_TEXT, reason=_TEXT, fraction=_NUMBER,
+            result=_object(), accepted_s=_NUMBER, boot_id=_TEXT,
+        )),
+        "/event": ("foxglove.Log", _object(
+            timestamp=_object(sec=_COUNT, nsec=_COUNT), level=_COUNT, message=_TEXT, name=_TEXT,
+            file=_TEXT, line=_COUNT, t_s=_NUMBER,
+        )),
+        "/fault": ("blimp.Fault", _object(t_s=_NUMBER, device=_TEXT, active=_FLAG, text=_TEXT)),
+        "/injected": ("blimp.Injected", _object(
+            t_s=_NUMBER, cycle=_COUNT, what=_TEXT, device=_TEXT, kind=_TEXT, options=_object(),
+        )),
+    }  # fmt: skip
+
+
+class Message(NamedTuple):
+    """One message of a log. time_ns: since the Unix epoch. data: JSON."""
+
+    topic: str
+    time_ns: int
+    data: bytes
+
+
+class Translator:
+    """Turns the records of one session's tape into messages; events and faults come out of it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.t_s = 0.0  # of the last cycle, or status before the first
+        self.armed = False
+        self._epoch_ns = int(session.epoch_s * NS)
+        self._cycle = 0
+        self._before: Snapshot | None = None
+        self._encode = msgspec.json.Encoder().encode
+        self._decode = msgspec.json.Decoder(Command | Outcome | Snapshot).decode
+        self._end = CYCLE.size + 8 * len(session.actuators)
+
+    def messages(self, kind: int, payload: bytes) -> Iterator[Message]:
+        """Yield what a record stands for; nothing for one that cannot be read."""
+        if kind == Kind.CYCLE and len(payload) == self._end + CYCLE_END.size:
+            yield self._snapshot(payload)
+        elif kind == Kind.INJECTED:
+            yield self._message("/injected", payload)
+        elif kind == Kind.MESSAGE:
+            message = self._decode(payload)
+            if isinstance(message, Snapshot):
+                self.t_s = message.t_s
+                yield from self._changes(message)
+                self._before = message
+                yield self._message("/status", self._encode(_rounded_status(payload)))
+            else:
+                topic = "/command" if isinstance(message, Command) else "/outcome"
+                # A command acts in the cycle that is written next.
+                number = self._cycle + 1
+                fields = {"t_s": round(self.t_s, 4), "cycle": number, **_known(message)}
+                yield self._message(topic, self._encode(fields))
+
+    def event(self, name: str, text: str, *, level: int = INFO) -> Message:
+        """Return an event, at the time of the last record."""
+        now_ns = self._time_ns()
+        fields = {
+            "timestamp": {"sec": now_ns // NS, "nsec": now_ns % NS}, "level": level,
+            "message": text, "name": name, "file": "", "line": 0, "t_s": round(self.t_s, 4),
+        }  # fmt: skip
+        return self._message("/event", self._encode(fields))
+
+    def _snapshot(self, payload: bytes) -> Message:
+        values = CYCLE.unpack_from(payload)
+        t_s, self._cycle = values[:2]
+        self.t_s = t_s
+        numbers = [round(value, 4) for value in values[2:-1]]
+        flags = values[-1]
+        self.armed = bool(flags & ARMED)
+        roll, pitch, yaw = euler(values[8:12])
+        setpoint: dict[str, Any] = {
+            name: value
+            for name, value in zip(("north_m", "east_m", "down_m"), numbers[13:16], strict=True)
+            if not isnan(value)
+        }
+        setpoint["velocity_ned_mps"] = numbers[16:19]
+        if not isnan(numbers[19]):
+            setpoint["yaw_rad"] = numbers[19]
+        setpoint["yaw_rate_radps"] = numbers[20]
+        actuators = memoryview(payload)[CYCLE.size : self._end].cast("d")
+        step_s, digest = CYCLE_END.unpack_from(payload, self._end)
+        fields = {
+            "t_s": round(t_s, 4),
+            "cycle": self._cycle,
+            "armed": self.armed,
+            "on_ground": bool(flags & ON_GROUND),
+            "idle": bool(flags & IDLE),
+            "position_ned_m": numbers[0:3],
+            "velocity_ned_mps": numbers[3:6],
+            "attitude_rad": {
+                "roll": round(roll, 4), "pitch": round(pitch, 4), "yaw": round(yaw, 4),
+            },
+            "rates_body_radps": numbers[10:13],
+            "setpoint": setpoint,
+            "actuators": {
+                name: round(value, 4)
+                for name, value in zip(self.session.actuators, actuators, strict=True)
+            },
+            "step_ms": round(1e3 * step_s, 3),
+            "digest": digest,
+        }  # fmt: skip
+        return self._message("/snapshot", self._encode(fields))
+
+    def _changes(self, now: Snapshot) -> Iterator[Message]:
+        """Yield an event for each thing that is not as it was, and a fault for each device."""
+        before = self._before
+        if before is None:
+            yield self.event("start", f"{now.vehicle}: {now.mode}")
+        elif now.mode != before.mode:
+            yield self.event("mode", f"{before.mode} to {now.mode}")
+        for name in ("armed", "killed"):
+            value = getattr(now, name)
+            if value != (before is not None and getattr(before, name)):
+                text = name if value else f"not {name}"
+                yield self.event(name, text, level=WARNING if name == "killed" else INFO)
+        was = "" if before is None else before.failsafe
+        if now.failsafe != was:
+            yield self.event("failsafe", now.failsafe or f"over: {was}", level=WARNING)
+        for text in _newer(now.messages, () if before is None else before.messages):
+            yield self.event("ship", text)
+        for device, status in now.sensors.items():
+            known = None if before is None else before.sensors.get(device)
+            if status.healthy != (known is None or known.healthy):
+                text = "" if status.healthy else status.error or "unhealthy"
+                fields = {"device": device, "active": not status.healthy, "text": text}
+                yield self._message(
+                    "/fault", self._encode({"t_s": round(now.t_s, 4), **fields})
+                )
+
+    def _message(self, topic: str, data: bytes) -> Message:
+        return Message(topic, self._time_ns(), data)
+
+    def _time_ns(self) -> int:
+        return self._epoch_ns + int(self.t_s * NS)
+
+
+def injected_of(data: bytes) -> Injected:
+    return msgspec.json.decode(data, type=Injected)
+
+
+def _known(message: Command | Outcome) -> dict[str, Any]:
+    """Return its fields as JSON has them, without its type and those that are None."""
+    fields = msgspec.to_builtins(message)
+    return {name: value for name, value in fields.items() if value is not None and name != "type"}
+
+
+def _newer(now: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the messages that were added: `now` begins with the end of `before`."""
+    for start in range(len(before) + 1):
+        if before[start:] == now[: len(before) - start]:
+            return now[len(before) - start :]
+    return now
+
+
+def _rounded_status(data: bytes) -> Any:
+    """Return a snapshot with as many digits as anybody can use, which is half of its size.
+
+    Sensors keep 8 significant digits: a GPS position is degrees. The others have 4 decimals.
+    """
+    fields = msgspec.json.decode(data)
+    del fields["type"]
+    return {
+        name: _rounded(value, significant=name == "sensors")
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+def _rounded(value: Any, *, significant: bool) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.8g}") if significant else round(value, 4)
+    if isinstance(value, list):
+        return [_rounded(one, significant=significant) for one in value]
+    if isinstance(value, dict):
+        return {name: _rounded(one, significant=significant) for name, one in value.items()}
+    return value

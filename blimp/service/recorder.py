@@ -1,0 +1,206 @@
+"""The recorder: a process of its own that turns the flight process's ring into logs.
+
+It can die at any time: the ring keeps what it has not stored yet, for its successor. It never ends
+by itself because of a disk: it says so, and tries again.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from pathlib import Path
+
+import msgspec
+
+from blimp.clock import Clock, SystemClock
+from blimp.config import notify_address
+from blimp.errors import BlimpError, LogError
+from blimp.recording.directory import MIN_FREE_BYTES, LogDirectory
+from blimp.recording.log_file import LogFile
+from blimp.recording.ring import Ring
+from blimp.recording.tape import Kind, Session
+from blimp.recording.topics import WARNING, Message, Translator
+from blimp.service import notify
+from blimp.service.compose import OnStop, own_paths
+
+POLL_S = 0.1
+FLUSH_S = 1.0  # what a power cut costs at the most
+LAST_S = 0.3  # at its end it waits so long for the flight process's last words
+UNREADABLE_S = 1.0  # a record that is not whole by then never will be
+RETRY_S = 5.0
+IDLE_S = 60.0  # on the ground for longer: a cycle in 10 s is enough
+IDLE_PERIOD_S = 10.0
+FILES = 8  # a log has at most this share of the bound, so that some are left when one goes
+NICE = 10
+
+
+class RecorderOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """max_bytes: of all logs in the directory. seed, wind_mps: of the simulated world."""
+
+    runtime_dir: Path | None
+    directory: Path
+    max_bytes: int
+    seed: int | None = None
+    wind_mps: float | None = None
+
+
+def record(options: RecorderOptions, *, on_stop: OnStop) -> None:
+    """Record until it is stopped. Raises BlimpError if there is no ring, or no directory."""
+    paths = own_paths(options.runtime_dir)
+    wake, waker = os.pipe()
+    on_stop(lambda: os.write(waker, b"x"))
+    os.nice(NICE)
+    clock = SystemClock()
+    with Ring(paths.tape) as ring:
+        directory = LogDirectory(options.directory, max_bytes=options.max_bytes)
+        recorder = Recorder(ring, directory, clock=clock, options=options)
+        notify.send(notify.READY, address=notify_address())
+        while not select.select([wake], [], [], POLL_S)[0]:
+            recorder.poll()
+        recorder.finish()
+
+
+class Recorder:
+    """Reads a ring, writes logs. `poll` from time to time, `finish` at the end."""
+
+    def __init__(
+        self, ring: Ring, directory: LogDirectory, *, clock: Clock, options: RecorderOptions
+    ) -> None:
+        self._ring, self._directory, self._clock = ring, directory, clock
+        self._options = options
+        self._log: LogFile | None = None
+        self._translator: Translator | None = None
+        self._dropped = ring.dropped
+        self._lost = 0  # records that came while the disk took none
+        self._flushed_s = self._read_s = clock.now_s()
+        self._retry_s = 0.0
+        self._active_s: float | None = None  # when the ship was armed last, in its time
+        self._kept_s: dict[str, float] = {}  # of an idle ship, by topic
+        self._is_idle = False
+        if kept := ring.kept():
+            self._begin(kept)
+
+    def poll(self) -> None:
+        """Take what the ring holds; store it once a second. An error of the disk is said."""
+        now_s = self._clock.now_s()
+        try:
+            self._take_all(now_s)
+            if now_s - self._flushed_s >= FLUSH_S:
+                self._flush(now_s)
+        except LogError as error:
+            self._give_up(error, now_s)
+
+    def finish(self) -> None:
+        """Take the last words of a flight process that ends as well, and close the log."""
+        last_s = self._clock.now_s()
+        until_s = last_s + 5 * LAST_S
+        while self._clock.now_s() < min(until_s, last_s + LAST_S):
+            if self._ring.waits:
+                last_s = self._clock.now_s()
+            self.poll()
+            self._clock.sleep_until(self._clock.now_s() + POLL_S / 4)
+        try:
+            self._close()
+        except LogError as error:
+            self._give_up(error, last_s)
+
+    def _take_all(self, now_s: float) -> None:
+        while (record := self._ring.read()) is not None:
+            self._read_s = now_s
+            if now_s >= self._retry_s:
+                self._take(*record)
+            else:
+                self._lost += 1
+        if not self._ring.waits:
+            self._read_s = now_s
+        elif now_s - self._read_s > UNREADABLE_S:
+            self._ring.skip()
+            self._say("the ring is damaged: what was in it is lost")
+
+    def _take(self, kind: int, payload: bytes) -> None:
+        if kind == Kind.SESSION:
+            self._close()
+            self._begin(payload)
+            return
+        translator = self._translator
+        if translator is None:
+            return
+        for message in translator.messages(kind, payload):
+            if self._is_wanted(message, translator):
+                self._add(message)
+
+    def _begin(self, payload: bytes) -> None:
+        session = msgspec.json.decode(payload, type=Session)
+        if session.simulated and self._options.seed is not None:
+            session = msgspec.structs.replace(
+                session, seed=self._options.seed, wind_mps=self._options.wind_mps
+            )
+        self._translator = Translator(session)
+        self._active_s = None
+
+    def _is_wanted(self, message: Message, translator: Translator) -> bool:
+        """Thin out what a ship on the ground repeats; begin a new log when it is armed again."""
+        t_s = translator.t_s
+        if self._active_s is None or translator.armed:
+            self._active_s = t_s
+            if self._is_idle:
+                self._close()
+        self._is_idle = t_s - self._active_s > IDLE_S
+        if not self._is_idle or message.topic not in ("/snapshot", "/status"):
+            return True
+        if t_s - self._kept_s.get(message.topic, 0.0) < IDLE_PERIOD_S:
+            return False
+        self._kept_s[message.topic] = t_s
+        return True
+
+    def _add(self, message: Message) -> None:
+        assert self._translator is not None
+        if self._log is None:
+            self._make_room()
+            self._log = self._directory.new(self._translator.session)
+        self._log.add(message)
+
+    def _flush(self, now_s: float) -> None:
+        self._flushed_s = now_s
+        if self._log is not None and self._translator is not None:
+            dropped = self._ring.dropped - self._dropped
+            for count, why in ((dropped, "the ring was full"), (self._lost, "the disk took none")):
+                if count:
+                    text = f"{count} records dropped: {why}"
+                    self._log.add(self._translator.event("dropped", text, level=WARNING))
+            self._dropped, self._lost = self._dropped + dropped, 0
+            self._log.flush()
+            self._make_room()
+            if self._log.size > self._directory.max_bytes // FILES:
+                self._close()
+        self._ring.release()
+
+    def _make_room(self) -> None:
+        self._directory.make_room()
+        if self._directory.free_bytes() < MIN_FREE_BYTES:
+            raise LogError(
+                f"log directory {self._directory.path}: less than {MIN_FREE_BYTES // 2**20} MiB "
+                "are free on its disk"
+            )
+
+    def _close(self) -> None:
+        log, self._log = self._log, None
+        if log is not None:
+            try:
+                log.close()
+            except LogError:
+                log.abandon()
+                raise
+
+    def _give_up(self, error: BlimpError, now_s: float) -> None:
+        """Say what is wrong, and drop what comes until it is tried again."""
+        log, self._log = self._log, None
+        if log is not None:
+            log.abandon()
+        self._retry_s = now_s + RETRY_S
+        self._ring.release()
+        self._say(f"{error}; not recording, trying again in {RETRY_S:.0f} s")
+
+    def _say(self, text: str) -> None:
+        print(f"blimp: recorder: {text}", file=sys.stderr, flush=True)
