@@ -14,6 +14,7 @@ from blimp.errors import BlimpError
 from blimp.service.acl import app as broker_app
 from blimp.service.airframes.command import app as airframe_app
 from blimp.service.commands.computer import app as computer_app
+from blimp.service.commands.log import app as log_app
 from blimp.service.commands.processes import app as processes_app
 from blimp.service.commands.ship import app as ship_app
 from blimp.service.commands.sim import app as sim_app
@@ -54,6 +55,11 @@ app.add_typer(
     help="The description of a ship.\n\nExample: blimp airframe check mine.toml",
 )
 app.add_typer(sim_app, name="sim")
+app.add_typer(
+    log_app,
+    name="log",
+    help="The recorded flights.\n\nExample: blimp log list",
+)
 
 
 def main() -> None:

@@ -20,6 +20,9 @@ if "CI" not in os.environ:
     settings.register_profile("no deadline", deadline=None)
     settings.load_profile("no deadline")
 
+# A recorder for each stack would cost a second of each. Tests of the log start it by themselves.
+os.environ["BLIMP_LOG_MB"] = "0"
+
 # A test that asks for one of these fixtures, or whose module uses one of these names, starts a
 # process or talks to one.
 FIXTURES = {

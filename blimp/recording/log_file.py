@@ -11,6 +11,7 @@ import platform
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import IO, Any, cast
 
 import msgspec
 from mcap.writer import CompressionType, Writer
@@ -19,7 +20,7 @@ from blimp import __version__
 from blimp.closing import Closing
 from blimp.errors import LogError
 from blimp.recording.tape import Session
-from blimp.recording.topics import NS, Message, schemas
+from blimp.recording.topics import NS, Message, Translator, schemas
 
 FORMAT = "1"
 LIBRARY = METADATA = "blimp"
@@ -39,7 +40,7 @@ class LogFile(Closing):
     ) -> None:
         self.path = path
         self._output = _Output(path)
-        self._writer = Writer(self._output, CHUNK_BYTES, CompressionType.ZSTD)
+        self._writer: Any = Writer(cast(IO[bytes], self._output), CHUNK_BYTES, CompressionType.ZSTD)
         self._channels: dict[str, int] = {}
         try:
             self._begin(session, metadata or metadata_of(session))
@@ -88,6 +89,23 @@ class LogFile(Closing):
     def abandon(self) -> None:
         """Close without an index, where the disk takes no more."""
         self._output.close()
+
+
+class SessionLog(Closing):
+    """The log of one session in one process: what its tape writes is in the file at once."""
+
+    def __init__(self, path: Path, session: Session) -> None:
+        self._file = LogFile(path, session)
+        self._translator = Translator(session)
+
+    def take(self, kind: int, payload: bytes) -> bool:
+        """Take a record of the tape; its `write`. Raises LogError."""
+        for message in self._translator.messages(kind, payload):
+            self._file.add(message)
+        return True
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def metadata_of(session: Session) -> dict[str, str]:

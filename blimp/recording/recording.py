@@ -171,7 +171,8 @@ class Recording(Closing):
             ]
         except Exception as error:  # zlib, zstandard and mcap have no common base
             raise LogError(
-                f"log {self.path}: chunk at byte {chunk.offset} is damaged ({error}): blimp log recover"
+                f"log {self.path}: the chunk at byte {chunk.offset} is damaged ({error}); "
+                "blimp log recover gives back the others"
             ) from error
         self._last = number, found
         return found

@@ -33,7 +33,8 @@ _FRAME = struct.Struct("<III")  # length of the payload, kind, checksum
 class Ring(Closing):
     """The ring at `path`; made if it is missing, or if it is of another boot of this machine.
 
-    Raises ConfigError if that fails. `write` is for one process, `read` and `release` for one other.
+    Raises ConfigError if that fails. One process may `write`, one other
+    `read` and `release`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -116,6 +117,11 @@ class Ring(Closing):
     def waits(self) -> bool:
         """Whether something is in the ring that `read` has not returned."""
         return self._words[_HEAD] > self._ahead
+
+    @property
+    def held(self) -> int:
+        """Bytes of the records that `read` has returned, and that still take room."""
+        return self._ahead - self._words[_TAIL]
 
     def release(self) -> None:
         """Give the room of all records that `read` has returned to the writer."""

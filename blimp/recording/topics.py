@@ -22,9 +22,10 @@ from blimp.recording.tape import (
     Session,
 )
 from blimp.rotation import euler
-from blimp.types import Command, Outcome, Snapshot
+from blimp.types import Command, Outcome, SensorStatus, Snapshot
 
 NS = 1_000_000_000
+STARTING = "starting"  # a device's error before its first sample
 INFO, WARNING = 2, 3  # levels of foxglove.Log
 
 Schema = dict[str, Any]
@@ -196,12 +197,11 @@ class Translator:
             yield self.event("ship", text)
         for device, status in now.sensors.items():
             known = None if before is None else before.sensors.get(device)
-            if status.healthy != (known is None or known.healthy):
-                text = "" if status.healthy else status.error or "unhealthy"
-                fields = {"device": device, "active": not status.healthy, "text": text}
-                yield self._message(
-                    "/fault", self._encode({"t_s": round(now.t_s, 4), **fields})
-                )
+            fault = _fault(status)
+            if bool(fault) != bool(known and _fault(known)):
+                fields = {"device": device, "active": bool(fault), "text": fault}
+                data = self._encode({"t_s": round(now.t_s, 4), **fields})
+                yield self._message("/fault", data)
 
     def _message(self, topic: str, data: bytes) -> Message:
         return Message(topic, self._time_ns(), data)
@@ -218,6 +218,11 @@ def _known(message: Command | Outcome) -> dict[str, Any]:
     """Return its fields as JSON has them, without its type and those that are None."""
     fields = msgspec.to_builtins(message)
     return {name: value for name, value in fields.items() if value is not None and name != "type"}
+
+
+def _fault(status: SensorStatus) -> str:
+    """Return why a device is not healthy; "" for one that is, or has not started yet."""
+    return "" if status.healthy or status.error == STARTING else status.error or "unhealthy"
 
 
 def _newer(now: tuple[str, ...], before: tuple[str, ...]) -> tuple[str, ...]:

@@ -263,9 +263,7 @@ def session_of(
     )
 
 
-def _tape(
-    paths: RuntimePaths, log: Callable[..., object], session: Session
-) -> Tape | None:
+def _tape(paths: RuntimePaths, log: Callable[..., object], session: Session) -> Tape | None:
     """Return the tape for the recorder; None if it cannot be made, which stops no flight."""
     try:
         ring = Ring(paths.tape)

@@ -21,6 +21,7 @@ from blimp.config import (
 from blimp.errors import ConfigError
 from blimp.queue.brokers import BROKERS
 from blimp.queue.redis.urls import check_address
+from blimp.recording.directory import check_bound
 from blimp.service.broker import socket_url
 
 CONFIG_PATH = Path("/etc/blimp/blimp.toml")
@@ -35,13 +36,16 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """airframe: a known name, or the absolute path of a .toml file.
 
     vehicle: the ship's name; None for the airframe's. signing_key_file: None if messages are
-    not signed.
+    not signed. log_dir, log_mb: where flights are recorded, and the bound of all logs there; None
+    for the unit's directory and 1000 MB.
     """
 
     airframe: _Text = "twin"
     vehicle: _Text | None = None
     broker: _Text = LOCAL_BROKER
     signing_key_file: _Text | None = None
+    log_dir: _Text | None = None
+    log_mb: int | None = None
 
     @property
     def has_local_broker(self) -> bool:
@@ -53,18 +57,22 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """Whether only this machine's processes reach the broker."""
         return broker_is_of_this_machine(self.broker)
 
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, str | int]:
         """Return the options of the command line that it stands for.
 
         The environment goes before it: under systemd it names the credential with the keys.
         """
-        options = {
+        options: dict[str, str | int] = {
             "airframe": self.airframe,
             "vehicle": self.vehicle or airframes.load(self.airframe).name,
             "broker": broker_url_from_environment() or self.broker,
         }
         if self.signing_key_file is not None and signing_keys_from_environment() is None:
             options["signing_key_file"] = self.signing_key_file
+        if self.log_dir is not None:
+            options["log_dir"] = self.log_dir
+        if self.log_mb is not None:
+            options["log_mb"] = self.log_mb
         return options
 
 
@@ -84,13 +92,15 @@ def parse_configuration(text: str, *, where: str) -> Configuration:
         configuration = msgspec.convert(tomllib.loads(text), Configuration)
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
         raise ConfigError(f"{where}: {error}") from error
-    for key in ("airframe", "signing_key_file"):
+    for key in ("airframe", "signing_key_file", "log_dir"):
         value = getattr(configuration, key) or "/"
         is_path = key != "airframe" or value.endswith(".toml")
         if is_path and not Path(value).is_absolute():
             raise ConfigError(f"{where}: {key} {value!r} must be an absolute path")
     if configuration.vehicle is not None:
         vehicle_name(configuration.vehicle, where=f"{where}: vehicle")
+    if configuration.log_mb is not None:
+        check_bound(configuration.log_mb, where=f"{where}: log_mb")
     try:
         check_broker(configuration.broker)
     except ConfigError as error:

@@ -111,7 +111,7 @@ def clean_up(children: Children, *, directory: Path, ships: list[Ship], airframe
     begun = [ship for ship in ships if (ship.vehicle, "world") in children]
     unreached = [what for ship in begun for what in _make_safe(ship.directory, airframe)]
     safe_s = time.monotonic() - started_s
-    for ending in ("worker", "relay", "flight", "world", "broker"):
+    for ending in ("worker", "relay", "flight", "world", "broker", "recorder"):
         for (_, role), pidfd in children.items():
             if role == ending:
                 _signal(pidfd, signal.SIGTERM)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from blimp import airframe as airframes
-from blimp.config import read_signing_keys, vehicle_name
+from blimp.config import DEFAULT_LOG_MB, read_signing_keys, vehicle_name
 from blimp.errors import BlimpError, ConfigError
 from blimp.service.configuration import (
     CONFIG_PATH,
@@ -51,6 +51,10 @@ broker = {broker}
 # A file with the keys that sign commands, the signing one first; all others are refused. The
 # ground station needs the same file, in BLIMP_SIGNING_KEY_FILE. Only root reads it here.
 {signing_key_file}
+
+# Where flights are recorded, and the bound of all logs there in MB: the oldest go first, 0 records
+# nothing. By default /var/lib/blimp/logs and 1000, which is about 20 hours.
+{logs}
 """
 
 
@@ -96,6 +100,11 @@ def as_text(configuration: Configuration) -> str:
     given = configuration.signing_key_file is not None
     line = f"signing_key_file = {values['signing_key_file']}"
     values["signing_key_file"] = line if given else f'# signing_key_file = "/etc/blimp/{KEY_NAME}"'
+    defaults = {"log_dir": '"/var/lib/blimp/logs"', "log_mb": str(DEFAULT_LOG_MB)}
+    values["logs"] = "\n".join(
+        f"# {key} = {default}" if values[key] == "null" else f"{key} = {values[key]}"
+        for key, default in defaults.items()
+    )
     return _TEXT.format(known=", ".join(airframes.names()), **values)
 
 

@@ -6,6 +6,7 @@ by itself because of a disk: it says so, and tries again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import sys
@@ -18,7 +19,7 @@ from blimp.config import notify_address
 from blimp.errors import BlimpError, LogError
 from blimp.recording.directory import MIN_FREE_BYTES, LogDirectory
 from blimp.recording.log_file import LogFile
-from blimp.recording.ring import Ring
+from blimp.recording.ring import SIZE, Ring
 from blimp.recording.tape import Kind, Session
 from blimp.recording.topics import WARNING, Message, Translator
 from blimp.service import notify
@@ -46,19 +47,35 @@ class RecorderOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def record(options: RecorderOptions, *, on_stop: OnStop) -> None:
-    """Record until it is stopped. Raises BlimpError if there is no ring, or no directory."""
+    """Record until it is stopped. Raises ConfigError if the runtime directory is not usable."""
     paths = own_paths(options.runtime_dir)
     wake, waker = os.pipe()
-    on_stop(lambda: os.write(waker, b"x"))
-    os.nice(NICE)
+
+    def stop() -> None:
+        os.write(waker, b"x")
+
+    on_stop(stop)
+    with contextlib.suppress(OSError):  # systemd has done it, and lets nobody change it
+        os.nice(NICE)
     clock = SystemClock()
     with Ring(paths.tape) as ring:
-        directory = LogDirectory(options.directory, max_bytes=options.max_bytes)
-        recorder = Recorder(ring, directory, clock=clock, options=options)
         notify.send(notify.READY, address=notify_address())
+        while (directory := _directory(options)) is None:
+            if select.select([wake], [], [], RETRY_S)[0]:
+                return
+        recorder = Recorder(ring, directory, clock=clock, options=options)
         while not select.select([wake], [], [], POLL_S)[0]:
             recorder.poll()
         recorder.finish()
+
+
+def _directory(options: RecorderOptions) -> LogDirectory | None:
+    """Return the directory of the logs; None, and say why, if it cannot be used now."""
+    try:
+        return LogDirectory(options.directory, max_bytes=options.max_bytes)
+    except BlimpError as error:
+        _say(f"{error}; not recording, trying again in {RETRY_S:.0f} s")
+        return None
 
 
 class Recorder:
@@ -86,7 +103,7 @@ class Recorder:
         now_s = self._clock.now_s()
         try:
             self._take_all(now_s)
-            if now_s - self._flushed_s >= FLUSH_S:
+            if now_s - self._flushed_s >= FLUSH_S or self._ring.held > SIZE // 2:
                 self._flush(now_s)
         except LogError as error:
             self._give_up(error, now_s)
@@ -116,7 +133,7 @@ class Recorder:
             self._read_s = now_s
         elif now_s - self._read_s > UNREADABLE_S:
             self._ring.skip()
-            self._say("the ring is damaged: what was in it is lost")
+            _say("the ring is damaged: what was in it is lost")
 
     def _take(self, kind: int, payload: bytes) -> None:
         if kind == Kind.SESSION:
@@ -200,7 +217,8 @@ class Recorder:
             log.abandon()
         self._retry_s = now_s + RETRY_S
         self._ring.release()
-        self._say(f"{error}; not recording, trying again in {RETRY_S:.0f} s")
+        _say(f"{error}; not recording, trying again in {RETRY_S:.0f} s")
 
-    def _say(self, text: str) -> None:
-        print(f"blimp: recorder: {text}", file=sys.stderr, flush=True)
+
+def _say(text: str) -> None:
+    print(f"blimp: recorder: {text}", file=sys.stderr, flush=True)

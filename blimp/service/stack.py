@@ -60,6 +60,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path | None = None  # made before it starts, for this user alone
     ready: Callable[[], bool] | None = None  # polled if the process does not notify
     watchdog_s: float | None = None  # once ready, it is killed if it is silent for longer
+    is_optional: bool = False  # nobody waits for it, and the stack goes on without it
 
 
 class SafeState(Protocol):
@@ -269,7 +270,11 @@ class Stack:
 
     def _announce_ship(self, vehicle: str) -> None:
         waited_s = self._clock.now_s() - self._started_s
-        mine = [r for r in self._roles.values() if r.role.vehicle in ("", vehicle)]
+        mine = [
+            running
+            for running in self._roles.values()
+            if running.role.vehicle in ("", vehicle) and not running.role.is_optional
+        ]
         missing = [running.role.name for running in mine if not running.ready]
         if missing and waited_s > START_DEADLINE_S:
             whose = f"{vehicle} is " if len(self._ships) > 1 else ""
@@ -342,6 +347,9 @@ class Stack:
         running.died_s = now_s if running.died_s is None else running.died_s
         running.deaths.append(now_s)
         recent = sum(1 for died_s in running.deaths if now_s - died_s < RESTART_WINDOW_S)
+        if recent > MAX_RESTARTS and running.role.is_optional:
+            running.start_s = now_s + RESTART_WINDOW_S
+            return
         if recent > MAX_RESTARTS:
             raise StackError(
                 f"{_named(running.role)} has ended {recent} times in {RESTART_WINDOW_S:.0f} s, "

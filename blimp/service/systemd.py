@@ -25,7 +25,8 @@ USER = "blimp"
 TARGET = "blimp.target"
 FLIGHT, WORKER = "blimp-flight.service", "blimp-worker.service"
 RELAY, BROKER = "blimp-relay.service", "blimp-broker.service"
-UNITS = (TARGET, FLIGHT, WORKER, RELAY, BROKER)
+RECORDER = "blimp-recorder.service"
+UNITS = (TARGET, FLIGHT, WORKER, RELAY, RECORDER, BROKER)
 # The groups that own a Pi's buses. One that this machine lacks would keep the unit from starting.
 GROUPS = ("gpio", "i2c", "spi", "dialout")
 _BOOTED = Path("/run/systemd/system")  # sd_booted(3)
@@ -60,13 +61,16 @@ def plan_install(
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
         raise ConfigError(f"--user: {user[:40]!r} cannot name a user")
-    units = [FLIGHT, WORKER, RELAY, *([BROKER] if configuration.has_local_broker else [])]
+    units = [FLIGHT, WORKER, RELAY]
+    units += [RECORDER] if configuration.log_mb != 0 else []
+    units += [BROKER] if configuration.has_local_broker else []
     words = {
         "blimp": unit_words([python, "-m", "blimp"]),
         "user": user,
         "groups": " ".join(group for group in GROUPS if _group_exists(group)),
         "config": unit_words([str(config_path)]),
         "key": "",
+        "log_dir": "",
         "broker": "",
         "hardening": _template("hardening.conf"),
         "wants": " ".join(units),
@@ -76,6 +80,8 @@ def plan_install(
             f"LoadCredential=signing.key:{_unit_path(Path(configuration.signing_key_file))}\n"
             "Environment=BLIMP_SIGNING_KEY_FILE=%d/signing.key"
         )
+    if configuration.log_dir is not None:
+        words["log_dir"] = f"ReadWritePaths=-{_unit_path(Path(configuration.log_dir))}"
     if configuration.has_local_broker:
         server = server_arguments(binary=find_server_binary(), directory=BROKER_DIR)
         # Its log goes to the journal. Members of the user's group reach it, through ssh too.
@@ -146,7 +152,7 @@ def _unit_word(word: str) -> str:
 
 
 def _unit_path(path: Path) -> str:
-    """Return the path of a credential: it is not a command line, and cannot be quoted."""
+    """Return the path of a credential or a directory: no command line, it cannot be quoted."""
     if not path.is_absolute() or re.search(r"[\s:\"'\\]", str(path)):
         raise ConfigError(f"{path}: must be an absolute path without space, colon and quotes")
     return str(path).replace("%", "%%")

@@ -126,7 +126,7 @@ def _go_to_start(ship: Lockstep, curve: ReferenceCurve, gust_mps: float) -> None
     _must(ship.command("arm", check=False))
     height_m = max(1.0, -down_m)
     _must(ship.complete("takeoff", within_s=60.0, check=False, altitude_m=height_m))
-    ship.world.physics.wind.begin_gusts(gust_mps)
+    ship.begin_gusts(gust_mps)
     yaw_deg = math.degrees(wrap_pi(yaw_rad))
     place = {"north_m": north_m, "east_m": east_m, "altitude_m": max(0.5, -down_m)}
     _must(ship.complete("goto", within_s=120.0, check=False, yaw_deg=yaw_deg, **place))

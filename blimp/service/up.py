@@ -14,12 +14,14 @@ from blimp.clock import SystemClock
 from blimp.config import (
     broker_url_from_environment,
     check_broker_is_closed,
+    log_bound_mb,
     registry_dir,
     signing_keys_from_environment,
     vehicle_name,
 )
 from blimp.link.paths import RuntimePaths
 from blimp.queue.redis.urls import check_url
+from blimp.recording.directory import check_bound
 from blimp.service.broker import (
     answers,
     find_server_binary,
@@ -133,12 +135,35 @@ def _broker(paths: RuntimePaths) -> Role:
     )
 
 
+def _recorder(options: StackOptions, *, ship: StackShip, number: int) -> list[Role]:
+    """Return the recorder of the `number`th ship, which ends last; none if there is to be no log.
+
+    It inherits directory and bound of the logs from this process's environment.
+    """
+    if check_bound(log_bound_mb(), where="BLIMP_LOG_MB") == 0:
+        return []
+    seed = str((options.seed + number) % 2**31)
+    return [
+        Role(
+            name="recorder",
+            vehicle=ship.vehicle,
+            arguments=(
+                *_THIS, "log", "record", "--runtime-dir", str(ship.paths.directory),
+                "--seed", seed, "--wind", str(options.wind_mps),
+            ),
+            needs=("flight",),
+            is_optional=True,
+        )
+    ]  # fmt: skip
+
+
 def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) -> list[Role]:
     """Return the processes of one ship, the `number`th from 0."""
     url = {"BLIMP_BROKER_URL": broker}  # every user can read a command line
     here = ("--runtime-dir", str(ship.paths.directory))
     pad = ("--pad-east", str(number * PAD_SPACING_M)) if number else ()
     return [
+        *_recorder(options, ship=ship, number=number),
         Role(
             name="world",
             vehicle=ship.vehicle,

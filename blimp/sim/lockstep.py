@@ -4,15 +4,19 @@ World, chips, kernel seam, drivers, estimator, control and the commander are the
 fly in real time; only the pace differs. The same seed gives the same flight to the bit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.clock import ManualClock
 from blimp.closing import Closing
 from blimp.errors import Refused
+from blimp.recording.tape import Injected, Tape
 from blimp.service import compose as app
 from blimp.service.meter import Meter
 from blimp.sim.seam import linux_devices
@@ -27,6 +31,9 @@ from blimp.types import (
     VehicleState,
 )
 
+if TYPE_CHECKING:
+    from blimp.recording.log_file import SessionLog
+
 SETTLE_S = 10.0  # at most, for the ship on its pad to pass its arming checks
 
 
@@ -40,8 +47,10 @@ class LocalInbox:
         self.link_up = True
         self._heard_s = 0.0
         self._heartbeats: list[Heartbeat] = []
+        self.tap: Callable[[bytes], object] | None = None
 
     def put(self, command: Command) -> None:
+        self._record(command)
         self._commands.append(command)
 
     def emergencies(self) -> list[Command]:
@@ -61,10 +70,16 @@ class LocalInbox:
         return heartbeats
 
     def post(self, outcome: Outcome) -> None:
+        self._record(outcome)
         self.outcomes[outcome.id] = outcome
 
     def publish(self, snapshot: Snapshot) -> None:
+        self._record(snapshot)
         self.snapshot = snapshot
+
+    def _record(self, message: Command | Outcome | Snapshot) -> None:
+        if self.tap is not None:
+            self.tap(msgspec.json.encode(message))
 
     def link_age_s(self, now_s: float) -> float:
         if self.link_up:
@@ -78,7 +93,7 @@ class Lockstep(Closing):
     airframe: a known name, the path of a .toml file, or one that was read. seed: of wind, noise
     and biases. wind_mps: mean wind; gusts belong to it. bench: allow motor and servo disarmed.
     plant: the ship that the world has, if it is not the one that the flight control knows.
-    meter: measures each cycle.
+    meter: measures each cycle. log: the MCAP file to write, from which it can be flown again.
 
     The ship stands on its pad, switched on and past its arming checks, when this returns.
     Use it as a context manager, or `close()` it.
@@ -94,6 +109,7 @@ class Lockstep(Closing):
         rate_hz: float = 100.0,
         plant: Airframe | None = None,
         meter: Meter | None = None,
+        log: Path | None = None,
     ) -> None:
         self.airframe = airframes.load(airframe) if isinstance(airframe, str) else airframe
         self._period_s = 1.0 / rate_hz
@@ -108,10 +124,15 @@ class Lockstep(Closing):
             clock=self._clock,
         )
         self._sent = 0
+        self._cycle = 0  # of all boots
         self._boots = 0
         self._seed, self._bench = seed, bench
         self._left: FlightRecord | None = None
         self._ship = self._boot()
+        self._log: SessionLog | None = None
+        self._tape: Tape | None = None
+        if log is not None:
+            self._record(log, wind_mps=wind_mps, plant=plant)
         self._settle()
 
     def _boot(self) -> app.Ship:
@@ -133,6 +154,35 @@ class Lockstep(Closing):
                 left_age_s=0.0 if left is None else self._clock.now_s() - left.t_s,
             )
 
+    def _record(self, path: Path, *, wind_mps: float, plant: Airframe | None) -> None:
+        from blimp.recording.log_file import SessionLog  # mcap takes a while to import
+
+        session = msgspec.structs.replace(
+            app.session_of(
+                self.airframe, self._ship, vehicle=self.airframe.name,
+                boot_id=f"lockstep-{self._seed}", rate_hz=self._rate_hz, simulated=True,
+                bench=self._bench, clock=self._clock,
+            ),
+            lockstep=True,
+            seed=self._seed,
+            wind_mps=wind_mps,
+            plant=None if plant is None else msgspec.to_builtins(plant),
+        )  # fmt: skip
+        self._log = SessionLog(path, session)
+        self._tape = Tape(session, write=self._log.take)
+        self._inbox.tap = self._tape.message
+
+    def _note(self, what: str, device: str = "", kind: str = "", **options: Any) -> None:
+        """Record what is done to this flight beside its commands."""
+        if self._tape is not None:
+            cycle = self._cycle
+            self._tape.injected(
+                Injected(
+                    t_s=self.now_s, cycle=cycle, what=what, device=device, kind=kind,
+                    options=options,
+                )
+            )  # fmt: skip
+
     def _leave(self, record: FlightRecord) -> None:
         self._left = record
 
@@ -148,6 +198,10 @@ class Lockstep(Closing):
                 self._ship.loop.step(self._clock.now_s())
                 if self._meter is not None:
                     self._meter.end()
+                self._cycle += 1
+                if self._tape is not None:
+                    outputs = self._ship.board.actuators.last
+                    self._tape.cycle(self._ship.loop, outputs, number=self._cycle, step_s=0.0)
 
     @property
     def now_s(self) -> float:
@@ -216,13 +270,20 @@ class Lockstep(Closing):
 
     def fault(self, device: str, kind: str, /, **options: Any) -> None:
         """Make a device fail; "clear" mends it. Kinds and options: `blimp.sim.faults`."""
+        self._note("fault", device, kind, **options)
         self._world.fault(device, kind, **options)
+
+    def begin_gusts(self, mps: float) -> None:
+        """Begin horizontal gusts of a standard deviation of `mps`."""
+        self._note("gusts", mps=mps)
+        self._world.physics.wind.begin_gusts(mps)
 
     def crash(self, *, down_s: float) -> None:
         """Have the flight process die, its supervisor make the outputs safe, and a new one start.
 
         down_s: how long the ship is without one.
         """
+        self._note("crash", down_s=down_s)
         with self.linux_devices():
             self._ship.close()
             self._world.advance(down_s)
@@ -230,6 +291,7 @@ class Lockstep(Closing):
 
     def relay(self, heartbeat: Heartbeat) -> None:
         """Give the flight process a pilot's heartbeat with its next cycle, as its worker does."""
+        self._note("heartbeat", **msgspec.to_builtins(heartbeat))
         self._inbox.put_heartbeat(heartbeat)
 
     @property
@@ -239,6 +301,7 @@ class Lockstep(Closing):
 
     @link_up.setter
     def link_up(self, up: bool) -> None:
+        self._note("link", up=up)
         self._inbox.link_up = up
 
     @contextmanager
@@ -252,6 +315,8 @@ class Lockstep(Closing):
         with self.linux_devices():
             self._ship.close()
         self._world.close()
+        if self._log is not None:
+            self._log.close()
 
     def _settle(self) -> None:
         until_s = self.now_s + SETTLE_S

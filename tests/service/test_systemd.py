@@ -15,6 +15,7 @@ from blimp.service.configuration import Configuration
 from blimp.service.systemd import (
     BROKER,
     FLIGHT,
+    RECORDER,
     RELAY,
     TARGET,
     UNITS,
@@ -65,7 +66,7 @@ def test_systemd_has_nothing_to_say_about_the_units(analyze: str, unit_dir: Path
 
 
 @pytest.mark.parametrize(
-    ("unit", "limit"), [(FLIGHT, 4.0), (WORKER, 2.0), (RELAY, 2.0), (BROKER, 2.0)]
+    ("unit", "limit"), [(FLIGHT, 4.0), (WORKER, 2.0), (RELAY, 2.0), (RECORDER, 2.0), (BROKER, 2.0)]
 )
 def test_exposure_as_systemd_counts_it(
     analyze: str, unit_dir: Path, unit: str, limit: float
@@ -82,7 +83,7 @@ def test_exposure_as_systemd_counts_it(
 def test_a_broker_elsewhere_needs_no_unit_and_a_key_is_a_credential() -> None:
     local, remote = texts(Configuration()), texts(REMOTE)
     assert set(local) == set(UNITS)
-    assert set(remote) == {TARGET, FLIGHT, WORKER, RELAY}
+    assert set(remote) == {TARGET, FLIGHT, WORKER, RELAY, RECORDER}
     assert BROKER not in remote[TARGET]
     assert "LoadCredential" not in local[WORKER]
     for unit in (WORKER, RELAY):

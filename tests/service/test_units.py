@@ -10,7 +10,7 @@ import pytest
 
 from blimp.service.configuration import BROKER_DIR
 from blimp.service.files import write_whole
-from blimp.service.systemd import BROKER, FLIGHT, RELAY, TARGET, UNIT_DIR, WORKER
+from blimp.service.systemd import BROKER, FLIGHT, RECORDER, RELAY, TARGET, UNIT_DIR, WORKER
 from tests.directory import socket_directory
 from tests.redis_server import RedisServer
 from tests.service.under_systemd import INSIDE, System, at_rest, under_systemd
@@ -18,7 +18,7 @@ from tests.stopwatch import Stopwatch
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
 
-SERVICES = (BROKER, FLIGHT, WORKER, RELAY)
+SERVICES = (BROKER, FLIGHT, WORKER, RELAY, RECORDER)
 SAFE_AFTER_STOP_S = 1.0
 SAFE_AFTER_KILL_S = 0.5
 

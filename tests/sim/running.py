@@ -41,15 +41,17 @@ class Answer:
 
 
 class RunningStack:
-    """`blimp up --sim --json`, in a short directory of its own."""
+    """`blimp up --sim --json`, in a short directory of its own. logs: where it is recorded."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, logs: Path | None = None) -> None:
         # Not pytest's tmp_path: a Unix socket's path has 107 bytes.
         self.home = Path(tempfile.mkdtemp(prefix="blimp-test-"))
         self.paths = RuntimePaths(self.home / "run")
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")},
             "XDG_RUNTIME_DIR": str(self.home),
+            "BLIMP_LOG_MB": "1000" if logs else "0",
+            "BLIMP_LOG_DIR": str(logs or ""),
         }
         self.events: list[dict[str, Any]] = []
         self._started: list[subprocess.Popen[str]] = []

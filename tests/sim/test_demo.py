@@ -34,7 +34,7 @@ def files(home: Path) -> list[str]:
 def test_a_killed_demo_leaves_no_file() -> None:
     home = Path(tempfile.mkdtemp(prefix="blimp-test-"))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")}
-    environment |= {"XDG_RUNTIME_DIR": str(home), "TMPDIR": str(home)}
+    environment |= {"XDG_RUNTIME_DIR": str(home), "TMPDIR": str(home), "BLIMP_LOG_MB": "0"}
     demo = subprocess.Popen(
         [sys.executable, "-m", "blimp", "demo", "--headless"],
         stdout=subprocess.DEVNULL,

@@ -1,0 +1,165 @@
+"""`blimp log`: records flights, and shows, exports and repeats what was recorded."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from blimp.errors import LogError
+from blimp.service.commands.options import Config, Json, RuntimeDir, Wind
+from blimp.service.commands.terminal import builtins, on_signals, print_json, say
+
+if TYPE_CHECKING:
+    from blimp.recording.recording import LogInfo
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A log.")]
+
+
+@app.command()
+def record(
+    *,
+    config: Config = None,  # noqa: ARG001 - its callback has read it
+    runtime_dir: RuntimeDir = None,
+    log_dir: Annotated[
+        Path | None,
+        typer.Option("--log-dir", metavar="DIR", help="Where logs go; else BLIMP_LOG_DIR."),
+    ] = None,
+    log_mb: Annotated[
+        int | None,
+        typer.Option(
+            "--log-mb",
+            metavar="MB",
+            help="Bound of all logs there, the oldest go first; else BLIMP_LOG_MB.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Of the simulated world.")
+    ] = None,
+    wind: Wind = 0.0,
+) -> None:
+    """Record the flights of this ship's flight process.
+
+    `blimp up`, `blimp demo` and systemd run it. It may start, die and come back at any time.
+
+    Example: blimp log record --runtime-dir /run/blimp
+    """
+    from blimp.config import log_bound_mb, log_directory
+    from blimp.recording.directory import check_bound
+    from blimp.service.recorder import RecorderOptions
+    from blimp.service.recorder import record as run
+
+    where = "BLIMP_LOG_MB" if log_mb is None else "--log-mb"
+    max_bytes = check_bound(log_bound_mb() if log_mb is None else log_mb, where=where)
+    if not max_bytes:
+        say(f"blimp: {where} is 0: nothing is recorded")
+        return
+    options = RecorderOptions(
+        runtime_dir=runtime_dir,
+        directory=log_dir or log_directory(),
+        max_bytes=max_bytes,
+        seed=seed,
+        wind_mps=None if seed is None else wind,
+    )
+    run(options, on_stop=on_signals)
+
+
+@app.command("list")
+def list_logs(
+    directory: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="A directory of logs, or a log; else BLIMP_LOG_DIR."),
+    ] = None,
+    *,
+    json_output: Json = False,
+) -> None:
+    """List the logs of a directory, the oldest first.
+
+    \b
+    Examples:
+      blimp log list
+      blimp log list --json
+    """
+    from blimp.config import log_directory
+    from blimp.recording.recording import open_recording
+
+    place = directory or log_directory()
+    if not place.exists():
+        if directory is not None:
+            raise LogError(f"log directory {place}: No such file or directory")
+        say(f"no logs yet: {place}")
+        return
+    try:
+        logs = sorted(place.glob("*.mcap"), key=_age) if place.is_dir() else [place]
+    except OSError as error:
+        raise LogError(f"log directory {place}: {error.strerror}") from error
+    for path in logs:
+        try:
+            with open_recording(path) as log:
+                found = log.info()
+        except LogError as error:
+            say(f"blimp: {error}")
+            continue
+        if json_output:
+            print_json(builtins(found))
+        else:
+            print(_line(found))
+
+
+@app.command()
+def info(file: File, *, json_output: Json = False) -> None:
+    """Say what is in a log.
+
+    Example: blimp log info flight.mcap --json
+    """
+    from blimp.queue.log import printable
+    from blimp.recording.recording import open_recording
+
+    with open_recording(file) as log:
+        found = log.info()
+        facts = log.metadata
+    if json_output:
+        print_json(builtins(found))
+        return
+    simulated = " (simulated)" if found.simulated else ""
+    complete = "complete" if found.complete else "cut: `blimp log recover` gives it an index"
+    lines = [
+        f"{found.path}: {found.vehicle}{simulated}, {found.started}, {found.duration_s:.1f} s",
+        f"{found.chunks} chunks, {complete}",
+        *(f"  {topic:<12} {count:>9}" for topic, count in found.topics.items()),
+        *(f"  {name:<12} {facts[name]}" for name in sorted(facts) if name != "session"),
+    ]
+    print("\n".join(map(printable, lines)))
+
+
+@app.command()
+def recover(
+    file: File,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The log to write.")],
+    *,
+    json_output: Json = False,
+) -> None:
+    """Give back what is whole in a log that was cut or damaged.
+
+    Example: blimp log recover cut.mcap whole.mcap
+    """
+    from blimp.recording.recover import recover as run
+
+    found = run(file, out)
+    if json_output:
+        print_json(builtins(found))
+    else:
+        print(f"{found.chunks} chunks written to {out}, {found.lost_bytes} bytes lost")
+    if not out.exists():
+        say(f"blimp: log {file}: nothing whole is in it, {out} is not written")
+
+
+def _age(path: Path) -> tuple[float, str]:
+    return path.stat().st_mtime, path.name
+
+
+def _line(found: "LogInfo") -> str:
+    about = [found.vehicle, *(["simulated"] if found.simulated else [])]
+    about += [] if found.complete else ["cut"]
+    return f"{found.started}  {found.duration_s:8.1f} s  {found.path}  ({', '.join(about)})"

@@ -1,0 +1,231 @@
+"""The recorder on a real ring and a real disk: full, idle, restarted, out of room."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from blimp.clock import ManualClock
+from blimp.config import log_bound_mb, log_directory
+from blimp.errors import ConfigError
+from blimp.recording.directory import LogDirectory, check_bound
+from blimp.recording.recording import open_recording
+from blimp.recording.recover import recover
+from blimp.recording.ring import Ring
+from blimp.recording.tape import Session, Tape
+from blimp.service.recorder import IDLE_S, RETRY_S, Recorder, RecorderOptions
+from blimp.types import Command, Outcome, OutcomeState, Setpoint, VehicleState
+
+SESSION = Session(
+    vehicle="twin",
+    boot_id="b1",
+    simulated=True,
+    rate_hz=100.0,
+    epoch_s=1.7e9,
+    actuators=("left", "right"),
+    servos=(),
+    airframe={"name": "twin"},
+)
+
+
+class Flight:
+    """A flight loop's face towards the tape, and its tape."""
+
+    def __init__(self, ring: Ring, session: Session = SESSION) -> None:
+        self.armed = True
+        self.state = VehicleState(t_s=0.0)
+        self.setpoint = Setpoint(position_ned_m=(1.0, None, -2.0))
+        self._number = 0
+        self._tape = Tape(session, write=ring.write)
+        ring.keep(self._tape.session)
+
+    def fly(self, cycles: int) -> None:
+        for _ in range(cycles):
+            self._number += 1
+            self.state = VehicleState(t_s=self._number / 100)
+            values = {"left": 0.5, "right": -0.5}
+            self._tape.cycle(self, values, number=self._number, step_s=0.001)
+
+    def say(self, message: Command | Outcome) -> None:
+        self._tape.message(msgspec.json.encode(message))
+
+
+class Rig:
+    def __init__(self, directory: Path) -> None:
+        self.clock = ManualClock()
+        self.ring = Ring(directory / "ring")
+        self.flight = Flight(self.ring)
+        self.directory = LogDirectory(directory / "logs", max_bytes=50_000_000)
+        self.recorder = self.start()
+
+    def start(self) -> Recorder:
+        options = RecorderOptions(
+            runtime_dir=None, directory=self.directory.path, max_bytes=1, seed=9, wind_mps=0.5
+        )
+        ring = Ring(self.directory.path.parent / "ring")
+        self.recorder = Recorder(ring, self.directory, clock=self.clock, options=options)
+        return self.recorder
+
+    def fly(self, seconds: float) -> None:
+        for _ in range(round(seconds * 10)):
+            self.flight.fly(10)
+            self.clock.advance(0.1)
+            self.recorder.poll()
+
+    def cycles(self) -> list[int]:
+        """Return the number of every cycle in every log."""
+        numbers = []
+        for entry in self.directory.logs():
+            with open_recording(entry.path) as log:
+                numbers += [int(one.data["cycle"]) for one in log.entries({"/snapshot"})]
+        return numbers
+
+    def words(self, topic: str) -> str:
+        found = []
+        for entry in self.directory.logs():
+            with open_recording(entry.path) as log:
+                found += [str(one.data) for one in log.entries({topic})]
+        return "\n".join(found)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def test_a_killed_recorder_loses_nothing(rig: Rig) -> None:
+    rig.fly(2.55)
+    rig.flight.fly(30)  # nobody is there
+    rig.start()  # the old one was killed: it never stored its last half second
+    rig.fly(1.0)
+    rig.recorder.finish()
+    cycles = rig.cycles()
+    assert cycles == list(range(1, rig.flight._number + 1))
+    assert len(rig.directory.logs()) == 2
+    with open_recording(rig.directory.logs()[0].path) as first:
+        assert not first.complete
+    with open_recording(rig.directory.logs()[1].path) as second:
+        assert second.complete
+        assert (second.session.seed, second.session.wind_mps) == (9, 0.5)
+        assert second.session.boot_id == "b1"
+
+
+def test_what_found_no_room_is_counted_in_the_log(rig: Rig) -> None:
+    rig.fly(1.0)
+    rig.flight.fly(6000)  # a minute without a recorder: more than the ring holds
+    assert rig.ring.dropped > 0
+    rig.recorder.poll()
+    rig.fly(1.5)
+    rig.recorder.finish()
+    dropped = rig.ring.dropped
+    assert f"{dropped} records dropped: the ring was full" in rig.words("/event")
+    cycles = rig.cycles()
+    assert len(cycles) == rig.flight._number - dropped
+    assert cycles[-1] == rig.flight._number
+
+
+def test_a_ship_that_stands_is_thinned_out_and_the_next_flight_is_a_log_of_its_own(
+    rig: Rig,
+) -> None:
+    rig.flight.armed = False
+    rig.fly(IDLE_S + 60.0)
+    full = round(IDLE_S * 100)
+    assert full <= len(rig.cycles()) <= full + 110
+    rig.flight.say(Command(id="c1", name="arm"))
+    rig.flight.say(Outcome(id="c1", state=OutcomeState.DONE))
+    rig.flight.armed = True
+    rig.fly(3.0)
+    rig.recorder.finish()
+    before, after = (entry.path for entry in rig.directory.logs())
+    with open_recording(before) as log:
+        assert [one.data["id"] for one in log.entries({"/command"})] == ["c1"]
+    with open_recording(after) as log:
+        assert log.info().topics["/snapshot"] == 300
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """The kernel refuses to write beyond: as a full disk does, with EFBIG for ENOSPC."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_said_and_costs_the_log_only_what_does_not_fit(
+    rig: Rig, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rig.fly(2.5)
+    (log,) = rig.directory.logs()
+    with files_of_at_most(log.path.stat().st_size + 700):
+        rig.fly(4.0)
+    said = capfd.readouterr().err
+    assert "File too large; not recording, trying again in 5 s" in said
+    assert said.count("\n") == 1
+    assert rig.ring.dropped == 0, "the flight process's ring is kept free"
+    found = recover(log.path, tmp_path / "whole.mcap")
+    assert found.chunks >= 2
+    assert found.lost_bytes == 0, "what did not fit whole was cut off again"
+    rig.fly(RETRY_S + 2.0)
+    rig.recorder.finish()
+    assert len(rig.directory.logs()) == 2
+    assert rig.cycles()[-1] == rig.flight._number
+    assert "records dropped: the disk took none" in rig.words("/event")
+
+
+def test_a_disk_without_room_for_others_is_left_alone(
+    rig: Rig, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LogDirectory, "free_bytes", lambda _: 2**20)
+    rig.fly(2.0)
+    assert "less than 64 MiB are free on its disk; not recording" in capfd.readouterr().err
+    assert rig.directory.logs() == []
+
+
+def test_a_new_flight_process_begins_a_new_log(rig: Rig) -> None:
+    rig.fly(1.0)
+    rig.flight = Flight(rig.ring, msgspec.structs.replace(SESSION, boot_id="b2"))
+    rig.fly(1.0)
+    rig.recorder.finish()
+    boots = []
+    for entry in rig.directory.logs():
+        with open_recording(entry.path) as log:
+            assert log.complete
+            boots.append(log.session.boot_id)
+    assert boots == ["b1", "b2"]
+
+
+def test_a_log_has_only_a_share_of_the_bound(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.directory.max_bytes = 100_000
+    rig.fly(20.0)
+    rig.recorder.finish()
+    sizes = [entry.size for entry in rig.directory.logs()]
+    assert len(sizes) > 3
+    assert sum(sizes) <= 100_000 + max(sizes)
+    assert rig.directory.logs()[0].number > 1, "the oldest are gone"
+
+
+def test_a_directory_of_others_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir(mode=0o777)
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(ConfigError, match="may be written by others"):
+        LogDirectory(tmp_path / "open", max_bytes=1)
+    with pytest.raises(ConfigError, match="cannot be made"):
+        LogDirectory(Path("/proc/none"), max_bytes=1)
+
+
+def test_directory_and_bound_come_from_the_environment() -> None:
+    assert log_directory({"XDG_STATE_HOME": "/s"}) == Path("/s/blimp/logs")
+    assert log_directory({"BLIMP_LOG_DIR": "/l", "XDG_STATE_HOME": "/s"}) == Path("/l")
+    assert log_bound_mb({}) == 1000
+    with pytest.raises(ConfigError, match="BLIMP_LOG_MB: 'much' is no whole number"):
+        log_bound_mb({"BLIMP_LOG_MB": "much"})
+    assert check_bound(0, where="x") == 0
+    with pytest.raises(ConfigError, match="--log-mb: must be 10 to 1000000 MB, or 0"):
+        check_bound(3, where="--log-mb")
