@@ -4,7 +4,7 @@
 the commander turns it into a refusal.
 """
 
-from math import hypot, isfinite
+from math import degrees, hypot, isfinite, radians
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,9 +12,11 @@ import msgspec
 from blimp.airframe import Airframe
 from blimp.control import trajectory
 from blimp.control.trajectory import TrajectoryPoint
+from blimp.geofence import Geofence, Rally, Zone
 from blimp.types import Mode
 
 MIN_ALTITUDE_M = 0.5
+MIN_SPEED_MPS = 0.05  # slower, a leg has no end
 MAX_SECONDS = 60.0
 MAX_ACTUATOR_SECONDS = 30.0
 MAX_NAME_LETTERS = 40
@@ -57,6 +59,7 @@ class Goto(Arguments, frozen=True, kw_only=True):
     east_m: float
     altitude_m: float
     yaw_deg: float | None = None
+    speed_mps: float | None = None  # over ground; its fastest by default
 
     def check(self, airframe: Airframe) -> None:
         limits = airframe.limits
@@ -72,6 +75,31 @@ class Goto(Arguments, frozen=True, kw_only=True):
             )
         if self.yaw_deg is not None:
             _within("yaw_deg", self.yaw_deg, -360.0, 360.0, "degrees")
+        if self.speed_mps is not None:
+            _within("speed_mps", self.speed_mps, MIN_SPEED_MPS, limits.speed_mps, "m/s")
+
+
+class SetGeofence(Arguments, frozen=True, kw_only=True):
+    """The whole fence of the next flight; what is left out is not limited."""
+
+    zones: tuple[Zone, ...] = ()
+    ceiling_m: float | None = None
+    floor_m: float | None = None
+    rally: tuple[Rally, ...] = ()
+
+    @property
+    def fence(self) -> Geofence:
+        return Geofence(
+            zones=self.zones, ceiling_m=self.ceiling_m, floor_m=self.floor_m, rally=self.rally
+        )
+
+    def check(self, airframe: Airframe) -> None:
+        limits = airframe.limits
+        problem = self.fence.problem(
+            max_altitude_m=limits.max_altitude_m, max_distance_m=limits.max_distance_m
+        )
+        if problem:
+            raise ValueError(problem)
 
 
 class SetVelocity(Arguments, frozen=True, kw_only=True):
@@ -137,10 +165,56 @@ class Servo(Arguments, frozen=True, kw_only=True):
     def check(self, airframe: Airframe) -> None:
         _known("name", "servo", self.name, airframe.servo_names)
         servo = airframe.servo[airframe.servo_names.index(self.name)]
-        degrees = 57.29577951308232
-        _within("deg", self.deg, degrees * servo.min_rad, degrees * servo.max_rad, "degrees")
+        _within("deg", self.deg, degrees(servo.min_rad), degrees(servo.max_rad), "degrees")
         if self.seconds is not None:
             _within("seconds", self.seconds, 0.0, MAX_ACTUATOR_SECONDS, "s")
+
+
+class Payload(Arguments, frozen=True, kw_only=True):
+    """A servo that steers nothing, by its name or by its channel, counted from 1 as in MAVLink.
+
+    deg, or pulse_us: the pulse for that angle.
+    """
+
+    name: str | None = None
+    channel: int | None = None
+    deg: float | None = None
+    pulse_us: float | None = None
+
+    def check(self, airframe: Airframe) -> None:
+        if (self.name is None) == (self.channel is None):
+            raise ValueError("must have a name or a channel")
+        if (self.deg is None) == (self.pulse_us is None):
+            raise ValueError("must have deg or pulse_us")
+        _known("name", "payload servo", self.servo(airframe), payload_names(airframe))
+        servo = airframe.servo[airframe.servo_names.index(self.servo(airframe))]
+        if self.deg is not None:
+            _within("deg", self.deg, degrees(servo.min_rad), degrees(servo.max_rad), "degrees")
+        if self.pulse_us is not None:
+            low, high = 1e6 * servo.min_pulse_s, 1e6 * servo.max_pulse_s
+            _within("pulse_us", self.pulse_us, low, high, "us")
+
+    def servo(self, airframe: Airframe) -> str:
+        """Return the servo's name; "channel 9" for a channel that drives none."""
+        if self.name is not None:
+            return self.name
+        channel = self.channel or 0
+        driven = (row.outputs.get(str(channel - 1), "") for row in airframe.device)
+        return next((name for name in driven if name in airframe.servo_names), f"channel {channel}")
+
+    def angle_rad(self, airframe: Airframe) -> float:
+        servo = airframe.servo[airframe.servo_names.index(self.servo(airframe))]
+        if self.deg is not None:
+            return max(servo.min_rad, min(servo.max_rad, radians(self.deg)))
+        pulse_s = 1e-6 * (self.pulse_us or 0.0)
+        share = (pulse_s - servo.min_pulse_s) / (servo.max_pulse_s - servo.min_pulse_s)
+        return servo.min_rad + max(0.0, min(1.0, share)) * (servo.max_rad - servo.min_rad)
+
+
+def payload_names(airframe: Airframe) -> tuple[str, ...]:
+    """Return the servos that neither tilt a propeller nor move a surface."""
+    steering = {t.tilted_by for t in airframe.thruster} | {s.servo for s in airframe.surface}
+    return tuple(name for name in airframe.servo_names if name not in steering)
 
 
 class Sensor(Arguments, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ import msgspec
 
 from blimp.airframe import Airframe, Device
 from blimp.control.failsafe import Flags
+from blimp.control.samples import role
 from blimp.rotation import euler
 from blimp.types import SensorStatus, VehicleState
 
@@ -18,6 +19,7 @@ _LEVEL_RAD = 0.26  # 15 degrees
 _STILL_RADPS = 0.3
 _STILL_MPS = 1.0
 _STALL_S = 2.0
+_POSITION = ("tag", "gps")
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,11 +43,39 @@ def _devices(ready: Readiness) -> list[str]:
     found = []
     for device in ready.airframe.device:
         status = ready.sensors.get(device.name)
-        sick = device.name in ready.flags.unhealthy or (status is not None and not status.healthy)
-        if device.required and sick:
+        if device.required and _is_sick(ready, device) and not stand_in(ready, device):
             why = status.error if status is not None and status.error else "no answer"
             found.append(f"{device.name}: {why}; check its wiring at {where(device)}")
     return found
+
+
+def stand_in(ready: Readiness, device: Device) -> str:
+    """Return the healthy device that gives the position in place of `device`, "" if none does.
+
+    Outdoors there are no anchors, and the ship flies by GPS.
+    """
+    if role(device) not in _POSITION or not ready.state.position_valid:
+        return ""
+    for other in ready.airframe.device:
+        status = ready.sensors.get(other.name)
+        healthy = status is not None and status.healthy and status.value is not None
+        if other is not device and role(other) in _POSITION and healthy:
+            return other.name if other.name not in ready.flags.unhealthy else ""
+    return ""
+
+
+def substitutes(ready: Readiness) -> tuple[str, ...]:
+    """Return a sentence for each required device that another one stands in for."""
+    return tuple(
+        f"{device.name} is out: the position is that of {other}"
+        for device in ready.airframe.device
+        if device.required and _is_sick(ready, device) and (other := stand_in(ready, device))
+    )
+
+
+def _is_sick(ready: Readiness, device: Device) -> bool:
+    status = ready.sensors.get(device.name)
+    return device.name in ready.flags.unhealthy or (status is not None and not status.healthy)
 
 
 def _attitude(ready: Readiness) -> list[str]:

@@ -60,7 +60,7 @@ def build_flight_loop(
     pilot = Pilot(ship=ship)
     supervisor = Supervisor(
         pilot=pilot,
-        failsafe=Failsafe(airframe=airframe),
+        failsafe=Failsafe(airframe=airframe, fence=lambda: ship.area.fence),
         bench=bench,
         on_landed=estimator.declare_landed,
     )

@@ -6,7 +6,7 @@ emergency stop passes all of that.
 """
 
 from collections.abc import Callable
-from math import hypot, isfinite, radians
+from math import degrees, hypot, isfinite, radians
 from typing import Any, cast
 
 import msgspec
@@ -14,9 +14,10 @@ import msgspec
 from blimp.airframe import Airframe
 from blimp.control import arguments as forms
 from blimp.control.admission import Refusal, admit
-from blimp.control.arming import Readiness, problems
+from blimp.control.arming import Readiness, problems, substitutes
 from blimp.control.authority import AuthorityFence, OlderAuthority
 from blimp.control.failsafe import Flags
+from blimp.control.inside import check_leg, check_points, check_velocity
 from blimp.control.memory import OutcomeMemory, Seen
 from blimp.control.modes.auto import Auto
 from blimp.control.modes.hold import Hold
@@ -31,6 +32,7 @@ from blimp.control.modes.velocity import Velocity
 from blimp.control.pilot import Pilot
 from blimp.control.running import FlightInProgress, OrderInProgress, Running, judge
 from blimp.control.supervisor import Supervisor
+from blimp.geofence import Geofence
 from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, VehicleState
 
 _PROGRESS_S = 0.2
@@ -67,6 +69,10 @@ class Commander:
         self._memory = memory or OutcomeMemory()
         self._authority = AuthorityFence()
         self._running: list[Running] = []
+
+    @property
+    def _fence(self) -> Geofence:
+        return self._pilot.ship.area.fence
 
     @property
     def active(self) -> str:
@@ -126,10 +132,11 @@ class Commander:
 
     def arming_reasons(self, *, now_s: float, state: VehicleState, flags: Flags) -> tuple[str, ...]:
         """Return every reason not to arm, each with its cure."""
+        return problems(self._readiness(now_s, state, flags))
+
+    def _readiness(self, now_s: float, state: VehicleState, flags: Flags) -> Readiness:
         sensors = self._sensors(now_s)
-        return problems(
-            Readiness(airframe=self._airframe, state=state, flags=flags, sensors=sensors)
-        )
+        return Readiness(airframe=self._airframe, state=state, flags=flags, sensors=sensors)
 
     # --- handlers ----------------------------------------------------------------------
 
@@ -169,6 +176,8 @@ class Commander:
             if found:
                 raise Refusal("not ready to arm: " + " | ".join(found))
         supervisor.arm(at.state)
+        for note in substitutes(self._readiness(at.now_s, at.state, at.flags)):
+            supervisor.say(note)
         return self._done(command, at, {"armed": True})
 
     def disarm(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
@@ -213,6 +222,7 @@ class Commander:
         self._must_fly()
         self._must_know_position(at, "takeoff")
         north, east, _ = at.state.position_ned_m
+        check_leg("takeoff", self._fence, at.state, (north, east), wish.altitude_m)
         target = (north, east, -wish.altitude_m)
         return self._fly(command, at, Loiter(at.state, ship=self._pilot.ship, target_ned_m=target))
 
@@ -220,12 +230,14 @@ class Commander:
         self._must_fly()
         self._must_be_up(at, "goto")
         self._must_know_position(at, "goto")
+        check_leg("goto", self._fence, at.state, (wish.north_m, wish.east_m), wish.altitude_m)
         mode = Loiter(
             at.state,
             ship=self._pilot.ship,
             target_ned_m=(wish.north_m, wish.east_m, -wish.altitude_m),
             start_ned_m=self._leg_start(at.state),
             yaw_rad=None if wish.yaw_deg is None else heading_rad(wish.yaw_deg),
+            speed_mps=wish.speed_mps,
         )
         return self._fly(command, at, mode)
 
@@ -233,12 +245,14 @@ class Commander:
         self._must_fly()
         self._must_be_up(at, "velocity")
         self._must_know_position(at, "velocity")
+        check_velocity(self._fence, at.state, wish, self._airframe.limits)
         flying = self._pilot.flying
         mode = Velocity(
             at.state,
             ship=self._pilot.ship,
             velocity_ned_mps=(wish.north_mps, wish.east_mps, -wish.up_mps),
             seconds=wish.seconds,
+            yaw_rad=self._pilot.heading_rad(at.state),
             before=flying if isinstance(flying, Velocity) else None,
         )
         return self._fly(command, at, mode)
@@ -249,8 +263,10 @@ class Commander:
         self._must_know_position(at, "trajectory")
         mode = self._pilot.mode
         if isinstance(mode, Auto) and mode.takes(wish.name, wish.points):
+            check_points(self._fence, wish.points, before=mode.end)
             mode.extend(wish.points, last=wish.last)
         else:
+            check_points(self._fence, wish.points, before=None)
             mode = Auto(
                 at.state, ship=self._pilot.ship, name=wish.name, points=wish.points, last=wish.last
             )
@@ -282,7 +298,8 @@ class Commander:
         if self._resting(at):
             self._pilot.rest(at.state, reason=_superseded(command))
         else:
-            self._pilot.enter(Hold(at.state), reason=_superseded(command))
+            hold = Hold(at.state, yaw_rad=self._pilot.heading_rad(at.state))
+            self._pilot.enter(hold, reason=_superseded(command))
         return self._done(command, at, {"mode": Mode.HOLD.name})
 
     def land(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
@@ -300,6 +317,21 @@ class Commander:
         self._must_be_up(at, "return")
         self._must_know_position(at, "return")
         return self._fly(command, at, ReturnToPad(at.state, ship=self._pilot.ship))
+
+    def set_geofence(self, command: Command, wish: forms.SetGeofence, at: Situation) -> Outcome:
+        if not self._resting(at):
+            raise Refusal(
+                "geofence: works only on the ground: no flight loses its limits on the way"
+            )
+        self._pilot.ship.area.fence = wish.fence
+        return self._done(command, at, {"zones": len(wish.zones), "rally": len(wish.rally)})
+
+    def payload(self, command: Command, wish: forms.Payload, at: Situation) -> Outcome:
+        self._must_fly()
+        name = wish.servo(self._airframe)
+        angle_rad = wish.angle_rad(self._airframe)
+        self._pilot.payload.turn(name, angle_rad)
+        return self._done(command, at, {"name": name, "deg": round(degrees(angle_rad), 1)})
 
     def motor(self, command: Command, wish: forms.Motor, at: Situation) -> Outcome:
         return self._order(command, at, wish.name, wish.percent / 100.0, wish.seconds, wait=True)
@@ -457,6 +489,8 @@ HANDLERS: dict[str, tuple[type[forms.Arguments], Callable[..., Outcome]]] = {
     "hold": (forms.Nothing, Commander.hold),
     "land": (forms.Nothing, Commander.land),
     "return": (forms.Nothing, Commander.return_to_pad),
+    "geofence": (forms.SetGeofence, Commander.set_geofence),
+    "payload": (forms.Payload, Commander.payload),
     "estop": (forms.Nothing, Commander.estop),
     "stick": (forms.PushStick, Commander.stick),
     "motor": (forms.Motor, Commander.motor),

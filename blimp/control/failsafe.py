@@ -13,6 +13,7 @@ from math import hypot
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.geofence import Geofence
 from blimp.types import VehicleState
 
 
@@ -85,8 +86,10 @@ _LANDS = "sinks under control, is tried at touchdown and let go"
 _POWERED = "stays under power and control"
 
 
-def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
-    """Return the table, worst first."""
+def rules(
+    airframe: Airframe, times: Times, fence: Callable[[], Geofence] = Geofence
+) -> tuple[Rule, ...]:
+    """Return the table, worst first. fence: of the flight; it comes on top of the airframe's."""
     battery, limits = airframe.battery, airframe.limits
 
     def below(flags: Flags, volts: float) -> bool:
@@ -97,6 +100,7 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
         return state.position_valid and (
             hypot(north, east) > times.fence_margin * limits.max_distance_m
             or state.altitude_m > times.fence_margin * limits.max_altitude_m
+            or bool(fence().breach((north, east), state.altitude_m))
         )
 
     return (
@@ -262,8 +266,14 @@ def rules(airframe: Airframe, times: Times) -> tuple[Rule, ...]:
 class Failsafe:
     """Walks the table; remembers only since when each row's condition has held."""
 
-    def __init__(self, *, airframe: Airframe, times: Times | None = None) -> None:
-        self._rules = rules(airframe, times or Times())
+    def __init__(
+        self,
+        *,
+        airframe: Airframe,
+        times: Times | None = None,
+        fence: Callable[[], Geofence] = Geofence,
+    ) -> None:
+        self._rules = rules(airframe, times or Times(), fence)
         self._since_s: dict[str, float] = {}
         self._latched: set[str] = set()
 

@@ -202,7 +202,7 @@ class FlightLoop:
             outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
             self._inbox.post(outcome)
         setpoint = self._supervisor.decide(state, flags, now_s=now_s, dt_s=dt_s)
-        actuators = self._allocate(state, setpoint, flags, dt_s)
+        actuators = self._pilot.payload.onto(self._allocate(state, setpoint, flags, dt_s))
         self._note_effect(state, dt_s)
         self._drive(actuators, setpoint, now_s)
         self.state, self.setpoint, self._flags_seen = state, setpoint, flags

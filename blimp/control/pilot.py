@@ -5,9 +5,12 @@ from blimp.control.modes.hold import Hold
 from blimp.control.modes.land import Land
 from blimp.control.modes.manual import Manual
 from blimp.control.modes.mode import FlightMode, Ship
+from blimp.control.payload import Payload
+from blimp.rotation import euler, wrap_pi
 from blimp.types import Mode, Setpoint, VehicleState
 
 IDLE = Setpoint(idle=True)
+_ON_HEADING_RAD = 0.25  # a ship that is farther off is on its way to another heading
 
 
 class Pilot:
@@ -19,6 +22,8 @@ class Pilot:
     def __init__(self, *, ship: Ship) -> None:
         self.ship = ship
         self.manual = Manual(airframe=ship.airframe)
+        self.payload = Payload(airframe=ship.airframe)
+        self._yaw_rad: float | None = None  # as the last setpoint has it
         self.mode: FlightMode = Hold(VehicleState(t_s=0.0))
         self.reason = ""
         self.resting = True
@@ -70,7 +75,20 @@ class Pilot:
             if state.on_ground or not state.height_valid:  # without a height it has not risen
                 return IDLE
             self.enter(Hold(state), reason="the ship has left the ground")
-        return self.flying.update(state, dt_s=dt_s)
+        setpoint = self.flying.update(state, dt_s=dt_s)
+        self._yaw_rad = setpoint.yaw_rad
+        return setpoint
+
+    def heading_rad(self, state: VehicleState) -> float:
+        """Return the heading to keep: the one that was asked for, if the ship is about there.
+
+        What a ship does at one moment is a little beside it, and would be handed on and on.
+        """
+        yaw_rad = euler(state.attitude)[2]
+        wish_rad = self._yaw_rad
+        if wish_rad is None or abs(wrap_pi(wish_rad - yaw_rad)) > _ON_HEADING_RAD:
+            return yaw_rad
+        return wish_rad
 
     @property
     def number(self) -> Mode:

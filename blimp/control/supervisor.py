@@ -12,6 +12,7 @@ from blimp.control.modes.land import Land
 from blimp.control.modes.loiter import Loiter
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.pilot import IDLE, Pilot
+from blimp.geofence import Geofence
 from blimp.types import ActuatorCommand, Setpoint, VehicleState
 
 _MESSAGES = 8
@@ -66,6 +67,7 @@ class Supervisor:
         self.armed = True
         self._failsafe.reset()
         self._pilot.manual.clear()
+        self._pilot.payload.clear()
         self._pilot.rest(state, reason="armed")
         self.say("armed")
 
@@ -81,6 +83,7 @@ class Supervisor:
         self.decision = Decision()
         self._pilot.manual.clear()
         self._pilot.rest(state, reason=reason)
+        self._pilot.ship.area.fence = Geofence()  # it was that of this flight
         self.say(f"disarmed: {reason}")
 
     def kill(self, state: VehicleState, *, now_s: float, reason: str) -> None:
@@ -160,7 +163,7 @@ class Supervisor:
             lost = isinstance(pilot.mode, ReturnToPad) and not state.position_valid
             held = isinstance(pilot.flying, _SATISFIES[action]) and not lost
             if not held and not pilot.paused:
-                pilot.pause(Hold(state))
+                pilot.pause(Hold(state, yaw_rad=pilot.heading_rad(state)))
         elif not isinstance(pilot.flying, _SATISFIES[action]):
             pilot.enter(self._remedy(action, state), reason=decision.text)
 

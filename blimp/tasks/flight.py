@@ -37,5 +37,13 @@ TASKS = (
         command="hold", about="Keep attitude and height; needs no position.", comes_to_rest=True
     ),
     CommandTask(command="land", about="Come down here and disarm.", comes_to_rest=True),
-    CommandTask(command="return", about="Fly back to the pad."),
+    CommandTask(command="return", about="Fly back to the pad, or to a rally point that is nearer."),
+    CommandTask(
+        command="geofence",
+        about="Limit the next flight to `zones`, `ceiling_m` and `floor_m`; `rally` points.",
+    ),
+    CommandTask(
+        command="payload",
+        about="Turn the servo `name` or `channel`, which steers nothing, to `deg` or `pulse_us`.",
+    ),
 )

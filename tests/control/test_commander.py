@@ -33,6 +33,7 @@ def test_the_commands_are_those_of_the_interface() -> None:
     assert set(HANDLERS) == {
         "ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land",
         "return", "estop", "motor", "servo", "sensor", "trajectory", "stick",
+        "geofence", "payload",
     }  # fmt: skip
 
 

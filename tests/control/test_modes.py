@@ -15,6 +15,7 @@ from blimp.control.modes.rtl import SAFE_ALTITUDE_M, ReturnToPad
 from blimp.control.modes.sticks import Stick, Sticks
 from blimp.control.modes.table import MODES
 from blimp.control.modes.velocity import Velocity
+from blimp.control.pilot import Pilot
 from blimp.rotation import from_euler, wrap_pi
 from blimp.types import Mode, Setpoint, VehicleState
 from tests.control.parts import a_ship, at, twin
@@ -400,3 +401,31 @@ def test_a_heading_is_never_asked_for_far_ahead_of_the_nose() -> None:
     for _ in range(1000):
         setpoint = mode.update(at(0.0, 0.0, 3.0), dt_s=DT_S)  # a ship that does not turn
     assert setpoint.yaw_rad == pytest.approx(0.5)
+
+
+def test_what_follows_keeps_the_heading_that_was_asked_for() -> None:
+    """Not the one that the ship has at one moment, which is a little beside it."""
+    pilot = Pilot(ship=a_ship())
+    goto = Loiter(at(0.0, 0.0, 3.0), ship=pilot.ship, yaw_rad=1.0)
+    pilot.enter(goto, reason="")
+    beside = at(0.0, 0.0, 3.0, attitude=from_euler(0.0, 0.0, 1.1))
+    pilot.update(beside, dt_s=0.01)
+    assert pilot.heading_rad(beside) == 1.0
+    turning = at(0.0, 0.0, 3.0, attitude=from_euler(0.0, 0.0, 0.5))
+    assert pilot.heading_rad(turning) == pytest.approx(0.5)
+    hold = Hold(beside, yaw_rad=pilot.heading_rad(beside))
+    assert hold.update(beside, dt_s=0.01).yaw_rad == 1.0
+
+
+def test_a_heading_that_was_asked_for_is_waited_for_but_not_for_ever() -> None:
+    there = at(0.0, 0.0, 3.0)
+    mode = Loiter(there, ship=a_ship(), yaw_rad=1.0)
+    for _ in range(100):
+        mode.update(there, dt_s=0.1)
+    assert mode.fraction < 1.0
+    mode.update(at(0.0, 0.0, 3.0, attitude=from_euler(0.0, 0.0, 0.9)), dt_s=0.1)
+    assert mode.done
+    never = Loiter(there, ship=a_ship(), yaw_rad=1.0)
+    for _ in range(400):  # 15 s of turning before the leg, 20 s after it
+        never.update(there, dt_s=0.1)
+    assert never.done

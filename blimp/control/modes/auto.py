@@ -54,6 +54,11 @@ class Auto:
         self.done = False
 
     @property
+    def end(self) -> TrajectoryPoint:
+        """The last point that has come."""
+        return self._trajectory.last
+
+    @property
     def until_s(self) -> float:
         """The time of the last point that has come."""
         return self._trajectory.last.t_s

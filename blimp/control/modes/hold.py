@@ -18,8 +18,10 @@ class Hold:
     fraction = 1.0
     note = ""
 
-    def __init__(self, state: VehicleState) -> None:
+    def __init__(self, state: VehicleState, *, yaw_rad: float | None = None) -> None:
         self.resume(state)
+        if yaw_rad is not None:
+            self._yaw_rad = yaw_rad
 
     @property
     def result(self) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from math import hypot, pi
 from typing import Any
 
+import msgspec
+
 from blimp.control.modes.mode import Ship
 from blimp.control.modes.nose import Nose
 from blimp.control.path import Leg
@@ -16,14 +18,17 @@ _TURN_LEG_M = 2.0  # shorter legs are flown with the nose where it is
 _TURNED_RAD = 0.5
 _ARRIVING = 0.97  # of the leg: from here on the nose may leave the course
 _TURN_LIMIT_S = 15.0
+_HEADED_RAD = 0.15  # of the heading that was asked for
+_HEADING_S = 20.0  # a ship that the wind turns is not waited for longer
 
 
 class Loiter:
     """Holds `target_ned_m`, flying there first if it is not here.
 
-    yaw_rad: the heading to keep. None turns the nose to the course of a leg over 2 m,
-    before it moves off, and keeps it on a shorter one; a ship that is weak sideways allows
-    for the wind on the leg and lies into it at rest.
+    yaw_rad: the heading to keep, and to have before it is done. None turns the nose to the
+    course of a leg over 2 m, before it moves off, and keeps it on a shorter one; a ship that is
+    weak sideways allows for the wind on the leg and lies into it at rest. speed_mps: over
+    ground, its fastest by default.
     """
 
     number = Mode.LOITER
@@ -37,16 +42,20 @@ class Loiter:
         target_ned_m: Vec3 | None = None,
         start_ned_m: Vec3 | None = None,
         yaw_rad: float | None = None,
+        speed_mps: float | None = None,
     ) -> None:
         self._ship = ship
+        limits = ship.airframe.limits
+        if speed_mps is not None:
+            limits = msgspec.structs.replace(limits, speed_mps=min(speed_mps, limits.speed_mps))
         start = state.position_ned_m if start_ned_m is None else start_ned_m
         self.target_ned_m = state.position_ned_m if target_ned_m is None else target_ned_m
-        self._leg = Leg(start_ned_m=start, end_ned_m=self.target_ned_m, limits=ship.airframe.limits)
+        self._leg = Leg(start_ned_m=start, end_ned_m=self.target_ned_m, limits=limits)
         self._yaw_rad = None if yaw_rad is None else wrap_pi(yaw_rad)
         self._nose = Nose(ship=ship, yaw_rad=euler(state.attitude)[2])
         north, east = self.target_ned_m[0] - start[0], self.target_ned_m[1] - start[1]
         distance_m = hypot(north, east)
-        cruise = ship.airframe.limits.speed_mps / max(distance_m, 1e-6)
+        cruise = limits.speed_mps / max(distance_m, 1e-6)
         self._course_mps = (cruise * north, cruise * east)
         self._long = distance_m > _TURN_LEG_M
         self._turning_s = 0.0
@@ -112,7 +121,10 @@ class Loiter:
         near = reference_done and self._error_m < ARRIVED_M and state.position_valid
         slow = hypot(*state.velocity_ned_mps) < _ARRIVED_MPS
         self._settled_s = self._settled_s + dt_s if near and slow else 0.0
-        if self._settled_s >= _SETTLED_S:
+        headed = self._yaw_rad is None or self._settled_s >= _HEADING_S
+        if not headed:
+            headed = abs(wrap_pi(self._final_heading() - euler(state.attitude)[2])) < _HEADED_RAD
+        if self._settled_s >= _SETTLED_S and headed:
             self.done = True
 
 

@@ -6,7 +6,15 @@ from typing import Any, Protocol
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.geofence import Geofence
 from blimp.types import Mode, Setpoint, VehicleState
+
+
+class Area:
+    """Where this flight may go: the one part of a ship that a command changes."""
+
+    def __init__(self) -> None:
+        self.fence = Geofence()
 
 
 class Ship(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,6 +26,7 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     steers: bool  # it goes where its nose points: sideways it is weak
     felt_kg: Callable[[], float] | None = None  # heaviness by the last seconds, less sure
     doubt: Callable[[], str] = lambda: ""  # why raw sensors say that it is not down, or ""
+    area: Area = msgspec.field(default_factory=Area)
 
 
 class FlightMode(Protocol):

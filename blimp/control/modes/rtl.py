@@ -1,4 +1,4 @@
-"""RTL: fly back over the pad, not lower than is safe, and LOITER there."""
+"""RTL: fly back over the pad or a nearer rally point, not lower than is safe, and LOITER there."""
 
 from typing import Any
 
@@ -10,7 +10,10 @@ SAFE_ALTITUDE_M = 2.0  # over heads and chairs on the way home
 
 
 class ReturnToPad:
-    """Climbs on the spot to the safe altitude if it is lower, then flies the leg home."""
+    """Climbs on the spot to the safe altitude if it is lower, then flies the leg home.
+
+    That of a rally point is its own if it is higher. A ceiling below it is the safe altitude.
+    """
 
     number = Mode.RTL
     note = ""
@@ -18,9 +21,14 @@ class ReturnToPad:
     def __init__(self, state: VehicleState, *, ship: Ship) -> None:
         self._ship = ship
         north, east, down = state.position_ned_m
-        self._down_m = min(down, -min(SAFE_ALTITUDE_M, ship.airframe.limits.max_altitude_m))
+        fence, highest_m = ship.area.fence, ship.airframe.limits.max_altitude_m
+        home_north, home_east, rally_m = fence.return_place((north, east))
+        if fence.ceiling_m is not None:
+            highest_m = min(highest_m, fence.ceiling_m)
+        self._home = (home_north, home_east)
+        self._down_m = max(-highest_m, min(down, -max(SAFE_ALTITUDE_M, rally_m)))
         self._rising = down > self._down_m + 0.3
-        target = (north, east, self._down_m) if self._rising else (0.0, 0.0, self._down_m)
+        target = (north, east, self._down_m) if self._rising else (*self._home, self._down_m)
         self._leg = Loiter(state, ship=ship, target_ned_m=target)
 
     @property
@@ -45,6 +53,6 @@ class ReturnToPad:
                 state,
                 ship=self._ship,
                 start_ned_m=self._leg.target_ned_m,
-                target_ned_m=(0.0, 0.0, self._down_m),
+                target_ned_m=(*self._home, self._down_m),
             )
         return self._leg.update(state, dt_s=dt_s)

@@ -12,8 +12,8 @@ from blimp.types import Mode, Setpoint, Vec3, VehicleState
 class Velocity:
     """A demand that ages out by itself: it cannot outlive its `seconds`.
 
-    before: the demand that this one replaces, whose ramp, height and heading go on: a stream
-    of demands flies like one.
+    yaw_rad: the heading to keep; that of now by default. before: the demand that this one
+    replaces, whose ramp, height and heading go on: a stream of demands flies like one.
     """
 
     note = ""
@@ -25,6 +25,7 @@ class Velocity:
         ship: Ship,
         velocity_ned_mps: Vec3,
         seconds: float,
+        yaw_rad: float | None = None,
         before: "Velocity | None" = None,
     ) -> None:
         self.number = Mode.VELOCITY
@@ -32,7 +33,7 @@ class Velocity:
         self._velocity = velocity_ned_mps
         self._seconds = seconds
         self._flown_s = 0.0
-        self._yaw_rad = euler(state.attitude)[2]
+        self._yaw_rad = euler(state.attitude)[2] if yaw_rad is None else yaw_rad
         self._wish_mps: Vec3 = (0.0, 0.0, 0.0)
         self._down_m = state.position_ned_m[2]
         self._after: Loiter | None = None
@@ -85,4 +86,10 @@ class Velocity:
         return (a + k * n, b + k * e, c + k * d)
 
     def _bounded(self, down_m: float) -> float:
-        return max(-self._ship.airframe.limits.max_altitude_m, min(0.0, down_m))
+        highest_m, ceiling_m = (
+            self._ship.airframe.limits.max_altitude_m,
+            self._ship.area.fence.ceiling_m,
+        )
+        if ceiling_m is not None:
+            highest_m = min(highest_m, ceiling_m)
+        return max(-highest_m, min(0.0, down_m))

@@ -1,0 +1,138 @@
+"""Flights that a fence, a heading or a payload decides, on the chips and drivers in lockstep."""
+
+from math import degrees, hypot, radians
+from typing import Any
+
+import msgspec
+import pytest
+
+from blimp import airframe as airframes
+from blimp.airframe import Airframe, Servo
+from blimp.errors import Refused
+from blimp.rotation import euler, wrap_pi
+from blimp.sim import Lockstep
+from blimp.types import OutcomeState
+
+pytestmark = pytest.mark.flight
+
+ZONE = {"polygon": [[-4.0, -4.0], [4.0, -4.0], [4.0, 4.0], [-4.0, 4.0]]}
+
+
+def up(ship: Lockstep, **area: Any) -> None:
+    if area:
+        ship.command("geofence", **area)
+    ship.command("arm")
+    ship.complete("takeoff", altitude_m=1.5, within_s=60.0)
+
+
+def test_a_ship_that_is_pushed_over_the_line_comes_back_to_the_rally_point() -> None:
+    rally = [{"north_m": 3.0, "east_m": 0.0, "altitude_m": 2.0}]
+    with Lockstep("twin", seed=3, wind_mps=0.2) as ship:
+        up(ship, zones=[ZONE], rally=rally)
+        ship.command("mode", name="ALTHOLD")
+        until_s = ship.now_s + 40.0
+        while not ship.snapshot().failsafe and ship.now_s < until_s:
+            ship.command("stick", forward_percent=60.0, seconds=2.0, check=False)
+            ship.step(0.5)
+        assert ship.snapshot().failsafe == "outside the fence: returning"
+        assert abs(ship.truth.position_ned_m[0]) < 6.0  # seen at once, not at the airframe's 110 m
+        ship.step(30.0)
+        north, east, _ = ship.truth.position_ned_m
+        assert hypot(north - 3.0, east) < 1.0
+        assert ship.snapshot().failsafe == ""
+        with pytest.raises(Refused, match="outside"):
+            ship.command("goto", north_m=5.0, east_m=0.0, altitude_m=2.0)
+
+
+def test_a_velocity_towards_the_line_ends_before_it() -> None:
+    with Lockstep("twin", seed=4, wind_mps=0.2) as ship:
+        up(ship, zones=[ZONE])
+        for _ in range(60):
+            wish = {"north_mps": 0.5, "east_mps": 0.0, "up_mps": 0.0, "seconds": 1.0}
+            if ship.command("velocity", check=False, **wish).state is OutcomeState.REFUSED:
+                break
+            ship.step(0.5)
+        else:
+            pytest.fail("never refused")
+        ship.step(8.0)
+        assert 1.0 < ship.truth.position_ned_m[0] < 4.0
+        assert ship.snapshot().failsafe == ""
+
+
+def test_a_heading_is_reached_before_it_is_done_and_kept_by_what_follows() -> None:
+    with Lockstep("twin", seed=1, wind_mps=0.3) as ship:
+        up(ship)
+        n, e, d = ship.snapshot().position_ned_m
+        ship.complete(
+            "goto", north_m=n, east_m=e, altitude_m=-d, yaw_deg=-170.0, speed_mps=0.2, within_s=90.0
+        )
+        assert off(ship, -170.0) < 10.0
+        ship.command("hold")
+        ship.step(8.0)
+        assert off(ship, -170.0) < 10.0
+
+
+def off(ship: Lockstep, heading_deg: float) -> float:
+    return abs(degrees(wrap_pi(euler(ship.truth.attitude)[2] - radians(heading_deg))))
+
+
+def test_outdoors_it_flies_by_gps_alone_and_says_so() -> None:
+    with Lockstep("twin", seed=2, wind_mps=0.3) as ship:
+        ship.fault("tag", "no_answer")
+        ship.step(10.0)
+        up(ship)
+        assert "tag is out: the position is that of gps" in ship.messages
+        ship.complete("goto", north_m=2.0, east_m=0.0, altitude_m=1.5, within_s=60.0)
+        north, east, _ = ship.truth.position_ned_m
+        assert hypot(north - 2.0, east) < 4.0  # a GPS of 2 m
+        ship.fault("gps", "no_answer")
+        ship.step(4.0)
+        assert ship.snapshot().failsafe == "position lost: holding height and heading"
+
+
+def test_without_tag_and_gps_it_does_not_arm() -> None:
+    with Lockstep("twin", seed=2) as ship:
+        ship.fault("tag", "no_answer")
+        ship.fault("gps", "no_answer")
+        ship.step(10.0)
+        with pytest.raises(Refused, match=r"tag: .*check its wiring"):
+            ship.command("arm")
+
+
+def with_hatch() -> Airframe:
+    """The twin with one more servo on a free channel of its driver."""
+    twin = airframes.load("twin")
+    servos = (*twin.servo, Servo(name="hatch", min_rad=-0.8, max_rad=0.8, slew_radps=4.0))
+    devices = tuple(
+        msgspec.structs.replace(row, outputs={**row.outputs, "8": "hatch"})
+        if row.name == "servos"
+        else row
+        for row in twin.device
+    )
+    return msgspec.structs.replace(twin, servo=servos, device=devices)
+
+
+def test_a_payload_servo_turns_in_flight_and_stays_and_others_are_refused() -> None:
+    with Lockstep(with_hatch(), seed=1) as ship:
+        with pytest.raises(Refused, match="not armed"):
+            ship.command("payload", name="hatch", deg=30.0)
+        ship.command("arm")
+        assert ship.command("payload", name="hatch", deg=30.0).result == {
+            "name": "hatch", "deg": 30.0,
+        }  # fmt: skip
+        ship.command("takeoff", altitude_m=2.0)
+        ship.step(5.0)
+        assert ship.world.outputs["hatch"] == pytest.approx(radians(30.0), abs=0.02)
+        ship.command("payload", channel=9, pulse_us=1500.0)
+        ship.step(0.5)
+        assert ship.world.outputs["hatch"] == pytest.approx(0.0, abs=0.02)
+        for arguments, words in (
+            ({"name": "tilt", "deg": 1.0}, "no payload servo 'tilt'; payload servos are hatch"),
+            ({"channel": 12, "deg": 1.0}, "no payload servo 'channel 12'"),
+            ({"name": "hatch", "deg": 50.0}, "deg is 50, must be within -45.8"),
+            ({"name": "hatch", "pulse_us": 2100.0}, "must be within 1000 to 2000 us"),
+            ({"name": "hatch"}, "must have deg or pulse_us"),
+            ({"deg": 3.0}, "must have a name or a channel"),
+        ):
+            with pytest.raises(Refused, match=words):
+                ship.command("payload", **arguments)
