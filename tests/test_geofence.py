@@ -123,8 +123,8 @@ def test_a_ship_returns_to_the_nearest_place_it_reaches_within_the_fence() -> No
     assert fence.return_place((1.0, 0.0)) == (0.0, 0.0, 0.0)
     assert fence.return_place((10.0, 13.0)) == (15.0, 12.0, 4.0)
     # The rally point is nearer, but the way there leaves the fence.
-    away = (14.5, -2.0)
-    assert hypot(0.5, 14.0) < hypot(*away)
-    assert fence.return_place(away) == (0.0, 0.0, 0.0)
-    assert Geofence(rally=(rally,)).return_place(away) == (15.0, 12.0, 4.0)
+    far = (14.5, -2.0)
+    assert hypot(0.5, 14.0) < hypot(*far)
+    assert fence.return_place(far) == (0.0, 0.0, 0.0)
+    assert Geofence(rally=(rally,)).return_place(far) == (15.0, 12.0, 4.0)
     assert KEEP_M == 0.5

@@ -82,7 +82,7 @@ class Pilot:
     def heading_rad(self, state: VehicleState) -> float:
         """Return the heading to keep: the one that was asked for, if the ship is about there.
 
-        What a ship does at one moment is a little beside it, and would be handed on and on.
+        What a ship does at one moment is a little beside it, and each mode would pass that on.
         """
         yaw_rad = euler(state.attitude)[2]
         wish_rad = self._yaw_rad
