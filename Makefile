@@ -110,7 +110,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo.installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[demo,page]'
 	@touch $@
 
 $(VENV)/dev.installed: pyproject.toml | $(VENV)/bin/python

@@ -18,6 +18,8 @@ Quaternion = tuple[float, float, float, float]
 
 ZERO3: Vec3 = (0.0, 0.0, 0.0)
 LEVEL: Quaternion = (1.0, 0.0, 0.0, 0.0)
+# What a ship does once its link has been lost for so long: see `blimp/control/failsafe.py`.
+LINK_HOLD_S, LINK_RETURN_S, LINK_LAND_S = 3.0, 30.0, 60.0
 VOTE_FRESH_S = 1.0  # an older vote is no witness
 
 
@@ -392,3 +394,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     link_age_s: float = 0.0  # what the failsafe judges: the older of the broker's and the pilot's
     pilot_age_s: float | None = None  # of the pilot's heartbeat; None: no pilot sends one
     heaviness_kg: float | None = None  # as level flight has weighed it; None before any
+    target_ned_m: tuple[float | None, float | None, float | None] = (None, None, None)  # asked for

@@ -22,6 +22,12 @@ from ground_station.session import NotConfirmed
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 _GROUPS = ("mission", "control")
+_STATUS: dict[type[BlimpError], int] = {  # the first that fits
+    NotConfirmed: report.NOT_CONFIRMED,
+    ConfigError: report.USAGE,
+    NotAuthorised: report.NOT_AUTHORISED,
+    LinkError: report.NO_LINK,
+}
 _INTERRUPTED = 130  # typer's status after a Ctrl-C that nobody caught
 
 
@@ -38,16 +44,16 @@ def run(arguments: Sequence[str]) -> int:
         return _failed(arguments, error.format_message(), report.USAGE, is_printed=True)
     except typer.Abort:
         return _failed(arguments, "aborted", report.NOT_CONFIRMED)
-    except NotConfirmed as error:
-        return _failed(arguments, str(error), report.NOT_CONFIRMED)
-    except ConfigError as error:
-        return _failed(arguments, str(error), report.USAGE)
-    except NotAuthorised as error:
-        return _failed(arguments, str(error), report.NOT_AUTHORISED)
-    except LinkError as error:
-        return _failed(arguments, str(error), report.NO_LINK)
     except BlimpError as error:
-        return _failed(arguments, str(error), report.UNKNOWN)
+        return _failed(arguments, str(error), status_of(error))
+
+
+def status_of(error: BlimpError) -> int:
+    """Return the exit status of a command that ended in `error`."""
+    for kind, status in _STATUS.items():
+        if isinstance(error, kind):
+            return status
+    return report.UNKNOWN
 
 
 def main() -> None:

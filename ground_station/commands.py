@@ -141,6 +141,42 @@ def watch(
 
 
 @app.command()
+def page(
+    context: typer.Context,
+    address: Annotated[
+        str, typer.Argument(metavar="[ADDRESS]", help="Where --host listens; else everywhere.")
+    ] = "",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 for any that is free.")
+    ] = 8421,
+    read_only: Annotated[
+        bool,
+        typer.Option("--read-only", help="A second address, for phones in the room: look only."),
+    ] = False,
+    host: Annotated[
+        bool, typer.Option("--host", help="Let other machines command, who have the token.")
+    ] = False,
+) -> int:
+    """Serve a page on which a ship is seen and commanded.
+
+    In a browser, until Ctrl-C. It answers this machine alone, and those who have the token that
+    stands in its address.
+
+    \b
+    Examples:
+      ground page
+      ground page --read-only
+      ground page --host 192.168.1.20 --port 8080
+    """
+    from ground_station.page.command import page as serve
+
+    if address and not host:
+        raise typer.BadParameter("an address needs --host", param_hint="ADDRESS")
+    listen = (address or "0.0.0.0") if host else None
+    return serve(session(context), port=port, read_only=read_only, host=listen)
+
+
+@app.command()
 def sensor(context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")]) -> int:
     """Print one sensor's newest value, its unit and its age.
 

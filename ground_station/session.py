@@ -80,6 +80,18 @@ class Session:
             self._check(self._ship.broker)
         return self._ship
 
+    @property
+    def registry(self) -> Path:
+        """The directory in which the stacks of this machine are registered."""
+        return self._config.registry
+
+    def like(self, report: Report, *, vehicle: str) -> "Session":
+        """Return a session of a program with the same broker and keys, for one command."""
+        options = msgspec.structs.replace(
+            self.options, vehicle=vehicle, broker=self.ship.broker, as_json=True, timeout_s=None
+        )
+        return Session(options=options, config=self._config, report=report, clock=self.clock)
+
     @cached_property
     def signing_keys(self) -> tuple[str, ...] | None:
         """The keys that sign this user's commands. Raises ConfigError."""

@@ -28,6 +28,7 @@ os.environ["BLIMP_LOG_MB"] = "0"
 FIXTURES = {
     "broker_server", "own_broker", "other_broker", "broker", "ground", "rabbit", "postgres",
     "own_postgres", "postgres_url", "tcp_server", "guest", "database",
+    "chromium",
 }  # fmt: skip
 NAMES = {
     "subprocess", "multiprocessing", "EmbeddedBroker", "RedisServer", "WorkerProcess", "Child",

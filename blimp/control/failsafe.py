@@ -14,7 +14,7 @@ import msgspec
 
 from blimp.airframe import Airframe
 from blimp.geofence import Geofence
-from blimp.types import VehicleState
+from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S, VehicleState
 
 
 class Action(IntEnum):
@@ -46,9 +46,9 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 class Times(msgspec.Struct, frozen=True, kw_only=True):
     """How long each condition is borne."""
 
-    link_hold_s: float = 3.0
-    link_return_s: float = 30.0
-    link_land_s: float = 60.0
+    link_hold_s: float = LINK_HOLD_S
+    link_return_s: float = LINK_RETURN_S
+    link_land_s: float = LINK_LAND_S
     battery_warn_s: float = 5.0
     battery_empty_s: float = 3.0
     power_return_s: float = 5.0

@@ -351,6 +351,7 @@ class FlightLoop:
             link_age_s=0.0 if self._flags_seen is None else self._flags_seen.link_age_s,
             pilot_age_s=self._pilot_age_s(now_s),
             heaviness_kg=self._controller.weighed_kg,
+            target_ned_m=self.setpoint.position_ned_m,
         )
 
     def problems(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ def build_snapshot(
     link_age_s: float,
     pilot_age_s: float | None,
     heaviness_kg: float | None,
+    target_ned_m: tuple[float | None, float | None, float | None],
 ) -> Snapshot:
     """Return the snapshot of one instant; `state` gives its time."""
     roll, pitch, yaw = euler(state.attitude)
@@ -53,4 +54,5 @@ def build_snapshot(
         link_age_s=link_age_s,
         pilot_age_s=pilot_age_s,
         heaviness_kg=heaviness_kg,
+        target_ned_m=target_ned_m,
     )

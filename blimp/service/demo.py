@@ -8,7 +8,7 @@ part of the flight control ever sees.
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,8 @@ from blimp.clock import Clock, SystemClock
 from blimp.config import broker_url_from_environment, signing_keys_from_environment
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader, signer_of
+from blimp.service.broker import socket_url
+from blimp.service.demo_page import demo_page
 from blimp.service.observer import LinkCheck, Observer, percentile
 from blimp.service.stack_process import StackProcess, scratch_directory
 from blimp.service.up import vehicle_names
@@ -24,38 +26,50 @@ from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from ground_station.mission import Mission, MissionEvent, MissionResult, MissionRunner, load_mission
 
+if TYPE_CHECKING:
+    from ground_station.page.server import Page
+
 STOPPED = "INTERRUPTED"  # the state of a MissionResult after Ctrl-C
 
 Say = Callable[[str], None]
+Tell = Callable[[dict[str, Any]], None]
 
 
 class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """live: draw the flight on the terminal while it happens."""
+    """live: draw the flight on the terminal while it happens. page: serve it to a browser, too."""
 
     airframe: str
     mission: str
     seed: int
     wind_mps: float
     live: bool
+    page: bool = False
 
 
-def run_demo(options: DemoOptions, *, say: Say) -> dict[str, Any]:
+def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> dict[str, Any]:
     """Fly the demo and return its report; `ok` says whether the mission was flown.
 
-    Raises StackError if the stack does not start. After Ctrl-C the ship holds its place, and
-    the demo ends in order.
+    tell: gets the events for programs. Raises StackError if the stack does not start.
+    After Ctrl-C the ship holds its place, and the demo ends in order.
     """
     mission = load_mission(options.mission)
     vehicle = airframes.load(options.airframe).name
     clock = SystemClock()
-    with scratch_directory() as (paths, log):
+    with scratch_directory() as (paths, log), contextlib.ExitStack() as ending:
         stack = _stack(options, vehicles=[vehicle], paths=paths, log=log)
+        broker = broker_url_from_environment() or socket_url(paths.broker)
         try:
-            ready = stack.wait_until_ready()
+            page = ending.enter_context(
+                demo_page(
+                    wanted=options.page, broker=broker, vehicle=vehicle, clock=clock, say=say,
+                    tell=tell,
+                )
+            )  # fmt: skip
+            stack.wait_until_ready()
             say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
             flight = _fly(
-                mission, broker=broker_url_from_environment() or ready["broker"],
-                vehicle=vehicle, world=paths.world, clock=clock, live=options.live, say=say,
+                mission, broker=broker, vehicle=vehicle, world=paths.world, clock=clock,
+                live=options.live, say=say, page=page,
             )  # fmt: skip
         finally:
             left_behind = stack.end()
@@ -152,6 +166,7 @@ def _fly(
     clock: Clock,
     live: bool,
     say: Say,
+    page: "Page | None",
 ) -> _Flight:
     observer = Observer(world=world, mission=mission)
     keys = signing_keys_from_environment()
@@ -163,10 +178,14 @@ def _fly(
         observer,
         _view(mission, vehicle=vehicle, telemetry=telemetry, clock=clock, live=live) as show,
     ):
+        if page is not None:
+            page.tell("track", [leg.end[:2] for leg in mission.track().values()])
 
         def on_event(event: MissionEvent) -> None:
             observer.leg = event.leg
             show(event)
+            if page is not None and event.stage == "started":
+                page.tell("caption", {"text": f"leg {event.leg} of {event.legs}: {event.words}"})
             if not live and event.stage not in ("started", "received", "executing"):
                 state = "done" if event.stage == "SUCCESS" else event.stage
                 reason = f": {event.reason}" if event.reason else ""

@@ -36,6 +36,10 @@ class LockstepMailbox:
             self._ship.step(timeout_s)
             return self._ship.outcome(id)
 
+    def fly(self, seconds: float) -> None:
+        with self._lock:
+            self._ship.step(seconds)
+
     def snapshot(self) -> Snapshot | None:
         with self._lock:
             return self._ship.snapshot()
@@ -74,3 +78,24 @@ class FlyingShip:
             # It waits a quarter of a second for the broker, which a loaded machine exceeds.
             wait_until(lambda: publisher.publish(snapshot, age_s), "the broker takes no snapshot")
         return snapshot
+
+    @contextlib.contextmanager
+    def telling(self, *, period_s: float = 0.05) -> Iterator[threading.Event]:
+        """Fly on and publish all the time; while the event that is yielded is set, be silent."""
+        silent, ended = threading.Event(), threading.Event()
+
+        def run() -> None:
+            with TelemetryPublisher(self.broker.url, self.vehicle) as publisher:
+                while not ended.wait(period_s):
+                    self.mailbox.fly(period_s)
+                    snapshot = self.mailbox.snapshot()
+                    if snapshot is not None and not silent.is_set():
+                        publisher.publish(snapshot, 0.0)
+
+        thread = threading.Thread(target=run, name="telling")
+        thread.start()
+        try:
+            yield silent
+        finally:
+            ended.set()
+            thread.join()

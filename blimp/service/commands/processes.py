@@ -226,12 +226,16 @@ def demo(
             help="Number of ships, each with a pilot; no live view.",
         ),
     ] = 1,
+    page: Annotated[
+        bool, typer.Option("--page/--no-page", help="Serve the page to a browser, too.")
+    ] = True,
     json_output: Json = False,
 ) -> None:
     """Fly a simulated mission and watch it.
 
-    With --ships, one on each of several ships. Starts the stack, flies through the queue, leaves
-    nothing behind. The square takes two and a half minutes.
+    On the terminal, and on a page in the browser. With --ships, one on each of several ships.
+    Starts the stack, flies through the queue, leaves nothing behind. The square takes two and a
+    half minutes.
 
     \b
     Examples:
@@ -242,10 +246,15 @@ def demo(
 
     on_signals(interrupt)  # SIGTERM ends a demo the way Ctrl-C does: in order
     options = DemoOptions(
-        airframe=airframe, mission=mission, seed=seed, wind_mps=wind, live=not headless
+        airframe=airframe, mission=mission, seed=seed, wind_mps=wind, live=not headless, page=page
     )
+
+    def tell(event: dict[str, Any]) -> None:
+        if json_output:
+            print_json(event)
+
     if ships == 1:
-        report = run_demo(options, say=say)
+        report = run_demo(options, say=say, tell=tell)
     else:
         from blimp.service.demo_ships import run_demo_ships
 

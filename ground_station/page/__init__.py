@@ -1,0 +1,1 @@
+"""The page: a ship seen and commanded from a browser, offline and without a build step."""

@@ -1,0 +1,173 @@
+"""One ship and those who look at it: what is new reaches every viewer, and waits for none."""
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from blimp.clock import Clock
+from ground_station.page.source import Source
+
+PERIOD_S = 0.05  # 20 updates a second
+MAX_WAITING = 60  # messages for one viewer; who is further behind is dropped
+COMMANDS = 30
+TRAIL_POINTS = 1500
+TRAIL_STEP_M = 0.1
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Viewer:
+    """One browser. Its messages wait here; the socket's own task sends them."""
+
+    def __init__(self, *, role: str) -> None:
+        self.role = role
+        self.is_dropped = False
+        self._waiting: deque[str] = deque()
+        self._news = asyncio.Event()
+
+    def put(self, text: str) -> None:
+        """Add a message. One who does not read is dropped: the picture would be old anyway."""
+        if len(self._waiting) >= MAX_WAITING:
+            self.is_dropped = True
+            self._waiting.clear()
+        elif not self.is_dropped:
+            self._waiting.append(text)
+        self._news.set()
+
+    async def take(self) -> list[str]:
+        """Return all that waits, as soon as there is something; nothing if it was dropped."""
+        await self._news.wait()
+        self._news.clear()
+        found = list(self._waiting)
+        self._waiting.clear()
+        return found
+
+
+class Room:
+    """What is known of one ship, for viewers who come at any time. Of the server's loop alone.
+
+    `hear` is what its source calls, from any thread.
+    """
+
+    def __init__(self, source: Source, *, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self.source = source
+        self._clock = clock
+        self._loop = loop
+        self._viewers: set[Viewer] = set()
+        self._state: dict[str, Any] | None = None
+        self._seen_s = 0.0
+        self._heard = asyncio.Event()
+        self._sent_s = 0.0
+        self._is_new = False
+        self._kept: dict[str, Any] = {}  # the newest of each other kind
+        self._commands: dict[str, dict[str, Any]] = {}
+        self._trail: deque[tuple[float, float, float]] = deque(maxlen=TRAIL_POINTS)
+        self._tick: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self.source.start(self.hear)
+
+    @property
+    def vehicle(self) -> str:
+        return self.source.vehicle
+
+    def state(self) -> dict[str, Any] | None:
+        """Return the newest state with its ages as they are now; None before the first."""
+        if self._state is None:
+            return None
+        return _older(self._state, self._clock.now_s() - self._seen_s)
+
+    async def first_state(self, *, within_s: float) -> dict[str, Any] | None:
+        """Return the newest state; waits for the first one, and returns None if none comes."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._heard.wait(), within_s)
+        return self.state()
+
+    def hear(self, kind: str, content: Any) -> None:
+        """Take what the source tells; from any thread, also after the end."""
+        try:
+            self._loop.call_soon_threadsafe(self._take, kind, content, self._clock.now_s())
+        except RuntimeError:
+            return  # the loop is closed: nobody looks any more
+
+    def enter(self, viewer: Viewer) -> None:
+        """Give a viewer all that is known, and from now on all that is new."""
+        viewer.put(_message("trail", list(self._trail)))
+        for kind, content in self._kept.items():
+            viewer.put(_message(kind, content))
+        viewer.put(_message("commands", list(self._commands.values())))
+        state = self.state()
+        if state is not None:
+            viewer.put(_message("state", state))
+        self._viewers.add(viewer)
+
+    def leave(self, viewer: Viewer) -> None:
+        self._viewers.discard(viewer)
+
+    def close(self) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+
+    def _take(self, kind: str, content: Any, at_s: float) -> None:
+        if kind == "state":
+            self._remember(content, at_s)
+            self._is_new = True
+            if self._tick is None:
+                wait_s = self._sent_s + PERIOD_S - self._clock.now_s()
+                self._tick = self._loop.call_later(max(0.0, wait_s), self._send_state)
+        elif kind == "command":
+            self._commands.pop(content["id"], None)
+            self._commands[content["id"]] = content
+            while len(self._commands) > COMMANDS:
+                self._commands.pop(next(iter(self._commands)))
+            self._send(kind, content)
+        elif self._kept.get(kind) != content:
+            self._kept[kind] = content
+            self._send(kind, content)
+
+    def _remember(self, state: dict[str, Any], at_s: float) -> None:
+        before = self._state
+        if before is not None and before["boot_id"] != state["boot_id"]:
+            self._trail.clear()  # another flight: its origin is its own pad
+        self._state, self._seen_s = state, at_s
+        self._heard.set()
+        here = tuple(state["position_ned_m"])
+        if (
+            not self._trail
+            or max(abs(a - b) for a, b in zip(here, self._trail[-1], strict=True)) > TRAIL_STEP_M
+        ):
+            self._trail.append(here)
+
+    def _send_state(self) -> None:
+        self._tick = None
+        self._sent_s = self._clock.now_s()
+        if self._is_new and self._viewers:
+            self._send("state", self.state())
+        self._is_new = False
+
+    def _send(self, kind: str, content: Any) -> None:
+        if self._viewers:
+            text = _message(kind, content)
+            for viewer in self._viewers:
+                viewer.put(text)
+
+
+def _older(state: dict[str, Any], by_s: float) -> dict[str, Any]:
+    """Return `state` with every age `by_s` greater."""
+
+    def aged(sensor: dict[str, Any]) -> dict[str, Any]:
+        age_s = sensor["age_s"]
+        return sensor | {"age_s": None if age_s is None else age_s + by_s}
+
+    return state | {
+        "age_s": state["age_s"] + by_s,
+        "ages": {name: age_s + by_s for name, age_s in state["ages"].items()},
+        "sensors": {name: aged(sensor) for name, sensor in state["sensors"].items()},
+    }
+
+
+def _message(kind: str, content: Any) -> str:
+    return _encode({"kind": kind, "content": content}).decode()

@@ -1,0 +1,470 @@
+"""The page's server: a few routes, one socket for each viewer, and limits for all of them.
+
+It runs in a thread of its own, with an event loop that never waits for a ship, a broker or a
+viewer: commands run in a pool, emergency stops in another that no command can fill.
+"""
+
+import asyncio
+import resource
+import socket
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from blimp.clock import Clock
+from blimp.closing import Closing
+from blimp.errors import BlimpError, ConfigError, LinkError
+from ground_station import report
+from ground_station.page.access import Access, Tokens
+from ground_station.page.command_line import command_names
+from ground_station.page.room import Room, Viewer
+from ground_station.page.source import Source
+from ground_station.report import Outcome
+
+STATIC = Path(__file__).parent / "static"
+MAX_BODY_BYTES = 64 * 1024
+MAX_SOCKET_BYTES = 64 * 1024
+BODY_S = 5.0  # for a whole body to come
+MAX_VIEWERS = 48
+MAX_ROOMS = 16
+SEND_BUFFER_BYTES = 128 * 1024  # of the kernel, for each connection: a slow reader's backlog
+PING_S = 5.0  # a viewer that does not answer within as long again is gone
+COMMAND_THREADS = 8
+STOP_THREADS = 16
+START_S = 20.0
+FIRST_S = 2.0  # for the first snapshot of a ship that is asked for
+MANY_FILES = 4096
+
+
+class Ships(Protocol):
+    """What the page does with ships; `ground_station/page/ships.py` does it with real ones."""
+
+    @property
+    def vehicle(self) -> str:
+        """The ship that is shown first."""
+        ...
+
+    def vehicles(self) -> list[str]:
+        """Return the names of all ships that are there now. May take a while."""
+        ...
+
+    def about(self, vehicle: str) -> dict[str, Any]:
+        """Return what is known of a ship besides its state: shape, limits."""
+        ...
+
+    def source(self, vehicle: str) -> Source: ...
+
+    def stop(self, vehicle: str) -> dict[str, Any]:
+        """Send an emergency stop; return how it ended, as `ground --json estop` prints it."""
+        ...
+
+    def command(
+        self, vehicle: str, name: str, arguments: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        """Run a command; return exit status and object as `ground --json NAME` has them."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Part(Protocol):
+    """What a panel adds to the server: routes of its own, below `/api/`."""
+
+    def routes(self) -> Sequence[Route]: ...
+
+
+class Page(Closing):
+    """A running page. Its `url` has the operator's token in it.
+
+    host: the address to listen on. view_host: that of the second address, on which nobody can
+    command; None for no such address. parts: what panels add.
+    Raises ConfigError if an address cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        *,
+        ships: Ships,
+        clock: Clock,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        view_host: str | None = None,
+        parts: Sequence[Part] = (),
+        title: str = "",
+    ) -> None:
+        self.tokens = Tokens()
+        self._ships = ships
+        self._clock = clock
+        self._parts = parts
+        self._title = title
+        self._rooms: dict[str, Room] = {}
+        self._viewers = 0
+        self._told: dict[str, Any] = {}
+        self._stops = ThreadPoolExecutor(STOP_THREADS, thread_name_prefix="estop")
+        self._commands = ThreadPoolExecutor(COMMAND_THREADS, thread_name_prefix="command")
+        self._sockets = [_listen(host, port)]
+        if view_host is not None:
+            self._sockets.append(_listen(view_host, 0))
+        self._is_open = host not in ("127.0.0.1", "::1", "localhost")
+        self._host, self._view_host = host, view_host
+        self._loop = asyncio.new_event_loop()
+        self._server = uvicorn.Server(self._config())
+        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
+
+    @property
+    def port(self) -> int:
+        return int(self._sockets[0].getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        """The address for the operator."""
+        return f"http://{_shown(self._host)}:{self.port}/?token={self.tokens.operator}"
+
+    @property
+    def view_url(self) -> str | None:
+        """The address for everybody else in the room; None if it was not asked for."""
+        if self._view_host is None:
+            return None
+        port = self._sockets[1].getsockname()[1]
+        return f"http://{_shown(self._view_host)}:{port}/?token={self.tokens.viewer}"
+
+    def start(self) -> None:
+        """Return as soon as the page answers. Raises ConfigError if it does not.
+
+        The first ship is listened to from now on, so that the first who looks sees it.
+        """
+        self._thread.start()
+        deadline_s = self._clock.now_s() + START_S
+        while not self._server.started:
+            if not self._thread.is_alive() or self._clock.now_s() > deadline_s:
+                raise ConfigError("the page's server did not start")
+            self._clock.sleep_until(self._clock.now_s() + 0.005)
+        self._loop.call_soon_threadsafe(self._room, self._ships.vehicle)
+
+    def tell(self, kind: str, content: Any, *, vehicle: str | None = None) -> None:
+        """Show something to everybody who looks at a ship: a caption, the end card."""
+        vehicle = vehicle or self._ships.vehicle
+
+        def pass_on() -> None:
+            self._room(vehicle).hear(kind, content)
+
+        try:
+            self._loop.call_soon_threadsafe(pass_on)
+        except RuntimeError:
+            return  # it has ended
+
+    def close(self) -> None:
+        """End the server and what it listens to. Idempotent."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join()
+        for one in self._sockets:
+            one.close()
+        for room in self._rooms.values():
+            room.close()
+            room.source.close()
+        self._rooms.clear()
+        self._stops.shutdown(cancel_futures=True)
+        self._commands.shutdown(cancel_futures=True)
+        self._ships.close()
+
+    # --- the server -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._server.serve(sockets=self._sockets))
+        finally:
+            self._loop.close()
+
+    def _config(self) -> uvicorn.Config:
+        view_only = [one.getsockname()[1] for one in self._sockets[1:]]
+        app = Starlette(
+            routes=[
+                Route("/", self._index),
+                Route("/api/state", self._state),
+                Route("/api/ships", self._list),
+                Route("/api/estop", self._estop, methods=["POST"]),
+                Route("/api/command/{name}", self._command, methods=["POST"]),
+                *(route for part in self._parts for route in part.routes()),
+                WebSocketRoute("/api/socket", self._socket),
+                Mount("/static", StaticFiles(directory=STATIC)),
+            ],
+            middleware=[
+                Middleware(Access, tokens=self.tokens, view_only=view_only, is_open=self._is_open)
+            ],
+        )
+        return uvicorn.Config(
+            app,
+            http="h11",
+            ws=_WebSocket,
+            ws_max_size=MAX_SOCKET_BYTES,
+            ws_per_message_deflate=False,
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PING_S,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+
+    async def _enter(self, vehicle: str | None) -> Room:
+        """Return the room of a ship that is shown or was heard. Raises LinkError."""
+        vehicle = vehicle or self._ships.vehicle
+        if vehicle not in (self._ships.vehicle, *self._rooms):
+            names = await self._loop.run_in_executor(self._commands, self._ships.vehicles)
+            if vehicle not in names:
+                raise LinkError(f"no ship {vehicle[:40]!r}; there are {', '.join(names)}")
+        return self._room(vehicle)
+
+    def _room(self, vehicle: str) -> Room:
+        """Return the room of a ship; it is made for its first viewer. Raises LinkError."""
+        room = self._rooms.get(vehicle)
+        if room is None:
+            if len(self._rooms) >= MAX_ROOMS:
+                raise LinkError(f"{vehicle}: {MAX_ROOMS} ships are shown already")
+            source = self._ships.source(vehicle)
+            room = self._rooms[vehicle] = Room(source, clock=self._clock, loop=self._loop)
+            room.start()
+        return room
+
+    # --- what is asked for ------------------------------------------------------------------
+
+    async def _index(self, _: Request) -> Response:
+        return FileResponse(STATIC / "index.html")
+
+    async def _state(self, request: Request) -> Response:
+        try:
+            room = await self._enter(request.query_params.get("vehicle"))
+        except BlimpError as error:
+            return _failed("status", str(error), 503)
+        state = await room.first_state(within_s=FIRST_S)
+        if state is None:
+            return _failed("status", f"no snapshot of {room.vehicle!r} yet", 503)
+        return _json(state)
+
+    async def _list(self, _: Request) -> Response:
+        try:
+            names = await self._loop.run_in_executor(self._commands, self._ships.vehicles)
+        except BlimpError as error:
+            return _failed("ships", str(error), 503)
+        return _json({"vehicles": names, "vehicle": self._ships.vehicle})
+
+    async def _estop(self, request: Request) -> Response:
+        if refused := _may_not(request, "estop"):
+            return refused
+        arguments = await _arguments(request)
+        if isinstance(arguments, Response):
+            # An emergency stop is not refused for what stands beside it.
+            arguments = {}
+        wanted = arguments.get("vehicle")
+        if wanted == "all":
+            return await self._stop_all()
+        vehicle = wanted if isinstance(wanted, str) and wanted else self._ships.vehicle
+        return await self._stop(vehicle)
+
+    async def _stop(self, vehicle: str) -> Response:
+        outcome = await self._loop.run_in_executor(self._stops, self._ships.stop, vehicle)
+        return _json(outcome)
+
+    async def _stop_all(self) -> Response:
+        """Stop the ships that are known at once, and those that are found after that."""
+        known = {self._ships.vehicle, *self._rooms}
+        tasks = {one: self._stopping(one) for one in known}
+        try:
+            found = await self._loop.run_in_executor(self._stops, self._ships.vehicles)
+        except BlimpError:
+            found = []
+        tasks |= {one: self._stopping(one) for one in found if one not in tasks}
+        outcomes = {name: await task for name, task in tasks.items()}
+        return _json({"state": _worst(outcomes.values()), "ships": outcomes})
+
+    def _stopping(self, vehicle: str) -> "asyncio.Future[dict[str, Any]]":
+        return self._loop.run_in_executor(self._stops, self._ships.stop, vehicle)
+
+    async def _command(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name == "estop":
+            return await self._estop(request)
+        if refused := _may_not(request, name):
+            return refused
+        if name not in command_names():
+            there = ", ".join(command_names())
+            return _failed(name, f"no command {name[:40]!r} here; there are {there}", 404)
+        arguments = await _arguments(request)
+        if isinstance(arguments, Response):
+            return arguments
+        vehicle = request.query_params.get("vehicle") or self._ships.vehicle
+        status, document = await self._loop.run_in_executor(
+            self._commands, self._ships.command, vehicle, name, arguments
+        )
+        return _json(document, status=400 if status == report.USAGE else 200)
+
+    # --- viewers ----------------------------------------------------------------------------
+
+    async def _socket(self, socket: WebSocket) -> None:
+        await socket.accept()
+        if self._viewers >= MAX_VIEWERS:
+            await socket.close(1013, f"{MAX_VIEWERS} viewers look already")
+            return
+        viewer = Viewer(role=socket.state.role)
+        self._viewers += 1
+        try:
+            room = await self._enter(socket.query_params.get("vehicle"))
+            await self._serve(socket, viewer, room)
+        except BlimpError as error:
+            await socket.close(1011, str(error)[:120])
+        finally:
+            self._viewers -= 1
+
+    async def _serve(self, socket: WebSocket, viewer: Viewer, room: Room) -> None:
+        viewer.put(_text("hello", self._hello(viewer, room)))
+        room.enter(viewer)
+        receiving = asyncio.create_task(_receive(socket, viewer, room))
+        sending = asyncio.create_task(_send(socket, viewer))
+        try:
+            await asyncio.wait((receiving, sending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            room.leave(viewer)
+            for task in (receiving, sending):
+                task.cancel()
+            await asyncio.gather(receiving, sending, return_exceptions=True)
+            if viewer.is_dropped:
+                socket.state.abort()
+
+    def _hello(self, viewer: Viewer, room: Room) -> dict[str, Any]:
+        may_command = viewer.role == "operator" and room.source.is_live
+        return {
+            "vehicle": room.vehicle,
+            "role": viewer.role,
+            "may_command": may_command,
+            "is_live": room.source.is_live,
+            "title": self._title,
+            "view_url": self.view_url,
+            "about": self._ships.about(room.vehicle),
+        }
+
+
+async def _send(socket: WebSocket, viewer: Viewer) -> None:
+    while not viewer.is_dropped:
+        for text in await viewer.take():
+            await socket.send_text(text)
+
+
+async def _receive(socket: WebSocket, viewer: Viewer, room: Room) -> None:
+    """Take a viewer's wishes for its source. Anything else ends the connection, with a reason."""
+    while True:
+        try:
+            message = msgspec.json.decode(await socket.receive_text(), type=_Wish)
+        except WebSocketDisconnect:
+            return
+        except (msgspec.MsgspecError, KeyError, RecursionError, UnicodeDecodeError) as error:
+            await socket.close(1003, f"not understood: {error}"[:120])
+            return
+        if viewer.role == "operator":
+            room.source.ask(message.kind, message.content)
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    kind: str
+    content: dict[str, Any] = {}
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    """uvicorn's, with an end for a peer that does not read: closing would wait for it."""
+
+    async def run_asgi(self) -> None:
+        self.scope["state"]["abort"] = self.transport.abort
+        await super().run_asgi()
+
+    def keepalive_timeout(self) -> None:
+        self.transport.abort()
+
+
+# --- requests and answers -------------------------------------------------------------------
+
+
+def _may_not(request: Request, name: str) -> Response | None:
+    if request.state.role == "operator":
+        return None
+    return _failed(name, "this address is read-only: it cannot command", 403)
+
+
+async def _arguments(request: Request) -> dict[str, Any] | Response:
+    """Return the JSON object in a request's body, {} for none, or the answer that refuses it."""
+    body = b""
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY_BYTES:
+                    return _failed("", f"the body is over the limit of {MAX_BODY_BYTES} bytes", 413)
+        found = msgspec.json.decode(body, type=dict[str, Any]) if body.strip() else {}
+    except TimeoutError:
+        return _failed("", f"the body did not come within {BODY_S:g} s", 408)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        return _failed("", f"the body is not an object of JSON: {error}", 400)
+    return found
+
+
+def _json(document: Any, *, status: int = 200) -> Response:
+    data = msgspec.json.encode(document)
+    return Response(data, status_code=status, media_type="application/json")
+
+
+def _failed(name: str, reason: str, status: int) -> Response:
+    task = f"blimp.{name}"[:80] if name else ""
+    return _json(Outcome(id=None, task=task, state="FAILURE", reason=reason), status=status)
+
+
+def _text(kind: str, content: Any) -> str:
+    return msgspec.json.encode({"kind": kind, "content": content}).decode()
+
+
+def _worst(outcomes: Any) -> str:
+    states = {outcome["state"] for outcome in outcomes} - {"SUCCESS"}
+    return min(states, default="SUCCESS")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises ConfigError, naming the address."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < min(hard, MANY_FILES):  # many connections must not take the files of a command
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MANY_FILES), hard))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(f"the page cannot listen on {host}:{port}: {error.strerror}") from None
+    return listening
+
+
+def _shown(host: str) -> str:
+    """Return the address that others reach a socket by that listens on `host`."""
+    if host not in ("0.0.0.0", "::"):
+        return f"[{host}]" if ":" in host else host
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent: it asks for the way there
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"

@@ -1,0 +1,121 @@
+"""The ships of one broker, as the page sees and commands them."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from blimp.airframe import Airframe
+from blimp.closing import Closing
+from blimp.errors import BlimpError, ConfigError
+from blimp.link.paths import RuntimePaths
+from blimp.link.telemetry import vehicles
+from blimp.tasks.client import VehicleClient
+from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
+from ground_station.discover import HEARD_LATELY_S, Ship, running_stacks
+from ground_station.page.command_line import run_command
+from ground_station.page.journey import Journeys
+from ground_station.page.source import LiveShip, Source
+from ground_station.report import Outcome, Report
+from ground_station.session import Session, outcome_of
+
+STOP_S = 3.0
+MAX_SHIPS = 64
+LINK_LOSS = (
+    (LINK_HOLD_S, "holds its place"),
+    (LINK_RETURN_S, "flies back to the pad"),
+    (LINK_LAND_S, "lands"),
+)
+
+
+class BrokerShips(Closing):
+    """The ships that `ground` would find with the same options.
+
+    session: says which broker, which ship and which keys.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._ship = session.ship
+        self._lock = threading.Lock()
+        self._clients: dict[str, VehicleClient] = {}
+
+    @property
+    def vehicle(self) -> str:
+        return self._ship.vehicle
+
+    def vehicles(self) -> list[str]:
+        """Return the ships that were heard lately, and the one that is shown."""
+        ages_s = vehicles(self._ship.broker)
+        lately = {name for name, age_s in ages_s.items() if age_s < HEARD_LATELY_S}
+        return sorted(lately | {self.vehicle})
+
+    def about(self, vehicle: str) -> dict[str, Any]:
+        """Return the ship's shape and limits, if it runs on this machine, and its link's rules."""
+        found: dict[str, Any] = {"link_loss": LINK_LOSS}
+        airframe = self._airframe(vehicle)
+        if airframe is not None:
+            found["airframe"] = {
+                "name": airframe.name,
+                "hull": airframe.hull,
+                "thruster": airframe.thruster,
+                "servo": airframe.servo,
+                "surface": airframe.surface,
+                "battery": airframe.battery,
+                "limits": airframe.limits,
+            }
+        return found
+
+    def _airframe(self, vehicle: str) -> Airframe | None:
+        try:
+            stacks = running_stacks(self._session.registry)
+            mine = [one for one in stacks if one.vehicle == vehicle]
+            if not mine or mine[0].broker != self._ship.broker:
+                return None
+            path = RuntimePaths(Path(mine[0].runtime_dir)).airframe
+            return msgspec.json.decode(path.read_bytes(), type=Airframe)
+        except (BlimpError, OSError, msgspec.MsgspecError):
+            return None
+
+    def source(self, vehicle: str) -> Source:
+        session, ship = self._session, Ship(vehicle=vehicle, broker=self._ship.broker)
+        return LiveShip(
+            ship,
+            open_reader=lambda: session.reader(ship),
+            journeys=Journeys(ship, keys=session.signing_keys, clock=session.clock),
+            clock=session.clock,
+        )
+
+    def stop(self, vehicle: str) -> dict[str, Any]:
+        """Stop on a connection that is kept: the first press must not wait for one."""
+        try:
+            reply = self._client(vehicle).estop(timeout_s=STOP_S)
+            outcome = outcome_of(reply)
+        except BlimpError as error:
+            outcome = Outcome(id=None, task="blimp.estop", state="FAILURE", reason=str(error))
+        found: dict[str, Any] = msgspec.to_builtins(outcome)
+        return found
+
+    def command(
+        self, vehicle: str, name: str, arguments: dict[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        def open_session(printed: Report) -> Session:
+            return self._session.like(printed, vehicle=vehicle)
+
+        return run_command(name, arguments, open_session=open_session)
+
+    def _client(self, vehicle: str) -> VehicleClient:
+        with self._lock:
+            if vehicle not in self._clients:
+                if len(self._clients) >= MAX_SHIPS:
+                    raise ConfigError(f"{vehicle}: {MAX_SHIPS} ships are known already")
+                self._clients[vehicle] = VehicleClient(
+                    self._ship.broker, vehicle, signing_key=self._session.signing_keys
+                )
+            return self._clients[vehicle]
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()

@@ -1,0 +1,108 @@
+"""Where the page's picture of a ship comes from: telemetry now, or a recording.
+
+A source runs in threads of its own and tells what it hears; it never waits for a viewer.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from blimp.clock import Clock
+from blimp.closing import Closing
+from blimp.errors import BlimpError, LinkError
+from blimp.link.telemetry import TelemetryReader
+from ground_station.discover import Ship
+from ground_station.page.journey import Journeys
+from ground_station.page.state import state_object
+
+POLL_S = 0.5
+RETRY_S = 0.5
+
+# Called with a kind and its content, from any thread:
+# "state", an object of `state_object`; "command", one of `Journeys`; "trouble", a text, "" for
+# none; "caption", a text; anything else reaches the panels as it is.
+Hear = Callable[[str, Any], None]
+
+
+class Source(Protocol):
+    """One ship as it is shown. `start` is called once, before `close`."""
+
+    @property
+    def vehicle(self) -> str: ...
+
+    @property
+    def is_live(self) -> bool:
+        """Whether commands reach the ship; a recording takes none."""
+        ...
+
+    def start(self, hear: Hear) -> None:
+        """Tell `hear` from now on. Returns at once."""
+        ...
+
+    def ask(self, kind: str, content: dict[str, Any]) -> None:
+        """Take a viewer's wish that concerns the source, such as the place in a recording."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class LiveShip(Closing):
+    """A ship that is heard on its broker.
+
+    open_reader: makes a reader of its telemetry. The threads outlive an outage of the broker.
+    """
+
+    is_live = True
+
+    def __init__(
+        self,
+        ship: Ship,
+        *,
+        open_reader: Callable[[], TelemetryReader],
+        journeys: Journeys,
+        clock: Clock,
+    ) -> None:
+        self.vehicle = ship.vehicle
+        self._open_reader = open_reader
+        self._journeys = journeys
+        self._clock = clock
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, hear: Hear) -> None:
+        journeys = self._journeys
+        for name, run in (
+            ("telemetry", self._follow),
+            ("queue", journeys.follow_queue),
+            ("results", journeys.follow_results),
+        ):
+            thread = threading.Thread(target=run, args=(hear,), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def ask(self, kind: str, content: dict[str, Any]) -> None:
+        """A live ship has no wishes of its viewers but commands, which have their own way."""
+
+    def _follow(self, hear: Hear) -> None:
+        while not self._stop.is_set():
+            try:
+                with self._open_reader() as reader:
+                    for found in reader.follow(poll_s=POLL_S):
+                        if self._stop.is_set():
+                            return
+                        hear("trouble", "")
+                        if found is not None:
+                            self._journeys.step_ms = found[0].loop.step_ms.get("mean", 0.0)
+                            hear("state", state_object(*found))
+            except LinkError as error:
+                hear("trouble", str(error))
+            except BlimpError as error:
+                hear("trouble", str(error))
+                return
+            self._stop.wait(RETRY_S)
+
+    def close(self) -> None:
+        self._stop.set()
+        self._journeys.close()
+        for thread in self._threads:
+            thread.join()

@@ -1,0 +1,54 @@
+"""One ship at one instant, as the page shows it."""
+
+from typing import Any
+
+from blimp.types import Snapshot
+from ground_station.report import status_object
+
+POWER = "power"  # the sensor whose value is volts and amperes
+
+
+def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
+    """Return the object of `ground --json status`, the age of each value, and what a picture needs.
+
+    ages: seconds since the source of each value was last heard, for the field of that name.
+    """
+    power = snapshot.sensors.get(POWER)
+    power_age_s = None if power is None or power.age_s is None else power.age_s + age_s
+    health = snapshot.health
+    return status_object(snapshot, age_s) | {
+        "ages": {
+            "mode": age_s,
+            "armed": age_s,
+            "altitude_m": age_s + health.height.age_s,
+            "position_ned_m": age_s + health.position.age_s,
+            "velocity_ned_mps": age_s + health.velocity.age_s,
+            "attitude_rad": age_s + health.attitude.age_s,
+            "battery_v": age_s if power_age_s is None else power_age_s,
+            "actuators": age_s,
+            "heaviness_kg": age_s,
+            "loop": age_s,
+        },
+        "t_s": snapshot.t_s,
+        "boot_id": snapshot.boot_id,
+        "simulated": snapshot.simulated,
+        "servos": snapshot.servos,
+        "target_ned_m": snapshot.target_ned_m,
+        "active_command": snapshot.active_command,
+        "messages": snapshot.messages,
+        "doubts": health.doubts,
+        "link_age_s": snapshot.link_age_s,
+        "pilot_age_s": snapshot.pilot_age_s,
+        "heaviness_kg": snapshot.heaviness_kg,
+        "current_a": _current_a(snapshot),
+        "step_ms": snapshot.loop.step_ms,
+        "wakeup_error_ms": snapshot.loop.wakeup_error_ms,
+        "cycles": snapshot.loop.cycles,
+    }
+
+
+def _current_a(snapshot: Snapshot) -> float | None:
+    power = snapshot.sensors.get(POWER)
+    if power is None or not isinstance(power.value, tuple) or len(power.value) != 2:
+        return None
+    return power.value[1]

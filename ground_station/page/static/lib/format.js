@@ -1,0 +1,31 @@
+// Numbers as a person reads them. What is not known is "–", never 0.
+
+const MINUS = "−";
+
+/** A number with so many decimals. */
+export function number(value, decimals = 1) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const text = value.toFixed(decimals);
+  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", MINUS);
+}
+
+/** An age: "0.4 s", "12 s", "3 min". */
+export function age(seconds) {
+  if (!Number.isFinite(seconds)) return "–";
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${seconds.toFixed(0)} s`;
+  return `${(seconds / 60).toFixed(0)} min`;
+}
+
+/** Milliseconds of a stage. */
+export function milliseconds(value) {
+  if (value === null || value === undefined) return "–";
+  return value < 9.95 ? `${value.toFixed(1)} ms` : `${value.toFixed(0)} ms`;
+}
+
+/** Radians as degrees of a compass, 0 to 359. */
+export function heading(radians) {
+  return ((Math.round((radians * 180) / Math.PI) % 360) + 360) % 360;
+}
+
+export const degrees = (radians) => (radians * 180) / Math.PI;

@@ -1,0 +1,251 @@
+// The page: the strip on top, the story line, and the panels of the view that is chosen.
+import { Connection, get, post } from "./lib/connection.js";
+import { element, say } from "./lib/dom.js";
+import { OLD_S, Value } from "./lib/freshness.js";
+import { age, number } from "./lib/format.js";
+import { Samples } from "./lib/samples.js";
+import { prepareStop } from "./lib/stop.js";
+import { PANELS, VIEWS } from "./panels/index.js";
+
+const options = new URLSearchParams(location.search);
+const SHIPS_MS = 3000;
+
+class Page {
+  constructor() {
+    this.vehicle = options.get("vehicle") ?? "";
+    this.about = {};
+    this.mayCommand = false;
+    this.state = null;
+    this.heardS = -Infinity;
+    this.isConnected = false;
+    this.trouble = "";
+    this.mounted = [];
+    this.samples = new Samples();
+    this.kept = new Map(); // the newest of each kind, for panels that are mounted later
+    document.body.classList.toggle("stage", options.get("stage") === "1");
+    this.forgetToken();
+    this.strip = this.makeStrip();
+    prepareStop({ vehicle: () => this.vehicle });
+    this.makeViews();
+    this.show(VIEWS.find((one) => one.name === location.hash.slice(1)) ?? VIEWS[0]);
+    this.connection = new Connection({
+      vehicle: this.vehicle,
+      hear: (kind, content) => this.hear(kind, content),
+      changed: (isOpen, reason) => this.connectionChanged(isOpen, reason),
+    });
+    setInterval(() => this.tick(), 100);
+    setInterval(() => this.lookForShips(), SHIPS_MS);
+    this.lookForShips();
+    const frame = (ms) => {
+      for (const one of this.mounted) one.draw?.(ms / 1000);
+      requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  }
+
+  // --- what panels use --------------------------------------------------------------------
+
+  /** Send a command as `ground --json NAME` would; return its outcome. */
+  async command(name, content = {}) {
+    say(document.getElementById("said"), `${name}: sent`);
+    const ship = encodeURIComponent(this.vehicle);
+    const outcome = await post(`api/command/${name}?vehicle=${ship}`, content);
+    const words = outcome.state === "SUCCESS" ? "done" : `${outcome.state}: ${outcome.reason}`;
+    say(document.getElementById("said"), `${name}: ${words}`);
+    return outcome;
+  }
+
+  post = post;
+  get = get;
+
+  /** Tell the ship's source a wish, such as the place in a recording. */
+  ask(kind, content) {
+    this.connection.ask(kind, content);
+  }
+
+  /** Make a value that ages by itself; see lib/freshness.js. */
+  value(parts) {
+    return new Value(parts);
+  }
+
+  /** Seconds since the ship measured what is shown now. */
+  get ageS() {
+    return this.state === null ? Infinity : performance.now() / 1000 - this.heardS;
+  }
+
+  get isLost() {
+    return this.ageS >= OLD_S;
+  }
+
+  // --- the server -------------------------------------------------------------------------
+
+  hear(kind, content) {
+    this.kept.set(kind, content);
+    if (kind === "hello") this.greet(content);
+    else if (kind === "state") this.take(content);
+    else if (kind === "trouble") this.trouble = content;
+    else if (kind === "caption") say(document.getElementById("caption"), content.text);
+    this.samples.hear(kind, content);
+    for (const one of this.mounted) one.hear?.(kind, content);
+  }
+
+  greet(hello) {
+    this.vehicle = hello.vehicle;
+    this.about = hello.about;
+    this.mayCommand = hello.may_command;
+    this.isLive = hello.is_live;
+    document.body.classList.toggle("look-only", !hello.may_command);
+    document.getElementById("stop-box").hidden = hello.role !== "operator" || !hello.is_live;
+    say(document.getElementById("vehicle"), hello.vehicle);
+    document.title = `${hello.vehicle} – blimp`;
+    this.able();
+  }
+
+  take(state) {
+    this.state = state;
+    this.heardS = performance.now() / 1000 - state.age_s;
+    const { mode, armed, altitude, battery, link, simulated } = this.strip;
+    const ages = state.ages;
+    mode.set(state.mode, ages.mode);
+    armed.set(state.killed ? "KILLED" : state.armed ? "ARMED" : "disarmed", ages.armed);
+    armed.root.dataset.state = state.killed ? "killed" : state.armed ? "armed" : "disarmed";
+    altitude.set(number(state.altitude_m, 1), ages.altitude_m);
+    battery.set(number(state.battery_v, 1), ages.battery_v);
+    link.since = this.heardS;
+    link.tick();
+    simulated.hidden = !state.simulated;
+  }
+
+  connectionChanged(isOpen, reason) {
+    this.isConnected = isOpen;
+    this.closed = reason;
+  }
+
+  async lookForShips() {
+    try {
+      const found = await get("api/ships");
+      if (found.vehicles) this.shipsFound(found.vehicles);
+    } catch {
+      // The age of what is shown says it already.
+    }
+  }
+
+  shipsFound(names) {
+    document.getElementById("stop-whom").hidden = names.length < 2;
+    const box = document.getElementById("vehicle");
+    if (names.length < 2 || this.names?.join() === names.join()) return;
+    this.names = names;
+    const choose = element(
+      "select",
+      {
+        "aria-label": "ship",
+        on: {
+          change: (event) => {
+            options.set("vehicle", event.target.value);
+            location.search = options.toString();
+          },
+        },
+      },
+      ...names.map((name) => element("option", { value: name, selected: name === this.vehicle }, name)),
+    );
+    box.replaceChildren(choose);
+  }
+
+  // --- the strip --------------------------------------------------------------------------
+
+  makeStrip() {
+    const simulated = element("span", { class: "badge", "data-testid": "simulated", hidden: true }, "SIMULATED");
+    const mode = new Value({ testid: "mode", label: "mode" });
+    const armed = new Value({ testid: "armed", label: "motors" });
+    const altitude = new Value({ testid: "altitude", label: "altitude", unit: "m" });
+    const battery = new Value({ testid: "battery", label: "battery", unit: "V" });
+    const link = new Value({ testid: "link-age", label: "link" });
+    link.ticked = (ageS) => say(link.text, this.state ? age(ageS) : "none");
+    document
+      .getElementById("strip-values")
+      .append(simulated, mode.root, armed.root, altitude.root, battery.root, link.root);
+    return { simulated, mode, armed, altitude, battery, link };
+  }
+
+  tick() {
+    const lost = document.getElementById("lost");
+    const isSilent = this.isLost || (!this.isConnected && this.ageS > 1);
+    document.body.classList.toggle("lost", this.isLost);
+    lost.hidden = !isSilent || (this.state === null && !this.trouble && this.isConnected);
+    if (isSilent) say(lost, this.lossWords());
+    this.able();
+  }
+
+  /** Say what the ship does by itself while nobody reaches it, and what comes next. */
+  lossWords() {
+    const state = this.state;
+    const why = !this.isConnected ? `This page's server does not answer. ${this.closed ?? ""}` : this.trouble;
+    if (!state) return `No word from the ship. ${why}`;
+    const begun = `No word from ${state.vehicle} for ${age(this.ageS)}.`;
+    if (!state.armed) return `${begun} Its motors were off. ${why}`;
+    const silentS = this.ageS + state.link_age_s;
+    const plan = this.about.link_loss ?? [];
+    const done = plan.filter(([afterS]) => silentS >= afterS).at(-1);
+    const next = plan.find(([afterS]) => silentS < afterS);
+    const now = done ? `On board: it ${done[1]}` : "On board: it goes on";
+    const then = next ? `; in ${Math.ceil(next[0] - silentS)} s it ${next[1]}.` : ".";
+    return `${begun} ${now}${then} ${why}`;
+  }
+
+  /** Everything that commands is disabled without a link; the emergency stop never is. */
+  able() {
+    for (const one of document.querySelectorAll("[data-commands]")) {
+      one.disabled = !this.mayCommand || this.isLost;
+    }
+  }
+
+  // --- views and panels -------------------------------------------------------------------
+
+  makeViews() {
+    const nav = document.getElementById("views");
+    for (const view of VIEWS) {
+      const button = element("button", { type: "button", on: { click: () => this.show(view) } }, view.title);
+      button.dataset.view = view.name;
+      nav.append(button);
+    }
+  }
+
+  show(view) {
+    for (const one of this.mounted) one.close?.();
+    this.mounted = [];
+    const main = document.getElementById("panels");
+    main.replaceChildren();
+    main.dataset.view = view.name;
+    history.replaceState(null, "", `${location.pathname}${location.search}#${view.name}`);
+    for (const one of document.querySelectorAll("#views button")) {
+      one.setAttribute("aria-current", one.dataset.view === view.name ? "page" : "false");
+    }
+    for (const panel of PANELS.filter((one) => one.view === view.name)) this.mount(main, panel);
+  }
+
+  mount(main, panel) {
+    const id = `panel-${panel.name}`;
+    const body = element("div", { class: "body" });
+    main.append(
+      element(
+        "section",
+        { class: `panel ${panel.name}`, "aria-labelledby": id },
+        element("h2", { id }, panel.title),
+        body,
+      ),
+    );
+    const mounted = panel.mount(body, this) ?? {};
+    this.mounted.push(mounted);
+    for (const [kind, content] of this.kept) mounted.hear?.(kind, content);
+  }
+
+  /** The token is in the browser's cookie by now: a picture of the screen must not show it. */
+  forgetToken() {
+    if (!options.has("token")) return;
+    options.delete("token");
+    const rest = options.toString();
+    history.replaceState(null, "", location.pathname + (rest ? `?${rest}` : "") + location.hash);
+  }
+}
+
+window.page = new Page();

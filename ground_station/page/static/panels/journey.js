@@ -1,0 +1,131 @@
+// The way of the last command, stage by stage, with the milliseconds of each; below it the last
+// commands as a waterfall. The dot is slowed down: the way itself takes a few milliseconds.
+import { element, say } from "../lib/dom.js";
+import { milliseconds, number } from "../lib/format.js";
+
+const STAGES = ["keyboard", "queue", "worker", "mailbox", "flight", "motor"];
+const TITLES = { flight: "flight loop" };
+const STEP_S = 0.25; // of the dot, from one stage to the next
+const ROWS = 8;
+const LEAST_MS = 20; // the waterfall's width at least
+
+export const panel = {
+  name: "journey",
+  title: "The command’s journey",
+  view: "ship",
+  mount(box, page) {
+    const journey = new Journey(box);
+    return journey;
+  },
+};
+
+class Journey {
+  constructor(box) {
+    this.commands = new Map();
+    this.stations = STAGES.map((stage) => {
+      const time = element("span", { class: "time" }, "–");
+      const root = element(
+        "li",
+        { class: "station" },
+        element("span", { class: "knot" }),
+        element("span", { class: "name" }, TITLES[stage] ?? stage),
+        time,
+      );
+      return { stage, root, time };
+    });
+    this.dot = element("span", { class: "dot", "aria-hidden": "true" });
+    this.what = element("p", { class: "what" }, "No command yet");
+    this.way = element("ol", { class: "way" }, ...this.stations.map((one) => one.root));
+    const track = element("div", { class: "track", "data-testid": "journey" }, this.what, this.way, this.dot);
+    this.list = element("ol", { class: "waterfall", "aria-label": "the last commands" });
+    box.append(track, this.list);
+    this.place = 0;
+    this.goal = 0;
+  }
+
+  hear(kind, content) {
+    if (kind === "commands") {
+      this.commands = new Map(content.map((one) => [one.id, one]));
+    } else if (kind === "command") {
+      this.commands.delete(content.id);
+      this.commands.set(content.id, content);
+      while (this.commands.size > 3 * ROWS) this.commands.delete(this.commands.keys().next().value);
+    } else {
+      return;
+    }
+    this.show();
+  }
+
+  show() {
+    const all = [...this.commands.values()];
+    const last = all.at(-1);
+    if (!last) return;
+    if (this.id !== last.id) {
+      this.id = last.id;
+      this.place = 0;
+    }
+    const passed = STAGES.map((stage) => last.stages[stage] !== undefined);
+    this.goal = Math.max(0, passed.lastIndexOf(true));
+    const isRefused = !["SUCCESS", "PROGRESS", "STARTED", "QUEUED"].includes(last.state);
+    this.dot.classList.toggle("refused", isRefused);
+    this.stations.forEach((one, index) => {
+      one.root.classList.toggle("passed", passed[index]);
+      one.root.classList.toggle("refused", isRefused && index === this.goal);
+      say(one.time, index === 0 && passed[0] ? "sent" : milliseconds(last.stages[one.stage]));
+    });
+    say(this.what, `${words(last)}: ${ending(last)}`);
+    this.list.replaceChildren(...all.slice(-ROWS).reverse().map((one) => this.row(one, all)));
+  }
+
+  /** One command as bars, from sending to the motor, on a scale that all rows share. */
+  row(command, all) {
+    const longest = Math.max(LEAST_MS, ...all.slice(-ROWS).map((one) => lastStage(one)));
+    const bars = STAGES.slice(1).map((stage, index) => {
+      const from = command.stages[STAGES[index]];
+      const to = command.stages[stage];
+      if (from === undefined || to === undefined) return "";
+      const bar = element("span", { class: `bar ${stage}`, title: `${stage}: ${milliseconds(to - from)}` });
+      bar.style.left = `${(100 * from) / longest}%`;
+      bar.style.width = `${(100 * Math.max(0.3, to - from)) / longest}%`;
+      return bar;
+    });
+    const isBad = !["SUCCESS", "PROGRESS", "STARTED", "QUEUED"].includes(command.state);
+    return element(
+      "li",
+      { class: isBad ? "bad" : "" },
+      element("span", { class: "words" }, words(command)),
+      element("span", { class: "bars" }, ...bars),
+      element("span", { class: "end" }, ending(command)),
+    );
+  }
+
+  draw(nowS) {
+    const stepS = Math.min(0.1, nowS - (this.drawnS ?? nowS));
+    this.drawnS = nowS;
+    if (this.place < this.goal) this.place = Math.min(this.goal, this.place + stepS / STEP_S);
+    const left = (100 * (this.place + 0.5)) / STAGES.length;
+    this.dot.style.left = `${left}%`;
+    this.dot.hidden = this.id === undefined;
+  }
+}
+
+function lastStage(command) {
+  return Math.max(0, ...Object.values(command.stages));
+}
+
+function words(command) {
+  const values = Object.values(command.arguments).filter((one) => typeof one !== "object");
+  const texts = values.map((one) => (typeof one === "number" ? number(one, 1).replace(/\.0$/, "") : String(one)));
+  return [command.command, ...texts].join(" ");
+}
+
+function ending(command) {
+  const { state, stages, fraction } = command;
+  const time = stages.flight === undefined ? "" : `on board after ${milliseconds(stages.flight)}`;
+  if (state === "SUCCESS") return ["done", time].filter(Boolean).join(", ");
+  if (state === "PROGRESS" && stages.flight !== undefined) {
+    return `${number(100 * (fraction ?? 0), 0)} %, ${time}`;
+  }
+  if (["QUEUED", "STARTED", "PROGRESS"].includes(state)) return "on its way";
+  return [state.toLowerCase(), command.reason].filter(Boolean).join(": ");
+}

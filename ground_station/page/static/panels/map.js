@@ -1,0 +1,220 @@
+// The ship from above, north up. A click is a `goto`, asked once; the wheel zooms.
+import { canvasOf, element } from "../lib/dom.js";
+import { number } from "../lib/format.js";
+import { STALE_S } from "../lib/freshness.js";
+
+const LEAST_M = 6; // half the width of what is shown at first
+const TRAIL = 1500;
+const STEP_M = 0.1;
+const LOWEST_M = 1; // a goto from the ground goes up so far
+
+export const panel = {
+  name: "map",
+  title: "From above",
+  view: "ship",
+  mount(box, page) {
+    const canvas = element("canvas", {
+      "data-testid": "map",
+      role: "img",
+      "aria-label": "map, north up; the commands below have the same as numbers",
+    });
+    const ask = element("div", { class: "ask", hidden: true, role: "dialog", "aria-label": "go there?" });
+    box.classList.add("map-box");
+    box.append(canvas, ask);
+    const map = new Map(canvas, ask, page);
+    return map;
+  },
+};
+
+class Map {
+  constructor(canvas, ask, page) {
+    this.canvas = canvas;
+    this.askBox = ask;
+    this.page = page;
+    this.trail = [];
+    this.zoom = null; // null: as much as is needed
+    this.scale = 1;
+    canvas.addEventListener("click", (event) => this.clicked(event));
+    canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    canvas.addEventListener("dblclick", () => (this.zoom = null));
+  }
+
+  hear(kind, content) {
+    if (kind === "trail") {
+      this.trail = content.map(([north, east]) => [north, east]);
+    } else if (kind === "state") {
+      const [north, east] = content.position_ned_m;
+      if (this.boot !== undefined && this.boot !== content.boot_id) this.trail = [];
+      this.boot = content.boot_id;
+      const last = this.trail.at(-1);
+      if (!last || Math.hypot(last[0] - north, last[1] - east) > STEP_M) {
+        this.trail.push([north, east]);
+        if (this.trail.length > TRAIL) this.trail.shift();
+      }
+    } else if (kind === "track") {
+      this.track = content;
+    }
+  }
+
+  draw() {
+    const { context, width, height } = canvasOf(this.canvas);
+    const state = this.page.state;
+    const style = getComputedStyle(this.canvas);
+    const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+    context.clearRect(0, 0, width, height);
+    const half = this.zoom ?? this.needed(state);
+    this.scale = Math.min(width, height) / 2 / half;
+    this.middle = [width / 2, height / 2];
+    this.grid(context, width, height, colour("grid"), colour("quiet"));
+    this.fence(context, colour("bad"));
+    this.pad(context, colour("text"));
+    this.line(context, this.track ?? [], colour("quiet"), [6, 5]);
+    this.line(context, this.trail, colour("trail"), []);
+    if (!state) return;
+    const [north, east] = state.target_ned_m;
+    if (north !== null && east !== null) this.target(context, [north, east], colour("set"));
+    if (this.asked) this.target(context, this.asked, colour("warn"));
+    context.globalAlpha = this.page.ageS >= STALE_S ? 0.45 : 1;
+    this.ship(context, state, colour("ship"));
+    context.globalAlpha = 1;
+  }
+
+  needed(state) {
+    const points = [...this.trail.slice(-300), ...(this.track ?? [])];
+    if (state) points.push(state.position_ned_m, state.target_ned_m.map((one) => one ?? 0));
+    const farthest = points.reduce((most, [n, e]) => Math.max(most, Math.abs(n), Math.abs(e)), 0);
+    return Math.max(LEAST_M, 1.25 * farthest);
+  }
+
+  at([north, east]) {
+    return [this.middle[0] + east * this.scale, this.middle[1] - north * this.scale];
+  }
+
+  grid(context, width, height, colour, text) {
+    const step = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((one) => one * this.scale > 45) ?? 1000;
+    context.strokeStyle = colour;
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let x = this.middle[0] % (step * this.scale); x < width; x += step * this.scale) {
+      context.moveTo(x, 0);
+      context.lineTo(x, height);
+    }
+    for (let y = this.middle[1] % (step * this.scale); y < height; y += step * this.scale) {
+      context.moveTo(0, y);
+      context.lineTo(width, y);
+    }
+    context.stroke();
+    context.strokeStyle = context.fillStyle = text;
+    context.lineWidth = 2;
+    context.beginPath();
+    context.moveTo(10, height - 10);
+    context.lineTo(10 + step * this.scale, height - 10);
+    context.stroke();
+    context.font = "12px system-ui, sans-serif";
+    context.fillText(`${step} m`, 12, height - 15);
+    context.fillText("N ↑", 10, 18);
+  }
+
+  fence(context, colour) {
+    const radius = this.page.about.airframe?.limits.max_distance_m;
+    if (!radius) return;
+    context.strokeStyle = colour;
+    context.lineWidth = 1.5;
+    context.setLineDash([10, 6]);
+    context.beginPath();
+    context.arc(...this.at([0, 0]), radius * this.scale, 0, 2 * Math.PI);
+    context.stroke();
+    context.setLineDash([]);
+  }
+
+  pad(context, colour) {
+    const [x, y] = this.at([0, 0]);
+    context.strokeStyle = context.fillStyle = colour;
+    context.lineWidth = 1.5;
+    context.beginPath();
+    context.arc(x, y, 10, 0, 2 * Math.PI);
+    context.stroke();
+    context.font = "bold 12px system-ui, sans-serif";
+    context.fillText("H", x - 4.5, y + 4.5);
+  }
+
+  line(context, points, colour, dash) {
+    if (points.length < 2) return;
+    context.strokeStyle = colour;
+    context.lineWidth = 2;
+    context.setLineDash(dash);
+    context.beginPath();
+    points.forEach((one, index) => context[index ? "lineTo" : "moveTo"](...this.at(one)));
+    context.stroke();
+    context.setLineDash([]);
+  }
+
+  target(context, place, colour) {
+    const [x, y] = this.at(place);
+    context.strokeStyle = colour;
+    context.lineWidth = 2.5;
+    context.beginPath();
+    context.moveTo(x - 7, y - 7);
+    context.lineTo(x + 7, y + 7);
+    context.moveTo(x + 7, y - 7);
+    context.lineTo(x - 7, y + 7);
+    context.stroke();
+  }
+
+  ship(context, state, colour) {
+    const hull = this.page.about.airframe?.hull;
+    const length = Math.max(24, (hull?.length_m ?? 1.5) * this.scale);
+    const width = Math.max(11, (hull?.diameter_m ?? 0.7) * this.scale);
+    const [x, y] = this.at(state.position_ned_m);
+    context.save();
+    context.translate(x, y);
+    context.rotate(state.attitude_rad.yaw);
+    context.fillStyle = colour;
+    context.beginPath();
+    context.ellipse(0, 0, width / 2, length / 2, 0, 0, 2 * Math.PI);
+    context.fill();
+    context.beginPath(); // the nose, so that its heading needs no colour
+    context.moveTo(0, -length / 2 - 9);
+    context.lineTo(6, -length / 2 + 4);
+    context.lineTo(-6, -length / 2 + 4);
+    context.fill();
+    context.restore();
+  }
+
+  // --- a click is a goto -------------------------------------------------------------------
+
+  clicked(event) {
+    if (!this.page.mayCommand || this.page.isLost || !this.middle) return;
+    const area = this.canvas.getBoundingClientRect();
+    const east = (event.clientX - area.left - this.middle[0]) / this.scale;
+    const north = -(event.clientY - area.top - this.middle[1]) / this.scale;
+    this.asked = [Number(north.toFixed(1)), Number(east.toFixed(1))];
+    const altitude = Math.max(LOWEST_M, Number((this.page.state?.altitude_m ?? 0).toFixed(1)));
+    const done = () => {
+      this.asked = null;
+      this.askBox.hidden = true;
+    };
+    const go = () => {
+      const [north_m, east_m] = this.asked;
+      done();
+      this.page.command("goto", { north_m, east_m, altitude_m: altitude });
+    };
+    const question =
+      `Go to ${number(this.asked[0])} m north, ${number(this.asked[1])} m east, at ${number(altitude)} m?`;
+    const yes = element(
+      "button",
+      { type: "button", "data-testid": "goto-confirm", "data-commands": "", on: { click: go } },
+      "Go",
+    );
+    const no = element("button", { type: "button", on: { click: done } }, "Cancel");
+    this.askBox.replaceChildren(element("span", {}, question), yes, no);
+    this.askBox.hidden = false;
+    yes.focus();
+  }
+
+  wheel(event) {
+    event.preventDefault();
+    const half = this.zoom ?? this.needed(this.page.state);
+    this.zoom = Math.min(2000, Math.max(2, half * (event.deltaY > 0 ? 1.15 : 1 / 1.15)));
+  }
+}

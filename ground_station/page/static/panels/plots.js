@@ -1,0 +1,131 @@
+// What happened in the last two minutes: altitude set and actual, attitude, actuators, loop time
+// and queue latency, with a mark for each command and fault. Drag to zoom, double click for all.
+import { element } from "../lib/dom.js";
+import uPlot from "../vendor/uplot.js";
+
+const REDRAW_S = 0.25;
+const HEIGHT = 170;
+const WIDTH = 600;
+// Okabe and Ito's colours, which people with any colour vision can tell apart, and dashes.
+const COLOURS = ["#56b4e9", "#e69f00", "#2bc297", "#f0e442", "#cc79a7", "#e0703a", "#a0c8ff", "#ffffff"];
+const DASHES = [[], [8, 4], [3, 3], [12, 3, 3, 3]];
+
+export const panel = {
+  name: "plots",
+  title: "Plots",
+  view: "plots",
+  mount(box, page) {
+    return new Plots(box, page);
+  },
+};
+
+class Plots {
+  constructor(box, page) {
+    this.page = page;
+    this.rows = page.samples;
+    this.isPaused = false;
+    this.drawnS = 0;
+    const pause = element("button", { type: "button", "aria-pressed": "false" }, "Pause");
+    pause.addEventListener("click", () => {
+      this.isPaused = !this.isPaused;
+      pause.setAttribute("aria-pressed", String(this.isPaused));
+      pause.textContent = this.isPaused ? "Go on" : "Pause";
+    });
+    const save = element("button", { type: "button", on: { click: () => this.save() } }, "Save as CSV");
+    this.area = element("div", { class: "plot-area" });
+    box.append(element("div", { class: "row" }, pause, save), this.area);
+    this.plots = [];
+  }
+
+  hear(kind) {
+    if (kind === "state" && this.plots.length === 0) this.make();
+  }
+
+  make() {
+    const actuators = Object.keys(this.page.state.actuators);
+    const charts = [
+      ["altitude, m", ["actual", "set"]],
+      ["attitude, °", ["roll", "pitch", "heading"]],
+      ["motors in %, servos in °", actuators],
+      ["one cycle, ms", ["mean", "p99"]],
+      ["queue to flight loop, ms", ["latency"]],
+    ];
+    for (const [title, names] of charts) {
+      const series = names.map((label, index) => ({
+        label,
+        stroke: COLOURS[index % COLOURS.length],
+        dash: DASHES[index % DASHES.length],
+        width: 2,
+        spanGaps: title.startsWith("queue"),
+        points: { show: title.startsWith("queue") },
+        value: (_, value) => (value === null || value === undefined ? "–" : value.toFixed(2)),
+      }));
+      const axis = { stroke: "#9fb0c0", grid: { stroke: "#24303c" }, ticks: { stroke: "#24303c" } };
+      const plot = new uPlot(
+        {
+          title,
+          width: WIDTH,
+          height: HEIGHT,
+          cursor: { sync: { key: "flight" } },
+          series: [{ label: "s", value: (_, value) => value?.toFixed(1) ?? "–" }, ...series],
+          scales: { x: { time: false } },
+          axes: [{ ...axis }, { ...axis, size: 56 }],
+          hooks: { drawAxes: [(one) => this.marks(one)] },
+        },
+        [[0], ...names.map(() => [null])],
+        this.area,
+      );
+      this.plots.push({ plot, title, names });
+    }
+    this.fit();
+  }
+
+  draw(nowS) {
+    if (this.isPaused || nowS - this.drawnS < REDRAW_S || this.plots.length === 0) return;
+    this.drawnS = nowS;
+    this.fit();
+    for (const one of this.plots) one.plot.setData(this.rows.columns(one.names, one.title), !isZoomed(one.plot));
+  }
+
+  fit() {
+    const columns = this.area.clientWidth > 1000 ? 2 : 1;
+    const width = Math.max(260, Math.floor(this.area.clientWidth / columns) - 12);
+    for (const one of this.plots) {
+      if (one.plot.width !== width) one.plot.setSize({ width, height: HEIGHT });
+    }
+  }
+
+  marks(plot) {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.font = "11px system-ui, sans-serif";
+    for (const { t_s, text, isFault } of this.rows.marks) {
+      const x = plot.valToPos(t_s, "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.strokeStyle = ctx.fillStyle = isFault ? "#e0703a" : "#7d8fa0";
+      ctx.setLineDash(isFault ? [] : [2, 4]);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.fillText(text.slice(0, 24), x + 3, bbox.top + 11);
+    }
+    ctx.restore();
+  }
+
+  save() {
+    const url = URL.createObjectURL(new Blob([this.rows.csv()], { type: "text/csv" }));
+    const link = element("a", { href: url, download: `${this.page.vehicle}.csv` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+
+  close() {
+    for (const one of this.plots) one.plot.destroy();
+  }
+}
+
+function isZoomed(plot) {
+  const [first, last] = [plot.data[0][0], plot.data[0].at(-1)];
+  return plot.scales.x.min > first + 0.01 || plot.scales.x.max < last - 0.01;
+}

@@ -1,0 +1,350 @@
+// The ship in three dimensions: attitude, propellers and tilt as driven, trail, target, pad, fence.
+//
+// World north-east-down becomes three's x east, y up, z south; the body's forward-right-down
+// becomes the same three axes of the ship, so one turn serves both.
+import { element, say } from "../lib/dom.js";
+import { number } from "../lib/format.js";
+import { STALE_S } from "../lib/freshness.js";
+import * as three from "../vendor/three.js";
+
+const TRAIL = 900;
+const STEP_M = 0.1;
+const SMOOTH_S = 0.12; // pictures between two states
+const SPIN_RADPS = 30; // of a propeller at full throttle, slowed down for the eye
+const COLOURS = { hull: 0x56b4e9, nose: 0xe69f00, gondola: 0xe6edf3, trail: 0xf0e442, set: 0xcc79a7 };
+const PLAIN = {
+  hull: { length_m: 1.5, diameter_m: 0.75, height_m: 0 },
+  thruster: [],
+  servo: [],
+  surface: [],
+  limits: {},
+};
+
+const toScene = ([first, second, third]) => new three.Vector3(second, -third, -first);
+
+export const panel = {
+  name: "scene",
+  title: "The ship",
+  view: "ship",
+  mount(box, page) {
+    const canvas = element("canvas", { "aria-label": "the ship in three dimensions", role: "img" });
+    const caption = element("p", { class: "scene-words" });
+    box.dataset.testid = "scene";
+    box.append(canvas, caption);
+    if (!document.createElement("canvas").getContext("webgl2")) {
+      say(caption, "This browser has no WebGL 2: the map and the numbers show the same.");
+      canvas.hidden = true;
+      return {};
+    }
+    return new Scene(canvas, caption, page);
+  },
+};
+
+class Scene {
+  constructor(canvas, caption, page) {
+    this.canvas = canvas;
+    this.caption = caption;
+    this.page = page;
+    this.renderer = new three.WebGLRenderer({ canvas, antialias: true, powerPreference: "low-power" });
+    this.scene = new three.Scene();
+    this.scene.background = new three.Color(0x10171f);
+    this.scene.fog = new three.Fog(0x10171f, 40, 140);
+    this.camera = new three.PerspectiveCamera(45, 1, 0.05, 400);
+    this.orbit = { turn: 0.7, lift: 0.28, distance: 6 };
+    this.scene.add(new three.HemisphereLight(0xdfefff, 0x2a3540, 2.2));
+    const sun = new three.DirectionalLight(0xffffff, 1.6);
+    sun.position.set(4, 9, 3);
+    this.scene.add(sun);
+    this.addGround();
+    this.trailPoints = [];
+    this.trail = this.addLine(TRAIL, COLOURS.trail);
+    this.drop = this.addLine(2, 0x7d8fa0);
+    this.target = this.addTarget();
+    this.wind = this.addWind();
+    this.ship = new three.Group();
+    this.scene.add(this.ship);
+    this.propellers = [];
+    this.at = null;
+    this.listen();
+  }
+
+  hear(kind, content) {
+    if (kind === "hello") this.build(content.about.airframe ?? PLAIN);
+    else if (kind === "trail") this.trailPoints = content.map(toScene);
+    else if (kind === "state") this.take(content);
+  }
+
+  take(state) {
+    if (this.ship.children.length === 0) this.build(this.page.about.airframe ?? PLAIN);
+    if (this.boot !== undefined && this.boot !== state.boot_id) this.trailPoints = [];
+    this.boot = state.boot_id;
+    const here = toScene(state.position_ned_m);
+    const last = this.trailPoints.at(-1);
+    if (!last || last.distanceTo(here) > STEP_M) this.trailPoints.push(here);
+    if (this.trailPoints.length > TRAIL) this.trailPoints.shift();
+    const { roll, pitch, yaw } = state.attitude_rad;
+    this.wanted = { here, roll, pitch, yaw };
+    this.at ??= { here: here.clone(), roll, pitch, yaw };
+    const known = state.target_ned_m.every((one) => one !== null);
+    this.target.visible = known && state.armed;
+    if (known) this.target.position.copy(toScene(state.target_ned_m));
+    this.wind.visible = Boolean(state.wind_ned_mps);
+    if (state.wind_ned_mps) this.pointWind(state.wind_ned_mps);
+    say(this.caption, `${state.active_command.split(" ")[0] || state.mode} · ${number(state.altitude_m, 1)} m up`);
+  }
+
+  // --- what stands there --------------------------------------------------------------------
+
+  addGround() {
+    const grid = new three.GridHelper(120, 120, 0x3c4d5c, 0x1f2a35);
+    this.scene.add(grid);
+    const pad = new three.Mesh(
+      new three.RingGeometry(0.55, 0.7, 48),
+      new three.MeshBasicMaterial({ color: 0xe6edf3, side: three.DoubleSide }),
+    );
+    pad.rotation.x = -Math.PI / 2;
+    pad.position.y = 0.005;
+    this.scene.add(pad);
+    for (const [x, z, width, depth] of [[-0.18, 0, 0.07, 0.6], [0.18, 0, 0.07, 0.6], [0, 0, 0.3, 0.07]]) {
+      const bar = new three.Mesh(new three.PlaneGeometry(width, depth), pad.material);
+      bar.rotation.x = -Math.PI / 2;
+      bar.position.set(x, 0.006, z);
+      this.scene.add(bar);
+    }
+  }
+
+  addLine(points, color) {
+    const shape = new three.BufferGeometry();
+    shape.setAttribute("position", new three.BufferAttribute(new Float32Array(3 * points), 3));
+    shape.setDrawRange(0, 0);
+    const line = new three.Line(shape, new three.LineBasicMaterial({ color }));
+    line.frustumCulled = false;
+    this.scene.add(line);
+    return line;
+  }
+
+  addTarget() {
+    const target = new three.Group();
+    const material = new three.MeshBasicMaterial({ color: COLOURS.set });
+    const ring = new three.Mesh(new three.TorusGeometry(0.35, 0.03, 8, 40), material);
+    ring.rotation.x = Math.PI / 2;
+    target.add(ring, new three.Mesh(new three.SphereGeometry(0.06, 12, 8), material));
+    target.visible = false;
+    this.scene.add(target);
+    return target;
+  }
+
+  addWind() {
+    const wind = new three.Group();
+    const material = new three.MeshBasicMaterial({ color: 0x9fd8ff });
+    const shaft = new three.Mesh(new three.CylinderGeometry(0.02, 0.02, 1, 8), material);
+    shaft.position.y = 0.5;
+    const tip = new three.Mesh(new three.ConeGeometry(0.07, 0.2, 12), material);
+    tip.position.y = 1.05;
+    wind.add(shaft, tip);
+    wind.visible = false;
+    this.scene.add(wind);
+    return wind;
+  }
+
+  pointWind(wind_ned_mps) {
+    const blows = toScene(wind_ned_mps);
+    const speed = blows.length();
+    this.wind.visible = speed > 0.02;
+    this.wind.scale.setScalar(0.6 + speed);
+    this.wind.quaternion.setFromUnitVectors(new three.Vector3(0, 1, 0), blows.normalize());
+  }
+
+  addFence(limits) {
+    if (!limits.max_distance_m || this.fence) return;
+    this.fence = new three.Group();
+    const material = new three.LineBasicMaterial({ color: 0xe0703a, transparent: true, opacity: 0.6 });
+    for (const height of [0.02, limits.max_altitude_m]) {
+      const points = [];
+      for (let step = 0; step <= 96; step += 1) {
+        const angle = (step / 96) * 2 * Math.PI;
+        points.push(
+          new three.Vector3(
+            limits.max_distance_m * Math.cos(angle),
+            height,
+            limits.max_distance_m * Math.sin(angle),
+          ),
+        );
+      }
+      this.fence.add(new three.Line(new three.BufferGeometry().setFromPoints(points), material));
+    }
+    this.scene.add(this.fence);
+  }
+
+  // --- the ship, from its airframe ----------------------------------------------------------
+
+  build(airframe) {
+    this.ship.clear();
+    this.propellers = [];
+    const { hull } = airframe;
+    const height = hull.height_m || hull.diameter_m;
+    const envelope = new three.Mesh(
+      new three.SphereGeometry(0.5, 40, 24),
+      new three.MeshLambertMaterial({ color: COLOURS.hull }),
+    );
+    envelope.scale.set(hull.diameter_m, height, hull.length_m);
+    const nose = new three.Mesh(
+      new three.SphereGeometry(0.5, 24, 12, 0, 2 * Math.PI, 0, 0.55),
+      new three.MeshLambertMaterial({ color: COLOURS.nose }),
+    );
+    nose.rotation.x = -Math.PI / 2;
+    nose.scale.set(hull.diameter_m * 1.02, hull.length_m * 1.02, height * 1.02);
+    this.ship.add(envelope, nose);
+    const tail = new three.MeshLambertMaterial({ color: 0x3f86b5, side: three.DoubleSide });
+    for (const turn of [0, Math.PI / 2]) {
+      const fin = new three.Mesh(new three.PlaneGeometry(hull.diameter_m * 1.15, hull.length_m * 0.16), tail);
+      fin.rotation.set(-Math.PI / 2, 0, 0);
+      const holder = new three.Group();
+      holder.add(fin);
+      holder.position.z = hull.length_m * 0.42;
+      holder.rotation.z = turn;
+      this.ship.add(holder);
+    }
+    const gondola = new three.Mesh(
+      new three.CylinderGeometry(0.06, 0.08, 0.34, 12),
+      new three.MeshLambertMaterial({ color: COLOURS.gondola }),
+    );
+    gondola.rotation.x = Math.PI / 2;
+    gondola.position.y = -height / 2 - 0.02;
+    this.ship.add(gondola);
+    for (const thruster of airframe.thruster) this.addPropeller(thruster);
+    this.addFence(airframe.limits);
+    this.orbit.distance = Math.max(this.orbit.distance, 3.2 * hull.length_m);
+  }
+
+  addPropeller(thruster) {
+    const mount = new three.Group();
+    mount.position.copy(toScene(thruster.position_m));
+    const disc = new three.Group();
+    const radius = 0.1;
+    const ring = new three.Mesh(
+      new three.TorusGeometry(radius, 0.012, 8, 28),
+      new three.MeshLambertMaterial({ color: 0x9fb0c0 }),
+    );
+    const blades = new three.Mesh(
+      new three.PlaneGeometry(2 * radius, 0.03),
+      new three.MeshBasicMaterial({ color: 0xffffff, side: three.DoubleSide }),
+    );
+    disc.add(ring, blades);
+    disc.quaternion.setFromUnitVectors(new three.Vector3(0, 0, 1), toScene(thruster.axis).normalize());
+    const push = new three.Mesh(
+      new three.ConeGeometry(0.05, 1, 12),
+      new three.MeshBasicMaterial({ color: COLOURS.nose, transparent: true, opacity: 0.85 }),
+    );
+    push.rotation.x = Math.PI / 2;
+    disc.add(push);
+    mount.add(disc);
+    this.ship.add(mount);
+    this.propellers.push({ name: thruster.name, tiltedBy: thruster.tilted_by, mount, blades, push });
+  }
+
+  turnPropellers(actuators, stepS) {
+    for (const one of this.propellers) {
+      const throttle = actuators[one.name] ?? 0;
+      one.blades.rotation.z += SPIN_RADPS * throttle * stepS;
+      one.mount.rotation.x = one.tiltedBy ? (actuators[one.tiltedBy] ?? 0) : 0;
+      one.push.visible = Math.abs(throttle) > 0.02;
+      one.push.scale.y = 0.15 + 0.6 * Math.abs(throttle);
+      one.push.position.z = -Math.sign(throttle) * one.push.scale.y * 0.5; // the air it throws
+      one.push.rotation.x = throttle > 0 ? -Math.PI / 2 : Math.PI / 2;
+    }
+  }
+
+  // --- each picture -------------------------------------------------------------------------
+
+  draw(nowS) {
+    const stepS = Math.min(0.1, nowS - (this.drawnS ?? nowS));
+    this.drawnS = nowS;
+    if (!this.fit()) return;
+    const state = this.page.state;
+    if (this.at && this.wanted) {
+      const isFresh = this.page.ageS < STALE_S;
+      const share = 1 - Math.exp(-stepS / SMOOTH_S);
+      this.at.here.lerp(this.wanted.here, share);
+      for (const axis of ["roll", "pitch", "yaw"]) {
+        this.at[axis] += share * wrapped(this.wanted[axis] - this.at[axis]);
+      }
+      this.ship.position.copy(this.at.here);
+      this.ship.rotation.set(this.at.pitch, -this.at.yaw, -this.at.roll, "YXZ");
+      if (state && isFresh) this.turnPropellers(state.actuators, stepS);
+      this.canvas.classList.toggle("stale", !isFresh);
+      this.lineThrough(this.trail, [...this.trailPoints, this.at.here]);
+      const ground = new three.Vector3(this.at.here.x, 0, this.at.here.z);
+      this.lineThrough(this.drop, [this.at.here, ground]);
+      this.wind.position.copy(this.at.here).add(new three.Vector3(0, 1.1, 0));
+    }
+    this.look();
+    this.renderer.render(this.scene, this.camera);
+  }
+
+  look() {
+    const { turn, lift, distance } = this.orbit;
+    const centre = this.at?.here ?? new three.Vector3();
+    this.camera.position.set(
+      centre.x + distance * Math.cos(lift) * Math.sin(turn),
+      Math.max(0.15, centre.y + distance * Math.sin(lift)),
+      centre.z + distance * Math.cos(lift) * Math.cos(turn),
+    );
+    this.camera.lookAt(centre);
+  }
+
+  lineThrough(line, points) {
+    const places = line.geometry.getAttribute("position");
+    const shown = points.slice(-places.count);
+    shown.forEach((one, index) => places.setXYZ(index, one.x, one.y, one.z));
+    places.needsUpdate = true;
+    line.geometry.setDrawRange(0, shown.length);
+  }
+
+  fit() {
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    if (width === 0 || height === 0) return false;
+    if (this.width !== width || this.height !== height) {
+      [this.width, this.height] = [width, height];
+      this.renderer.setPixelRatio(Math.min(2, window.devicePixelRatio));
+      this.renderer.setSize(width, height, false);
+      this.camera.aspect = width / height;
+      this.camera.updateProjectionMatrix();
+    }
+    return true;
+  }
+
+  // --- looking around: drag and wheel -------------------------------------------------------
+
+  listen() {
+    const { canvas, orbit } = this;
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      this.drag = [event.clientX, event.clientY];
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!this.drag) return;
+      orbit.turn -= (event.clientX - this.drag[0]) * 0.008;
+      orbit.lift = Math.min(1.5, Math.max(-0.2, orbit.lift + (event.clientY - this.drag[1]) * 0.006));
+      this.drag = [event.clientX, event.clientY];
+    });
+    canvas.addEventListener("pointerup", () => (this.drag = null));
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        orbit.distance = Math.min(80, Math.max(1.5, orbit.distance * (event.deltaY > 0 ? 1.1 : 1 / 1.1)));
+      },
+      { passive: false },
+    );
+  }
+
+  close() {
+    this.renderer.dispose();
+    this.renderer.forceContextLoss();
+  }
+}
+
+function wrapped(angle) {
+  return Math.atan2(Math.sin(angle), Math.cos(angle));
+}

@@ -1,0 +1,57 @@
+"""A client of the page that sends anything, right or wrong."""
+
+import http.client
+import json
+import threading
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from ground_station.page.server import Page
+from tests.ground_station.ship import FlyingShip
+
+WITHIN_S = 30.0
+
+
+class Served(msgspec.Struct):
+    """A page, its ship, and the event that silences the ship while it is set."""
+
+    page: Page
+    ship: FlyingShip
+    silence: threading.Event
+
+    def ask(
+        self,
+        path: str,
+        body: Any = None,
+        *,
+        method: str | None = None,
+        token: str | None = "operator",
+        address: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, Any]:
+        """Send a request; return its status and the JSON of its answer.
+
+        token: "operator", "viewer", another text as it is, or None for none.
+        """
+        parts = urlsplit(address or self.page.url)
+        tokens = self.page.tokens
+        sent = dict(headers or {})
+        if token is not None:
+            known = {"operator": tokens.operator, "viewer": tokens.viewer}
+            sent.setdefault("Authorization", f"Bearer {known.get(token, token)}")
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        link = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=WITHIN_S)
+        try:
+            link.request(method or ("GET" if body is None else "POST"), path, data, sent)
+            answer = link.getresponse()
+            text = answer.read()
+        finally:
+            link.close()
+        is_json = answer.headers.get("content-type", "").startswith("application/json")
+        return answer.status, json.loads(text) if is_json else text
+
+
+def token_of(url: str) -> str:
+    return parse_qs(urlsplit(url).query)["token"][0]

@@ -1,0 +1,58 @@
+"""A served page on a ship that answers, and one browser for all that is looked at."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from blimp.clock import SystemClock
+from blimp.config import GroundConfig
+from ground_station.page.server import Page
+from ground_station.page.ships import BrokerShips
+from ground_station.report import Report
+from ground_station.session import Options, Session
+from tests.ground_station.page.client import Served
+from tests.ground_station.ship import FlyingShip
+
+CHROMIUM = Path("/usr/bin/chromium")
+# Without a network and without a graphics card: WebGL 2 in software.
+OPTIONS = [
+    "--headless", "--no-sandbox", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A real browser. Under CI it must be there."""
+    if not CHROMIUM.exists():
+        end = pytest.fail if os.environ.get("CI") else pytest.skip
+        end(f"no {CHROMIUM}: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def served(twin: FlyingShip, tmp_path: Path) -> Iterator[Served]:
+    """The page of a ship that flies in real time."""
+    clock = SystemClock()
+    session = Session(
+        options=Options(broker=twin.broker.url, vehicle=twin.vehicle, as_json=True),
+        config=GroundConfig(
+            broker=None, vehicle=None, registry=tmp_path / "run", state=tmp_path / "state"
+        ),
+        report=Report(as_json=True),
+        clock=clock,
+    )
+    with (
+        twin.telling() as silence,
+        BrokerShips(session) as ships,
+        Page(ships=ships, clock=clock, view_host="127.0.0.1") as page,
+    ):
+        page.start()
+        yield Served(page=page, ship=twin, silence=silence)

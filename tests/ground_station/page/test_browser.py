@@ -1,0 +1,70 @@
+"""The page in a real browser: what it shows, what it sends, and what it does without a link."""
+
+from pathlib import Path
+
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+
+from tests.ground_station.page.client import Served
+
+WITHIN_MS = 30_000
+
+
+def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_told(
+    served: Served, chromium: Browser, tmp_path: Path
+) -> None:
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(WITHIN_MS)
+    page = context.new_page()
+    wrong = errors_of(page)
+    page.goto(served.page.url)
+    by = page.get_by_test_id
+    expect(by("simulated")).to_be_visible(timeout=WITHIN_MS)
+    assert "token" not in page.url
+    for name in ("estop", "mode", "armed", "altitude", "battery", "link-age", "scene", "map",
+                 "journey", "command-arm", "command-takeoff", "command-land", "command-hold",
+                 "command-return"):  # fmt: skip
+        expect(by(name)).to_be_visible(timeout=WITHIN_MS)
+    by("command-arm").click()
+    expect(by("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
+    by("command-takeoff").click()
+    expect(by("journey")).to_contain_text("takeoff", timeout=WITHIN_MS)
+
+    served.silence.set()
+    expect(page.locator("#lost")).to_contain_text("On board", timeout=WITHIN_MS)
+    expect(by("command-land")).to_be_disabled(timeout=WITHIN_MS)
+    expect(by("estop")).to_be_enabled()
+    before = age_s(by("altitude"))
+    assert before >= 3.5
+    page.wait_for_function(
+        "before => Number(document.querySelector('[data-testid=altitude]').dataset.ageS) > before",
+        arg=before,
+    )
+    assert "old" in (by("altitude").get_attribute("class") or "")
+    served.silence.clear()
+    expect(by("command-land")).to_be_enabled(timeout=WITHIN_MS)
+
+    page.evaluate("() => { page.connection.open = () => {}; page.connection.socket.close(); }")
+    by("estop").click()
+    expect(page.locator("#stop-answer")).to_contain_text("confirms", timeout=WITHIN_MS)
+    snapshot = served.ship.mailbox.snapshot()
+    assert snapshot is not None
+    assert snapshot.killed
+    context.close()
+    assert wrong == []
+
+
+def errors_of(page: Page) -> list[str]:
+    """Return a list that grows with each error that the page reports."""
+    found: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            found.append(message.text)
+
+    page.on("console", note)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
+
+
+def age_s(value: Locator) -> float:
+    return float(value.get_attribute("data-age-s") or "nan")

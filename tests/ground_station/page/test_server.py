@@ -1,0 +1,117 @@
+"""What the page answers: the state, commands and stops as `ground` prints them, and limits."""
+
+import json
+import socket
+import threading
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+from ground_station.page.server import MAX_BODY_BYTES, MAX_SOCKET_BYTES
+from tests.ground_station.page.client import WITHIN_S, Served
+
+
+def open_socket(served: Served, *, token: str | None = None, **options: object) -> ClientConnection:
+    token = token or served.page.tokens.operator
+    url = f"ws://127.0.0.1:{served.page.port}/api/socket?token={token}"
+    return connect(url, open_timeout=WITHIN_S, close_timeout=1.0, **options)  # type: ignore[arg-type]
+
+
+def test_the_state_is_that_of_ground_status_with_the_ages(served: Served) -> None:
+    status, state = served.ask("/api/state")
+    assert status == 200
+    assert state["vehicle"] == "twin"
+    assert state["simulated"] is True
+    assert state["mode"] == "HOLD"
+    assert 0.0 <= state["age_s"] < WITHIN_S
+    assert all(age_s >= state["age_s"] for age_s in state["ages"].values())
+    assert {"altitude_m", "battery_v", "mode"} <= set(state["ages"])
+    assert "imu" in state["sensors"]
+
+
+def test_commands_are_answered_as_ground_answers_and_limits_are_its_own(served: Served) -> None:
+    status, answer = served.ask("/api/command/arm", {})
+    assert (status, answer["state"], answer["task"]) == (200, "SUCCESS", "blimp.arm")
+    assert answer["result"]["armed"] is True
+    status, answer = served.ask("/api/command/takeoff", {"altitude_m": 400})
+    assert (status, answer["state"]) == (200, "REFUSED")
+    assert "30 m" in answer["reason"]
+    for name, arguments, word in (
+        ("takeoff", {"altitude_m": "high"}, "finite decimal"),
+        ("takeoff", {}, "ALT_M"),
+        ("takeoff", {"altitude": 3}, "altitude_m"),
+        ("takeoff", {"altitude_m": [3]}, "a number"),
+        ("goto", {"north_m": 1, "east_m": 1, "altitude_m": 1, "yaw_deg": 999}, "-360 to 360"),
+        ("arm", {"force": "yes"}, "true or false"),
+        ("mode", {"name": "--help"}, "no mode"),
+    ):
+        status, answer = served.ask(f"/api/command/{name}", arguments)
+        assert (status, answer["state"]) == (400, "FAILURE"), (name, arguments, answer)
+        assert word in answer["reason"]
+    for name in ("trajectory", "watch", "page", "nonsense", "mission"):
+        status, answer = served.ask(f"/api/command/{name}", {"file": "/etc/passwd"})
+        assert (status, answer["state"]) == (404, "FAILURE")
+
+
+def test_an_emergency_stop_is_confirmed_by_the_ship_whatever_stands_beside_it(
+    served: Served,
+) -> None:
+    served.ask("/api/command/arm", {})
+    for body in (b"", b"{", b'{"vehicle": null}', b"[1]"):
+        status, answer = served.ask("/api/estop", body, method="POST")
+        assert (status, answer["state"], answer["task"]) == (200, "SUCCESS", "blimp.estop")
+        assert answer["result"]["killed"] is True
+    status, answer = served.ask("/api/estop", {"vehicle": "all"})
+    assert answer["ships"][served.ship.vehicle]["state"] == "SUCCESS"
+    assert served.ask("/api/state?vehicle=nobody")[0] == 503
+
+
+def test_garbage_and_floods_are_refused_in_words_and_stop_nothing(served: Served) -> None:
+    for body, expected in (
+        (b"{", 400), (b"[]", 400), (b"\xff\xfe", 400), (b"[" * 50_000, 400),
+        (b" " * (MAX_BODY_BYTES + 1), 413),
+    ):  # fmt: skip
+        status, answer = served.ask("/api/command/arm", body)
+        assert (status, answer["state"]) == (expected, "FAILURE"), body[:10]
+    hundred_mb = {"Content-Length": str(100_000_000)}
+    with socket.create_connection(("127.0.0.1", served.page.port), timeout=WITHIN_S) as raw:
+        head = (
+            f"POST /api/command/arm?token={served.page.tokens.operator} HTTP/1.1\r\n"
+            f"Host: 127.0.0.1:{served.page.port}\r\n"
+            f"Content-Length: {hundred_mb['Content-Length']}\r\n\r\n"
+        )
+        raw.sendall(head.encode() + b" " * (2 * MAX_BODY_BYTES))
+        assert b"413" in raw.recv(4096)
+    for message in ("{", "[1]", '{"kind": 7}', b"\x00\x01", "x" * (MAX_SOCKET_BYTES + 1)):
+        with open_socket(served) as viewer:
+            viewer.send(message)
+            end = None
+            while end is None:
+                try:
+                    viewer.recv(timeout=WITHIN_S)
+                except ConnectionClosed as closed:
+                    end = closed
+            assert end.rcvd is not None
+            assert end.rcvd.code in (1003, 1009)
+    assert served.ask("/api/estop", {})[1]["state"] == "SUCCESS"
+
+
+def test_every_viewer_hears_the_ship_and_the_way_of_each_command(served: Served) -> None:
+    with open_socket(served) as one, open_socket(served, token=served.page.tokens.viewer) as two:
+        heard: list[dict[str, object]] = []
+        hello = json.loads(one.recv(timeout=WITHIN_S))
+        assert (hello["kind"], hello["content"]["may_command"]) == ("hello", True)
+        assert json.loads(two.recv(timeout=WITHIN_S))["content"]["may_command"] is False
+        sending = threading.Thread(target=served.ask, args=("/api/command/arm", {}))
+        sending.start()
+        while True:
+            message = json.loads(two.recv(timeout=WITHIN_S))
+            heard.append(message)
+            if message["kind"] == "command" and message["content"]["state"] == "SUCCESS":
+                break
+        sending.join()
+        journey = message["content"]
+        assert journey["command"] == "arm"
+        stages = [journey["stages"][name] for name in ("queue", "worker", "mailbox", "flight")]
+        assert stages == sorted(stages)
+        assert {"state", "trail", "commands"} <= {str(one["kind"]) for one in heard}
