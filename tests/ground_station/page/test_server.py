@@ -11,10 +11,10 @@ from ground_station.page.server import MAX_BODY_BYTES, MAX_SOCKET_BYTES
 from tests.ground_station.page.client import WITHIN_S, Served
 
 
-def open_socket(served: Served, *, token: str | None = None, **options: object) -> ClientConnection:
+def open_socket(served: Served, *, token: str | None = None) -> ClientConnection:
     token = token or served.page.tokens.operator
     url = f"ws://127.0.0.1:{served.page.port}/api/socket?token={token}"
-    return connect(url, open_timeout=WITHIN_S, close_timeout=1.0, **options)  # type: ignore[arg-type]
+    return connect(url, open_timeout=WITHIN_S, close_timeout=1.0)
 
 
 def test_the_state_is_that_of_ground_status_with_the_ages(served: Served) -> None:
