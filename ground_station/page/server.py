@@ -112,7 +112,7 @@ class Page(Closing):
         self._title = title
         self._rooms: dict[str, Room] = {}
         self._viewers = 0
-        self._told: dict[str, Any] = {}
+
         self._stops = ThreadPoolExecutor(STOP_THREADS, thread_name_prefix="estop")
         self._commands = ThreadPoolExecutor(COMMAND_THREADS, thread_name_prefix="command")
         self._sockets = [_listen(host, port)]

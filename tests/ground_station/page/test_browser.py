@@ -9,7 +9,7 @@ from tests.ground_station.page.client import Served
 WITHIN_MS = 30_000
 
 
-def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_told(
+def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     served: Served, chromium: Browser, tmp_path: Path
 ) -> None:
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
