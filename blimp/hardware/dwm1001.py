@@ -13,7 +13,7 @@ from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.lines import LineReader, number
 from blimp.hardware.registers import DWM1001 as R
-from blimp.hardware.serial_sensor import SerialSensor
+from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import PositionSample, Vec3
 
 LINE_LIMIT = 120
@@ -31,7 +31,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     min_quality: int = 10
 
 
-class Dwm1001(SerialSensor[PositionSample]):
+class Dwm1001(StreamSensor[PositionSample, str]):
     """Position in the room, north-east-down from the pad."""
 
     ROLE: ClassVar[str] = "tag"
@@ -41,54 +41,35 @@ class Dwm1001(SerialSensor[PositionSample]):
     STALE_ERROR: ClassVar[str] = "no new position line"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(row=row, buses=buses)
+        super().__init__(row=row, buses=buses, reader=LineReader(limit=LINE_LIMIT))
         self._options = read_options(row.options, Options, who=row.name)
-        self._lines = LineReader(limit=LINE_LIMIT)
-        self._bad = 0
         self._position_ned_m: Vec3 | None = None
         self._heard = False
         self._started = False
 
-    @property
-    def garbage(self) -> int:
-        """How many lines could not be read."""
-        return self._lines.garbage + self._bad
-
     def _start(self) -> Steps:
-        port = self._open()
-        self._lines.clear()
+        yield from super()._start()
         # `lep` toggles, so it is sent only to a tag that was listened to and said nothing.
         silent, self._heard = self._started and not self._heard, False
         self._started = True
         if silent:
-            port.write(R.ENTER)
+            self._port.write(R.ENTER)
             yield 1.0  # between the returns and the first command, the shell comes up
-            port.write(R.TOGGLE_POSITION_LINES)
-        yield 0.0
+            self._port.write(R.TOGGLE_POSITION_LINES)
+            yield 0.0
 
-    def _read(self, now_s: float) -> PositionSample | None:
-        newest = None
-        for line in self._lines.feed(self._port.read_available()):
-            start = line.rfind(R.PREFIX + ",")  # a prompt, or half a line, may precede it
-            if start < 0:
-                self._bad += 1
-                continue
-            newest = self._position(line[start:], now_s) or newest
-        return newest
-
-    def _position(self, line: str, now_s: float) -> PositionSample | None:
-        _, *fields = line.split(",")
+    def _take(self, line: str, now_s: float) -> PositionSample | None:
+        start = line.rfind(R.PREFIX + ",")  # a prompt, or half a line, may precede it
+        if start < 0:
+            raise ValueError(f"no position in line {line[:40]!r}")
+        _, *fields = line[start:].split(",")
         self._heard = True
         values = [number(field.strip()) for field in fields]
         if len(values) != 4 or None in values:
-            self._bad += 1
-            self.error = f"{self.name}: unreadable line {line[:40]!r}"
-            return None
+            raise ValueError(f"unreadable line {line[:40]!r}")
         east_m, north_m, up_m, quality = (value for value in values if value is not None)
         if max(abs(east_m), abs(north_m), abs(up_m)) > MAX_M or not 0 <= quality <= R.QUALITY_MAX:
-            self._bad += 1
-            self.error = f"{self.name}: position or quality out of range in {line[:40]!r}"
-            return None
+            raise ValueError(f"position or quality out of range in {line[:40]!r}")
         position = (north_m, east_m, -up_m)
         if position == self._position_ned_m:
             return None  # the noise of a living tag never repeats for long

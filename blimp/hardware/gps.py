@@ -11,11 +11,11 @@ import msgspec
 
 from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
-from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.device import Wiring, read_options
 from blimp.hardware.lines import LineReader
 from blimp.hardware.nmea import Gga, Rmc, parse
 from blimp.hardware.registers import NMEA
-from blimp.hardware.serial_sensor import SerialSensor
+from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import GpsSample, Vec3
 
 RMC_MISSING_S = 2.5  # after which positions no longer wait for their velocity
@@ -30,7 +30,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     min_satellites: int = 5
 
 
-class GpsNmea(SerialSensor[GpsSample]):
+class GpsNmea(StreamSensor[GpsSample, str]):
     """Samples hold latitude and longitude of one sentence, velocity of the same moment.
 
     The vertical velocity is not in these sentences: it is given as 0. `accuracy_m` is the
@@ -44,43 +44,24 @@ class GpsNmea(SerialSensor[GpsSample]):
     STALE_ERROR: ClassVar[str] = "no sentence with a new time"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(row=row, buses=buses)
+        super().__init__(row=row, buses=buses, reader=LineReader(limit=NMEA.MAX_LINE))
         self._options = read_options(row.options, Options, who=row.name)
-        self._lines = LineReader(limit=NMEA.MAX_LINE)
-        self._bad = 0
         self._gga: Gga | None = None
         self._gga_s = -math.inf
         self._rmc: Rmc | None = None
         self._rmc_s = -math.inf
         self._utc_ms = -1
 
-    @property
-    def garbage(self) -> int:
-        """How many lines could not be read."""
-        return self._lines.garbage + self._bad
-
-    def _start(self) -> Steps:
-        self._open()
-        self._lines.clear()
-        yield 0.0
-
     def _read(self, now_s: float) -> GpsSample | None:
-        port = self._port
         if self._rmc_s == -math.inf:
             self._rmc_s = now_s  # the first position waits for a velocity as the others do
-        newest = None
-        for line in self._lines.feed(port.read_available()):
-            try:
-                sentence = parse(line)
-            except ValueError as error:
-                self._bad += 1
-                self.error = f"{self.name}: unreadable sentence: {error}"
-                continue
-            if isinstance(sentence, Gga):
-                newest = self._on_gga(sentence, now_s) or newest
-            elif isinstance(sentence, Rmc):
-                newest = self._on_rmc(sentence, now_s) or newest
-        return newest
+        return super()._read(now_s)
+
+    def _take(self, line: str, now_s: float) -> GpsSample | None:
+        sentence = parse(line)
+        if isinstance(sentence, Gga):
+            return self._on_gga(sentence, now_s)
+        return self._on_rmc(sentence, now_s) if isinstance(sentence, Rmc) else None
 
     def _on_gga(self, gga: Gga, now_s: float) -> GpsSample | None:
         self._gga = None

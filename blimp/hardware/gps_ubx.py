@@ -15,7 +15,7 @@ from blimp.hardware import ubx
 from blimp.hardware.bus import Buses
 from blimp.hardware.device import Steps, Wiring, read_options
 from blimp.hardware.registers import UBX as R
-from blimp.hardware.serial_sensor import SerialSensor
+from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import GpsSample
 
 MAX_RATE_HZ = 10.0
@@ -52,7 +52,7 @@ def settings(rate_hz: float) -> list[bytes]:
     ]
 
 
-class GpsUbx(SerialSensor[GpsSample]):
+class GpsUbx(StreamSensor[GpsSample, ubx.Message]):
     ROLE: ClassVar[str] = "gps"
     UNIT: ClassVar[str] = "deg, deg, m"
     WIRING: ClassVar = Wiring(bus="serial")
@@ -60,7 +60,7 @@ class GpsUbx(SerialSensor[GpsSample]):
     STALE_ERROR: ClassVar[str] = "no NAV-PVT with a new time"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(row=row, buses=buses)
+        super().__init__(row=row, buses=buses, reader=ubx.FrameReader())
         self._options = read_options(row.options, Options, who=row.name)
         self._rate_hz = min(row.rate_hz, MAX_RATE_HZ)
         if self._rate_hz * FRAME_BITS > row.baud:
@@ -69,36 +69,17 @@ class GpsUbx(SerialSensor[GpsSample]):
                 f"and rate_hz asks for {self._rate_hz:g}"
             )
         self.start_s = 2.5  # it may send once a second until it is set up
-        self._frames = ubx.FrameReader()
-        self._bad = 0
         self._itow_ms = -1
 
-    @property
-    def garbage(self) -> int:
-        """How many frames could not be read."""
-        return self._frames.garbage + self._bad
-
     def _start(self) -> Steps:
-        port = self._open()
-        self._frames.clear()
-        yield 0.0
-        port.write(b"".join(settings(self._rate_hz)))
+        yield from super()._start()
+        self._port.write(b"".join(settings(self._rate_hz)))
 
-    def _read(self, now_s: float) -> GpsSample | None:
-        newest = None
-        for message, payload in self._frames.feed(self._port.read_available()):
-            if message != R.NAV_PVT:
-                continue
-            try:
-                solution = ubx.pvt(payload)
-            except ValueError as error:
-                self._bad += 1
-                self.error = f"{self.name}: unreadable NAV-PVT: {error}"
-                continue
-            newest = self._sample(solution, now_s) or newest
-        return newest
-
-    def _sample(self, pvt: ubx.Pvt, now_s: float) -> GpsSample | None:
+    def _take(self, frame: ubx.Message, now_s: float) -> GpsSample | None:
+        message, payload = frame
+        if message != R.NAV_PVT:
+            return None
+        pvt = ubx.pvt(payload)
         if pvt.itow_ms == self._itow_ms:
             return None  # the same moment again: frozen, or sent twice
         self._itow_ms = pvt.itow_ms

@@ -14,10 +14,10 @@ import msgspec
 
 from blimp.airframe import Device as Row
 from blimp.hardware.bus import Buses
-from blimp.hardware.device import Steps, Wiring, read_options
+from blimp.hardware.device import Wiring, read_options
 from blimp.hardware.lines import LineReader, number
 from blimp.hardware.registers import MOCAP as R
-from blimp.hardware.serial_sensor import SerialSensor
+from blimp.hardware.serial_sensor import StreamSensor
 from blimp.types import PositionSample
 
 LINE_LIMIT = 100
@@ -33,7 +33,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     link_s: float = 0.0
 
 
-class Mocap(SerialSensor[PositionSample]):
+class Mocap(StreamSensor[PositionSample, str]):
     """Position and heading in the room, north-east-down from the pad, with their age."""
 
     ROLE: ClassVar[str] = "tag"
@@ -43,45 +43,24 @@ class Mocap(SerialSensor[PositionSample]):
     STALE_ERROR: ClassVar[str] = "no new pose"
 
     def __init__(self, *, row: Row, buses: Buses) -> None:
-        super().__init__(row=row, buses=buses)
+        super().__init__(row=row, buses=buses, reader=LineReader(limit=LINE_LIMIT))
         self._options = read_options(row.options, Options, who=row.name)
-        self._lines = LineReader(limit=LINE_LIMIT)
-        self._bad = 0
         self._pose: tuple[float, ...] | None = None
 
-    @property
-    def garbage(self) -> int:
-        """How many lines could not be read."""
-        return self._lines.garbage + self._bad
-
-    def _start(self) -> Steps:
-        self._open()
-        self._lines.clear()
-        yield 0.0
-
-    def _read(self, now_s: float) -> PositionSample | None:
-        newest = None
-        for line in self._lines.feed(self._port.read_available()):
-            newest = self._sample(line, now_s) or newest
-        return newest
-
-    def _sample(self, line: str, now_s: float) -> PositionSample | None:
+    def _take(self, line: str, now_s: float) -> PositionSample | None:
         body, _, checksum = line.rpartition("*")
         prefix, *fields = body.split(",")
         values = [number(field) for field in fields]
         pose = tuple(value for value in values if value is not None)
         is_whole = len(values) == len(pose) == R.FIELDS
         if prefix != R.PREFIX or not is_whole or checksum != R.checksum(body):
-            self._refuse(f"unreadable line {line[:40]!r}")
-            return None
+            raise ValueError(f"unreadable line {line[:40]!r}")
         if max(map(abs, pose[2:5])) > MAX_M or abs(pose[5]) > 360.0:
-            self._refuse(f"position or heading out of range in {line[:40]!r}")
-            return None
+            raise ValueError(f"position or heading out of range in {line[:40]!r}")
         _, age_ms, north_m, east_m, down_m, yaw_deg = pose
         age_s = 1e-3 * age_ms + self._options.link_s
         if not 0.0 <= age_s <= MAX_AGE_S:
-            self._refuse(f"a pose {age_s:.2f} s old, the limits are 0 to {MAX_AGE_S:g} s")
-            return None
+            raise ValueError(f"a pose {age_s:.2f} s old, the limits are 0 to {MAX_AGE_S:g} s")
         if pose[2:] == self._pose:
             return None  # the system has lost the ship and repeats itself
         self._pose = pose[2:]
@@ -94,10 +73,6 @@ class Mocap(SerialSensor[PositionSample]):
             yaw_rad=radians(yaw_deg),
             yaw_accuracy_rad=radians(self._options.yaw_accuracy_deg),
         )
-
-    def _refuse(self, why: str) -> None:
-        self._bad += 1
-        self.error = f"{self.name}: {why}"
 
     def _value(self, sample: PositionSample) -> tuple[float, ...]:
         return sample.position_ned_m

@@ -1,13 +1,15 @@
-"""What all sensors on a serial port share: opening it, and giving it back."""
+"""What all sensors on a serial port share: the port, and what a stream of bytes is cut into."""
 
-from typing import TypeVar
+from abc import abstractmethod
+from typing import Generic, Protocol, TypeVar
 
 from blimp.airframe import Device as Row
 from blimp.errors import BusError
 from blimp.hardware.bus import Buses, SerialPort
-from blimp.hardware.device import Sample, Sensor
+from blimp.hardware.device import Sample, Sensor, Steps
 
 S = TypeVar("S", bound=Sample)
+F = TypeVar("F")
 
 
 class SerialSensor(Sensor[S]):
@@ -34,3 +36,49 @@ class SerialSensor(Sensor[S]):
         if self._opened is None:
             raise BusError(f"{self.name}: serial port {self._row.port} is closed")
         return self._opened
+
+
+class Reader(Protocol[F]):
+    """Cuts bytes into lines or frames. `garbage` counts what it dropped."""
+
+    garbage: int
+
+    def feed(self, data: bytes) -> list[F]: ...
+
+    def clear(self) -> None: ...
+
+
+class StreamSensor(SerialSensor[S], Generic[S, F]):
+    """A sensor that sends by itself; a reader cuts its bytes into lines or frames."""
+
+    def __init__(self, *, row: Row, buses: Buses, reader: Reader[F]) -> None:
+        super().__init__(row=row, buses=buses)
+        self._reader = reader
+        self._refused = 0
+
+    @property
+    def garbage(self) -> int:
+        """How many lines or frames could not be read."""
+        return self._reader.garbage + self._refused
+
+    def _start(self) -> Steps:
+        self._open()
+        self._reader.clear()
+        yield 0.0
+
+    def _read(self, now_s: float) -> S | None:
+        newest = None
+        for frame in self._reader.feed(self._port.read_available()):
+            try:
+                newest = self._take(frame, now_s) or newest
+            except ValueError as error:
+                self._refused += 1
+                self.error = f"{self.name}: refused: {error}"
+        return newest
+
+    @abstractmethod
+    def _take(self, frame: F, now_s: float) -> S | None:
+        """Return the sample that a line or frame completes; calls `_alive` at proof of life.
+
+        Raises ValueError with the reason if it cannot be read or cannot be true.
+        """

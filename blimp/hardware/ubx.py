@@ -57,7 +57,7 @@ def pvt(payload: bytes) -> Pvt:
         _PVT.unpack(payload)
     )
     if abs(lat) > 90e7 or abs(lon) > 180e7:
-        raise ValueError(f"latitude {lat * 1e-7:g}, longitude {lon * 1e-7:g}")
+        raise ValueError(f"NAV-PVT at latitude {lat * 1e-7:g}, longitude {lon * 1e-7:g}")
     return Pvt(
         itow_ms=itow,
         fix_type=fix,

@@ -130,7 +130,7 @@ def test_impossible_angles_are_unreadable(changes: dict[str, int]) -> None:
     gps.poll(1.0)
     assert gps.sample is None
     assert gps.garbage == 1
-    assert "unreadable NAV-PVT" in gps.error
+    assert "refused: NAV-PVT at latitude" in gps.error
 
 
 def test_latitude_zero_is_a_latitude() -> None:
