@@ -8,6 +8,7 @@ import msgspec
 
 from blimp.errors import ConfigError
 
+ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of Linux is 108 with its closing NUL
 _LONGEST_NAME = "broker/broker.sock"
 
@@ -70,6 +71,22 @@ class RuntimePaths(msgspec.Struct, frozen=True):
                 f"runtime directory {self.directory}: its socket paths have {longest} bytes, "
                 f"the kernel's limit is {MAX_SOCKET_PATH_BYTES}: choose a shorter one"
             )
+
+
+def paths_in(directory: Path | None) -> RuntimePaths:
+    """Return the paths in `directory`, which is ON_BOARD_DIR by default. Raises ConfigError."""
+    paths = RuntimePaths(directory or ON_BOARD_DIR)
+    paths.check()
+    return paths
+
+
+def own_paths(directory: Path | None) -> RuntimePaths:
+    """Return the paths of a process that puts sockets there. Raises ConfigError."""
+    paths = paths_in(directory)
+    why_not = distrust(paths.directory) if paths.directory.exists() else ""
+    if why_not:
+        raise ConfigError(f"runtime directory {paths.directory} {why_not}")
+    return paths
 
 
 def emergency_socket(flight: Path) -> Path:

@@ -32,12 +32,12 @@ from blimp.control.loop import FlightLoop, Inbox
 from blimp.control.recovery import Recovery, may_recover
 from blimp.control.runner import run
 from blimp.control.watchdog import Watchdog
-from blimp.errors import BlimpError, ConfigError
+from blimp.errors import BlimpError
 from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.link.flight_record import RecordFile
 from blimp.link.mailbox import MailboxServer
-from blimp.link.paths import RuntimePaths, distrust
+from blimp.link.paths import RuntimePaths, own_paths, paths_in
 from blimp.link.registry import start_time
 from blimp.queue.observability.settings import LogFormat
 from blimp.recording.ring import Ring
@@ -51,7 +51,6 @@ from blimp.types import FlightRecord
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
 
-ON_BOARD_DIR = Path("/run/blimp")  # systemd's RuntimeDirectory
 START_S = 1.0  # a device that has not started so long after its time is logged
 ORPHAN_GRACE_S = 2.0  # a world outlives its supervisor by this, until the ship's outputs are safe
 
@@ -384,7 +383,7 @@ def make_safe(*, airframe: str, runtime_dir: Path | None, simulated: bool) -> li
     airframe: unless the flight process has left the one that it flew. Returns what is not known
     to be safe, as "device: why"; an empty list if all is well.
     """
-    paths = _paths(runtime_dir)
+    paths = paths_in(runtime_dir)
     ship = flown_airframe(paths) or airframes.load(airframe)
     clock = SystemClock()
     try:
@@ -400,18 +399,3 @@ def make_safe(*, airframe: str, runtime_dir: Path | None, simulated: bool) -> li
 
 def _vehicle(name: str | None, airframe: Airframe) -> str:
     return vehicle_name(name or airframe.name, where="--vehicle")
-
-
-def _paths(directory: Path | None) -> RuntimePaths:
-    paths = RuntimePaths(directory or ON_BOARD_DIR)
-    paths.check()
-    return paths
-
-
-def own_paths(directory: Path | None) -> RuntimePaths:
-    """Return the paths of a process that puts sockets there. Raises ConfigError."""
-    paths = _paths(directory)
-    why_not = distrust(paths.directory) if paths.directory.exists() else ""
-    if why_not:
-        raise ConfigError(f"runtime directory {paths.directory} {why_not}")
-    return paths

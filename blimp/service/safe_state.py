@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blimp.errors import BlimpError
-from blimp.link.paths import RuntimePaths
-from blimp.service.compose import ON_BOARD_DIR, flown_airframe, make_safe
+from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
+from blimp.service.compose import flown_airframe, make_safe
 from blimp.service.configuration import read_configuration
 
 ABOUT = """Drive every output to its safe state, then end. For systemd's ExecStopPost.

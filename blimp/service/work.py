@@ -23,14 +23,15 @@ from blimp.config import (
 )
 from blimp.errors import BlimpError, ConfigError
 from blimp.link.mailbox import MailboxClient
+from blimp.link.paths import own_paths
 from blimp.link.telemetry import signer_of
 from blimp.queue.observability.settings import Watching
 from blimp.queue.observability.watch import watched
 from blimp.service import notify
-from blimp.service.compose import OnStop, own_paths
 
 if TYPE_CHECKING:
     from blimp.queue.app import TaskApp
+    from blimp.service.compose import OnStop
 
 WORKER_MEMORY_MB = 200.0  # five times its need: a worker above it leaks, and restarts
 LISTENING_S = 0.5

@@ -6,9 +6,9 @@ from pathlib import Path
 from blimp import airframe as airframes
 from blimp.clock import SystemClock
 from blimp.errors import BlimpError
-from blimp.link.paths import RuntimePaths
+from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
 from blimp.service.airframes.trim import Trim, trim
-from blimp.service.compose import ON_BOARD_DIR, flown_airframe
+from blimp.service.compose import flown_airframe
 from blimp.service.doctor.computer import running_snapshot
 
 
