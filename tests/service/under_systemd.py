@@ -4,6 +4,8 @@ A test marked with `under_systemd` runs twice: outside it starts `systemd-sandbo
 pytest that runs the same test inside, where `systemctl` and `journalctl` speak to that systemd.
 """
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -21,6 +23,8 @@ from blimp.service.configuration import LOCAL_BROKER, Configuration
 from blimp.service.files import write_whole
 from blimp.service.systemd import FLIGHT, UNIT_DIR, UNITS, plan_install
 from blimp.sim.remote import RemoteWorld
+from blimp.tasks.client import VehicleClient
+from ground_station.cli import run
 
 ROOT = Path(__file__).parents[2]
 INSIDE = "BLIMP_TEST_INSIDE_SYSTEMD"
@@ -64,7 +68,8 @@ def under_systemd(test: Callable[..., None]) -> Callable[..., None]:
         name = f"{Path(test.__code__.co_filename).relative_to(ROOT)}::{test.__name__}"
         ended = subprocess.run(
             [sandbox(), "--limit", str(LIMIT_S), "--", "env", f"{INSIDE}=1", sys.executable,
-             "-m", "pytest", "-qs", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist", name],
+             "-m", "pytest", "-qs", "--tb=short", "--noconftest", "-p", "no:cacheprovider",
+             "-p", "no:xdist", name],
             cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert ended.returncode == 0, ended.stdout[-8000:] + ended.stderr[-2000:]
@@ -92,7 +97,6 @@ class System:
         # The broker's StateDirectory must not be this machine's.
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/var/lib"], check=True)
         self.broker = broker
-        self.environment = dict(os.environ)  # of a ground station
         self.config = Path("/run/etc/blimp.toml")  # /tmp is another one in a unit
         self.config.parent.mkdir(exist_ok=True)
         self.configure()
@@ -147,9 +151,11 @@ class System:
         return list(report["findings"])
 
     def ground(self, *words: str) -> dict[str, Any]:
-        words = ("--json", "--broker", self.broker, "--vehicle", "ship", *words)
-        command = [sys.executable, "-m", "ground_station", *words]
-        answer = json.loads(_output(command, check=False, environment=self.environment))
+        """Run a command of the ground station, in this process: its start is not under test."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            run(["--json", "--broker", self.broker, "--vehicle", "ship", *words])
+        answer = json.loads(printed.getvalue())
         assert isinstance(answer, dict)
         return answer
 
@@ -173,25 +179,31 @@ class System:
     def is_active(self, unit: str) -> bool:
         return self.show(unit, "ActiveState") == "active"
 
+    def has_failed(self, unit: str) -> bool:
+        return self.show(unit, "ActiveState") == "failed"
+
+    def has_begun_or_failed(self, unit: str) -> bool:
+        return self.pid(unit) > 0 or self.has_failed(unit)
+
     def runs_no_more(self, unit: str, pid: int) -> bool:
         return self.pid(unit) != pid
 
     def wait_until_active(self, *units: str, within_s: float = 90.0) -> None:
         for unit in units:
-            self.wait_until(partial(self.is_active, unit), within_s=within_s)
+            self.wait_until(partial(self.is_active, unit), within_s=within_s, every_s=0.1)
 
     def wait_until_other_pid(self, unit: str, pid: int) -> None:
         """Wait until `unit` runs again, as another process than `pid`."""
         self.wait_until(lambda: self.pid(unit) not in (0, pid), within_s=60.0)
         self.wait_until_active(unit)
 
-    def wait_until(self, holds: Callable[[], T], *, within_s: float) -> T:
+    def wait_until(self, holds: Callable[[], T], *, within_s: float, every_s: float = 0.01) -> T:
         """Return the first true value of `holds()`, asked again and again until a deadline."""
         until_s = time.monotonic() + within_s
         pause = threading.Event()
         while not (value := holds()):
             assert time.monotonic() < until_s, f"not within {within_s} s:\n{self._state()}"
-            pause.wait(0.01)
+            pause.wait(every_s)
         return value
 
     def _state(self) -> str:
@@ -205,17 +217,9 @@ class System:
     def take_off(self) -> None:
         """Have the motors turn in the air."""
         self.wait_until(lambda: self.ground("arm")["state"] == "SUCCESS", within_s=60.0)
-        with self.world() as world:
-            climb = subprocess.Popen(
-                [sys.executable, "-m", "ground_station", "--broker", self.broker,
-                 "--vehicle", "ship", "takeoff", "2"],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-            try:
-                self.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=90.0)
-            finally:
-                climb.kill()
-                climb.wait()
+        with self.world() as world, VehicleClient(self.broker, "ship") as client:
+            client.send("takeoff", {"altitude_m": 2.0})
+            self.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=90.0)
             assert not at_rest(world)
 
 
@@ -236,11 +240,7 @@ def _user() -> str:
     return "daemon"
 
 
-def _output(
-    words: list[str], *, check: bool = True, environment: dict[str, str] | None = None
-) -> str:
-    ended = subprocess.run(
-        words, capture_output=True, text=True, check=False, timeout=60.0, env=environment
-    )
+def _output(words: list[str], *, check: bool = True) -> str:
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60.0)
     assert not check or ended.returncode == 0, f"{words}: {ended.stdout}{ended.stderr}"
     return ended.stdout

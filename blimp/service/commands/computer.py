@@ -149,9 +149,8 @@ def doctor(
       sudo blimp doctor
       sudo blimp doctor --json
     """
-    from blimp.link.paths import RuntimePaths
+    from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
     from blimp.queue.log import printable
-    from blimp.service.compose import ON_BOARD_DIR
     from blimp.service.doctor import diagnose
     from blimp.service.truth import only_stack
 
@@ -174,8 +173,7 @@ def doctor(
 def _refuse_in_flight() -> None:
     """Raise BlimpError if a ship flies on this computer: a restart would stop its motors."""
     from blimp.clock import SystemClock
-    from blimp.link.paths import RuntimePaths
-    from blimp.service.compose import ON_BOARD_DIR
+    from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
     from blimp.service.doctor.computer import running_snapshot
 
     try:

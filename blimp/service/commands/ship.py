@@ -107,11 +107,10 @@ def bench(
     """
     from blimp.clock import SystemClock
     from blimp.link.mailbox import MailboxClient
-    from blimp.link.paths import RuntimePaths
+    from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
     from blimp.service.bench import adjust
     from blimp.service.bench.person import Person
     from blimp.service.bench.ship import MailboxShip
-    from blimp.service.compose import ON_BOARD_DIR
     from blimp.service.initialise import ask_until_usable
 
     if not sys.stdin.isatty():
