@@ -1,5 +1,6 @@
 """Fixtures for every test: a real broker for each test process, and one of what starts slowly."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -35,6 +36,9 @@ NAMES = {
     "ChildProcess", "StackProcess", "open_runs", "campaign", "proving_ground",
 }  # fmt: skip
 
+# Modules and tests are found once and stay: to look through them for garbage costs seconds in all.
+gc.disable()
+
 # A shell starts its background jobs with SIGINT ignored, and every process of a test would
 # inherit that: none could be interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -58,6 +62,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if FIXTURES & set(getattr(item, "fixturenames", ())) or NAMES & set(names):
             item.add_marker("process")
     items.sort(key=expected, reverse=True)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

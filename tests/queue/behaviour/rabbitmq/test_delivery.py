@@ -140,7 +140,7 @@ def test_reject_makes_a_dead_letter_or_puts_back(app: TaskApp, depths: Depths) -
         (
             {
                 "headers": {"compression": "application/x-gzip"},
-                "body": zlib.compress(bytes(50_000_000)),
+                "body": zlib.compress(bytes(5_000_000)),
             },
             "is longer than 1000000",
         ),
