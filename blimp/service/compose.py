@@ -32,7 +32,7 @@ from blimp.control.loop import FlightLoop, Inbox
 from blimp.control.recovery import Recovery, may_recover
 from blimp.control.runner import run
 from blimp.control.watchdog import Watchdog
-from blimp.errors import BlimpError
+from blimp.errors import BlimpError, ConfigError
 from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.link.flight_record import RecordFile
