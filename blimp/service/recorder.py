@@ -11,19 +11,23 @@ import os
 import select
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.config import notify_address
 from blimp.errors import BlimpError, LogError
+from blimp.link.paths import own_paths
 from blimp.recording.directory import MIN_FREE_BYTES, LogDirectory
 from blimp.recording.log_file import LogFile
 from blimp.recording.ring import SIZE, Ring
 from blimp.recording.tape import Kind, Session
 from blimp.recording.topics import WARNING, Message, Translator
 from blimp.service import notify
-from blimp.service.compose import OnStop, own_paths
+
+if TYPE_CHECKING:
+    from blimp.service.compose import OnStop
 
 POLL_S = 0.1
 FLUSH_S = 1.0  # what a power cut costs at the most
