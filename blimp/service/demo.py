@@ -18,8 +18,11 @@ from blimp.config import broker_url_from_environment, signing_keys_from_environm
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader, signer_of
 from blimp.service.broker import socket_url
-from blimp.service.demo_page import demo_page
+from blimp.service.chaos import Chaos
+from blimp.service.demo_page import Story, demo_page
 from blimp.service.observer import LinkCheck, Observer, percentile
+from blimp.service.show import MISSION as SHOW
+from blimp.service.show import Show
 from blimp.service.stack_process import StackProcess, scratch_directory
 from blimp.service.up import vehicle_names
 from blimp.tasks.client import VehicleClient
@@ -53,7 +56,8 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
     After Ctrl-C the ship holds its place, and the demo ends in order.
     """
     mission = load_mission(options.mission)
-    vehicle = airframes.load(options.airframe).name
+    airframe = airframes.load(options.airframe)
+    vehicle = airframe.name
     clock = SystemClock()
     with scratch_directory() as (paths, log), contextlib.ExitStack() as ending:
         stack = _stack(options, vehicles=[vehicle], paths=paths, log=log)
@@ -61,16 +65,25 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
         try:
             page = ending.enter_context(
                 demo_page(
-                    wanted=options.page, broker=broker, vehicle=vehicle, clock=clock, say=say,
-                    tell=tell,
+                    wanted=options.page, broker=broker, vehicle=vehicle,
+                    airframe=airframe, clock=clock, say=say, tell=tell,
                 )
             )  # fmt: skip
             stack.wait_until_ready()
             say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
+            chaos = Chaos(
+                stack=stack, broker=broker, world=paths.world, clock=clock,
+                devices=tuple(device.name for device in airframe.device),
+            )  # fmt: skip
+            story = Story(page=page, say=None if options.live else say)
+            show = Show(actions=chaos.actions, tell=story.line, clock=clock)
             flight = _fly(
                 mission, broker=broker, vehicle=vehicle, world=paths.world, clock=clock,
                 live=options.live, say=say, page=page,
+                hear=show.hear if options.mission == SHOW else story.hear,
             )  # fmt: skip
+            show.close()
+            story.end(flight.mission(), lost=flight.lost(), faults=show.reports)
         finally:
             left_behind = stack.end()
         report = {
@@ -153,6 +166,10 @@ class _Flight:
             },
         }
 
+    def lost(self) -> int:
+        """Return how many legs' tasks have an end that nobody knows."""
+        return sum(report.state in ("TIMEOUT", "EXPIRED") for report in self.result.reports)
+
     def loop(self) -> dict[str, Any]:
         return {} if self._last is None else msgspec.to_builtins(self._last.loop)
 
@@ -167,6 +184,7 @@ def _fly(
     live: bool,
     say: Say,
     page: "Page | None",
+    hear: Callable[[MissionEvent], None],
 ) -> _Flight:
     observer = Observer(world=world, mission=mission)
     keys = signing_keys_from_environment()
@@ -184,8 +202,7 @@ def _fly(
         def on_event(event: MissionEvent) -> None:
             observer.leg = event.leg
             show(event)
-            if page is not None and event.stage == "started":
-                page.tell("caption", {"text": f"leg {event.leg} of {event.legs}: {event.words}"})
+            hear(event)
             if not live and event.stage not in ("started", "received", "executing"):
                 state = "done" if event.stage == "SUCCESS" else event.stage
                 reason = f": {event.reason}" if event.reason else ""

@@ -4,12 +4,15 @@ import contextlib
 import os
 import sys
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from blimp.airframe import Airframe
 from blimp.clock import Clock
 from blimp.config import ground_config
 from blimp.errors import ConfigError
+from blimp.service.chaos import ChaosReport
+from ground_station.mission import MissionEvent
 from ground_station.report import Report
 from ground_station.session import Options, Session
 
@@ -22,7 +25,14 @@ Tell = Callable[[dict[str, Any]], None]
 
 @contextlib.contextmanager
 def demo_page(
-    *, wanted: bool, broker: str, vehicle: str, clock: Clock, say: Say, tell: Tell
+    *,
+    wanted: bool,
+    broker: str,
+    vehicle: str,
+    airframe: Airframe,
+    clock: Clock,
+    say: Say,
+    tell: Tell,
 ) -> Iterator["Page | None"]:
     """Serve the page during the block and say its address; None if it is not wanted or cannot be.
 
@@ -46,7 +56,7 @@ def demo_page(
         clock=clock,
     )
     with contextlib.ExitStack() as stack:
-        ships = stack.enter_context(BrokerShips(session))
+        ships = stack.enter_context(BrokerShips(session, airframe=airframe))
         try:
             page = stack.enter_context(Page(ships=ships, clock=clock, title="demo"))
             page.start()
@@ -64,3 +74,29 @@ def demo_page(
 def has_screen() -> bool:
     """Whether a person sits at a terminal of a machine with a screen."""
     return sys.stderr.isatty() and any(os.environ.get(n) for n in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+class Story:
+    """What the page says of a demo: its lines, and the card at its end. say: gets the lines."""
+
+    def __init__(self, *, page: "Page | None", say: Say | None) -> None:
+        self._page = page
+        self._say = say
+
+    def line(self, text: str) -> None:
+        if self._page is not None:
+            self._page.tell("caption", {"text": text})
+        if self._say is not None:
+            self._say(text)
+
+    def hear(self, event: MissionEvent) -> None:
+        """Say which leg of a plain mission is flown."""
+        if event.stage == "started" and self._page is not None:
+            text = f"Leg {event.leg} of {event.legs}: {event.words}"
+            self._page.tell("caption", {"text": text})
+
+    def end(self, mission: dict[str, Any], *, lost: int, faults: Sequence[ChaosReport]) -> None:
+        """Show the card."""
+        if self._page is not None:
+            survived = [{"action": one.action, "down_s": one.down_s} for one in faults]
+            self._page.tell("end", {"mission": mission, "lost": lost, "faults": survived})

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -59,6 +59,32 @@ class StackProcess:
             if self._are_ready():
                 return self.all_ready()[0]
         raise StackError(f"the stack did not start; the end of its log:\n{self.log_tail()}")
+
+    def wait_for(
+        self, matches: Callable[[dict[str, Any]], bool], *, after: int, within_s: float
+    ) -> dict[str, Any]:
+        """Return the first event from number `after` on that matches. Raises StackError."""
+
+        def found() -> dict[str, Any] | None:
+            return next((event for event in self.events[after:] if matches(event)), None)
+
+        with self._news:
+            event = self._news.wait_for(found, timeout=within_s)
+        if event is None:
+            raise StackError(f"what was waited for did not happen within {within_s:g} s")
+        return event
+
+    def pid_of(self, process: str) -> int:
+        """Return the present process of a role of the first ship. Raises StackError."""
+        pid = None
+        for event in self.events:
+            if event["event"] == "ready":
+                pid = pid or event["pids"].get(process)
+            elif event["event"] == "restarted" and event["process"] == process:
+                pid = event["pid"]
+        if pid is None:
+            raise StackError(f"no process {process!r} runs in this stack")
+        return int(pid)
 
     def all_ready(self) -> list[dict[str, Any]]:
         return [event for event in self.events if event["event"] == "ready"]

@@ -258,11 +258,12 @@ class Page(Closing):
         return _json(state)
 
     async def _list(self, _: Request) -> Response:
+        trouble = ""
         try:
             names = await self._loop.run_in_executor(self._commands, self._ships.vehicles)
-        except BlimpError as error:
-            return _failed("ships", str(error), 503)
-        return _json({"vehicles": names, "vehicle": self._ships.vehicle})
+        except BlimpError as error:  # asked all the time, also while there is no broker
+            names, trouble = sorted({self._ships.vehicle, *self._rooms}), str(error)
+        return _json({"vehicles": names, "vehicle": self._ships.vehicle, "trouble": trouble})
 
     async def _estop(self, request: Request) -> Response:
         if refused := _may_not(request, "estop"):

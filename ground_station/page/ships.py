@@ -32,10 +32,12 @@ LINK_LOSS = (
 class BrokerShips(Closing):
     """The ships that `ground` would find with the same options.
 
-    session: says which broker, which ship and which keys.
+    session: says which broker, which ship and which keys. airframe: that of all ships; None to
+    look for each one's on this machine.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, airframe: Airframe | None = None) -> None:
+        self._airframe = airframe
         self._session = session
         self._ship = session.ship
         self._lock = threading.Lock()
@@ -54,7 +56,7 @@ class BrokerShips(Closing):
     def about(self, vehicle: str) -> dict[str, Any]:
         """Return the ship's shape and limits, if it runs on this machine, and its link's rules."""
         found: dict[str, Any] = {"link_loss": LINK_LOSS}
-        airframe = self._airframe(vehicle)
+        airframe = self._airframe or self._local_airframe(vehicle)
         if airframe is not None:
             found["airframe"] = {
                 "name": airframe.name,
@@ -64,10 +66,11 @@ class BrokerShips(Closing):
                 "surface": airframe.surface,
                 "battery": airframe.battery,
                 "limits": airframe.limits,
+                "ground": airframe.ground,
             }
         return found
 
-    def _airframe(self, vehicle: str) -> Airframe | None:
+    def _local_airframe(self, vehicle: str) -> Airframe | None:
         try:
             stacks = running_stacks(self._session.registry)
             mine = [one for one in stacks if one.vehicle == vehicle]

@@ -46,7 +46,7 @@ def test_square_is_the_default_mission() -> None:
 
 
 def test_every_built_in_mission_can_be_read() -> None:
-    assert builtin_missions() == ("hop", "square")
+    assert builtin_missions() == ("hop", "show", "square")
     for name in builtin_missions():
         assert load_mission(name).name == name
     assert Hold(seconds=2.0) in load_mission("hop").legs

@@ -213,7 +213,7 @@ def demo(
     airframe: Airframe = "twin",
     mission: Annotated[
         str, typer.Option("--mission", metavar="NAME|FILE", help="A mission's name or file.")
-    ] = "square",
+    ] = "show",
     seed: Seed = 1,
     wind: Wind = 0.3,
     ships: Annotated[
@@ -234,12 +234,13 @@ def demo(
     """Fly a simulated mission and watch it.
 
     On the terminal, and on a page in the browser. With --ships, one on each of several ships.
-    Starts the stack, flies through the queue, leaves nothing behind. The square takes two and a
-    half minutes.
+    Starts the stack, flies through the queue, leaves nothing behind. The show takes a minute and a
+    half: the worker is killed, the position blinded, the broker stopped. Other missions fly plain.
 
     \b
     Examples:
-      blimp demo --seed 7 --wind 0.3
+      blimp demo
+      blimp demo --mission square --seed 7 --wind 0.3
       blimp demo --ships 2
     """
     from blimp.service.demo import DemoOptions, run_demo

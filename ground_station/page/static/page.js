@@ -8,6 +8,7 @@ import { prepareStop } from "./lib/stop.js";
 import { PANELS, VIEWS } from "./panels/index.js";
 
 const options = new URLSearchParams(location.search);
+const DRAW_EVERY_S = 0.033;
 const SHIPS_MS = 3000;
 
 class Page {
@@ -36,11 +37,7 @@ class Page {
     setInterval(() => this.tick(), 100);
     setInterval(() => this.lookForShips(), SHIPS_MS);
     this.lookForShips();
-    const frame = (ms) => {
-      for (const one of this.mounted) one.draw?.(ms / 1000);
-      requestAnimationFrame(frame);
-    };
-    requestAnimationFrame(frame);
+    requestAnimationFrame((ms) => this.drawAll(ms / 1000));
   }
 
   // --- what panels use --------------------------------------------------------------------
@@ -53,6 +50,23 @@ class Page {
     const words = outcome.state === "SUCCESS" ? "done" : `${outcome.state}: ${outcome.reason}`;
     say(document.getElementById("said"), `${name}: ${words}`);
     return outcome;
+  }
+
+  /** Save what the plots show, as a table. */
+  saveLog() {
+    this.save(`${this.vehicle}.csv`, new Blob([this.samples.csv()], { type: "text/csv" }));
+  }
+
+  /** Save the ship from above, as a picture. */
+  savePicture() {
+    const canvas = document.querySelector("[data-testid=map]");
+    canvas?.toBlob((blob) => this.save(`${this.vehicle}.png`, blob));
+  }
+
+  save(name, blob) {
+    const url = URL.createObjectURL(blob);
+    element("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
 
   post = post;
@@ -77,6 +91,17 @@ class Page {
     return this.ageS >= OLD_S;
   }
 
+  /** Let each panel draw, as often as it wants: a picture must not cost the ship its processor. */
+  drawAll(nowS) {
+    for (const one of this.mounted) {
+      if (one.draw && nowS - (one.drewS ?? 0) >= (one.drawEveryS ?? DRAW_EVERY_S) - 0.004) {
+        one.drewS = nowS;
+        one.draw(nowS);
+      }
+    }
+    requestAnimationFrame((ms) => this.drawAll(ms / 1000));
+  }
+
   // --- the server -------------------------------------------------------------------------
 
   hear(kind, content) {
@@ -84,7 +109,7 @@ class Page {
     if (kind === "hello") this.greet(content);
     else if (kind === "state") this.take(content);
     else if (kind === "trouble") this.trouble = content;
-    else if (kind === "caption") say(document.getElementById("caption"), content.text);
+    else if (kind === "caption") this.tellStory(content.text);
     this.samples.hear(kind, content);
     for (const one of this.mounted) one.hear?.(kind, content);
   }
@@ -101,7 +126,13 @@ class Page {
     this.able();
   }
 
+  /** The caption line: what a show tells, else what the ship says of itself. */
+  tellStory(text) {
+    say(document.getElementById("caption"), text);
+  }
+
   take(state) {
+    if (!this.kept.has("caption")) this.tellStory(state.failsafe || (state.messages.at(-1) ?? ""));
     this.state = state;
     this.heardS = performance.now() / 1000 - state.age_s;
     const { mode, armed, altitude, battery, link, simulated } = this.strip;
@@ -211,8 +242,7 @@ class Page {
   }
 
   show(view) {
-    for (const one of this.mounted) one.close?.();
-    this.mounted = [];
+    for (const one of this.mounted) if (!this.always?.includes(one)) one.close?.();
     const main = document.getElementById("panels");
     main.replaceChildren();
     main.dataset.view = view.name;
@@ -220,6 +250,8 @@ class Page {
     for (const one of document.querySelectorAll("#views button")) {
       one.setAttribute("aria-current", one.dataset.view === view.name ? "page" : "false");
     }
+    this.always ??= PANELS.filter((one) => !one.view).map((one) => one.mount(null, this) ?? {});
+    this.mounted = [...this.always];
     for (const panel of PANELS.filter((one) => one.view === view.name)) this.mount(main, panel);
   }
 

@@ -1,7 +1,8 @@
 // The panels, in the order in which they stand. A new panel is one file here, and one line below:
 //   { name, title, view, mount(box, page) -> { hear(kind, content), draw(nowS), close() } }
-// All three are optional. `page` is documented in page.js.
+// `drawEveryS` beside `draw` says how often at most. All three are optional. Without a view a panel is there in all of them, and has no box: `box` is null. `page` is documented in page.js.
 import { panel as commands } from "./commands.js";
+import { panel as end } from "./end.js";
 import { panel as journey } from "./journey.js";
 import { panel as map } from "./map.js";
 import { panel as numbers } from "./numbers.js";
@@ -20,4 +21,5 @@ export const PANELS = [
   commands,
   journey,
   plots,
+  end,
 ];

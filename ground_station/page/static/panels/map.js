@@ -31,6 +31,7 @@ class Map {
     this.canvas = canvas;
     this.askBox = ask;
     this.page = page;
+    this.drawEveryS = 0.1;
     this.trail = [];
     this.zoom = null; // null: as much as is needed
     this.scale = 1;
@@ -83,7 +84,7 @@ class Map {
     const points = [...this.trail.slice(-300), ...(this.track ?? [])];
     if (state) points.push(state.position_ned_m, state.target_ned_m.map((one) => one ?? 0));
     const farthest = points.reduce((most, [n, e]) => Math.max(most, Math.abs(n), Math.abs(e)), 0);
-    return Math.max(LEAST_M, 1.25 * farthest);
+    return Math.max(LEAST_M, 1.2 * farthest + 1.5);
   }
 
   at([north, east]) {

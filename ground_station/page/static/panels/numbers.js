@@ -3,6 +3,8 @@ import { element, say } from "../lib/dom.js";
 import { heading, number } from "../lib/format.js";
 
 const NO_WORDS = "";
+const FULL_V = 4.2; // of a lithium cell
+const SMOOTH_S = 20;
 
 export const panel = {
   name: "numbers",
@@ -16,15 +18,23 @@ export const panel = {
     const climb = page.value({ label: "climb", unit: "m/s" });
     const yaw = page.value({ label: "heading", unit: "°" });
     const battery = page.value({ label: "battery", unit: "V" });
-    const left = page.value({ label: "time left", unit: "min" });
+    const left = page.value({ label: "time left, about", unit: "min" });
     const heavy = page.value({ label: "heaviness", unit: "g" });
     const trip = page.value({ label: "queue to loop", unit: "ms" });
     const all = [altitude, speed, climb, yaw, battery, left, heavy, trip];
+    const supply = new Supply();
+    let shown_ms = null;
+    trip.root.hidden = true; // until a command or a ping has gone that way
     const failsafe = element("p", { class: "failsafe", role: "status", hidden: true });
     box.append(element("div", { class: "numbers-grid" }, ...all.map((one) => one.root)), failsafe);
     return {
       hear(kind, content) {
-        if (kind === "latency") trip.set(number(content.ms, 1), 0);
+        const known_ms = kind === "latency" ? content.ms : kind === "command" ? content.stages.flight : null;
+        if (known_ms !== null && known_ms !== undefined && known_ms !== shown_ms) {
+          shown_ms = known_ms;
+          trip.set(number(known_ms, 1), 0);
+          trip.root.hidden = false;
+        }
         if (kind !== "state") return;
         const { ages } = content;
         const [north, east, down] = content.velocity_ned_mps;
@@ -35,7 +45,7 @@ export const panel = {
         climb.set(number(-down, 2), ages.velocity_ned_mps);
         yaw.set(String(heading(content.attitude_rad.yaw)), ages.attitude_rad);
         battery.set(number(content.battery_v, 2), ages.battery_v);
-        left.set(minutes(content.battery_left_s), ages.battery_v);
+        left.set(minutes(supply.leftS(content, page.about.airframe?.battery)), ages.battery_v);
         const heavy_g = content.heaviness_kg === null ? null : 1000 * content.heaviness_kg;
         heavy.set(number(heavy_g, 1), ages.heaviness_kg);
         failsafe.hidden = !content.failsafe;
@@ -44,6 +54,21 @@ export const panel = {
     };
   },
 };
+
+/** How long the battery lasts at the present current, as its voltage without load tells. */
+class Supply {
+  leftS(state, battery) {
+    const { battery_v: volts, current_a: now_a, t_s } = state;
+    if (!battery || volts === null || now_a === null) return null;
+    const share = Math.min(1, Math.max(0, t_s - (this.t_s ?? -Infinity)) / SMOOTH_S);
+    this.t_s = t_s;
+    this.current_a = (this.current_a ?? now_a) + share * (now_a - (this.current_a ?? now_a));
+    const open_v = volts + this.current_a * battery.resistance_ohm;
+    const full_v = FULL_V * battery.cells;
+    const charge = Math.min(1, Math.max(0, (open_v - battery.empty_v) / (full_v - battery.empty_v)));
+    return (3600 * charge * battery.capacity_ah) / Math.max(0.05, this.current_a);
+  }
+}
 
 function minutes(seconds) {
   return seconds === null || seconds === undefined ? "–" : number(seconds / 60, 0);

@@ -24,14 +24,14 @@ class Plots {
     this.page = page;
     this.rows = page.samples;
     this.isPaused = false;
-    this.drawnS = 0;
+    this.drawEveryS = REDRAW_S;
     const pause = element("button", { type: "button", "aria-pressed": "false" }, "Pause");
     pause.addEventListener("click", () => {
       this.isPaused = !this.isPaused;
       pause.setAttribute("aria-pressed", String(this.isPaused));
       pause.textContent = this.isPaused ? "Go on" : "Pause";
     });
-    const save = element("button", { type: "button", on: { click: () => this.save() } }, "Save as CSV");
+    const save = element("button", { type: "button", on: { click: () => page.saveLog() } }, "Save as CSV");
     this.area = element("div", { class: "plot-area" });
     box.append(element("div", { class: "row" }, pause, save), this.area);
     this.plots = [];
@@ -80,9 +80,8 @@ class Plots {
     this.fit();
   }
 
-  draw(nowS) {
-    if (this.isPaused || nowS - this.drawnS < REDRAW_S || this.plots.length === 0) return;
-    this.drawnS = nowS;
+  draw() {
+    if (this.isPaused || this.plots.length === 0) return;
     this.fit();
     for (const one of this.plots) one.plot.setData(this.rows.columns(one.names, one.title), !isZoomed(one.plot));
   }
@@ -111,13 +110,6 @@ class Plots {
       ctx.fillText(text.slice(0, 24), x + 3, bbox.top + 11);
     }
     ctx.restore();
-  }
-
-  save() {
-    const url = URL.createObjectURL(new Blob([this.rows.csv()], { type: "text/csv" }));
-    const link = element("a", { href: url, download: `${this.page.vehicle}.csv` });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
 
   close() {

@@ -10,7 +10,10 @@ import * as three from "../vendor/three.js";
 const TRAIL = 900;
 const STEP_M = 0.1;
 const SMOOTH_S = 0.12; // pictures between two states
+const EVERY_S = 0.033;
+const SOFTWARE_EVERY_S = 0.2; // without a graphics card the picture takes the ship's own processor
 const SPIN_RADPS = 30; // of a propeller at full throttle, slowed down for the eye
+const SKY = 0x1c2b3a;
 const COLOURS = { hull: 0x56b4e9, nose: 0xe69f00, gondola: 0xe6edf3, trail: 0xf0e442, set: 0xcc79a7 };
 const PLAIN = {
   hull: { length_m: 1.5, diameter_m: 0.75, height_m: 0 },
@@ -31,25 +34,28 @@ export const panel = {
     const caption = element("p", { class: "scene-words" });
     box.dataset.testid = "scene";
     box.append(canvas, caption);
-    if (!document.createElement("canvas").getContext("webgl2")) {
+    const probe = document.createElement("canvas").getContext("webgl2");
+    if (!probe) {
       say(caption, "This browser has no WebGL 2: the map and the numbers show the same.");
       canvas.hidden = true;
       return {};
     }
-    return new Scene(canvas, caption, page);
+    return new Scene(canvas, caption, page, { isSoftware: isSoftware(probe) });
   },
 };
 
 class Scene {
-  constructor(canvas, caption, page) {
+  constructor(canvas, caption, page, { isSoftware }) {
+    this.drawEveryS = isSoftware ? SOFTWARE_EVERY_S : EVERY_S;
+    this.pixels = isSoftware ? 0.75 : Math.min(2, window.devicePixelRatio);
     this.canvas = canvas;
     this.caption = caption;
     this.page = page;
-    this.renderer = new three.WebGLRenderer({ canvas, antialias: true, powerPreference: "low-power" });
+    this.renderer = new three.WebGLRenderer({ canvas, antialias: !isSoftware, powerPreference: "low-power" });
     this.scene = new three.Scene();
-    this.scene.background = new three.Color(0x10171f);
-    this.scene.fog = new three.Fog(0x10171f, 40, 140);
-    this.camera = new three.PerspectiveCamera(45, 1, 0.05, 400);
+    this.scene.background = new three.Color(SKY);
+    this.scene.fog = new three.Fog(SKY, 30, 90);
+    this.camera = new three.PerspectiveCamera(45, 1, 0.2, 300);
     this.orbit = { turn: 0.7, lift: 0.28, distance: 6 };
     this.scene.add(new three.HemisphereLight(0xdfefff, 0x2a3540, 2.2));
     const sun = new three.DirectionalLight(0xffffff, 1.6);
@@ -64,13 +70,14 @@ class Scene {
     this.ship = new three.Group();
     this.scene.add(this.ship);
     this.propellers = [];
+    this.standing_m = 0;
     this.at = null;
     this.listen();
   }
 
   hear(kind, content) {
     if (kind === "hello") this.build(content.about.airframe ?? PLAIN);
-    else if (kind === "trail") this.trailPoints = content.map(toScene);
+    else if (kind === "trail") this.trailPoints = content.map((one) => this.above(one));
     else if (kind === "state") this.take(content);
   }
 
@@ -78,7 +85,7 @@ class Scene {
     if (this.ship.children.length === 0) this.build(this.page.about.airframe ?? PLAIN);
     if (this.boot !== undefined && this.boot !== state.boot_id) this.trailPoints = [];
     this.boot = state.boot_id;
-    const here = toScene(state.position_ned_m);
+    const here = this.above(state.position_ned_m); // the pad's height is 0 where the ship stands
     const last = this.trailPoints.at(-1);
     if (!last || last.distanceTo(here) > STEP_M) this.trailPoints.push(here);
     if (this.trailPoints.length > TRAIL) this.trailPoints.shift();
@@ -87,17 +94,28 @@ class Scene {
     this.at ??= { here: here.clone(), roll, pitch, yaw };
     const known = state.target_ned_m.every((one) => one !== null);
     this.target.visible = known && state.armed;
-    if (known) this.target.position.copy(toScene(state.target_ned_m));
+    if (known) this.target.position.copy(this.above(state.target_ned_m));
     this.wind.visible = Boolean(state.wind_ned_mps);
     if (state.wind_ned_mps) this.pointWind(state.wind_ned_mps);
     say(this.caption, `${state.active_command.split(" ")[0] || state.mode} · ${number(state.altitude_m, 1)} m up`);
   }
 
+  above(position_ned_m) {
+    const place = toScene(position_ned_m);
+    place.y += this.standing_m;
+    return place;
+  }
+
   // --- what stands there --------------------------------------------------------------------
 
   addGround() {
-    const grid = new three.GridHelper(120, 120, 0x3c4d5c, 0x1f2a35);
-    this.scene.add(grid);
+    const floor = new three.Mesh(
+      new three.PlaneGeometry(400, 400),
+      new three.MeshBasicMaterial({ color: 0x141d26 }),
+    );
+    floor.rotation.x = -Math.PI / 2;
+    floor.position.y = -0.06;
+    this.scene.add(floor, new three.GridHelper(120, 60, 0x8fa3b5, 0x45596b));
     const pad = new three.Mesh(
       new three.RingGeometry(0.55, 0.7, 48),
       new three.MeshBasicMaterial({ color: 0xe6edf3, side: three.DoubleSide }),
@@ -183,6 +201,7 @@ class Scene {
     this.propellers = [];
     const { hull } = airframe;
     const height = hull.height_m || hull.diameter_m;
+    this.standing_m = Math.max(height / 2, ...(airframe.ground?.feet_m ?? []).map(([, , down]) => down));
     const envelope = new three.Mesh(
       new three.SphereGeometry(0.5, 40, 24),
       new three.MeshLambertMaterial({ color: COLOURS.hull }),
@@ -306,7 +325,7 @@ class Scene {
     if (width === 0 || height === 0) return false;
     if (this.width !== width || this.height !== height) {
       [this.width, this.height] = [width, height];
-      this.renderer.setPixelRatio(Math.min(2, window.devicePixelRatio));
+      this.renderer.setPixelRatio(this.pixels);
       this.renderer.setSize(width, height, false);
       this.camera.aspect = width / height;
       this.camera.updateProjectionMatrix();
@@ -343,6 +362,13 @@ class Scene {
     this.renderer.dispose();
     this.renderer.forceContextLoss();
   }
+}
+
+function isSoftware(context) {
+  const known = context.getExtension("WEBGL_debug_renderer_info");
+  const name = known ? String(context.getParameter(known.UNMASKED_RENDERER_WEBGL)) : "";
+  context.getExtension("WEBGL_lose_context")?.loseContext();
+  return /swiftshader|llvmpipe|software/i.test(name);
 }
 
 function wrapped(angle) {

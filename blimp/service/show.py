@@ -1,0 +1,100 @@
+"""The show: a mission with faults at set places, and the story of them, line by line.
+
+What is said of a fault is what happened: its time is measured, and the ship's own words stand in
+the telemetry beside it.
+"""
+
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from blimp.clock import Clock
+from blimp.errors import BlimpError
+from blimp.service.chaos import ChaosReport
+from ground_station.mission import MissionEvent
+
+MISSION = "show"
+
+Tell = Callable[[str], None]
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault. It begins once `fraction` of the leg `leg` is done, and after `wait_s`."""
+
+    leg: int
+    fraction: float
+    action: str
+    before: str
+    wait_s: float = 0.0
+    after: str  # with the seconds until it worked again
+
+
+# For the legs of `ground_station/missions/show.toml`.
+SCENES = (
+    Scene(
+        leg=3, fraction=0.25, action="kill-worker",
+        before="Now the worker is killed, in the middle of the leg.",
+        after="The worker died; the ship kept flying; the worker was back in {down_s:.1f} s.",
+    ),
+    Scene(
+        leg=4, fraction=0.0, wait_s=1.0, action="blind-position",
+        before="Now both position sensors go blind.",
+        after="Blind for {down_s:.0f} s: the ship held height and heading, and flies on.",
+    ),
+    Scene(
+        leg=6, fraction=0.0, wait_s=1.0, action="stop-broker",
+        before="Now the broker stops: no command reaches the ship.",
+        after="No broker for {down_s:.0f} s: the ship held its place. Nothing was lost.",
+    ),
+)  # fmt: skip
+
+LINES = {
+    "arm": "Armed: the propellers may turn.",
+    "takeoff": "Take-off: the command goes through the queue.",
+    "land": "Home again: it lands and disarms.",
+}
+
+
+class Show:
+    """Plays the scenes as the mission comes to them. tell: gets each line of the story."""
+
+    def __init__(
+        self, *, actions: dict[str, Callable[[], ChaosReport]], tell: Tell, clock: Clock
+    ) -> None:
+        self._clock = clock
+        self._actions = actions
+        self._tell = tell
+        self._waiting = list(SCENES)
+        self._threads: list[threading.Thread] = []
+        self.reports: list[ChaosReport] = []
+
+    def hear(self, event: MissionEvent) -> None:
+        """Take what the mission reports; returns at once."""
+        if event.stage == "started" and event.do in LINES:
+            self._tell(LINES[event.do])
+        is_under_way = event.stage in ("started", "executing")
+        for scene in [s for s in self._waiting if s.leg <= event.leg]:
+            if scene.leg < event.leg:
+                self._waiting.remove(scene)  # its leg has passed without it
+            elif is_under_way and (event.fraction or 0.0) >= scene.fraction:
+                self._waiting.remove(scene)
+                thread = threading.Thread(target=self._play, args=(scene,), name=scene.action)
+                self._threads.append(thread)
+                thread.start()
+
+    def close(self) -> None:
+        """Wait for the scene that is under way."""
+        for thread in self._threads:
+            thread.join()
+
+    def _play(self, scene: Scene) -> None:
+        self._clock.sleep_until(self._clock.now_s() + scene.wait_s)
+        self._tell(scene.before)
+        try:
+            report = self._actions[scene.action]()
+        except (BlimpError, OSError) as error:
+            self._tell(f"{scene.action} did not go as it should: {error}")
+            return
+        self.reports.append(report)
+        self._tell(scene.after.format(down_s=report.down_s))
