@@ -1,0 +1,64 @@
+"""The show's scenes come where they belong, once, and their story says what was measured."""
+
+import threading
+
+from blimp.clock import ManualClock
+from blimp.errors import BlimpError
+from blimp.service.chaos import ChaosReport
+from blimp.service.show import MISSION, SCENES, Show
+from ground_station.mission import MissionEvent
+from ground_station.mission_file import Hold, load_mission
+
+
+def event(leg: int, stage: str, *, fraction: float | None = None, do: str = "goto") -> MissionEvent:
+    return MissionEvent(leg=leg, legs=8, do=do, words=do, stage=stage, fraction=fraction)
+
+
+def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
+    said: list[str] = []
+    done: list[str] = []
+
+    def action(name: str) -> ChaosReport:
+        done.append(name)
+        return ChaosReport(action=name, down_s=0.7)
+
+    actions = {name: (lambda name=name: action(name)) for name in {s.action for s in SCENES}}
+    show = Show(actions=actions, tell=said.append, clock=ManualClock())
+    show.hear(event(1, "started", do="arm"))
+    show.hear(event(3, "started"))
+    show.hear(event(3, "executing", fraction=0.1))
+    show.close()
+    assert done == []
+    for fraction in (0.3, 0.4):
+        show.hear(event(3, "executing", fraction=fraction))
+    show.close()
+    assert done == ["kill-worker"]
+    assert said[-1] == "The worker died; the ship kept flying; the worker was back in 0.7 s."
+    show.hear(event(4, "started", do="hold"))
+    show.hear(event(7, "started"))  # the mission has gone on without the last scene
+    show.close()
+    assert done == ["kill-worker", "blind-position"]
+    assert [report.action for report in show.reports] == done
+
+
+def test_a_scene_that_fails_is_said_and_counts_for_nothing() -> None:
+    said: list[str] = []
+    refused = threading.Event()
+
+    def fails() -> ChaosReport:
+        refused.set()
+        raise BlimpError("no process 'worker' runs in this stack")
+
+    show = Show(actions={"kill-worker": fails}, tell=said.append, clock=ManualClock())
+    show.hear(event(3, "executing", fraction=0.5))
+    show.close()
+    assert refused.is_set()
+    assert "no process" in said[-1]
+    assert show.reports == []
+
+
+def test_the_scenes_fit_the_mission_that_they_are_written_for() -> None:
+    legs = load_mission(MISSION).legs
+    for scene in SCENES:
+        leg = legs[scene.leg - 1]
+        assert isinstance(leg, Hold) is (scene.fraction == 0.0), scene.action
