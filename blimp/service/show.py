@@ -5,7 +5,7 @@ the telemetry beside it.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -60,7 +60,7 @@ class Show:
     """Plays the scenes as the mission comes to them. tell: gets each line of the story."""
 
     def __init__(
-        self, *, actions: dict[str, Callable[[], ChaosReport]], tell: Tell, clock: Clock
+        self, *, actions: Mapping[str, Callable[[], ChaosReport]], tell: Tell, clock: Clock
     ) -> None:
         self._clock = clock
         self._actions = actions

@@ -1,6 +1,7 @@
 """The show's scenes come where they belong, once, and their story says what was measured."""
 
 import threading
+from collections.abc import Callable
 
 from blimp.clock import ManualClock
 from blimp.errors import BlimpError
@@ -18,11 +19,14 @@ def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
     said: list[str] = []
     done: list[str] = []
 
-    def action(name: str) -> ChaosReport:
-        done.append(name)
-        return ChaosReport(action=name, down_s=0.7)
+    def action(name: str) -> Callable[[], ChaosReport]:
+        def act() -> ChaosReport:
+            done.append(name)
+            return ChaosReport(action=name, down_s=0.7)
 
-    actions = {name: (lambda name=name: action(name)) for name in {s.action for s in SCENES}}
+        return act
+
+    actions = {scene.action: action(scene.action) for scene in SCENES}
     show = Show(actions=actions, tell=said.append, clock=ManualClock())
     show.hear(event(1, "started", do="arm"))
     show.hear(event(3, "started"))
