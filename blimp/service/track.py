@@ -100,7 +100,10 @@ def track(
     pose_sensor: PoseSensor = "mocap",
     log: Path | None = None,
 ) -> Tracking:
-    """Take off, go to the start of `curve` and fly it. Raises MissionError if it cannot be."""
+    """Take off, go to the start of `curve` and fly it. Raises MissionError if it cannot be.
+
+    log: where the flight is recorded; with the ending .csv, reference and true ship alone.
+    """
     if curve.duration_s <= FROM_S:
         raise MissionError(
             f"the reference lasts {curve.duration_s:g} s, must be more than {FROM_S:g} s: the "
@@ -109,14 +112,16 @@ def track(
     plant = plant or Plant()
     frame = with_pose_sensor(airframes.load(airframe), pose_sensor)
     meter = Meter()
-    with Lockstep(frame, seed=plant.seed, plant=plant.of(frame), meter=meter) as ship:
+    is_table = log is not None and log.suffix == ".csv"
+    mcap = None if is_table else log
+    with Lockstep(frame, seed=plant.seed, plant=plant.of(frame), meter=meter, log=mcap) as ship:
         _go_to_start(ship, curve, plant.gust_mps)
         meter.clear()
         began_s = perf_counter()
         flight = _Flight(ship, curve)
         flight.fly()
         took_s = perf_counter() - began_s
-        if log is not None:
+        if log is not None and is_table:
             _write(log, flight.rows)
         return flight.result(step_ms=meter.step_ms(), speedup=round(curve.duration_s / took_s, 1))
 

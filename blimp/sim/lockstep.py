@@ -13,7 +13,7 @@ import msgspec
 
 from blimp import airframe as airframes
 from blimp.airframe import Airframe
-from blimp.clock import ManualClock
+from blimp.clock import ManualClock, SystemClock
 from blimp.closing import Closing
 from blimp.errors import Refused
 from blimp.recording.tape import Injected, Tape
@@ -164,6 +164,7 @@ class Lockstep(Closing):
                 bench=self._bench, clock=self._clock,
             ),
             lockstep=True,
+            epoch_s=SystemClock().wall_s() - self.now_s,  # for people; the flight has no date
             seed=self._seed,
             wind_mps=wind_mps,
             plant=None if plant is None else msgspec.to_builtins(plant),
@@ -190,8 +191,12 @@ class Lockstep(Closing):
 
     def step(self, seconds: float) -> None:
         """Fly on for `seconds`, in whole cycles of the flight loop."""
+        self.step_cycles(max(1, round(seconds * self._rate_hz)))
+
+    def step_cycles(self, count: int) -> None:
+        """Fly on for `count` cycles of the flight loop."""
         with self.linux_devices():
-            for _ in range(max(1, round(seconds * self._rate_hz))):
+            for _ in range(count):
                 self._world.advance(self._period_s)
                 if self._meter is not None:
                     self._meter.begin()
@@ -206,6 +211,11 @@ class Lockstep(Closing):
     @property
     def now_s(self) -> float:
         return self._clock.now_s()
+
+    @property
+    def cycle(self) -> int:
+        """How many cycles the flight loop has flown, since this ship was made."""
+        return self._cycle
 
     @property
     def truth(self) -> VehicleState:
@@ -244,9 +254,13 @@ class Lockstep(Closing):
 
     def deliver(self, command: Command) -> Outcome:
         """Give a command as it would come from the mailbox, and fly one cycle."""
-        self._inbox.put(command)
+        self.give(command)
         self.step(self._period_s)
         return self.outcome(command.id)
+
+    def give(self, command: Command) -> None:
+        """Give a command as it would come from the mailbox; it acts in the next cycle."""
+        self._inbox.put(command)
 
     def outcome(self, id: str) -> Outcome:
         """Return the newest outcome of a command. Raises KeyError for one never given."""

@@ -1,5 +1,6 @@
 """`blimp log`: records flights, and shows, exports and repeats what was recorded."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -153,6 +154,100 @@ def recover(
         print(f"{found.chunks} chunks written to {out}, {found.lost_bytes} bytes lost")
     if not out.exists():
         say(f"blimp: log {file}: nothing whole is in it, {out} is not written")
+
+
+@app.command()
+def export(
+    file: File,
+    out: Annotated[
+        Path | None, typer.Argument(metavar="OUT", help="The file to write; else standard output.")
+    ] = None,
+    *,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", metavar="FORMAT", help="csv, kml or geojson; else OUT's ending."),
+    ] = None,
+) -> None:
+    """Write a log as a table of every cycle (csv), or its track for maps (kml, geojson).
+
+    \b
+    Examples:
+      blimp log export flight.mcap flight.kml
+      blimp log export flight.mcap --format csv | head
+    """
+    from blimp.recording.export import FORMATS
+    from blimp.recording.recording import open_recording
+
+    name = form or ("csv" if out is None else out.suffix.lstrip("."))
+    if name not in FORMATS:
+        raise typer.BadParameter(
+            f"{name[:40]!r}: must be {', '.join(FORMATS)}", param_hint="--format"
+        )
+    with open_recording(file) as log:
+        if out is None:
+            FORMATS[name](log, sys.stdout)
+            return
+        try:
+            with out.open("w", encoding="utf-8", newline="") as stream:
+                FORMATS[name](log, stream)
+        except OSError as error:
+            raise LogError(f"{out}: {error.strerror}") from error
+
+
+@app.command()
+def plot(
+    file: File,
+    out: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="Where pictures go; else FILE's name in this place."),
+    ] = None,
+    *,
+    json_output: Json = False,
+) -> None:
+    """Draw altitude, track, attitude, actuators and timings, for a report.
+
+    Example: blimp log plot flight.mcap pictures
+    """
+    from blimp.recording.pictures import draw
+    from blimp.recording.recording import open_recording
+
+    with open_recording(file) as log:
+        written = draw(log, out or Path(file.stem))
+    for path in written:
+        if json_output:
+            print_json({"path": str(path)})
+        else:
+            print(path)
+
+
+@app.command()
+def refly(
+    file: File,
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="OUT", help="Record the second flight there.")
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Fly a simulated flight again and say whether it is the same.
+
+    The recorded commands, faults, wind and seed, in lockstep. A lockstep flight is the same to the
+    bit, one in real time is not.
+
+    Example: blimp log refly flight.mcap
+    """
+    from blimp.service.refly import refly as run
+
+    found = run(file, out=out)
+    if json_output:
+        print_json(builtins(found))
+    elif found.same:
+        print("the same to the bit (simulated)")
+    else:
+        print(
+            f"different from {found.first_difference_s} s on, at most "
+            f"{found.max_difference_m:.4f} m apart (simulated)"
+        )
 
 
 def _age(path: Path) -> tuple[float, str]:

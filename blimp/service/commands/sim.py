@@ -102,7 +102,10 @@ def track(
     ] = "mocap",
     log: Annotated[
         Path | None,
-        typer.Option("--log", metavar="OUT", help="CSV of reference and true ship to write."),
+        typer.Option(
+            "--log", metavar="OUT",
+            help="The flight's log to write; with the ending .csv, reference and true ship.",
+        ),
     ] = None,
     json_output: Json = False,
 ) -> None:  # fmt: skip

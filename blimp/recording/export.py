@@ -1,0 +1,162 @@
+"""Logs as other formats: a table of every cycle, and the track for maps."""
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from math import cos, radians
+from typing import Any, NamedTuple, TextIO
+from xml.sax.saxutils import escape
+
+from blimp.airframe import EARTH_RADIUS_M
+from blimp.errors import LogError
+from blimp.recording.recording import Recording
+from blimp.recording.topics import NS
+
+_AXES = ("north", "east", "down")
+_ANGLES = ("roll", "pitch", "yaw")
+_SET = ("north_m", "east_m", "down_m", "yaw_rad")
+_KML_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
+<kml xmlns="http://www.opengis.net/kml/2.2" xmlns:gx="http://www.google.com/kml/ext/2.2">
+<Document><name>{name}</name>
+"""
+
+
+class Fix(NamedTuple):
+    """A place of the ship on the Earth. altitude_m: above the pad."""
+
+    time: str  # UTC, ISO 8601
+    longitude_deg: float
+    latitude_deg: float
+    altitude_m: float
+
+
+class Mark(NamedTuple):
+    """Something that happened, and where the ship was."""
+
+    fix: Fix
+    name: str
+    text: str
+
+
+def as_csv(log: Recording, out: TextIO) -> None:
+    """Write one row a cycle, SI units; an empty cell is a setpoint that was not controlled."""
+    actuators = log.session.actuators
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([
+        "t_s", "cycle", "armed", "on_ground",
+        *(f"{axis}_m" for axis in _AXES), *(f"{axis}_mps" for axis in _AXES),
+        *(f"{angle}_rad" for angle in _ANGLES), *(f"{angle}_rate_radps" for angle in _ANGLES),
+        *(f"set_{name}" for name in _SET), *actuators, "step_ms",
+    ])  # fmt: skip
+    for entry in log.entries(("/snapshot",)):
+        one = entry.data
+        writer.writerow([
+            f"{entry.t_s:.4f}", one["cycle"], int(one["armed"]), int(one["on_ground"]),
+            *one["position_ned_m"], *one["velocity_ned_mps"],
+            *(one["attitude_rad"][angle] for angle in _ANGLES), *one["rates_body_radps"],
+            *(one["setpoint"].get(name, "") for name in _SET),
+            *(one["actuators"][name] for name in actuators), one["step_ms"],
+        ])  # fmt: skip
+
+
+def as_geojson(log: Recording, out: TextIO) -> None:
+    """Write the track as one LineString, and a Point for each command, event and fault."""
+    fixes, marks = _track(log)
+    name = log.session.vehicle
+    track = {
+        "type": "Feature",
+        "geometry": {"type": "LineString", "coordinates": [_place(fix) for fix in fixes]},
+        "properties": {
+            "name": name, "simulated": log.session.simulated,
+            "times": [fix.time for fix in fixes],
+        },
+    }  # fmt: skip
+    points = [
+        {
+            "type": "Feature",
+            "geometry": {"type": "Point", "coordinates": _place(mark.fix)},
+            "properties": {"name": mark.name, "text": mark.text, "time": mark.fix.time},
+        }
+        for mark in marks
+    ]
+    json.dump({"type": "FeatureCollection", "features": [track, *points]}, out)
+    out.write("\n")
+
+
+def as_kml(log: Recording, out: TextIO) -> None:
+    """Write the track with its times, above the ground, and a place for each mark."""
+    fixes, marks = _track(log)
+    name = escape(f"{log.session.vehicle}{' (simulated)' if log.session.simulated else ''}")
+    out.write(_KML_HEAD.format(name=name))
+    out.write(f"<Placemark><name>{name}</name><gx:Track>")
+    out.write("<altitudeMode>relativeToGround</altitudeMode>\n")
+    for fix in fixes:
+        out.write(f"<when>{fix.time}</when>\n")
+    for fix in fixes:
+        out.write(f"<gx:coord>{_words(fix, ' ')}</gx:coord>\n")
+    out.write("</gx:Track></Placemark>\n")
+    for mark in marks:
+        out.write(
+            f"<Placemark><name>{escape(mark.name)}</name>"
+            f"<description>{escape(mark.text)}</description>"
+            f"<TimeStamp><when>{mark.fix.time}</when></TimeStamp>"
+            "<Point><altitudeMode>relativeToGround</altitudeMode>"
+            f"<coordinates>{_words(mark.fix, ',')}</coordinates></Point></Placemark>\n"
+        )
+    out.write("</Document></kml>\n")
+
+
+FORMATS: dict[str, Callable[[Recording, TextIO], None]] = {
+    "csv": as_csv,
+    "kml": as_kml,
+    "geojson": as_geojson,
+}
+
+
+def _track(log: Recording) -> tuple[list[Fix], list[Mark]]:
+    """Return the track, ten fixes a second, and what happened on it. Raises LogError."""
+    home = log.session.airframe.get("home")
+    if not isinstance(home, dict) or {"latitude_deg", "longitude_deg"} - home.keys():
+        raise LogError(f"log {log.path}: its airframe names no home: nothing to put on a map")
+    fixes: list[Fix] = []
+    marks: list[Mark] = []
+    for entry in log.entries(("/status", "/command", "/event", "/fault")):
+        data = entry.data
+        if entry.topic == "/status":
+            fixes.append(_fix(home, data["position_ned_m"], log, entry.t_s))
+        elif fixes:
+            marks += [Mark(fixes[-1], *words) for words in _mark(entry.topic, data)]
+    if not fixes:
+        raise LogError(f"log {log.path}: no position is in it")
+    return fixes, marks
+
+
+def _mark(topic: str, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if topic == "/command" and data["name"] not in ("ping", "status", "sensor"):
+        yield str(data["name"]), json.dumps(data["arguments"])
+    elif topic == "/event":
+        yield str(data["name"]), str(data["message"])
+    elif topic == "/fault":
+        yield str(data["device"]), str(data["text"]) or "works again"
+
+
+def _fix(home: dict[str, float], position: list[float], log: Recording, t_s: float) -> Fix:
+    north_m, east_m, down_m = position
+    per_degree_m = radians(1.0) * EARTH_RADIUS_M
+    parallel = cos(radians(home["latitude_deg"]))
+    time = datetime.fromtimestamp(log.start_ns / NS + t_s, UTC)
+    return Fix(
+        time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        round(home["longitude_deg"] + east_m / (per_degree_m * parallel), 8),
+        round(home["latitude_deg"] + north_m / per_degree_m, 8),
+        round(-down_m, 3),
+    )
+
+
+def _place(fix: Fix) -> list[float]:
+    return [fix.longitude_deg, fix.latitude_deg, fix.altitude_m]
+
+
+def _words(fix: Fix, separator: str) -> str:
+    return separator.join(map(str, _place(fix)))
