@@ -11,6 +11,7 @@
 | `XDG_STATE_HOME`         | parent of `blimp/`: this user's pilot grants; `~/.local/state`       |
 | `BLIMP_LOG_DIR`          | where flights are recorded; `blimp/logs` in `XDG_STATE_HOME`         |
 | `BLIMP_LOG_MB`           | bound of all logs there, the oldest go first; 0: none; 1000          |
+| `BLIMP_FOXGLOVE_PORT`    | a port of this machine for Foxglove's live view; none by default     |
 | `XDG_RUNTIME_DIR`        | parent of the run registry; `/tmp` if it is not set                  |
 | `BLIMP_TRACE_FILE`       | gets a line of JSON for each span                                    |
 | `OTEL_*`                 | OpenTelemetry's own: the exporters of spans (see docs/observe.md)    |

@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.config import notify_address
-from blimp.errors import BlimpError, LogError
+from blimp.errors import BlimpError, ConfigError, LogError
 from blimp.link.paths import own_paths
 from blimp.recording.directory import MIN_FREE_BYTES, LogDirectory
 from blimp.recording.log_file import LogFile
@@ -28,6 +29,7 @@ from blimp.service import notify
 
 if TYPE_CHECKING:
     from blimp.service.compose import OnStop
+    from blimp.service.live_view import LiveView
 
 POLL_S = 0.1
 FLUSH_S = 1.0  # what a power cut costs at the most
@@ -41,13 +43,17 @@ NICE = 10
 
 
 class RecorderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """max_bytes: of all logs in the directory. seed, wind_mps: of the simulated world."""
+    """max_bytes: of all logs in the directory. seed, wind_mps: of the simulated world.
+
+    live_port: of this machine, for Foxglove's viewer; None for none.
+    """
 
     runtime_dir: Path | None
     directory: Path
     max_bytes: int
     seed: int | None = None
     wind_mps: float | None = None
+    live_port: int | None = None
 
 
 def record(options: RecorderOptions, *, on_stop: OnStop) -> None:
@@ -62,12 +68,13 @@ def record(options: RecorderOptions, *, on_stop: OnStop) -> None:
     with contextlib.suppress(OSError):  # systemd has done it, and lets nobody change it
         os.nice(NICE)
     clock = SystemClock()
-    with Ring(paths.tape) as ring:
+    with Ring(paths.tape) as ring, contextlib.ExitStack() as exits:
         notify.send(notify.READY, address=notify_address())
         while (directory := _directory(options)) is None:
             if select.select([wake], [], [], RETRY_S)[0]:
                 return
-        recorder = Recorder(ring, directory, clock=clock, options=options)
+        live = exits.enter_context(_live_view(options.live_port))
+        recorder = Recorder(ring, directory, clock=clock, options=options, live=live)
         while not select.select([wake], [], [], POLL_S)[0]:
             recorder.poll()
         recorder.finish()
@@ -82,12 +89,38 @@ def _directory(options: RecorderOptions) -> LogDirectory | None:
         return None
 
 
+@contextlib.contextmanager
+def _live_view(port: int | None) -> Iterator[LiveView | None]:
+    """Yield the live view, None if none is asked for or it cannot be started."""
+    if port is None:
+        yield None
+        return
+    from blimp.service.live_view import LiveView
+
+    try:
+        view = LiveView(port)
+    except ConfigError as error:
+        _say(f"{error}; recording without it")
+        yield None
+        return
+    with view:
+        _say(f"live for Foxglove: ws://127.0.0.1:{view.port}")
+        yield view
+
+
 class Recorder:
     """Reads a ring, writes logs. `poll` from time to time, `finish` at the end."""
 
     def __init__(
-        self, ring: Ring, directory: LogDirectory, *, clock: Clock, options: RecorderOptions
+        self,
+        ring: Ring,
+        directory: LogDirectory,
+        *,
+        clock: Clock,
+        options: RecorderOptions,
+        live: LiveView | None = None,
     ) -> None:
+        self._live = live
         self._ring, self._directory, self._clock = ring, directory, clock
         self._options = options
         self._log: LogFile | None = None
@@ -148,6 +181,8 @@ class Recorder:
         if translator is None:
             return
         for message in translator.messages(kind, payload):
+            if self._live is not None:
+                self._live.send(message)
             if self._is_wanted(message, translator):
                 self._add(message)
 
@@ -159,6 +194,8 @@ class Recorder:
             )
         self._translator = Translator(session)
         self._active_s = None
+        if self._live is not None:
+            self._live.begin(session)
 
     def _is_wanted(self, message: Message, translator: Translator) -> bool:
         """Thin out what a ship on the ground repeats; begin a new log when it is armed again."""

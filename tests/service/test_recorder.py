@@ -16,6 +16,7 @@ from blimp.recording.recording import open_recording
 from blimp.recording.recover import recover
 from blimp.recording.ring import Ring
 from blimp.recording.tape import Session, Tape
+from blimp.service.live_view import LiveView
 from blimp.service.recorder import IDLE_S, RETRY_S, Recorder, RecorderOptions
 from blimp.types import Command, Outcome, OutcomeState, Setpoint, VehicleState
 
@@ -61,12 +62,12 @@ class Rig:
         self.directory = LogDirectory(directory / "logs", max_bytes=50_000_000)
         self.recorder = self.start()
 
-    def start(self) -> Recorder:
+    def start(self, live: LiveView | None = None) -> Recorder:
         options = RecorderOptions(
             runtime_dir=None, directory=self.directory.path, max_bytes=1, seed=9, wind_mps=0.5
         )
         ring = Ring(self.directory.path.parent / "ring")
-        self.recorder = Recorder(ring, self.directory, clock=self.clock, options=options)
+        self.recorder = Recorder(ring, self.directory, clock=self.clock, options=options, live=live)
         return self.recorder
 
     def fly(self, seconds: float) -> None:

@@ -39,12 +39,26 @@ def record(
         int | None, typer.Option("--seed", metavar="N", help="Of the simulated world.")
     ] = None,
     wind: Wind = 0.0,
+    foxglove_port: Annotated[
+        int | None,
+        typer.Option(
+            "--foxglove-port",
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            envvar="BLIMP_FOXGLOVE_PORT",
+            help="Serve Foxglove's viewer on this port of this machine; needs blimp[foxglove].",
+        ),
+    ] = None,
 ) -> None:
     """Record the flights of this ship's flight process.
 
     `blimp up`, `blimp demo` and systemd run it. It may start, die and come back at any time.
 
-    Example: blimp log record --runtime-dir /run/blimp
+    \b
+    Examples:
+      blimp log record --runtime-dir /run/blimp
+      BLIMP_FOXGLOVE_PORT=8765 blimp up --sim
     """
     from blimp.config import log_bound_mb, log_directory
     from blimp.recording.directory import check_bound
@@ -62,6 +76,7 @@ def record(
         max_bytes=max_bytes,
         seed=seed,
         wind_mps=None if seed is None else wind,
+        live_port=foxglove_port,
     )
     run(options, on_stop=on_signals)
 
