@@ -180,7 +180,11 @@ class Recorder:
         translator = self._translator
         if translator is None:
             return
-        for message in translator.messages(kind, payload):
+        try:
+            found = list(translator.messages(kind, payload))
+        except Exception as error:  # it would come again, and end every recorder after this one
+            found = [translator.event("unreadable", f"record of kind {kind}: {error}")]
+        for message in found:
             if self._live is not None:
                 self._live.send(message)
             if self._is_wanted(message, translator):

@@ -15,7 +15,7 @@ from blimp.recording.directory import LogDirectory, check_bound
 from blimp.recording.recording import open_recording
 from blimp.recording.recover import recover
 from blimp.recording.ring import Ring
-from blimp.recording.tape import Session, Tape
+from blimp.recording.tape import Kind, Session, Tape
 from blimp.service.live_view import LiveView
 from blimp.service.recorder import IDLE_S, RETRY_S, Recorder, RecorderOptions
 from blimp.types import Command, Outcome, OutcomeState, Setpoint, VehicleState
@@ -186,6 +186,18 @@ def test_a_disk_without_room_for_others_is_left_alone(
     rig.fly(2.0)
     assert "less than 64 MiB are free on its disk; not recording" in capfd.readouterr().err
     assert rig.directory.logs() == []
+
+
+def test_a_record_that_cannot_be_read_is_said_and_no_more(rig: Rig) -> None:
+    rig.fly(1.0)
+    for kind in Kind:
+        if kind is not Kind.SESSION:
+            rig.ring.write(kind, b'{"type":"snapshot"}')
+    rig.ring.write(99, b"from another time")
+    rig.fly(1.5)
+    rig.recorder.finish()
+    assert rig.cycles() == list(range(1, rig.flight._number + 1))
+    assert "record of kind 3: Object missing required field" in rig.words("/event")
 
 
 def test_a_new_flight_process_begins_a_new_log(rig: Rig) -> None:
