@@ -58,7 +58,7 @@ class LiveView(Closing):
         }
 
     def send(self, message: Message) -> None:
-        """Send a message to whoever looks at its topic."""
+        """Send a message to the viewers that look at its topic."""
         channel = self._channels.get(message.topic)
         if channel is not None:
             channel.log(message.data, log_time=message.time_ns)
