@@ -59,6 +59,7 @@ bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this pro
 	$(BIN)/python -m benchmarks.loop
 	$(BIN)/python -m benchmarks.observe
 	$(BIN)/python -m benchmarks.sql_results
+	$(BIN)/python -m benchmarks.page
 
 # --- campaigns: each prints its progress, then its figures and its command as JSON, and fails
 # --- on any loss. Their durations are in docs/faults.md.

@@ -5,8 +5,6 @@ viewer: commands run in a pool, emergency stops in another that no command can f
 """
 
 import asyncio
-import resource
-import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,24 +27,26 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError, ConfigError, LinkError
 from ground_station import report
 from ground_station.page.access import Access, Tokens
+from ground_station.page.answers import (
+    arguments_of,
+    failed_answer,
+    json_answer,
+    refused_command,
+)
 from ground_station.page.command_line import command_names
+from ground_station.page.listening import listening_socket, shown_address
 from ground_station.page.room import Room, Viewer
 from ground_station.page.source import Source
-from ground_station.report import Outcome
 
 STATIC = Path(__file__).parent / "static"
-MAX_BODY_BYTES = 64 * 1024
 MAX_SOCKET_BYTES = 64 * 1024
-BODY_S = 5.0  # for a whole body to come
 MAX_VIEWERS = 48
 MAX_ROOMS = 16
-SEND_BUFFER_BYTES = 128 * 1024  # of the kernel, for each connection: a slow reader's backlog
 PING_S = 5.0  # a viewer that does not answer within as long again is gone
 COMMAND_THREADS = 8
 STOP_THREADS = 16
 START_S = 20.0
 FIRST_S = 2.0  # for the first snapshot of a ship that is asked for
-MANY_FILES = 4096
 
 
 class Ships(Protocol):
@@ -115,9 +115,9 @@ class Page(Closing):
 
         self._stops = ThreadPoolExecutor(STOP_THREADS, thread_name_prefix="estop")
         self._commands = ThreadPoolExecutor(COMMAND_THREADS, thread_name_prefix="command")
-        self._sockets = [_listen(host, port)]
+        self._sockets = [listening_socket(host, port)]
         if view_host is not None:
-            self._sockets.append(_listen(view_host, 0))
+            self._sockets.append(listening_socket(view_host, 0))
         self._is_open = host not in ("127.0.0.1", "::1", "localhost")
         self._host, self._view_host = host, view_host
         self._loop = asyncio.new_event_loop()
@@ -131,7 +131,7 @@ class Page(Closing):
     @property
     def url(self) -> str:
         """The address for the operator."""
-        return f"http://{_shown(self._host)}:{self.port}/?token={self.tokens.operator}"
+        return f"http://{shown_address(self._host)}:{self.port}/?token={self.tokens.operator}"
 
     @property
     def view_url(self) -> str | None:
@@ -139,7 +139,7 @@ class Page(Closing):
         if self._view_host is None:
             return None
         port = self._sockets[1].getsockname()[1]
-        return f"http://{_shown(self._view_host)}:{port}/?token={self.tokens.viewer}"
+        return f"http://{shown_address(self._view_host)}:{port}/?token={self.tokens.viewer}"
 
     def start(self) -> None:
         """Return as soon as the page answers. Raises ConfigError if it does not.
@@ -251,11 +251,11 @@ class Page(Closing):
         try:
             room = await self._enter(request.query_params.get("vehicle"))
         except BlimpError as error:
-            return _failed("status", str(error), 503)
+            return failed_answer("status", str(error), 503)
         state = await room.first_state(within_s=FIRST_S)
         if state is None:
-            return _failed("status", f"no snapshot of {room.vehicle!r} yet", 503)
-        return _json(state)
+            return failed_answer("status", f"no snapshot of {room.vehicle!r} yet", 503)
+        return json_answer(state)
 
     async def _list(self, _: Request) -> Response:
         trouble = ""
@@ -263,12 +263,12 @@ class Page(Closing):
             names = await self._loop.run_in_executor(self._commands, self._ships.vehicles)
         except BlimpError as error:  # asked all the time, also while there is no broker
             names, trouble = sorted({self._ships.vehicle, *self._rooms}), str(error)
-        return _json({"vehicles": names, "vehicle": self._ships.vehicle, "trouble": trouble})
+        return json_answer({"vehicles": names, "vehicle": self._ships.vehicle, "trouble": trouble})
 
     async def _estop(self, request: Request) -> Response:
-        if refused := _may_not(request, "estop"):
+        if refused := refused_command(request, "estop"):
             return refused
-        arguments = await _arguments(request)
+        arguments = await arguments_of(request)
         if isinstance(arguments, Response):
             # An emergency stop is not refused for what stands beside it.
             arguments = {}
@@ -280,7 +280,7 @@ class Page(Closing):
 
     async def _stop(self, vehicle: str) -> Response:
         outcome = await self._loop.run_in_executor(self._stops, self._ships.stop, vehicle)
-        return _json(outcome)
+        return json_answer(outcome)
 
     async def _stop_all(self) -> Response:
         """Stop the ships that are known at once, and those that are found after that."""
@@ -292,7 +292,7 @@ class Page(Closing):
             found = []
         tasks |= {one: self._stopping(one) for one in found if one not in tasks}
         outcomes = {name: await task for name, task in tasks.items()}
-        return _json({"state": _worst(outcomes.values()), "ships": outcomes})
+        return json_answer({"state": _worst(outcomes.values()), "ships": outcomes})
 
     def _stopping(self, vehicle: str) -> "asyncio.Future[dict[str, Any]]":
         return self._loop.run_in_executor(self._stops, self._ships.stop, vehicle)
@@ -301,19 +301,19 @@ class Page(Closing):
         name = request.path_params["name"]
         if name == "estop":
             return await self._estop(request)
-        if refused := _may_not(request, name):
+        if refused := refused_command(request, name):
             return refused
         if name not in command_names():
             there = ", ".join(command_names())
-            return _failed(name, f"no command {name[:40]!r} here; there are {there}", 404)
-        arguments = await _arguments(request)
+            return failed_answer(name, f"no command {name[:40]!r} here; there are {there}", 404)
+        arguments = await arguments_of(request)
         if isinstance(arguments, Response):
             return arguments
         vehicle = request.query_params.get("vehicle") or self._ships.vehicle
         status, document = await self._loop.run_in_executor(
             self._commands, self._ships.command, vehicle, name, arguments
         )
-        return _json(document, status=400 if status == report.USAGE else 200)
+        return json_answer(document, status=400 if status == report.USAGE else 200)
 
     # --- viewers ----------------------------------------------------------------------------
 
@@ -396,42 +396,6 @@ class _WebSocket(WebSocketsSansIOProtocol):
         self.transport.abort()
 
 
-# --- requests and answers -------------------------------------------------------------------
-
-
-def _may_not(request: Request, name: str) -> Response | None:
-    if request.state.role == "operator":
-        return None
-    return _failed(name, "this address is read-only: it cannot command", 403)
-
-
-async def _arguments(request: Request) -> dict[str, Any] | Response:
-    """Return the JSON object in a request's body, {} for none, or the answer that refuses it."""
-    body = b""
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                body += part
-                if len(body) > MAX_BODY_BYTES:
-                    return _failed("", f"the body is over the limit of {MAX_BODY_BYTES} bytes", 413)
-        found = msgspec.json.decode(body, type=dict[str, Any]) if body.strip() else {}
-    except TimeoutError:
-        return _failed("", f"the body did not come within {BODY_S:g} s", 408)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        return _failed("", f"the body is not an object of JSON: {error}", 400)
-    return found
-
-
-def _json(document: Any, *, status: int = 200) -> Response:
-    data = msgspec.json.encode(document)
-    return Response(data, status_code=status, media_type="application/json")
-
-
-def _failed(name: str, reason: str, status: int) -> Response:
-    task = f"blimp.{name}"[:80] if name else ""
-    return _json(Outcome(id=None, task=task, state="FAILURE", reason=reason), status=status)
-
-
 def _text(kind: str, content: Any) -> str:
     return msgspec.json.encode({"kind": kind, "content": content}).decode()
 
@@ -439,33 +403,3 @@ def _text(kind: str, content: Any) -> str:
 def _worst(outcomes: Any) -> str:
     states = {outcome["state"] for outcome in outcomes} - {"SUCCESS"}
     return min(states, default="SUCCESS")
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises ConfigError, naming the address."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < min(hard, MANY_FILES):  # many connections must not take the files of a command
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MANY_FILES), hard))
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-        listening.bind((host, port))
-        listening.listen(128)
-    except OSError as error:
-        listening.close()
-        raise ConfigError(f"the page cannot listen on {host}:{port}: {error.strerror}") from None
-    return listening
-
-
-def _shown(host: str) -> str:
-    """Return the address that others reach a socket by that listens on `host`."""
-    if host not in ("0.0.0.0", "::"):
-        return f"[{host}]" if ":" in host else host
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # nothing is sent: it asks for the way there
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "127.0.0.1"

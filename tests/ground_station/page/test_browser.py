@@ -7,10 +7,16 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
 from tests.ground_station.page.client import Served
 
 WITHIN_MS = 30_000
+AXE = Path(__file__).parent / "axe.min.js"  # axe-core 4.14.1 of npm, MPL 2.0
+MISSION = {
+    "name": "hop", "legs": 3, "completed": 3, "max_cross_track_m": 0.2, "final_error_m": 0.1,
+    "duration_s": 30.0,
+}  # fmt: skip
+FAULT = {"action": "kill-worker", "down_s": 0.7}
 
 
 def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
-    served: Served, chromium: Browser, tmp_path: Path
+    served: Served, chromium: Browser
 ) -> None:
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(WITHIN_MS)
@@ -28,6 +34,12 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     expect(by("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
     by("command-takeoff").click()
     expect(by("journey")).to_contain_text("takeoff", timeout=WITHIN_MS)
+
+    by("map").click(position={"x": 60, "y": 60})
+    expect(by("goto-confirm")).to_be_visible()
+    served.page.tell("caption", {"text": "<b>worker</b> died"})
+    expect(by("caption")).to_have_text("<b>worker</b> died", timeout=WITHIN_MS)
+    assert serious_findings(page) == []
 
     served.silence.set()
     expect(page.locator("#lost")).to_contain_text("On board", timeout=WITHIN_MS)
@@ -51,6 +63,40 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     assert snapshot.killed
     context.close()
     assert wrong == []
+
+
+def test_the_room_looks_from_a_phone_and_cannot_command(served: Served, chromium: Browser) -> None:
+    context = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    context.set_default_timeout(WITHIN_MS)
+    page = context.new_page()
+    wrong = errors_of(page)
+    page.goto(served.page.view_url or "")
+    expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+    expect(page.get_by_test_id("estop")).to_be_hidden(timeout=WITHIN_MS)
+    expect(page.get_by_test_id("command-arm")).to_be_hidden()
+    wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
+    assert wide <= 0, "a phone must not have to scroll sideways"
+    assert serious_findings(page) == []
+    page.get_by_role("button", name="Plots").click()
+    expect(page.locator(".uplot").first).to_be_visible(timeout=WITHIN_MS)
+    served.page.tell("end", {"mission": MISSION, "lost": 0, "faults": [FAULT]})
+    card = page.get_by_test_id("end-card")
+    expect(card).to_contain_text("3 of 3", timeout=WITHIN_MS)
+    expect(card).to_contain_text("worker killed")
+    assert serious_findings(page) == []
+    context.close()
+    assert wrong == []
+
+
+def serious_findings(page: Page) -> list[str]:
+    """Return what axe finds that keeps people from using the page."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("() => window.axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:120]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
 
 
 def errors_of(page: Page) -> list[str]:

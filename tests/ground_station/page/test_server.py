@@ -7,7 +7,8 @@ import threading
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from ground_station.page.server import MAX_BODY_BYTES, MAX_SOCKET_BYTES
+from ground_station.page.answers import MAX_BODY_BYTES
+from ground_station.page.server import MAX_SOCKET_BYTES
 from tests.ground_station.page.client import WITHIN_S, Served
 
 

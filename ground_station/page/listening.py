@@ -1,0 +1,39 @@
+"""The sockets that the page listens on, and how others call them."""
+
+import resource
+import socket
+
+from blimp.errors import ConfigError
+
+SEND_BUFFER_BYTES = 128 * 1024  # of the kernel, for each connection: a slow reader's backlog
+MANY_FILES = 4096
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises ConfigError, naming the address."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < min(hard, MANY_FILES):  # many connections must not take the files of a command
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, MANY_FILES), hard))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(f"the page cannot listen on {host}:{port}: {error.strerror}") from None
+    return listening
+
+
+def shown_address(host: str) -> str:
+    """Return the address that others reach a socket by that listens on `host`."""
+    if host not in ("0.0.0.0", "::"):
+        return f"[{host}]" if ":" in host else host
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent: it asks for the way there
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
