@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from blimp.errors import AirframeError
+from blimp.suggest import suggestion, with_suggestion
 from blimp.types import Vec3
 
 EARTH_RADIUS_M = 6_371_000.0
@@ -299,8 +300,8 @@ def load(name_or_path: str) -> Airframe:
         text = (resources.files("blimp.airframes") / f"{name_or_path}.toml").read_text("utf-8")
     else:
         raise AirframeError(
-            f"no airframe {name_or_path!r}: known are {', '.join(names())}, "
-            "or give the path of a .toml file"
+            f"no airframe {name_or_path!r}{suggestion(name_or_path, names())}: "
+            f"known are {', '.join(names())}, or give the path of a .toml file"
         )
     return parse(text, where=name_or_path)
 
@@ -310,7 +311,8 @@ def parse(text: str, *, where: str) -> Airframe:
     try:
         airframe = msgspec.convert(tomllib.loads(text), Airframe)
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
-        raise AirframeError(f"airframe {where}: {error}") from error
+        problem = with_suggestion(str(error), Airframe)
+        raise AirframeError(f"airframe {where}: {problem}") from error
     for problem in _problems(airframe):
         raise AirframeError(f"airframe {where}: {problem}")
     return airframe

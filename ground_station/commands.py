@@ -47,7 +47,7 @@ mission_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(
     mission_app,
     name="mission",
-    help="Fly a mission file, or check one.\n\nExample: ground mission run square",
+    help="Mission files: fly, check, list, begin one.\n\nExample: ground mission run square",
 )
 control_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(
@@ -513,14 +513,51 @@ def mission_run(context: typer.Context, file: MissionFile) -> int:
 
 
 @mission_app.command("check")
-def mission_check(context: typer.Context, file: MissionFile) -> int:
+def mission_check(
+    context: typer.Context,
+    file: MissionFile,
+    airframe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE", help="Also whether this ship can fly it, its battery full."
+        ),
+    ] = None,
+) -> int:
     """Check a mission file without a ship.
 
-    Example: ground mission check survey.toml
+    \b
+    Examples:
+      ground mission check survey.toml
+      ground mission check site.plan --airframe twin
     """
     from ground_station.mission_command import check
 
-    return check(session(context), file)
+    return check(session(context), file, airframe=airframe)
+
+
+@mission_app.command("list")
+def mission_list(context: typer.Context) -> int:
+    """List the built-in missions and the mission files of this directory.
+
+    Example: ground mission list
+    """
+    from ground_station.mission_command import list_missions
+
+    return list_missions(session(context))
+
+
+@mission_app.command("new")
+def mission_new(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The .toml file to write.")],
+) -> int:
+    """Write a mission file to begin with, each line explained.
+
+    Example: ground mission new survey.toml
+    """
+    from ground_station.mission_command import new
+
+    return new(session(context), file)
 
 
 @app.command()

@@ -35,5 +35,5 @@ def dispatch(
         ):
             session.report.say(f"{taken.ship.vehicle} is taken by {name}")
             client.authority = taken.grant.token
-            result = fly(session, mission, client=client)
+            mission, result = fly(session, file, mission, client=client)
     return summarise(session, mission, result, vehicle=taken.ship.vehicle)

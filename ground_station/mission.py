@@ -16,13 +16,9 @@ import msgspec
 from blimp.clock import Clock
 from blimp.errors import ControlUnknown, LinkError, NotInControl
 from blimp.tasks.client import Reply
+from ground_station.legs import Goto, Land, Leg, Takeoff, Velocity
 from ground_station.mission_file import (
-    Hold,
-    Land,
-    Leg,
     Mission,
-    Takeoff,
-    Velocity,
     builtin_missions,
     load_mission,
     parse_mission,
@@ -262,8 +258,8 @@ class MissionRunner:
                 reason = f"{ended.reason}; the ship was silent for {self._outage_s:g} s after that"
                 ended = _Ended(state="TIMEOUT", reason=reason, id=ended.id)
                 break
-        if ended.state == "SUCCESS" and isinstance(leg, Hold) and leg.seconds is not None:
-            until_s = self._clock.now_s() + leg.seconds
+        if ended.state == "SUCCESS" and leg.wait_s is not None:
+            until_s = self._clock.now_s() + leg.wait_s
             self._clock.sleep_until(min(self._end_s, until_s))
             if until_s > self._end_s:
                 reason = "the mission's time is over"
@@ -381,17 +377,20 @@ def _rest_of(leg: Velocity, flown_s: float) -> Velocity:
 
 def leg_words(leg: Leg) -> str:
     """Return a leg as it would be typed: "goto 10 0 3"."""
-    numbers = [f"{value:g}" for value in leg.arguments().values()]
-    return " ".join([leg.do, *numbers])
+    found = leg.arguments().values()
+    words = [f"{value:g}" if isinstance(value, float | int) else value for value in found]
+    return " ".join([leg.do, *(word for word in words if isinstance(word, str))])
 
 
 def limit_s(leg: Leg, line: TrackLeg | None) -> float:
     """Return the time a leg may take before the mission gives it up."""
-    if leg.do in ("arm", "disarm", "hold"):
+    if leg.do in ("geofence", "arm", "disarm", "hold", "payload"):
         return SHORT_LIMIT_S + OUTAGE_S
     if isinstance(leg, Velocity):
         return leg.seconds + SHORT_LIMIT_S + OUTAGE_S
     if line is None:
         return 2.0 * LEG_LIMIT_S
     length_m = math.dist(line.start, line.end)
-    return LEG_LIMIT_S + SECONDS_PER_METRE * length_m
+    speed_mps = leg.speed_mps if isinstance(leg, Goto) else None
+    per_metre_s = max(SECONDS_PER_METRE, 2.0 / speed_mps if speed_mps else 0.0)
+    return LEG_LIMIT_S + per_metre_s * length_m

@@ -1,18 +1,23 @@
-"""`ground mission run` and `ground mission check`."""
+"""`ground mission run|check|list|new`."""
 
-from typing import Any
+from math import hypot
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from blimp.errors import ConfigError
+from blimp import airframe as airframes
+from blimp.ability import Ability, ability, full_v
+from blimp.errors import ConfigError, LinkError, MissionError
+from ground_station.mavlink_items import Home
 from ground_station.mission import (
     LegReport,
-    MissionClient,
     MissionEvent,
     MissionResult,
     MissionRunner,
 )
-from ground_station.mission_file import Mission, load_mission
+from ground_station.mission_check import Estimate, judge
+from ground_station.mission_file import ENDINGS, Mission, builtin_missions, load_mission
 from ground_station.report import (
     DONE,
     NOT_AUTHORISED,
@@ -23,19 +28,67 @@ from ground_station.report import (
 )
 from ground_station.session import Session
 
+if TYPE_CHECKING:
+    from blimp.tasks.client import VehicleClient
+
 # What a hall or a field in sight holds; farther, somebody must have meant it.
 FAR_M = 100.0
+SAME_PAD_M = 3.0  # what a GPS may be off
+ASK_S = 5.0
 HIGH_M = 30.0
 
 
-def check(session: Session, file: str) -> int:
-    """Print what a mission file contains. Raises MissionError if it cannot be flown."""
+def check(session: Session, file: str, *, airframe: str | None = None) -> int:
+    """Print what a mission file contains. Raises MissionError if it cannot be flown.
+
+    airframe: a ship that it is judged for, with a full battery.
+    """
     mission = load_mission(file)
+    estimate = None
+    if airframe is not None:
+        ship = airframes.load(airframe)
+        estimate = judge(mission, ability(ship, battery_v=full_v(ship.battery)))
     if session.report.as_json:
-        session.report.json(_outcome(mission, state="SUCCESS", completed=0))
+        session.report.json(_outcome(mission, state="SUCCESS", completed=0, estimate=estimate))
     else:
-        session.report.data(_summary(mission))
+        session.report.data(_summary(mission) + _estimate_words(estimate))
     return DONE
+
+
+def list_missions(session: Session) -> int:
+    """Print the built-in missions and the mission files of this directory."""
+    files = sorted(str(path) for path in Path().iterdir() if path.suffix in ENDINGS)
+    found: list[dict[str, Any]] = []
+    for name in (*builtin_missions(), *files):
+        try:
+            mission = load_mission(name)
+        except MissionError as error:
+            if not name.endswith(".toml"):  # a .toml may be something else altogether
+                found.append({"file": name, "error": str(error)})
+            continue
+        what = {"name": mission.name, "description": mission.description}
+        found.append({"file": name, **what, "legs": len(mission.legs)})
+    if session.report.as_json:
+        result = {"missions": found}
+        session.report.json(Outcome(id=None, task="mission", state="SUCCESS", result=result))
+    for row in found if not session.report.as_json else ():
+        session.report.data(f"{row['file']:20} {row.get('description', row.get('error'))}")
+    return DONE
+
+
+def new(session: Session, file: Path) -> int:
+    """Write a commented mission file to begin with. Raises MissionError if there is one."""
+    if file.suffix != ".toml":
+        raise MissionError(f"mission {file}: a new mission is a .toml file")
+    text = _TEMPLATE.replace("NAME", file.stem[:64].replace('"', "'").replace("\\", "/"))
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        raise MissionError(f"mission {file} is there already") from None
+    except OSError as error:
+        raise MissionError(f"mission {file} cannot be written: {error.strerror}") from None
+    return check(session, str(file))
 
 
 def run(session: Session, file: str) -> int:
@@ -46,8 +99,31 @@ def run(session: Session, file: str) -> int:
         return check(session, file)
     session.check_there()
     with session.pilots_client() as client:
-        result = fly(session, mission, client=client)
+        mission, result = fly(session, file, mission, client=client)
     return summarise(session, mission, result)
+
+
+def for_ship(session: Session, file: str, mission: Mission, *, client: "VehicleClient") -> Mission:
+    """Return the mission as this ship flies it, once it can: see `judge`.
+
+    A map's places stay where they are: if the pad is not at the file's home they are seen from
+    the pad.
+    """
+    with client.send("limits", {}, ttl_s=ASK_S) as pending:
+        reply = pending.wait(ASK_S)
+    if reply.state != "SUCCESS" or not isinstance(reply.result, dict):
+        raise LinkError(f"the ship does not say what it can do: {reply.reason or reply.state}")
+    known = {k: v for k, v in reply.result.items() if k in Ability.__struct_fields__}
+    ship = msgspec.convert(known, Ability)
+    if mission.origin_deg is not None and ship.pad_deg is not None:
+        latitude_deg, longitude_deg = mission.origin_deg
+        home = Home(latitude_deg=latitude_deg, longitude_deg=longitude_deg, altitude_msl_m=0.0)
+        off_m = hypot(*home.local(*ship.pad_deg))
+        if off_m > SAME_PAD_M:
+            session.report.say(f"ground: the pad is {off_m:.1f} m from the home in {file}")
+            mission = load_mission(file, origin_deg=ship.pad_deg)
+    judge(mission, ship)
+    return mission
 
 
 def confirmed(session: Session, file: str) -> Mission:
@@ -61,15 +137,29 @@ def confirmed(session: Session, file: str) -> Mission:
     return mission
 
 
-def fly(session: Session, mission: Mission, *, client: MissionClient) -> MissionResult:
-    """Fly `mission` and report it leg by leg."""
-    return MissionRunner(
+def fly(
+    session: Session, file: str, mission: Mission, *, client: "VehicleClient"
+) -> tuple[Mission, MissionResult]:
+    """Fly `mission` and report it leg by leg, unless it is beyond this ship.
+
+    Returns it as this ship flies it, too.
+    """
+    try:
+        mission = for_ship(session, file, mission, client=client)
+    except MissionError as error:
+        nothing = MissionResult(
+            name=mission.name, legs=len(mission.legs), completed=0, state="REFUSED",
+            reason=str(error), reports=(), replies=(), duration_s=0.0,
+        )  # fmt: skip
+        return mission, nothing
+    runner = MissionRunner(
         client=client,
         mission=mission,
         clock=session.clock,
         timeout_s=session.options.timeout_s,
         on_event=MissionLines(report=session.report),
-    ).run()
+    )
+    return mission, runner.run()
 
 
 def summarise(
@@ -137,9 +227,16 @@ def _summary(mission: Mission) -> str:
     )
 
 
+def _estimate_words(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    return f"; {estimate.duration_s:.0f} s and {estimate.charge_ah:.2f} Ah with reserve"
+
+
 def _outcome(
     mission: Mission,
     *,
+    estimate: Estimate | None = None,
     state: str,
     completed: int,
     reason: str = "",
@@ -154,6 +251,54 @@ def _outcome(
         "completed": completed,
         "duration_s": duration_s,
         "reports": msgspec.to_builtins(reports),
+        **({} if estimate is None else {"estimate": msgspec.to_builtins(estimate)}),
     }
     task = "mission" if vehicle is None else "dispatch"
     return Outcome(id=None, task=task, state=state, result=result, reason=reason)
+
+
+_TEMPLATE = """\
+# Metres north and east of the pad, heights above it, degrees clockwise from north, seconds.
+# Check it: ground mission check FILE --airframe twin
+name = "NAME"
+description = "Take off, fly to a place, look, come back and land."
+ceiling_m = 10.0 # no leg may be higher
+# floor_m = 1.0  # nor lower
+
+# Where it may fly; the pad must be inside. exclude = true turns one around.
+[[geofence]]
+polygon = [[-10, -10], [20, -10], [20, 20], [-10, 20]]
+# [[geofence]]
+# circle = [12, 12, 2] # north, east, radius
+# exclude = true
+
+# Where it may return to, if that is nearer than the pad.
+# [[rally]]
+# north_m = 10.0
+# east_m = 10.0
+# altitude_m = 3.0
+
+[[leg]]
+do = "arm"
+
+[[leg]]
+do = "takeoff"
+altitude_m = 3.0
+
+[[leg]]
+do = "goto"
+north_m = 8.0
+east_m = 0.0
+altitude_m = 3.0
+speed_mps = 0.4  # may be left out, as the next two
+yaw_deg = 90.0
+loiter_s = 10.0
+
+# Others: yaw (deg), hold (seconds), velocity (north_mps, east_mps, up_mps, seconds),
+# payload (name or channel, deg or pulse_us), return, land, disarm.
+[[leg]]
+do = "return"
+
+[[leg]]
+do = "land"
+"""

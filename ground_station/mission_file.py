@@ -1,112 +1,65 @@
-"""A mission: one TOML file of legs, its strict reader, and the line it draws.
+"""A mission: its file, its strict reader, and the line it draws.
 
     name = "there and back"
     description = "what a person reads before flying it"
+    ceiling_m = 10.0   # and floor_m; both may be left out
+
+    [[geofence]]       # metres north and east of the pad; or circle = [north, east, radius]
+    polygon = [[-5, -5], [15, -5], [15, 15], [-5, 15]]
+
+    [[rally]]
+    north_m = 8.0
+    east_m = 0.0
+    altitude_m = 3.0
 
     [[leg]]
-    do = "goto"        # arm takeoff goto velocity hold return land disarm
+    do = "goto"        # see ground_station/legs.py
     north_m = 10.0     # ... and the arguments of that command, named as on the command line
 
-Everything is checked before anything is sent: keys, types, limits, and the order of the
-legs (nothing flies before it has taken off, nothing is disarmed in the air).
+A file that ends in .plan or .waypoints is one of QGroundControl (ground_station/plan_file.py).
+Everything is checked before anything is sent: keys, types, limits, order, the geofence.
 """
 
 import math
-import re
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from blimp.errors import MissionError
+from blimp.geofence import Geofence, Rally, Zone
+from blimp.suggest import suggestion, with_suggestion
+from ground_station.legs import (
+    MAX_LEGS,
+    Goto,
+    Leg,
+    Takeoff,
+    completed,
+    end_of,
+    read_leg,
+    readable,
+)
+from ground_station.plan_file import Plan, parse_plan, parse_waypoints
 from ground_station.track import Place, TrackLeg
 
 MAX_BYTES = 256 * 1024
-MAX_LEGS = 200
-MAX_DISTANCE_M = 1000.0
-MIN_ALTITUDE_M = 0.3
-MAX_ALTITUDE_M = 120.0  # the usual legal ceiling for small unmanned craft
-MAX_SPEED_MPS = 10.0
-MAX_SECONDS = 600.0
-
-Horizontal = Annotated[float, Meta(ge=-MAX_DISTANCE_M, le=MAX_DISTANCE_M)]
-Altitude = Annotated[float, Meta(ge=MIN_ALTITUDE_M, le=MAX_ALTITUDE_M)]
-Speed = Annotated[float, Meta(ge=-MAX_SPEED_MPS, le=MAX_SPEED_MPS)]
-Seconds = Annotated[float, Meta(gt=0.0, le=MAX_SECONDS)]
-YawDeg = Annotated[float, Meta(ge=-360.0, le=360.0)]
-
-
-class _Leg(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
-    """Base of all legs. `do` is the command's name; the fields are its arguments."""
-
-    task: ClassVar[str]
-
-    @property
-    def do(self) -> str:
-        return str(self.__struct_config__.tag)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the task's arguments, without those that are not given."""
-        found = msgspec.structs.asdict(self)
-        return {name: value for name, value in found.items() if value is not None}
-
-
-class Arm(_Leg, frozen=True, kw_only=True, tag="arm"):
-    pass
-
-
-class Takeoff(_Leg, frozen=True, kw_only=True, tag="takeoff"):
-    altitude_m: Altitude
-
-
-class Goto(_Leg, frozen=True, kw_only=True, tag="goto"):
-    north_m: Horizontal
-    east_m: Horizontal
-    altitude_m: Altitude
-    yaw_deg: YawDeg | None = None
-
-
-class Velocity(_Leg, frozen=True, kw_only=True, tag="velocity"):
-    north_mps: Speed
-    east_mps: Speed
-    up_mps: Speed
-    seconds: Seconds
-
-
-class Hold(_Leg, frozen=True, kw_only=True, tag="hold"):
-    """Hold the place. `seconds`: how long the mission waits there; not sent to the ship."""
-
-    seconds: Seconds | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        return {}
-
-
-class Return(_Leg, frozen=True, kw_only=True, tag="return"):
-    pass
-
-
-class Land(_Leg, frozen=True, kw_only=True, tag="land"):
-    pass
-
-
-class Disarm(_Leg, frozen=True, kw_only=True, tag="disarm"):
-    pass
-
-
-Leg = Arm | Takeoff | Goto | Velocity | Hold | Return | Land | Disarm
-LEG_NAMES = ("arm", "takeoff", "goto", "velocity", "hold", "return", "land", "disarm")
+ENDINGS = (".toml", ".plan", ".waypoints")
 
 
 class Mission(msgspec.Struct, frozen=True, kw_only=True):
-    """A checked mission. Legs are numbered from 1, in errors, reports and `track()`."""
+    """A checked mission. Legs are numbered from 1, in errors, reports and `track()`.
+
+    origin_deg: latitude and longitude of the pad in the file; None for one in metres.
+    """
 
     name: str
     description: str
     legs: tuple[Leg, ...]
+    geofence: Geofence = Geofence()
+    origin_deg: tuple[float, float] | None = None
 
     def track(self) -> dict[int, TrackLeg]:
         """Return the straight line of every leg that has one, by the leg's number.
@@ -118,7 +71,7 @@ class Mission(msgspec.Struct, frozen=True, kw_only=True):
         lines: dict[int, TrackLeg] = {}
         here: Place | None = (0.0, 0.0, 0.0)
         for number, leg in enumerate(self.legs, start=1):
-            there = _end_of(leg, here)
+            there = end_of(leg, here)
             if here is not None and there is not None and there != here:
                 lines[number] = TrackLeg(here, there)
             here = there
@@ -135,6 +88,10 @@ class Mission(msgspec.Struct, frozen=True, kw_only=True):
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=64)]
     description: Annotated[str, Meta(max_length=1000)] = ""
+    ceiling_m: float | None = None
+    floor_m: float | None = None
+    geofence: tuple[Zone, ...] = ()
+    rally: tuple[Rally, ...] = ()
     leg: list[dict[str, Any]]
 
 
@@ -144,9 +101,10 @@ def builtin_missions() -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml")))
 
 
-def load_mission(path_or_name: str) -> Mission:
+def load_mission(path_or_name: str, *, origin_deg: tuple[float, float] | None = None) -> Mission:
     """Read a mission from a file, or a built-in one by its name.
 
+    origin_deg: where the pad really is; a file with latitudes takes its own home by default.
     Raises MissionError naming the file, the leg, the key and the limit.
     """
     if path_or_name in builtin_missions():
@@ -156,16 +114,21 @@ def load_mission(path_or_name: str) -> Mission:
     try:
         if not path.is_file():
             raise MissionError(
-                f"no mission {path_or_name!r}: it is neither a file nor one of "
-                f"{', '.join(builtin_missions())}"
+                f"no mission {path_or_name!r}{suggestion(path_or_name, builtin_missions())}: "
+                f"it is neither a file nor one of {', '.join(builtin_missions())}"
             )
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise MissionError(f"mission {path}: more than {MAX_BYTES} bytes, which is the limit")
-        text = content.decode("utf-8")
+        text = content.decode("utf-8-sig")
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a NUL in the path
         raise MissionError(f"mission {path_or_name}: {error}") from error
+    if path.suffix == ".plan":
+        return _of_plan(parse_plan(text, where=path_or_name, origin_deg=origin_deg), path_or_name)
+    if path.suffix == ".waypoints":
+        plan = parse_waypoints(text, where=path_or_name, origin_deg=origin_deg)
+        return _of_plan(plan, path_or_name)
     return parse_mission(text, where=path_or_name)
 
 
@@ -174,81 +137,34 @@ def parse_mission(text: str, *, where: str) -> Mission:
     try:
         file = msgspec.convert(tomllib.loads(text), _File)
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
-        raise MissionError(f"mission {where}: {_readable(str(error))}") from error
-    if not 1 <= len(file.leg) <= MAX_LEGS:
-        raise MissionError(f"mission {where}: {len(file.leg)} legs, the limits are 1 to {MAX_LEGS}")
-    legs = tuple(_leg(table, f"mission {where}, leg {n}") for n, table in enumerate(file.leg, 1))
-    _check_order(legs, where)
-    return Mission(name=file.name, description=file.description, legs=legs)
+        message = with_suggestion(str(error), _File)
+        raise MissionError(f"mission {where}: {readable(message)}") from error
+    names = [f"mission {where}, leg {number}" for number in range(1, len(file.leg) + 1)]
+    _check_count(len(file.leg), where)
+    legs = [read_leg(table, name) for table, name in zip(file.leg, names, strict=True)]
+    geofence = Geofence(
+        zones=file.geofence, ceiling_m=file.ceiling_m, floor_m=file.floor_m, rally=file.rally
+    )
+    return Mission(
+        name=file.name,
+        description=file.description,
+        legs=completed(legs, geofence, names),
+        geofence=geofence,
+    )
 
 
-def _leg(table: dict[str, Any], where: str) -> Leg:
-    do = table.get("do")
-    if do not in LEG_NAMES:
-        what = "has no 'do'" if do is None else f"do = {do!r} is no command"
-        raise MissionError(f"{where}: {what}: known are {', '.join(LEG_NAMES)}")
-    for key, value in table.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise MissionError(f"{where} ({do}): {key} = {value} is not a finite number")
-    try:
-        leg: Leg = msgspec.convert(table, Leg)
-    except msgspec.ValidationError as error:
-        raise MissionError(f"{where} ({do}): {_readable(str(error), table)}") from error
-    return leg
+def _of_plan(plan: Plan, where: str) -> Mission:
+    _check_count(len(plan.tables), where)
+    legs = [read_leg(table, name) for table, name in zip(plan.tables, plan.names, strict=True)]
+    return Mission(
+        name=Path(where).stem[:64] or "plan",
+        description=f"{len(plan.tables)} legs from {Path(where).name}",
+        legs=completed(legs, plan.geofence, plan.names),
+        geofence=plan.geofence,
+        origin_deg=plan.home_deg,
+    )
 
 
-def _readable(message: str, table: dict[str, Any] | None = None) -> str:
-    """Turn msgspec's "Expected `float` <= 3 - at `$.key`" into "key = 5: expected ..."."""
-    match = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
-    if match is None:
-        return message
-    what, key = match.groups()
-    value = f" = {str(table[key])[:40]}" if table is not None and key in table else ""
-    return f"{key}{value}: {what[0].lower()}{what[1:]}"
-
-
-def _check_order(legs: tuple[Leg, ...], where: str) -> None:
-    """Refuse what cannot be flown in this order, before anything moves."""
-    armed = flying = False
-    for number, leg in enumerate(legs, start=1):
-        problem = ""
-        match leg:
-            case Arm() if flying:
-                problem = "the ship is in the air: it is armed already"
-            case Arm():
-                armed = True
-            case Takeoff() if not armed:
-                problem = "the ship is not armed: put an arm leg before it"
-            case Takeoff() if flying:
-                problem = "the ship has taken off already: climb with goto"
-            case Takeoff():
-                flying = True
-            case Goto() | Velocity() | Hold() | Return() | Land() if not flying:
-                problem = "the ship has not taken off: put a takeoff leg before it"
-            case Land():
-                armed = flying = False
-            case Disarm() if flying:
-                problem = "the ship would be disarmed in the air: put a land leg before it"
-            case Disarm():
-                armed = False
-        if problem:
-            raise MissionError(f"mission {where}, leg {number} ({leg.do}): {problem}")
-
-
-def _end_of(leg: Leg, here: Place | None) -> Place | None:
-    """Return where `leg` ends if it starts `here`; None if that is not known."""
-    match leg:
-        case Goto():
-            return (leg.north_m, leg.east_m, leg.altitude_m)
-        case Velocity():
-            return None
-        case _ if here is None:
-            return None
-        case Takeoff():
-            return (here[0], here[1], leg.altitude_m)
-        case Return():
-            return (0.0, 0.0, here[2])
-        case Land():
-            return (here[0], here[1], 0.0)
-        case _:
-            return here
+def _check_count(count: int, where: str) -> None:
+    if not 1 <= count <= MAX_LEGS:
+        raise MissionError(f"mission {where}: {count} legs, the limits are 1 to {MAX_LEGS}")

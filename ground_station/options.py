@@ -33,7 +33,8 @@ YawDeg = Annotated[
     ),
 ]
 MissionFile = Annotated[
-    str, typer.Argument(metavar="FILE", help="A .toml file, or the name of a built-in mission.")
+    str,
+    typer.Argument(metavar="FILE", help="A .toml, .plan or .waypoints file, or a built-in one."),
 ]
 Pilot = Annotated[
     str | None,

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from blimp.ability import payload_servos
 from blimp.airframe import Airframe
 from blimp.control import trajectory
 from blimp.control.trajectory import TrajectoryPoint
@@ -186,7 +187,8 @@ class Payload(Arguments, frozen=True, kw_only=True):
             raise ValueError("must have a name or a channel")
         if (self.deg is None) == (self.pulse_us is None):
             raise ValueError("must have deg or pulse_us")
-        _known("name", "payload servo", self.servo(airframe), payload_names(airframe))
+        names = tuple(servo.name for servo in payload_servos(airframe))
+        _known("name", "payload servo", self.servo(airframe), names)
         servo = airframe.servo[airframe.servo_names.index(self.servo(airframe))]
         if self.deg is not None:
             _within("deg", self.deg, degrees(servo.min_rad), degrees(servo.max_rad), "degrees")
@@ -209,12 +211,6 @@ class Payload(Arguments, frozen=True, kw_only=True):
         pulse_s = 1e-6 * (self.pulse_us or 0.0)
         share = (pulse_s - servo.min_pulse_s) / (servo.max_pulse_s - servo.min_pulse_s)
         return servo.min_rad + max(0.0, min(1.0, share)) * (servo.max_rad - servo.min_rad)
-
-
-def payload_names(airframe: Airframe) -> tuple[str, ...]:
-    """Return the servos that neither tilt a propeller nor move a surface."""
-    steering = {t.tilted_by for t in airframe.thruster} | {s.servo for s in airframe.surface}
-    return tuple(name for name in airframe.servo_names if name not in steering)
 
 
 class Sensor(Arguments, frozen=True, kw_only=True):

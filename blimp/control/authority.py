@@ -9,7 +9,7 @@ from blimp.control.admission import Refusal
 from blimp.types import MAX_AUTHORITY, Command
 
 # What only asks, and what only stops, is anybody's.
-FREE_FOR_ALL = frozenset({"ping", "sensor", "estop"})
+FREE_FOR_ALL = frozenset({"ping", "limits", "sensor", "estop"})
 # What only brings a ship to rest passes an older number than was seen: one that was forged since
 # must not keep it out.
 COMES_TO_REST = frozenset({"land", "hold"})

@@ -70,6 +70,7 @@ def build_flight_loop(
         supervisor=supervisor,
         sensors=sensors.status,
         boot_id=boot_id,
+        pad_deg=estimator.pad_deg,
     )
     return FlightLoop(
         sensors=sensors,

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from blimp.ability import ability
 from blimp.airframe import Airframe
 from blimp.control import arguments as forms
 from blimp.control.admission import Refusal, admit
@@ -60,12 +61,14 @@ class Commander:
         sensors: Callable[[float], dict[str, SensorStatus]],
         boot_id: str,
         memory: OutcomeMemory | None = None,
+        pad_deg: Callable[[], tuple[float, float] | None] = lambda: None,
     ) -> None:
         self._airframe = airframe
         self._pilot = pilot
         self._supervisor = supervisor
         self._sensors = sensors
         self._boot_id = boot_id
+        self._pad_deg = pad_deg
         self._memory = memory or OutcomeMemory()
         self._authority = AuthorityFence()
         self._running: list[Running] = []
@@ -152,6 +155,10 @@ class Commander:
 
     def ping(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         return self._done(command, at, {"t_s": at.now_s, "boot_id": self._boot_id})
+
+    def limits(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
+        found = ability(self._airframe, battery_v=at.flags.battery_v, pad_deg=self._pad_deg())
+        return self._done(command, at, cast(dict[str, Any], msgspec.to_builtins(found)))
 
     def sensor(self, command: Command, wish: forms.Sensor, at: Situation) -> Outcome:
         statuses = self._sensors(at.now_s)
@@ -479,6 +486,7 @@ def _who(command: Command) -> str:
 # The one table of commands: name, form of its arguments, handler.
 HANDLERS: dict[str, tuple[type[forms.Arguments], Callable[..., Outcome]]] = {
     "ping": (forms.Nothing, Commander.ping),
+    "limits": (forms.Nothing, Commander.limits),
     "arm": (forms.Arm, Commander.arm),
     "disarm": (forms.Nothing, Commander.disarm),
     "mode": (forms.SetMode, Commander.set_mode),

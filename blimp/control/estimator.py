@@ -90,6 +90,10 @@ class Estimator:
         known = self._attitude.rest.known or self._ground.down
         return known and self._heading.sigma_rad < STEER_RAD
 
+    def pad_deg(self) -> tuple[float, float] | None:
+        """Return latitude and longitude of the pad as GPS saw it, None before it did."""
+        return self._horizontal.pad_deg
+
     def declare_landed(self) -> None:
         """The ship has touched down: this is height 0, whatever the barometer says."""
         self._height.land()

@@ -110,6 +110,17 @@ class HorizontalFilter:
         return self.age_s(now_s) <= _STALE_S
 
     @property
+    def pad_deg(self) -> tuple[float, float] | None:
+        """Latitude and longitude of the pad as GPS saw it, None before it did."""
+        if self.gps_offset is None:
+            return None
+        north_m, east_m = self.gps_offset
+        return (
+            self._home.latitude_deg + north_m / self._m_per_lat,
+            self._home.longitude_deg + east_m / self._m_per_lon,
+        )
+
+    @property
     def outvoted(self) -> frozenset[str]:
         """The sources that have moved otherwise than the others."""
         return frozenset(self._votes.outvoted)

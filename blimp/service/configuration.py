@@ -23,6 +23,7 @@ from blimp.queue.brokers import BROKERS
 from blimp.queue.redis.urls import check_address
 from blimp.recording.directory import check_bound
 from blimp.service.broker import socket_url
+from blimp.suggest import with_suggestion
 
 CONFIG_PATH = Path("/etc/blimp/blimp.toml")
 BROKER_DIR = Path("/var/lib/blimp/broker")  # of blimp-broker.service, if the ship has one
@@ -91,7 +92,8 @@ def parse_configuration(text: str, *, where: str) -> Configuration:
     try:
         configuration = msgspec.convert(tomllib.loads(text), Configuration)
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
-        raise ConfigError(f"{where}: {error}") from error
+        problem = with_suggestion(str(error), Configuration)
+        raise ConfigError(f"{where}: {problem}") from error
     for key in ("airframe", "signing_key_file", "log_dir"):
         value = getattr(configuration, key) or "/"
         is_path = key != "airframe" or value.endswith(".toml")

@@ -1,7 +1,7 @@
 """Status: is the ship there, and what does it say of itself?
 
-`ping` goes through the mailbox to the flight process. `status` returns the newest snapshot that
-the worker has; it is answered in the worker, even if the flight process is silent.
+`ping` and `limits` go through the mailbox to the flight process. `status` returns the newest
+snapshot that the worker has; it is answered in the worker, even if the flight process is silent.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ TASKS = (
     CommandTask(
         command="ping",
         about="Return the flight process's time and boot id.",
+        needs_ttl=False,
+        needs_control=False,
+    ),
+    CommandTask(
+        command="limits",
+        about="Return what the ship can do, and what its battery has left for a mission.",
         needs_ttl=False,
         needs_control=False,
     ),

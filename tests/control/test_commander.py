@@ -33,13 +33,13 @@ def test_the_commands_are_those_of_the_interface() -> None:
     assert set(HANDLERS) == {
         "ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land",
         "return", "estop", "motor", "servo", "sensor", "trajectory", "stick",
-        "geofence", "payload",
+        "geofence", "payload", "limits",
     }  # fmt: skip
 
 
 def test_an_unknown_command_is_refused_naming_the_known_ones() -> None:
     reason = refused(Bench().tell("clear_kill"))
-    assert reason.startswith("no command 'clear_kill'; commands are ping, arm,")
+    assert reason.startswith("no command 'clear_kill'; commands are ping, limits, arm,")
 
 
 def test_ping_answers_with_the_boot() -> None:

@@ -255,6 +255,13 @@ def test_a_mission_that_is_refused(operator: Ground, tmp_path: Path) -> None:
         '[[leg]]\ndo = "goto"\nnorth_m = 999\neast_m = 0\naltitude_m = 2\n'
     )
     assert operator("mission", "run", str(path), "--yes") == 5
+    assert "refused, 0 of 3 legs" in operator.out  # nothing has moved
+    assert "leg 3 (goto): is 999.0 m from the pad, the ship's limit is 100 m" in operator.err
+    path.write_text(
+        'name = "low"\n[[leg]]\ndo = "arm"\n[[leg]]\ndo = "takeoff"\naltitude_m = 2\n'
+        '[[leg]]\ndo = "goto"\nnorth_m = 1\neast_m = 0\naltitude_m = 0.4\n'
+    )
+    assert operator("mission", "run", str(path), "--yes") == 5
     assert "refused, 2 of 3 legs" in operator.out
     # Who looks a moment later sees what has become of it by then, and not every step.
     assert re.search(r"leg 1 of 3, arm: (received → )?done", operator.err)

@@ -9,12 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blimp.errors import MissionError
+from ground_station.legs import MAX_LEGS, Goto, Hold, Takeoff
 from ground_station.mission_file import (
     MAX_BYTES,
-    MAX_LEGS,
-    Goto,
-    Hold,
-    Takeoff,
     builtin_missions,
     load_mission,
     parse_mission,

@@ -1,0 +1,135 @@
+"""What a ship can be asked for, and what it takes from its battery: computed from its airframe.
+
+The currents are estimates on the careful side: momentum theory for the thrust that drag and
+weight take, and a share of all motors for holding heading and place. A twin in the simulator takes
+0.77 to 0.99 A hovering and 0.83 to 0.97 A at 0.7 m/s, which this puts at 0.95 and 1.03 A.
+"""
+
+from bisect import bisect_right
+from math import degrees
+
+import msgspec
+
+from blimp.airframe import Airframe, Battery, Thruster
+
+RESERVE = 0.2  # of what a mission takes, for wind and a second try
+_CONTROL_SHARE = 0.12  # of the motors' full current, on average
+_GRAVITY_MPS2 = 9.80665
+_ALONG = 0.5  # of a thruster's axis: it pushes that way
+# State of charge of a resting lithium-polymer cell, as makers' discharge sheets have it.
+_CHARGE: tuple[tuple[float, float], ...] = (
+    (3.0, 0.0), (3.45, 0.05), (3.6, 0.1), (3.7, 0.2), (3.75, 0.3), (3.8, 0.45), (3.85, 0.57),
+    (3.95, 0.72), (4.05, 0.84), (4.2, 1.0),
+)  # fmt: skip
+_FULL_CELL_V = 4.2
+
+
+class PayloadServo(msgspec.Struct, frozen=True, kw_only=True):
+    """A servo that neither tilts a propeller nor moves a surface. channel: counted from 1."""
+
+    name: str
+    channel: int
+    min_deg: float
+    max_deg: float
+    min_pulse_us: float
+    max_pulse_us: float
+
+
+class Ability(msgspec.Struct, frozen=True, kw_only=True):
+    """usable_ah: until the battery is low; None if it is not known. pad_deg: where its pad is."""
+
+    name: str
+    speed_mps: float
+    climb_mps: float
+    descent_mps: float
+    column_mps: float
+    max_altitude_m: float
+    max_distance_m: float
+    hover_a: float
+    cruise_a: float  # at `speed_mps`
+    usable_ah: float | None = None
+    payload: tuple[PayloadServo, ...] = ()
+    pad_deg: tuple[float, float] | None = None
+
+
+def ability(
+    airframe: Airframe, *, battery_v: float | None, pad_deg: tuple[float, float] | None = None
+) -> Ability:
+    """Return what this ship can do. battery_v: at rest, None if it is not known."""
+    limits = airframe.limits
+    return Ability(
+        name=airframe.name,
+        speed_mps=limits.speed_mps,
+        climb_mps=limits.climb_mps,
+        descent_mps=limits.descent_mps,
+        column_mps=limits.column_mps,
+        max_altitude_m=limits.max_altitude_m,
+        max_distance_m=limits.max_distance_m,
+        hover_a=current_a(airframe, speed_mps=0.0),
+        cruise_a=current_a(airframe, speed_mps=limits.speed_mps),
+        usable_ah=None if battery_v is None else usable_ah(airframe, battery_v),
+        payload=payload_servos(airframe),
+        pad_deg=pad_deg,
+    )
+
+
+def full_v(battery: Battery) -> float:
+    """Return the voltage of a full, resting battery."""
+    return _FULL_CELL_V * battery.cells
+
+
+def current_a(airframe: Airframe, *, speed_mps: float) -> float:
+    """Return the current (A) of level flight at this speed, electronics included."""
+    aero, motors = airframe.aero, airframe.thruster
+    drag_n = (aero.linear_drag[0] + aero.quadratic_drag[0] * speed_mps) * speed_mps
+    weight_n = _GRAVITY_MPS2 * abs(airframe.mass.heaviness_kg)
+    control_a = _CONTROL_SHARE * sum(motor.max_current_a for motor in motors)
+    forward = [m for m in motors if abs(m.axis[0]) > _ALONG or m.tilted_by]
+    lifting = [m for m in motors if abs(m.axis[2]) > _ALONG or m.tilted_by]
+    thrust_a = _shared_a(forward, drag_n) + _shared_a(lifting, weight_n)
+    return airframe.battery.idle_current_a + control_a + thrust_a
+
+
+def _shared_a(motors: list[Thruster], force_n: float) -> float:
+    """Return what these motors take for a force that all of them share: as thrust^1.5."""
+    whole_n = sum(motor.max_thrust_n for motor in motors)
+    share = min(1.0, force_n / whole_n) if whole_n > 0.0 else 0.0
+    return float(share**1.5 * sum(motor.max_current_a for motor in motors))
+
+
+def usable_ah(airframe: Airframe, battery_v: float) -> float:
+    """Return the charge (Ah) left until the battery is low, where the ship returns by itself."""
+    battery, cruise_a = airframe.battery, current_a(airframe, speed_mps=airframe.limits.speed_mps)
+    now = _charge(battery, battery_v + battery.idle_current_a * battery.resistance_ohm)
+    low = _charge(battery, battery.warn_v + cruise_a * battery.resistance_ohm)
+    return max(0.0, now - low) * battery.capacity_ah
+
+
+def _charge(battery: Battery, volts: float) -> float:
+    cell_v = volts / battery.cells
+    i = min(max(bisect_right(_CHARGE, (cell_v, 1.0)), 1), len(_CHARGE) - 1)
+    (v0, c0), (v1, c1) = _CHARGE[i - 1], _CHARGE[i]
+    return c0 + (c1 - c0) * min(1.0, max(0.0, (cell_v - v0) / (v1 - v0)))
+
+
+def payload_servos(airframe: Airframe) -> tuple[PayloadServo, ...]:
+    """Return the servos that steer nothing."""
+    steering = {t.tilted_by for t in airframe.thruster} | {s.servo for s in airframe.surface}
+    channels = {
+        name: channel
+        for row in airframe.device
+        for channel, name in row.outputs.items()
+        if channel.isdecimal()
+    }
+    return tuple(
+        PayloadServo(
+            name=servo.name,
+            channel=int(channels.get(servo.name, "-1")) + 1,
+            min_deg=degrees(servo.min_rad),
+            max_deg=degrees(servo.max_rad),
+            min_pulse_us=1e6 * servo.min_pulse_s,
+            max_pulse_us=1e6 * servo.max_pulse_s,
+        )
+        for servo in airframe.servo
+        if servo.name not in steering
+    )

@@ -1,0 +1,194 @@
+"""Missions of QGroundControl: `.plan` (JSON) and `.waypoints` (QGC WPL 110).
+
+Sources: "Plan File Format" of QGroundControl's developer guide, and the file format and mission
+commands of the MAVLink developer guide. Latitudes become metres from the file's home, or from
+where the pad really is. What a blimp does not do is refused by its name and its place in the file.
+"""
+
+import math
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from blimp.errors import MissionError
+from blimp.geofence import Geofence, Rally, Zone
+from ground_station.mavlink_items import Home, Item, legs_of
+
+MAX_ITEMS = 400
+_WPL = "QGC WPL 110"
+_COLUMNS = 12
+
+Latitude = Annotated[float, Meta(ge=-90.0, le=90.0)]
+Longitude = Annotated[float, Meta(ge=-180.0, le=180.0)]
+LatLon = tuple[Latitude, Longitude]
+LatLonAlt = tuple[Latitude, Longitude, float]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A file's legs as tables, with what names each of them in errors."""
+
+    tables: list[dict[str, Any]]
+    names: list[str]
+    geofence: Geofence
+    home_deg: tuple[float, float]
+
+
+class _SimpleItem(msgspec.Struct, frozen=True):
+    type: str
+    command: int | None = None
+    frame: int = 3
+    params: list[float | None] = []
+    complex_type: str = msgspec.field(default="", name="complexItemType")
+
+
+class _Circle(msgspec.Struct, frozen=True):
+    center: LatLon
+    radius: float
+
+
+class _FenceCircle(msgspec.Struct, frozen=True):
+    circle: _Circle
+    inclusion: bool
+
+
+class _FencePolygon(msgspec.Struct, frozen=True):
+    polygon: list[LatLon]
+    inclusion: bool
+
+
+class _GeoFence(msgspec.Struct, frozen=True):
+    circles: list[_FenceCircle] = []
+    polygons: list[_FencePolygon] = []
+    breach_return: list[float] | None = msgspec.field(default=None, name="breachReturn")
+
+
+class _Rally(msgspec.Struct, frozen=True):
+    points: list[LatLonAlt] = []
+
+
+class _MissionPart(msgspec.Struct, frozen=True):
+    home: LatLonAlt = msgspec.field(name="plannedHomePosition")
+    items: list[_SimpleItem]
+
+
+class _File(msgspec.Struct, frozen=True):
+    file_type: str = msgspec.field(name="fileType")
+    version: int
+    mission: _MissionPart
+    geofence: _GeoFence = msgspec.field(default=_GeoFence(), name="geoFence")
+    rally: _Rally = msgspec.field(default=_Rally(), name="rallyPoints")
+
+
+def parse_plan(text: str, *, where: str, origin_deg: tuple[float, float] | None = None) -> Plan:
+    """Read a `.plan`. Raises MissionError naming the file, the item and the limit."""
+    try:
+        file = msgspec.json.decode(text.encode(), type=_File)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise MissionError(f"mission {where}: {error}") from error
+    if file.file_type != "Plan" or file.version != 1:
+        raise MissionError(
+            f"mission {where}: fileType {file.file_type[:40]!r}, version {file.version}; "
+            "must be 'Plan', version 1"
+        )
+    if file.geofence.breach_return is not None:
+        raise MissionError(f"mission {where}: geoFence.breachReturn: give a rally point instead")
+    home = _home(file.mission.home, origin_deg)
+    items = []
+    for number, row in enumerate(file.mission.items, start=1):
+        name = f"mission {where}, item {number}"
+        if row.type != "SimpleItem" or row.command is None:
+            what = row.complex_type or row.type
+            raise MissionError(
+                f"{name}: {what[:40]!r} is no simple item: turn it into waypoints first"
+            )
+        if len(row.params) != 7:
+            raise MissionError(f"{name}: {len(row.params)} params, must be 7")
+        params = tuple(row.params)
+        items.append(Item(name=name, command=row.command, frame=row.frame, params=params))
+    tables, names = legs_of(_bounded(items, where), home)
+    return Plan(
+        tables=tables,
+        names=names,
+        geofence=_geofence(file, home, where),
+        home_deg=(home.latitude_deg, home.longitude_deg),
+    )
+
+
+def parse_waypoints(
+    text: str, *, where: str, origin_deg: tuple[float, float] | None = None
+) -> Plan:
+    """Read a `.waypoints`. Its first row is home. Raises MissionError naming file and line."""
+    lines = text.splitlines()
+    if not lines or lines[0].strip() != _WPL:
+        first = lines[0].strip()[:40] if lines else ""
+        raise MissionError(f"mission {where}, line 1: {first!r}, must be {_WPL!r}")
+    rows = [
+        _row(line, f"mission {where}, line {number}", index)
+        for index, (number, line) in enumerate(
+            (n, line) for n, line in enumerate(lines[1:], start=2) if line.strip()
+        )
+    ]
+    if not rows or rows[0].command != 16:
+        raise MissionError(f"mission {where}, line 2: must be home, a command 16 with index 0")
+    latitude, longitude, altitude = (x or 0.0 for x in rows[0].params[4:])
+    if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
+        raise MissionError(f"{rows[0].name}: latitude {latitude:g}, longitude {longitude:g}")
+    home = _home((latitude, longitude, altitude), origin_deg)
+    tables, names = legs_of(_bounded(rows[1:], where), home)
+    return Plan(
+        tables=tables,
+        names=names,
+        geofence=Geofence(),
+        home_deg=(home.latitude_deg, home.longitude_deg),
+    )
+
+
+def _row(line: str, name: str, index: int) -> Item:
+    """Index, current, frame, command, four parameters, latitude, longitude, altitude, continue."""
+    words = line.split()
+    if len(words) != _COLUMNS:
+        raise MissionError(f"{name}: {len(words)} columns, must be {_COLUMNS}")
+    try:
+        counts = [int(words[k]) for k in (0, 1, 2, 3, 11)]
+        values = [float(word) for word in words[4:11]]
+    except ValueError as error:
+        raise MissionError(f"{name}: {error}") from error
+    if counts[0] != index:
+        raise MissionError(f"{name}: index {counts[0]}, must be {index}")
+    # This form cannot leave a yaw out: tools write 0 for none.
+    values[3] = math.nan if counts[3] in (16, 19, 21, 22) and values[3] == 0.0 else values[3]
+    params = tuple(None if math.isnan(value) else value for value in values)
+    return Item(name=name, command=counts[3], frame=counts[2], params=params)
+
+
+def _bounded(items: list[Item], where: str) -> list[Item]:
+    if len(items) > MAX_ITEMS:
+        raise MissionError(f"mission {where}: {len(items)} items, the limit is {MAX_ITEMS}")
+    return items
+
+
+def _home(place: tuple[float, float, float], origin_deg: tuple[float, float] | None) -> Home:
+    latitude, longitude = place[:2] if origin_deg is None else origin_deg
+    return Home(latitude_deg=latitude, longitude_deg=longitude, altitude_msl_m=place[2])
+
+
+def _geofence(file: _File, home: Home, where: str) -> Geofence:
+    zones = [
+        Zone(
+            polygon=tuple(home.local(*corner) for corner in row.polygon), exclude=not row.inclusion
+        )
+        for row in file.geofence.polygons
+    ]
+    zones += [
+        Zone(circle=(*home.local(*row.circle.center), row.circle.radius), exclude=not row.inclusion)
+        for row in file.geofence.circles
+    ]
+    rally = []
+    for latitude, longitude, altitude_m in file.rally.points:
+        north_m, east_m = home.local(latitude, longitude)
+        rally.append(Rally(north_m=north_m, east_m=east_m, altitude_m=altitude_m))
+    geofence = Geofence(zones=tuple(zones), rally=tuple(rally))
+    if problem := geofence.problem():
+        raise MissionError(f"mission {where}, geofence: {problem}")
+    return geofence
