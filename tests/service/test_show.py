@@ -7,8 +7,9 @@ from blimp.clock import ManualClock
 from blimp.errors import BlimpError
 from blimp.service.chaos import ChaosReport
 from blimp.service.show import MISSION, SCENES, Show
+from ground_station.legs import Hold
 from ground_station.mission import MissionEvent
-from ground_station.mission_file import Hold, load_mission
+from ground_station.mission_file import load_mission
 
 
 def event(leg: int, stage: str, *, fraction: float | None = None, do: str = "goto") -> MissionEvent:
