@@ -108,7 +108,7 @@ def test_a_silent_pilot_is_held_for_then_returned_and_come_down_though_the_broke
         assert ship.snapshot().failsafe == "link lost: returning"
         ship.relay(beat("command", 0))
         ship.relay(beat("command", 1, ends=True))  # the next pilot sends one command and goes
-        ship.step(60.0)
+        ship.step(6.0)  # twice what a silent one is given
         assert ship.snapshot().failsafe == ""
         assert ship.snapshot().pilot_age_s is None
         ship.relay(beat(sequence=12))

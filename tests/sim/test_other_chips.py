@@ -8,7 +8,7 @@ from tests.contracts.rows import ship
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
 
-ALTITUDE_M = 2.5
+ALTITUDE_M = 1.5
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_it_takes_off_and_holds_its_height(chips: tuple[str, ...]) -> None:
         outcome = flight.complete("takeoff", within_s=60.0, altitude_m=ALTITUDE_M)
         assert outcome.state is OutcomeState.DONE, outcome.reason
         errors_m = []
-        for _ in range(200):
+        for _ in range(100):
             flight.step(0.1)
             errors_m.append(abs(flight.truth.altitude_m - ALTITUDE_M))
         sick = {n: s.error for n, s in flight.snapshot().sensors.items() if s.error}

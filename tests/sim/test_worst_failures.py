@@ -180,6 +180,8 @@ def test_a_chip_without_which_it_cannot_fly_brings_the_ship_down(
         for _ in range(60):
             ship.step(1.0)
             said.add(ship.snapshot().failsafe)
+            if ship.truth.altitude_m < 0.3 and not (device == "power" and ship.snapshot().armed):
+                break
         assert any(failsafe in one for one in said), said
         assert ship.truth.altitude_m < 0.3
         if device == "power":
