@@ -23,10 +23,10 @@ help: ## list the targets
 demo: $(VENV)/demo.installed ## fly a simulated mission, commanded through the queue, and watch it
 	@$(BIN)/blimp demo $(DEMO)
 
-quick: $(VENV)/dev.installed ## at every save: lint, types, and the tests that need no process
+quick: $(VENV)/dev.installed ## at every save: lint, types, and the tests that need no process and no second
 	$(BIN)/ruff check .
 	$(BIN)/dmypy run --timeout 3600 -- --no-error-summary
-	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not flight and not process" $(TESTS)
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not flight and not process and not slow" $(TESTS)
 
 test: $(VENV)/dev.installed guests ## run the tests: flights, kills and all others
 	$(BIN)/pytest -n $(TEST_JOBS) --dist worksteal $(TESTS)

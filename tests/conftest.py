@@ -28,7 +28,7 @@ os.environ["BLIMP_LOG_MB"] = "0"
 # process or talks to one.
 FIXTURES = {
     "broker_server", "own_broker", "other_broker", "broker", "ground", "rabbit", "postgres",
-    "own_postgres", "postgres_url", "tcp_server", "guest", "database",
+    "own_postgres", "postgres_url", "tcp_server", "guest", "database", "mortal",
     "chromium",
 }  # fmt: skip
 NAMES = {

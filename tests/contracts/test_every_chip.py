@@ -32,6 +32,8 @@ from tests.contracts import rows
 from tests.contracts.flight import Flight
 from tests.contracts.machines import lockstep
 
+pytestmark = pytest.mark.slow  # in all, tens of seconds of computing
+
 STARTED_S = 4.0  # by now the slowest chip has started and measured
 NO_FROZEN_ECHO = {"hcsr04"}  # a wall that stands still gives one distance as well
 

@@ -81,6 +81,7 @@ def test_there_is_a_bound_to_what_is_remembered() -> None:
     assert link.age_s(2.0, armed=True) == 1.0
 
 
+@pytest.mark.slow
 def test_a_silent_pilot_is_held_for_then_returned_and_come_down_though_the_broker_is_there() -> (
     None
 ):

@@ -128,6 +128,7 @@ def hovering(ship: Lockstep, *, altitude_m: float = 3.0) -> None:
     ship.step(10.0)
 
 
+@pytest.mark.slow
 def test_a_light_ship_comes_down_under_power_and_does_nothing_else() -> None:
     with Lockstep(LIGHT, seed=4, wind_mps=0.2) as ship:
         hovering(ship)
@@ -149,6 +150,7 @@ def test_a_light_ship_comes_down_under_power_and_does_nothing_else() -> None:
         assert ship.snapshot().mode == "LAND"
 
 
+@pytest.mark.slow
 def test_an_arm_gives_it_back_to_its_pilot_and_a_stop_ends_it() -> None:
     with Lockstep(LIGHT, seed=5) as ship:
         hovering(ship)
@@ -168,6 +170,7 @@ def test_an_arm_gives_it_back_to_its_pilot_and_a_stop_ends_it() -> None:
         assert ship.world.outputs_safe
 
 
+@pytest.mark.slow
 def test_one_that_crashes_on_the_way_down_goes_on_coming_down() -> None:
     with Lockstep(LIGHT, seed=6) as ship:
         hovering(ship)
@@ -177,6 +180,7 @@ def test_one_that_crashes_on_the_way_down_goes_on_coming_down() -> None:
             assert ship.snapshot().mode == "LAND"
 
 
+@pytest.mark.slow
 def test_a_heavy_ship_a_ship_on_its_pad_and_a_late_successor_come_back_disarmed() -> None:
     with Lockstep("twin", seed=7) as ship:
         hovering(ship)
@@ -197,6 +201,7 @@ def test_a_heavy_ship_a_ship_on_its_pad_and_a_late_successor_come_back_disarmed(
         assert ship.world.outputs_safe
 
 
+@pytest.mark.slow
 def test_with_one_sensor_left_it_comes_back_disarmed() -> None:
     with Lockstep(LIGHT, seed=9) as ship:
         hovering(ship)

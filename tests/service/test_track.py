@@ -26,6 +26,7 @@ def circle_file(path: Path, *, seconds: float = 22.0, radius: float = 0.8) -> Pa
     return path
 
 
+@pytest.mark.slow
 def test_it_flies_a_file_and_prints_the_errors_of_the_true_ship(tmp_path: Path) -> None:
     file, log = circle_file(tmp_path / "circle.csv"), tmp_path / "log.csv"
     words = ["sim", "track", "--airframe", "gtmab", "--reference", str(file), "--seed", "3"]

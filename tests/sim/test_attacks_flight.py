@@ -17,6 +17,8 @@ from blimp.sim import Lockstep
 from blimp.types import Command, OutcomeState
 from tests.sim.branch import branch
 
+pytestmark = pytest.mark.flight  # in all, tens of seconds of computing
+
 DEVICES = tuple(device.name for device in airframe.load("twin").device)
 WORST_LETTER = "\U000e0001"  # four bytes in a command, eleven where it is quoted
 
@@ -137,7 +139,6 @@ def airborne() -> Iterator[Lockstep]:
         yield ship
 
 
-@pytest.mark.flight
 @pytest.mark.parametrize("device", DEVICES)
 def test_no_failing_device_stops_the_loop_or_sends_nonsense_to_an_actuator(
     airborne: Lockstep, device: str

@@ -43,7 +43,7 @@ def test_a_long_run_has_the_standards_statistics() -> None:
     wind = Wind(seed=5, mean_mps=MEAN_MPS)
     gusts = gustiness(height_m, MEAN_MPS)
     u, v, w = [], [], []
-    for _ in range(300_000):  # 150 km of air: about 1,000 scale lengths
+    for _ in range(150_000):  # 75 km of air: about 500 scale lengths
         wind.step(dt_s, height_m=height_m, airspeed_mps=airspeed_mps)
         along, across = along_across(wind)
         u.append(along)

@@ -17,6 +17,7 @@ from blimp.sim.lockstep import Lockstep
 FOIL = Plan(name="foil")
 
 
+@pytest.mark.slow
 def test_a_90_cm_foil_balloon_flies_the_first_time(tmp_path: Path) -> None:
     file = tmp_path / "foil.toml"
     report = write(FOIL, file)

@@ -70,6 +70,7 @@ def flown() -> Iterator[Lockstep]:
         yield ship
 
 
+@pytest.mark.slow
 def test_a_flight_weighs_the_ship(
     flown: Lockstep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ from blimp.sim import Lockstep
 from blimp.types import Outcome
 from tests.service.bench.bench import TWIN_TEXT, Script, With, run
 
+pytestmark = pytest.mark.slow  # in all, tens of seconds of computing
+
 TWIN = airframe.load("twin")
 
 

@@ -18,6 +18,8 @@ from blimp.sim.chips.mpu6050 import Mpu6050
 from blimp.types import Quaternion, Snapshot, Vec3
 from tests.service.bench.bench import Script, With, options, run
 
+pytestmark = pytest.mark.slow  # in all, tens of seconds of computing
+
 HELD: dict[str, Quaternion] = {
     "level": from_euler(0.0, 0.0, 0.0),
     "upside down": from_euler(pi, 0.0, 0.0),

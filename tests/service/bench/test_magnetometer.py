@@ -16,6 +16,8 @@ from blimp.sim.chips.icm20948 import Icm20948
 from blimp.types import Vec3
 from tests.service.bench.bench import TWIN_TEXT, Script, With, options, run
 
+pytestmark = pytest.mark.slow  # in all, tens of seconds of computing
+
 FIELD_T = 49.4e-6  # of EARTH_FIELD_NED_T
 HARD_T = (12e-6, -25e-6, 8e-6)
 SOFT = ((1.10, 0.04, 0.0), (0.04, 0.95, -0.03), (0.0, -0.03, 1.02))

@@ -14,6 +14,8 @@ from blimp.sim.chips.esc import EscPwm
 from blimp.types import Outcome
 from tests.service.bench.bench import TWIN_TEXT, Script, With, run
 
+pytestmark = pytest.mark.slow  # in all, tens of seconds of computing
+
 TWIN = airframe.load("twin")
 ESCS = """
 [[device]]
