@@ -23,7 +23,7 @@ help: ## list the targets
 demo: $(VENV)/demo.installed ## fly a simulated mission, commanded through the queue, and watch it
 	@$(BIN)/blimp demo $(DEMO)
 
-quick: $(VENV)/dev.installed ## at every save: lint, types, and the tests that need no process and no second
+quick: $(VENV)/dev.installed ## at every save: lint, types, and the quick tests that need no process
 	$(BIN)/ruff check .
 	$(BIN)/dmypy run --timeout 3600 -- --no-error-summary
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m "not flight and not process and not slow" $(TESTS)
