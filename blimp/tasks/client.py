@@ -85,14 +85,18 @@ class VehicleClient(Closing):
         ttl_s: float = DEFAULT_TTL_S,
         priority: int = NORMAL,
         id: str | None = None,
+        coalesce: str | None = None,
     ) -> Pending:
         """Queue a command and return the object that follows it.
 
         task: "takeoff" or "blimp.takeoff". ttl_s: it must begin within this many seconds,
-        on the broker's clock. Raises MessageError for arguments that JSON cannot hold.
+        on the broker's clock. coalesce: of the waiting commands with this key only the newest
+        begins. Raises MessageError for arguments that JSON cannot hold.
         It is for the flight process that the ship's telemetry names: what moves a ship does
         nothing if it is restarted meanwhile.
         """
+        from blimp.queue.publish.taken_back import Coalescing
+
         id = id or str(uuid.uuid4())
         name = task if task.startswith(TASK_PREFIX) else TASK_PREFIX + task
         results = self._link()
@@ -113,6 +117,10 @@ class VehicleClient(Closing):
             origin=self._source,
             headers=headers,
         )
+        coalescing = None if coalesce is None else Coalescing(link=results.server)
+        if coalescing is not None and coalesce is not None:
+            number = coalescing.number(message.queue, coalesce)
+            message = msgspec.structs.replace(message, coalesce=coalesce, coalesce_number=number)
         watch = results.watch(id)  # subscribe before sending: no report may be missed
         sent_s = self.clock.now_s()
         try:
@@ -124,6 +132,8 @@ class VehicleClient(Closing):
         except BaseException:
             watch.close()
             raise
+        if coalescing is not None:
+            coalescing.remember(message)
         pending = Pending(id=id, task=name, watch=watch, sent_s=sent_s, clock=self.clock)
         self._open.add(pending)
         return pending
@@ -191,6 +201,10 @@ class VehicleClient(Closing):
         except (LinkError, ResultError, LookupError, ValueError):
             return ""  # no snapshot, or none that this user may read
         return named_boot(newest) if now_s - sent_s < HEARD_S else ""
+
+    def forget(self, id: str) -> None:
+        """Delete what is kept of a command that has ended: nobody will ask for it."""
+        self._link().forget(id)
 
     def close(self) -> None:
         """Close the connections, also those of commands under way. Idempotent."""

@@ -38,6 +38,7 @@ TIMEOUT_S = 2.0
 RETRY_S = 0.5
 REMEMBERED = 64
 QUESTIONS = ("ping", "sensor", "status")  # they move nothing: only their time is shown
+STREAMED = ("stick", "velocity", "motor")  # by a hand, 20 times a second
 STAGES = ("keyboard", "queue", "worker", "mailbox", "flight", "motor")
 
 
@@ -55,6 +56,8 @@ class Journey:
         self.reason = ""
         self.fraction: float | None = None
         self.done_ms: float | None = None
+        self.is_heard = False  # its message, and not only what became of it
+        self.is_one_of_many = False  # of a stream of setpoints: only its time is shown
 
     def passed(self, stage: str, at_s: float) -> None:
         """Note the first time at which it passed a stage."""
@@ -159,6 +162,8 @@ class Journeys(Closing):
             first = journey.sent_s is None
             journey.sent_s = sent_s if first else journey.sent_s
             journey.arguments = dict(message.kwargs)
+            journey.is_heard = True
+            journey.is_one_of_many = message.coalesce is not None
             journey.source = str(message.headers.get("blimp_source", ""))[:80]
             journey.passed("keyboard", journey.sent_s or sent_s)
             journey.passed("queue", put_s - self._theirs_minus_ours_s)
@@ -224,7 +229,9 @@ class Journeys(Closing):
         return journey
 
     def _tell(self, journey: Journey, hear: "Hear") -> None:
-        if journey.command not in QUESTIONS:
+        if journey.command in STREAMED and not journey.is_heard:
+            return
+        if journey.command not in QUESTIONS and not journey.is_one_of_many:
             hear("command", journey.document())
         elif "flight" in journey.stages and journey.done_ms is not None:
             hear("latency", {"ms": journey.stages["flight"], "round_trip_ms": journey.done_ms})

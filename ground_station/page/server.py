@@ -371,13 +371,13 @@ async def _receive(socket: WebSocket, viewer: Viewer, room: Room) -> None:
     while True:
         try:
             message = msgspec.json.decode(await socket.receive_text(), type=_Wish)
+            if viewer.role == "operator":
+                room.source.ask(message.kind, message.content)
         except WebSocketDisconnect:
             return
         except (msgspec.MsgspecError, KeyError, RecursionError, UnicodeDecodeError) as error:
             await socket.close(1003, f"not understood: {error}"[:120])
             return
-        if viewer.role == "operator":
-            room.source.ask(message.kind, message.content)
 
 
 class _Wish(msgspec.Struct, frozen=True):

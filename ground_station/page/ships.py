@@ -1,6 +1,8 @@
 """The ships of one broker, as the page sees and commands them."""
 
+import io
 import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from blimp.tasks.client import VehicleClient
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
 from ground_station.discover import HEARD_LATELY_S, Ship, running_stacks
 from ground_station.page.command_line import run_command
-from ground_station.page.journey import Journeys
+from ground_station.page.hand import Hand
+from ground_station.page.journey import QUESTIONS, Journeys
 from ground_station.page.source import LiveShip, Source
 from ground_station.report import Outcome, Report
 from ground_station.session import Session, outcome_of
@@ -42,6 +45,7 @@ class BrokerShips(Closing):
         self._ship = session.ship
         self._lock = threading.Lock()
         self._clients: dict[str, VehicleClient] = {}
+        self._hands: dict[str, Hand] = {}
 
     @property
     def vehicle(self) -> str:
@@ -87,6 +91,7 @@ class BrokerShips(Closing):
             ship,
             open_reader=lambda: session.reader(ship),
             journeys=Journeys(ship, keys=session.signing_keys, clock=session.clock),
+            hand=self._hand(vehicle),
             clock=session.clock,
         )
 
@@ -103,10 +108,25 @@ class BrokerShips(Closing):
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
+        if name not in (*QUESTIONS, "result") and vehicle in self._hands:
+            self._hands[vehicle].drop()
+
         def open_session(printed: Report) -> Session:
             return self._session.like(printed, vehicle=vehicle)
 
         return run_command(name, arguments, open_session=open_session)
+
+    def _hand(self, vehicle: str) -> Hand:
+        def open_client() -> AbstractContextManager[VehicleClient]:
+            return self._quiet(vehicle).pilots_client()
+
+        self._hands[vehicle] = Hand(open_client, clock=self._session.clock)
+        return self._hands[vehicle]
+
+    def _quiet(self, vehicle: str) -> Session:
+        """Return a session whose words nobody reads."""
+        silent = Report(as_json=True, out=io.StringIO(), err=io.StringIO())
+        return self._session.like(silent, vehicle=vehicle)
 
     def _client(self, vehicle: str) -> VehicleClient:
         with self._lock:

@@ -12,6 +12,7 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError, LinkError
 from blimp.link.telemetry import TelemetryReader
 from ground_station.discover import Ship
+from ground_station.page.hand import Hand
 from ground_station.page.journey import Journeys
 from ground_station.page.state import state_object
 
@@ -40,7 +41,10 @@ class Source(Protocol):
         ...
 
     def ask(self, kind: str, content: dict[str, Any]) -> None:
-        """Take a viewer's wish that concerns the source, such as the place in a recording."""
+        """Take an operator's wish: the sticks, or the place in a recording. Returns at once.
+
+        Raises ValidationError of msgspec for what is none.
+        """
         ...
 
     def close(self) -> None: ...
@@ -49,7 +53,8 @@ class Source(Protocol):
 class LiveShip(Closing):
     """A ship that is heard on its broker.
 
-    open_reader: makes a reader of its telemetry. The threads outlive an outage of the broker.
+    open_reader: makes a reader of its telemetry. hand: flies it by the sticks of a viewer.
+    The threads outlive an outage of the broker.
     """
 
     is_live = True
@@ -60,11 +65,13 @@ class LiveShip(Closing):
         *,
         open_reader: Callable[[], TelemetryReader],
         journeys: Journeys,
+        hand: Hand,
         clock: Clock,
     ) -> None:
         self.vehicle = ship.vehicle
         self._open_reader = open_reader
         self._journeys = journeys
+        self._hand = hand
         self._clock = clock
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -75,13 +82,16 @@ class LiveShip(Closing):
             ("telemetry", self._follow),
             ("queue", journeys.follow_queue),
             ("results", journeys.follow_results),
+            ("hand", self._hand.fly),
         ):
             thread = threading.Thread(target=run, args=(hear,), name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def ask(self, kind: str, content: dict[str, Any]) -> None:
-        """A live ship has no wishes of its viewers but commands, which have their own way."""
+        """Take the sticks; commands have their own way."""
+        if kind == "sticks":
+            self._hand.take(content)
 
     def _follow(self, hear: Hear) -> None:
         while not self._stop.is_set():
@@ -104,5 +114,6 @@ class LiveShip(Closing):
     def close(self) -> None:
         self._stop.set()
         self._journeys.close()
+        self._hand.close()
         for thread in self._threads:
             thread.join()

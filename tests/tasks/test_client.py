@@ -137,6 +137,24 @@ def test_a_command_nobody_takes_times_out_and_expires_by_itself(
     assert "its time to live is 0.05 s" in late.reason
 
 
+def test_of_waiting_commands_that_coalesce_only_the_newest_begins(
+    vehicle: TaskApp, client: VehicleClient
+) -> None:
+    begun: list[int] = []
+
+    @vehicle.task(name="blimp.stick")
+    def stick(up_percent: int) -> None:
+        begun.append(up_percent)
+
+    sent = [client.send("stick", {"up_percent": n}, ttl_s=60.0, coalesce="hand") for n in range(3)]
+    with working(vehicle):
+        replies = [pending.wait(DEADLINE_S) for pending in sent]
+    assert [reply.state for reply in replies] == ["SUPERSEDED", "SUPERSEDED", "SUCCESS"]
+    assert begun == [2]
+    client.forget(sent[2].id)
+    assert client.result(sent[2].id).reason == UNKNOWN
+
+
 def test_what_is_heard_late_does_not_turn_progress_back(
     vehicle: TaskApp, client: VehicleClient
 ) -> None:

@@ -1,0 +1,196 @@
+"""A ship flown by hand from the page: a gamepad's or the keyboard's sticks, 20 times a second.
+
+Each demand is absolute and the newest wins: here, where one is sent at a time; in the queue, where
+a newer one supersedes those that wait; and on board, where each ends by itself after `DEMAND_S`.
+They pass every mission in the queue. A viewer that lets go, or is silent, leaves a ship that holds.
+"""
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from blimp.clock import Clock
+from blimp.closing import Closing
+from blimp.errors import BlimpError
+from blimp.queue.protocol.message import HIGH
+
+if TYPE_CHECKING:
+    from blimp.tasks.client import VehicleClient
+    from blimp.tasks.reply import Reply
+    from ground_station.page.source import Hear
+
+PERIOD_S = 0.05
+DEMAND_S = 0.5  # on board; without a newer one the ship lets go by itself
+TTL_S = 0.5  # in the queue
+SILENT_S = 0.4  # a viewer that is silent for longer has let go
+ANSWER_S = 0.5
+REST_S = 3.0
+DROP_S = 2.0
+KEPT_RESULTS = 20  # a second's: an older demand has ended
+
+Percent = Annotated[float, Meta(ge=-100.0, le=100.0)]
+OpenClient = Callable[[], AbstractContextManager["VehicleClient"]]
+
+
+class Sticks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the sticks of one grip are; a grip lasts from taking them to letting go.
+
+    values: the arguments of `stick` or `velocity`; in MANUAL the throttles by the motors' names.
+    """
+
+    grip: Annotated[str, Meta(min_length=1, max_length=40)]
+    mode: Literal["MANUAL", "STABILIZE", "ALTHOLD", "VELOCITY"]
+    values: Annotated[dict[str, Percent], Meta(max_length=16)] = {}
+    release: bool = False
+
+
+class Hand(Closing):
+    """Sends the sticks of one viewer at a time; `fly` runs in a thread of its own.
+
+    open_client: returns a client for the commands of this user, with the pilot's heartbeat.
+    """
+
+    def __init__(self, open_client: OpenClient, *, clock: Clock) -> None:
+        self._open_client = open_client
+        self._clock = clock
+        self._news = threading.Condition()
+        self._newest: Sticks | None = None
+        self._grip = ""  # whose sticks count now
+        self._spent = ""  # has ended: what it still sends moves nothing
+        self._is_dropped = False
+        self._is_closing = False
+
+    def take(self, content: dict[str, Any]) -> None:
+        """Take a viewer's sticks, from any thread; returns at once. Raises ValidationError."""
+        sticks = msgspec.convert(content, Sticks)
+        with self._news:
+            is_mine = sticks.grip == self._grip if self._grip else not sticks.release
+            if is_mine and sticks.grip != self._spent:
+                self._grip, self._newest = sticks.grip, sticks
+                self._news.notify_all()
+
+    def drop(self) -> None:
+        """Let go without holding, before another command goes out: that one is the newest."""
+        with self._news:
+            if self._grip:
+                self._is_dropped = True
+                self._news.notify_all()
+                self._news.wait_for(lambda: not self._grip, timeout=DROP_S)
+
+    def close(self) -> None:
+        with self._news:
+            self._is_closing = True
+            self._news.notify_all()
+
+    def fly(self, hear: "Hear") -> None:
+        """Fly by the sticks that are taken, until `close`."""
+        while not self._is_closing:
+            first = self._next(None)
+            if first is None:
+                continue
+            told = {"grip": first.grip, "mode": first.mode, "reason": ""}
+            hear("hand", told | {"flying": True})
+            try:
+                with self._open_client() as client:
+                    reason = self._follow(client, first)
+            except BlimpError as error:
+                reason = str(error)
+            with self._news:
+                self._spent, self._grip, self._newest = self._grip, "", None
+                self._is_dropped = False
+                self._news.notify_all()
+            hear("hand", told | {"flying": False, "reason": reason})
+
+    def _next(self, within_s: float | None) -> Sticks | None:
+        """Return the newest sticks, as soon as there are some; None if none come, or at the end."""
+        with self._news:
+            self._news.wait_for(
+                lambda: self._newest is not None or self._is_dropped or self._is_closing,
+                timeout=within_s,
+            )
+            found, self._newest = self._newest, None
+            return None if self._is_dropped or self._is_closing else found
+
+    def _follow(self, client: "VehicleClient", first: Sticks) -> str:
+        """Send one grip's sticks; return why it ended, "" if the viewer let go."""
+        if first.mode != "VELOCITY":
+            with client.send("mode", {"name": first.mode}, priority=HIGH) as pending:
+                reply = pending.wait(REST_S)
+            if reply.state != "SUCCESS":
+                return _words(reply)
+        sent: deque[str] = deque()
+        sticks: Sticks | None = first
+        while sticks is not None and not sticks.release and not self._is_dropped:
+            next_s = self._clock.now_s() + PERIOD_S
+            refused = self._push(client, sticks, sent)
+            if refused:  # by the ship, which another has sent elsewhere: it is not held
+                return refused
+            self._clock.sleep_until(next_s)
+            sticks = self._next(SILENT_S)
+        if self._is_dropped:
+            return "another command was sent"
+        return _rest(client, first, is_lost=sticks is None)
+
+    def _push(self, client: "VehicleClient", sticks: Sticks, sent: deque[str]) -> str:
+        """Send where the sticks are; return why the ship refuses it, "" if it does not.
+
+        Without an answer in time the next one is sent: it may be heard.
+        """
+        orders = []
+        for key, task, arguments in _commands(sticks, seconds=DEMAND_S):
+            id = str(uuid.uuid4())
+            sent.append(id)
+            orders.append(
+                client.send(task, arguments, ttl_s=TTL_S, priority=HIGH, id=id, coalesce=key)
+            )
+        reason = ""
+        for pending in orders:
+            with pending:
+                for step in pending.events(timeout_s=ANSWER_S):
+                    if step.stage == "executing":
+                        break
+                if pending.reply is not None and pending.reply.state in ("REFUSED", "FAILURE"):
+                    reason = _words(pending.reply)
+        while len(sent) > KEPT_RESULTS:
+            client.forget(sent.popleft())
+        return reason
+
+
+def _commands(sticks: Sticks, *, seconds: float) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return key, command and arguments of what the sticks ask for."""
+    if sticks.mode == "MANUAL":
+        return [
+            (f"hand {name}", "motor", {"name": name, "percent": percent, "seconds": seconds})
+            for name, percent in sticks.values.items()
+        ]
+    task = "velocity" if sticks.mode == "VELOCITY" else "stick"
+    return [("hand", task, {**sticks.values, "seconds": seconds})]
+
+
+def _rest(client: "VehicleClient", first: Sticks, *, is_lost: bool) -> str:
+    """Have the ship hold; return what to say of it, "" for nothing.
+
+    After VELOCITY it keeps its place, which HOLD does not.
+    """
+    stop = msgspec.structs.replace(first, values=dict.fromkeys(first.values, 0.0))
+    replies = []
+    if first.mode in ("MANUAL", "VELOCITY"):
+        for key, task, arguments in _commands(stop, seconds=0.0):
+            with client.send(task, arguments, ttl_s=TTL_S, priority=HIGH, coalesce=key) as pending:
+                replies.append(pending.wait(ANSWER_S))
+    if first.mode != "VELOCITY" or any(one.state != "SUCCESS" for one in replies):
+        with client.send("hold", priority=HIGH) as pending:
+            reply = pending.wait(REST_S)
+        if reply.state != "SUCCESS":
+            return _words(reply)
+    return "the page fell silent: the ship holds" if is_lost else ""
+
+
+def _words(reply: "Reply") -> str:
+    return reply.reason or reply.state.lower()

@@ -1,0 +1,200 @@
+"""Flying by hand: the newest stick wins, and who lets go leaves a ship that holds."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, expect
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
+
+from blimp.types import Snapshot
+from tests.ground_station.page.client import WITHIN_S, Served
+from tests.ground_station.page.test_browser import WITHIN_MS, errors_of
+from tests.ground_station.page.test_server import open_socket
+from tests.queue.conftest import wait_until
+
+FORWARD = {"forward_percent": 40.0, "right_percent": 0.0, "up_percent": 0.0, "turn_percent": 0.0}
+EAST = {"north_mps": 0.0, "east_mps": 0.3, "up_mps": 0.0}
+FAKE_PADS = """
+window.fakePads = [];
+navigator.getGamepads = () => window.fakePads;
+window.push = (axes) => {
+  window.fakePads = [{ index: 0, connected: true, axes, buttons: [] }];
+};
+window.unplug = () => {
+  window.fakePads = [];
+  window.dispatchEvent(new Event("gamepaddisconnected"));
+};
+"""
+
+
+def fly(served: Served) -> None:
+    assert served.ask("/api/command/arm", {})[1]["state"] == "SUCCESS"
+    assert served.ask("/api/command/takeoff", {"altitude_m": 3})[1]["state"] == "SUCCESS"
+
+
+def snapshot(served: Served) -> Snapshot:
+    found = served.ship.mailbox.snapshot()
+    assert found is not None
+    return found
+
+
+def wait_for(served: Served, is_so: Callable[[Snapshot], bool], what: str) -> None:
+    wait_until(lambda: is_so(snapshot(served)), what)
+
+
+class Viewer:
+    """A viewer that keeps on sending its sticks, and hears what becomes of them."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self.told: list[dict[str, Any]] = []
+        self.others: list[str] = []
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        try:
+            for text in self._socket:
+                message = json.loads(text)
+                if message["kind"] == "hand":
+                    self.told.append(message["content"])
+                elif message["kind"] == "command":
+                    self.others.append(message["content"]["command"])
+        except ConnectionClosed:
+            return
+
+    def send(self, **sticks: Any) -> None:
+        self._socket.send(json.dumps({"kind": "sticks", "content": sticks}))
+
+    @contextmanager
+    def holding(self, **sticks: Any) -> Iterator[None]:
+        """Send the same sticks 20 times a second during the block, then be silent."""
+        ended = threading.Event()
+
+        def run() -> None:
+            while not ended.wait(0.05):
+                self.send(**sticks)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def reason(self) -> str:
+        """Return why the last grip ended, as soon as it has."""
+        wait_until(lambda: bool(self.told) and not self.told[-1]["flying"], "it is still flown")
+        return str(self.told[-1]["reason"])
+
+
+def test_sticks_push_the_ship_and_it_holds_when_they_are_let_go_or_fall_silent(
+    served: Served,
+) -> None:
+    fly(served)
+    with open_socket(served) as socket:
+        viewer = Viewer(socket)
+        with viewer.holding(grip="a", mode="STABILIZE", values=FORWARD):
+            wait_for(served, lambda ship: ship.mode == "STABILIZE", "no stick arrives")
+            wait_for(served, lambda ship: ship.actuators["left"] > 0.2, "no stick pushes")
+        assert "silent" in viewer.reason()
+        wait_for(served, lambda ship: ship.mode == "HOLD", "it does not hold")
+        with (  # the first grip has ended: what it still sends moves nothing
+            viewer.holding(grip="a", mode="STABILIZE", values=FORWARD),
+            viewer.holding(grip="b", mode="VELOCITY", values=EAST),
+        ):
+            wait_for(served, lambda ship: ship.mode == "VELOCITY", "no velocity arrives")
+        viewer.send(grip="b", mode="VELOCITY", release=True)
+        assert viewer.reason() == ""
+        wait_for(served, lambda ship: ship.mode == "LOITER", "it does not stay")
+        # A stream of setpoints is no list of commands: of "mode" and "hold" the page tells.
+        assert "stick" not in viewer.others
+        assert "velocity" not in viewer.others
+
+
+def test_a_command_ends_the_hand_and_what_the_ship_refuses_is_said(served: Served) -> None:
+    with open_socket(served) as socket:
+        viewer = Viewer(socket)
+        with viewer.holding(grip="a", mode="STABILIZE", values=FORWARD):
+            assert "not armed" in viewer.reason()
+        fly(served)
+        with viewer.holding(grip="b", mode="VELOCITY", values=EAST):
+            wait_for(served, lambda ship: ship.mode == "VELOCITY", "no velocity arrives")
+            status, answer = served.ask("/api/command/land", {})
+            assert (status, answer["state"]) == (200, "SUCCESS"), answer
+            assert "another command" in viewer.reason()
+            assert not snapshot(served).armed
+
+
+def test_only_an_operator_has_sticks_and_what_is_none_ends_the_connection(served: Served) -> None:
+    fly(served)
+    for wrong in (
+        {"grip": "a", "mode": "AUTO", "values": FORWARD},
+        {"grip": "a", "mode": "STABILIZE", "values": {"forward_percent": 101}},
+        {"grip": "a", "mode": "STABILIZE", "values": {"forward_percent": "full"}},
+        {"grip": "", "mode": "STABILIZE", "values": FORWARD},
+        {"mode": "STABILIZE", "values": FORWARD},
+        {"grip": "a", "mode": "STABILIZE", "values": FORWARD, "more": 1},
+    ):
+        with open_socket(served) as socket:
+            socket.send(json.dumps({"kind": "sticks", "content": wrong}))
+            closed = None
+            while closed is None:
+                try:
+                    socket.recv(timeout=WITHIN_S)
+                except ConnectionClosed as end:
+                    closed = end.rcvd
+            assert closed.code == 1003, wrong
+    with open_socket(served, token=served.page.tokens.viewer) as socket:
+        watching = Viewer(socket)
+        with watching.holding(grip="a", mode="STABILIZE", values=FORWARD), open_socket(served) as o:
+            # The operator's sticks take effect; the viewer's never did.
+            operator = Viewer(o)
+            with operator.holding(grip="b", mode="ALTHOLD", values=FORWARD):
+                wait_for(served, lambda ship: ship.mode == "ALTHOLD", "no stick arrives")
+            operator.reason()
+            assert {one["grip"] for one in watching.told} == {"b"}
+
+
+def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
+    served: Served, chromium: Browser
+) -> None:
+    fly(served)
+    context = chromium.new_context(viewport={"width": 390, "height": 700})
+    context.set_default_timeout(WITHIN_MS)
+    page = context.new_page()
+    page.add_init_script(FAKE_PADS)
+    wrong = errors_of(page)
+    page.goto(served.page.url)
+    by = page.get_by_test_id
+    expect(by("hand-take")).to_be_enabled(timeout=WITHIN_MS)
+    page.evaluate("push([0, 0, 0, -1])")
+    assert snapshot(served).mode == "LOITER"  # a pad moves nothing before it is asked to
+
+    by("hand-mode").select_option("VELOCITY")
+    by("hand-take").click()
+    wait_for(served, lambda ship: ship.mode == "VELOCITY", "the pad does not fly it")
+    page.evaluate("push([0.05, 0, 0, 0])")
+    wait_for(served, lambda ship: ship.mode == "LOITER", "let go, it does not stay")
+    page.keyboard.down("ArrowUp")
+    wait_for(served, lambda ship: ship.target_ned_m[2] is not None, "no height")
+    wait_for(served, lambda ship: ship.mode == "VELOCITY", "the keyboard does not fly it")
+    page.evaluate("window.dispatchEvent(new Event('blur'))")
+    expect(by("hand-words")).to_contain_text("lost the focus", timeout=WITHIN_MS)
+    wait_for(served, lambda ship: ship.mode == "LOITER", "without focus it does not stay")
+    page.keyboard.up("ArrowUp")
+
+    by("hand-mode").select_option("STABILIZE")
+    by("hand-take").click()
+    page.evaluate("push([0, 0, 0, -0.8])")
+    wait_for(served, lambda ship: ship.actuators["left"] > 0.2, "the pad does not push it")
+    page.evaluate("unplug()")
+    expect(by("hand-words")).to_contain_text("gamepad is gone", timeout=WITHIN_MS)
+    wait_for(served, lambda ship: ship.mode == "HOLD", "without a pad it does not hold")
+    expect(by("hand-take")).to_have_attribute("aria-pressed", "false")
+    context.close()
+    assert wrong == []
