@@ -53,6 +53,7 @@ class Viewer:
         self._socket = socket
         self.told: list[dict[str, Any]] = []
         self.others: list[str] = []
+        self.sent = 0
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -68,6 +69,7 @@ class Viewer:
 
     def send(self, **sticks: Any) -> None:
         self._socket.send(json.dumps({"kind": "sticks", "content": sticks}))
+        self.sent += 1
 
     @contextmanager
     def holding(self, **sticks: Any) -> Iterator[None]:
@@ -124,10 +126,12 @@ def test_a_command_ends_the_hand_and_what_the_ship_refuses_is_said(served: Serve
         fly(served)
         with viewer.holding(grip="b", mode="VELOCITY", values=EAST):
             wait_for(served, lambda ship: ship.mode == "VELOCITY", "no velocity arrives")
-            status, answer = served.ask("/api/command/land", {})
-            assert (status, answer["state"]) == (200, "SUCCESS"), answer
+            assert served.ask("/api/command/hold", {})[1]["state"] == "SUCCESS"
             assert "another command" in viewer.reason()
-            assert not snapshot(served).armed
+            assert snapshot(served).mode == "HOLD"
+            held, sent = len(viewer.told), viewer.sent
+            wait_until(lambda: viewer.sent > sent + 20, "the viewer is stuck")
+            assert (snapshot(served).mode, len(viewer.told)) == ("HOLD", held)
 
 
 def test_only_an_operator_has_sticks_and_what_is_none_ends_the_connection(served: Served) -> None:
