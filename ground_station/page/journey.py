@@ -38,7 +38,7 @@ TIMEOUT_S = 2.0
 RETRY_S = 0.5
 REMEMBERED = 64
 QUESTIONS = ("ping", "sensor", "status")  # they move nothing: only their time is shown
-STREAMED = ("stick", "velocity", "motor")  # by a hand, 20 times a second
+STREAMED = ("stick", "velocity", "motor")  # by a joystick, 20 times a second
 STAGES = ("keyboard", "queue", "worker", "mailbox", "flight", "motor")
 
 

@@ -17,7 +17,7 @@ from blimp.tasks.client import VehicleClient
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
 from ground_station.discover import HEARD_LATELY_S, Ship, running_stacks
 from ground_station.page.command_line import run_command
-from ground_station.page.hand import Hand
+from ground_station.page.joystick import Joystick
 from ground_station.page.journey import QUESTIONS, Journeys
 from ground_station.page.source import LiveShip, Source
 from ground_station.report import Outcome, Report
@@ -45,7 +45,7 @@ class BrokerShips(Closing):
         self._ship = session.ship
         self._lock = threading.Lock()
         self._clients: dict[str, VehicleClient] = {}
-        self._hands: dict[str, Hand] = {}
+        self._joysticks: dict[str, Joystick] = {}
 
     @property
     def vehicle(self) -> str:
@@ -91,7 +91,7 @@ class BrokerShips(Closing):
             ship,
             open_reader=lambda: session.reader(ship),
             journeys=Journeys(ship, keys=session.signing_keys, clock=session.clock),
-            hand=self._hand(vehicle),
+            joystick=self._joystick(vehicle),
             clock=session.clock,
         )
 
@@ -108,20 +108,20 @@ class BrokerShips(Closing):
     def command(
         self, vehicle: str, name: str, arguments: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
-        if name not in (*QUESTIONS, "result") and vehicle in self._hands:
-            self._hands[vehicle].drop()
+        if name not in (*QUESTIONS, "result") and vehicle in self._joysticks:
+            self._joysticks[vehicle].drop()
 
         def open_session(printed: Report) -> Session:
             return self._session.like(printed, vehicle=vehicle)
 
         return run_command(name, arguments, open_session=open_session)
 
-    def _hand(self, vehicle: str) -> Hand:
+    def _joystick(self, vehicle: str) -> Joystick:
         def open_client() -> AbstractContextManager[VehicleClient]:
             return self._quiet(vehicle).pilots_client()
 
-        self._hands[vehicle] = Hand(open_client, clock=self._session.clock)
-        return self._hands[vehicle]
+        self._joysticks[vehicle] = Joystick(open_client, clock=self._session.clock)
+        return self._joysticks[vehicle]
 
     def _quiet(self, vehicle: str) -> Session:
         """Return a session whose words nobody reads."""

@@ -12,7 +12,7 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError, LinkError
 from blimp.link.telemetry import TelemetryReader
 from ground_station.discover import Ship
-from ground_station.page.hand import Hand
+from ground_station.page.joystick import Joystick
 from ground_station.page.journey import Journeys
 from ground_station.page.state import state_object
 
@@ -53,7 +53,7 @@ class Source(Protocol):
 class LiveShip(Closing):
     """A ship that is heard on its broker.
 
-    open_reader: makes a reader of its telemetry. hand: flies it by the sticks of a viewer.
+    open_reader: makes a reader of its telemetry. joystick: flies it by the sticks of a viewer.
     The threads outlive an outage of the broker.
     """
 
@@ -65,13 +65,13 @@ class LiveShip(Closing):
         *,
         open_reader: Callable[[], TelemetryReader],
         journeys: Journeys,
-        hand: Hand,
+        joystick: Joystick,
         clock: Clock,
     ) -> None:
         self.vehicle = ship.vehicle
         self._open_reader = open_reader
         self._journeys = journeys
-        self._hand = hand
+        self._joystick = joystick
         self._clock = clock
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -82,7 +82,7 @@ class LiveShip(Closing):
             ("telemetry", self._follow),
             ("queue", journeys.follow_queue),
             ("results", journeys.follow_results),
-            ("hand", self._hand.fly),
+            ("joystick", self._joystick.fly),
         ):
             thread = threading.Thread(target=run, args=(hear,), name=name, daemon=True)
             self._threads.append(thread)
@@ -91,7 +91,7 @@ class LiveShip(Closing):
     def ask(self, kind: str, content: dict[str, Any]) -> None:
         """Take the sticks; commands have their own way."""
         if kind == "sticks":
-            self._hand.take(content)
+            self._joystick.take(content)
 
     def _follow(self, hear: Hear) -> None:
         while not self._stop.is_set():
@@ -114,6 +114,6 @@ class LiveShip(Closing):
     def close(self) -> None:
         self._stop.set()
         self._journeys.close()
-        self._hand.close()
+        self._joystick.close()
         for thread in self._threads:
             thread.join()

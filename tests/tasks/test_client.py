@@ -146,7 +146,9 @@ def test_of_waiting_commands_that_coalesce_only_the_newest_begins(
     def stick(up_percent: int) -> None:
         begun.append(up_percent)
 
-    sent = [client.send("stick", {"up_percent": n}, ttl_s=60.0, coalesce="hand") for n in range(3)]
+    sent = [
+        client.send("stick", {"up_percent": n}, ttl_s=60.0, coalesce="joystick") for n in range(3)
+    ]
     with working(vehicle):
         replies = [pending.wait(DEADLINE_S) for pending in sent]
     assert [reply.state for reply in replies] == ["SUPERSEDED", "SUPERSEDED", "SUCCESS"]

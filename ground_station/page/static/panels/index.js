@@ -3,7 +3,7 @@
 // `drawEveryS` beside `draw` says how often at most. All three are optional. Without a view a panel is there in all of them, and has no box: `box` is null. `page` is documented in page.js.
 import { panel as commands } from "./commands.js";
 import { panel as end } from "./end.js";
-import { panel as hand } from "./hand.js";
+import { panel as joystick } from "./joystick.js";
 import { panel as journey } from "./journey.js";
 import { panel as map } from "./map.js";
 import { panel as numbers } from "./numbers.js";
@@ -20,7 +20,7 @@ export const PANELS = [
   numbers,
   map,
   commands,
-  hand,
+  joystick,
   journey,
   plots,
   end,

@@ -51,7 +51,7 @@ class Viewer:
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
-        self.told: list[dict[str, Any]] = []
+        self.heard: list[dict[str, Any]] = []
         self.others: list[str] = []
         self.sent = 0
         threading.Thread(target=self._listen, daemon=True).start()
@@ -60,8 +60,8 @@ class Viewer:
         try:
             for text in self._socket:
                 message = json.loads(text)
-                if message["kind"] == "hand":
-                    self.told.append(message["content"])
+                if message["kind"] == "joystick":
+                    self.heard.append(message["content"])
                 elif message["kind"] == "command":
                     self.others.append(message["content"]["command"])
         except ConnectionClosed:
@@ -90,8 +90,8 @@ class Viewer:
 
     def reason(self) -> str:
         """Return why the last grip ended, as soon as it has."""
-        wait_until(lambda: bool(self.told) and not self.told[-1]["flying"], "it is still flown")
-        return str(self.told[-1]["reason"])
+        wait_until(lambda: bool(self.heard) and not self.heard[-1]["flying"], "it is still flown")
+        return str(self.heard[-1]["reason"])
 
 
 def test_sticks_push_the_ship_and_it_holds_when_they_are_let_go_or_fall_silent(
@@ -118,7 +118,7 @@ def test_sticks_push_the_ship_and_it_holds_when_they_are_let_go_or_fall_silent(
         assert "velocity" not in viewer.others
 
 
-def test_a_command_ends_the_hand_and_what_the_ship_refuses_is_said(served: Served) -> None:
+def test_a_command_ends_the_joystick_and_what_the_ship_refuses_is_said(served: Served) -> None:
     with open_socket(served) as socket:
         viewer = Viewer(socket)
         with viewer.holding(grip="a", mode="STABILIZE", values=FORWARD):
@@ -129,9 +129,9 @@ def test_a_command_ends_the_hand_and_what_the_ship_refuses_is_said(served: Serve
             assert served.ask("/api/command/hold", {})[1]["state"] == "SUCCESS"
             assert "another command" in viewer.reason()
             assert snapshot(served).mode == "HOLD"
-            held, sent = len(viewer.told), viewer.sent
+            held, sent = len(viewer.heard), viewer.sent
             wait_until(lambda: viewer.sent > sent + 20, "the viewer is stuck")
-            assert (snapshot(served).mode, len(viewer.told)) == ("HOLD", held)
+            assert (snapshot(served).mode, len(viewer.heard)) == ("HOLD", held)
 
 
 def test_only_an_operator_has_sticks_and_what_is_none_ends_the_connection(served: Served) -> None:
@@ -161,7 +161,7 @@ def test_only_an_operator_has_sticks_and_what_is_none_ends_the_connection(served
             with operator.holding(grip="b", mode="ALTHOLD", values=FORWARD):
                 wait_for(served, lambda ship: ship.mode == "ALTHOLD", "no stick arrives")
             operator.reason()
-            assert {one["grip"] for one in watching.told} == {"b"}
+            assert {one["grip"] for one in watching.heard} == {"b"}
 
 
 def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
@@ -175,12 +175,12 @@ def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
     wrong = errors_of(page)
     page.goto(served.page.url)
     by = page.get_by_test_id
-    expect(by("hand-take")).to_be_enabled(timeout=WITHIN_MS)
+    expect(by("joystick-take")).to_be_enabled(timeout=WITHIN_MS)
     page.evaluate("push([0, 0, 0, -1])")
     assert snapshot(served).mode == "LOITER"  # a pad moves nothing before it is asked to
 
-    by("hand-mode").select_option("VELOCITY")
-    by("hand-take").click()
+    by("joystick-mode").select_option("VELOCITY")
+    by("joystick-take").click()
     wait_for(served, lambda ship: ship.mode == "VELOCITY", "the pad does not fly it")
     page.evaluate("push([0.05, 0, 0, 0])")
     wait_for(served, lambda ship: ship.mode == "LOITER", "let go, it does not stay")
@@ -188,17 +188,17 @@ def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
     wait_for(served, lambda ship: ship.target_ned_m[2] is not None, "no height")
     wait_for(served, lambda ship: ship.mode == "VELOCITY", "the keyboard does not fly it")
     page.evaluate("window.dispatchEvent(new Event('blur'))")
-    expect(by("hand-words")).to_contain_text("lost the focus", timeout=WITHIN_MS)
+    expect(by("joystick-words")).to_contain_text("lost the focus", timeout=WITHIN_MS)
     wait_for(served, lambda ship: ship.mode == "LOITER", "without focus it does not stay")
     page.keyboard.up("ArrowUp")
 
-    by("hand-mode").select_option("STABILIZE")
-    by("hand-take").click()
+    by("joystick-mode").select_option("STABILIZE")
+    by("joystick-take").click()
     page.evaluate("push([0, 0, 0, -0.8])")
     wait_for(served, lambda ship: ship.actuators["left"] > 0.2, "the pad does not push it")
     page.evaluate("unplug()")
-    expect(by("hand-words")).to_contain_text("gamepad is gone", timeout=WITHIN_MS)
+    expect(by("joystick-words")).to_contain_text("gamepad is gone", timeout=WITHIN_MS)
     wait_for(served, lambda ship: ship.mode == "HOLD", "without a pad it does not hold")
-    expect(by("hand-take")).to_have_attribute("aria-pressed", "false")
+    expect(by("joystick-take")).to_have_attribute("aria-pressed", "false")
     context.close()
     assert wrong == []

@@ -50,7 +50,7 @@ class Sticks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     release: bool = False
 
 
-class Hand(Closing):
+class Joystick(Closing):
     """Sends the sticks of one viewer at a time; `fly` runs in a thread of its own.
 
     open_client: returns a client for the commands of this user, with the pilot's heartbeat.
@@ -62,7 +62,7 @@ class Hand(Closing):
         self._news = threading.Condition()
         self._newest: Sticks | None = None
         self._grip = ""  # whose sticks count now
-        self._spent = ""  # has ended: what it still sends moves nothing
+        self._ended = ""  # has ended: what it still sends moves nothing
         self._is_dropped = False
         self._is_closing = False
 
@@ -71,7 +71,7 @@ class Hand(Closing):
         sticks = msgspec.convert(content, Sticks)
         with self._news:
             is_mine = sticks.grip == self._grip if self._grip else not sticks.release
-            if is_mine and sticks.grip != self._spent:
+            if is_mine and sticks.grip != self._ended:
                 self._grip, self._newest = sticks.grip, sticks
                 self._news.notify_all()
 
@@ -94,18 +94,18 @@ class Hand(Closing):
             first = self._next(None)
             if first is None:
                 continue
-            told = {"grip": first.grip, "mode": first.mode, "reason": ""}
-            hear("hand", told | {"flying": True})
+            status = {"grip": first.grip, "mode": first.mode, "reason": ""}
+            hear("joystick", status | {"flying": True})
             try:
                 with self._open_client() as client:
                     reason = self._follow(client, first)
             except BlimpError as error:
                 reason = str(error)
             with self._news:
-                self._spent, self._grip, self._newest = self._grip, "", None
+                self._ended, self._grip, self._newest = self._grip, "", None
                 self._is_dropped = False
                 self._news.notify_all()
-            hear("hand", told | {"flying": False, "reason": reason})
+            hear("joystick", status | {"flying": False, "reason": reason})
 
     def _next(self, within_s: float | None) -> Sticks | None:
         """Return the newest sticks, as soon as there are some; None if none come, or at the end."""
@@ -166,11 +166,11 @@ def _commands(sticks: Sticks, *, seconds: float) -> list[tuple[str, str, dict[st
     """Return key, command and arguments of what the sticks ask for."""
     if sticks.mode == "MANUAL":
         return [
-            (f"hand {name}", "motor", {"name": name, "percent": percent, "seconds": seconds})
+            (f"joystick {name}", "motor", {"name": name, "percent": percent, "seconds": seconds})
             for name, percent in sticks.values.items()
         ]
     task = "velocity" if sticks.mode == "VELOCITY" else "stick"
-    return [("hand", task, {**sticks.values, "seconds": seconds})]
+    return [("joystick", task, {**sticks.values, "seconds": seconds})]
 
 
 def _rest(client: "VehicleClient", first: Sticks, *, is_lost: bool) -> str:

@@ -16,15 +16,15 @@ const KEYS = {
 };
 
 export const panel = {
-  name: "hand",
+  name: "joystick",
   title: "By hand",
   view: "ship",
   mount(box, page) {
-    return new Hand(box, page);
+    return new Joystick(box, page);
   },
 };
 
-class Hand {
+class Joystick {
   constructor(box, page) {
     this.page = page;
     this.isTaken = false;
@@ -34,7 +34,7 @@ class Hand {
     this.padIndex = null;
     this.mode = element(
       "select",
-      { name: "hand-mode", "data-testid": "hand-mode", "data-commands": "", on: { change: () => this.letGo("") } },
+      { name: "joystick-mode", "data-testid": "joystick-mode", "data-commands": "", on: { change: () => this.letGo("") } },
       ...Object.entries(MODES).map(([mode, words]) => element("option", { value: mode }, `${mode}: ${words}`)),
     );
     this.button = element(
@@ -42,7 +42,7 @@ class Hand {
       {
         type: "button",
         "aria-pressed": "false",
-        "data-testid": "hand-take",
+        "data-testid": "joystick-take",
         "data-commands": "",
         on: { click: () => (this.isTaken ? this.letGo("") : this.take()) },
       },
@@ -53,7 +53,7 @@ class Hand {
       const text = element("span", { class: "figure" });
       return { stick, mark, text, root: element("div", { class: "stick" }, element("span", {}, stick), element("span", { class: "groove" }, mark), text) };
     });
-    this.words = element("p", { class: "hand-words", role: "status", "data-testid": "hand-words" });
+    this.words = element("p", { class: "joystick-words", role: "status", "data-testid": "joystick-words" });
     box.append(
       element("div", { class: "row" }, element("label", {}, element("span", {}, "mode"), this.mode), this.button),
       element("div", { class: "sticks" }, ...this.pads.map((one) => one.root)),
@@ -174,7 +174,7 @@ class Hand {
   }
 
   hear(kind, content) {
-    if (kind !== "hand") return;
+    if (kind !== "joystick") return;
     if (!this.mine.has(content.grip)) {
       if (content.flying) this.letGo("");
       this.explain(content.flying ? "It is flown by hand from another window." : "");
