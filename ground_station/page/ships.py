@@ -17,8 +17,8 @@ from blimp.tasks.client import VehicleClient
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
 from ground_station.discover import HEARD_LATELY_S, Ship, running_stacks
 from ground_station.page.command_line import run_command
-from ground_station.page.joystick import Joystick
 from ground_station.page.journey import QUESTIONS, Journeys
+from ground_station.page.joystick import Joystick
 from ground_station.page.source import LiveShip, Source
 from ground_station.report import Outcome, Report
 from ground_station.session import Session, outcome_of

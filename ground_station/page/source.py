@@ -12,8 +12,8 @@ from blimp.closing import Closing
 from blimp.errors import BlimpError, LinkError
 from blimp.link.telemetry import TelemetryReader
 from ground_station.discover import Ship
-from ground_station.page.joystick import Joystick
 from ground_station.page.journey import Journeys
+from ground_station.page.joystick import Joystick
 from ground_station.page.state import state_object
 
 POLL_S = 0.5
