@@ -24,7 +24,7 @@ from blimp.service.observer import LinkCheck, Observer, percentile
 from blimp.service.show import MISSION as SHOW
 from blimp.service.show import Show
 from blimp.service.stack_process import StackProcess, scratch_directory
-from blimp.service.up import vehicle_names
+from blimp.service.up import demand_wind, vehicle_names
 from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from ground_station.mission import Mission, MissionEvent, MissionResult, MissionRunner, load_mission
@@ -58,6 +58,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
     mission = load_mission(options.mission)
     airframe = airframes.load(options.airframe)
     vehicle = airframe.name
+    demand_wind(airframe, options.wind_mps)
     clock = SystemClock()
     with scratch_directory() as (paths, log), contextlib.ExitStack() as ending:
         stack = _stack(options, vehicles=[vehicle], paths=paths, log=log)

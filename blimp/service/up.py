@@ -19,6 +19,7 @@ from blimp.config import (
     signing_keys_from_environment,
     vehicle_name,
 )
+from blimp.errors import ConfigError
 from blimp.link.paths import RuntimePaths
 from blimp.queue.redis.urls import check_url
 from blimp.recording.directory import check_bound
@@ -96,7 +97,20 @@ def _check(airframe: Airframe, options: StackOptions) -> None:
     check(airframe)
     if not options.bench:
         demand_airworthy(airframe)
+    demand_wind(airframe, options.wind_mps)
     World(airframe, seed=options.seed, wind_mps=options.wind_mps).close()
+
+
+def demand_wind(airframe: Airframe, wind_mps: float) -> None:
+    """Raise ConfigError for a mean wind in which this ship cannot hold its place."""
+    from blimp.service.airframes.figures import compute
+
+    most_mps = compute(airframe).max_wind_mps
+    if wind_mps > most_mps:
+        raise ConfigError(
+            f"--wind must be 0 to {most_mps:.2g} m/s for {airframe.name}, not {wind_mps:g}: "
+            "it would be blown off"
+        )
 
 
 def vehicle_names(name: str, *, ships: int) -> list[str]:

@@ -23,7 +23,7 @@ from ground_station.page.source import LiveShip, Source
 from ground_station.report import Outcome, Report
 from ground_station.session import Session, outcome_of
 
-STOP_S = 3.0
+STOP_S = 5.0
 MAX_SHIPS = 64
 LINK_LOSS = (
     (LINK_HOLD_S, "holds its place"),

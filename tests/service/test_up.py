@@ -12,7 +12,7 @@ from blimp.service.up import StackOptions, build_stack, vehicle_names
 from blimp.sim import Lockstep
 
 
-def roles_of(directory: Path, **options: int | str | None) -> list[Role]:
+def roles_of(directory: Path, **options: float | str | None) -> list[Role]:
     settings: dict[str, object] = {"airframe": "twin", "vehicle": None, "seed": 1, "wind_mps": 0.0}
     stack = build_stack(
         StackOptions(runtime_dir=directory, **(settings | options)),  # type: ignore[arg-type]
@@ -112,3 +112,10 @@ def test_a_brokers_password_is_on_no_command_line(
 
 def _at(ship: airframe.Airframe, home: airframe.Home) -> airframe.Airframe:
     return msgspec.structs.replace(ship, home=home)
+
+
+@pytest.mark.parametrize("wind_mps", [1.25, 20.0])
+def test_a_wind_beyond_the_airframe_is_refused_by_number(directory: Path, wind_mps: float) -> None:
+    with pytest.raises(ConfigError, match=r"--wind must be 0 to 1\.2 m/s for twin, not"):
+        roles_of(directory, wind_mps=wind_mps)
+    assert roles_of(directory, wind_mps=1.15)

@@ -210,8 +210,10 @@ class Page {
   /** Say what the ship does by itself while nobody reaches it, and what comes next. */
   lossWords() {
     const state = this.state;
-    const why = !this.isConnected ? `This page's server does not answer. ${this.closed ?? ""}` : this.trouble;
-    if (!state) return `No word from the ship. ${why}`;
+    if (this.kept.has("end")) return "The show is over: what is seen is its last moment.";
+    const silent = this.trouble ? "The broker does not answer." : "";
+    const why = this.isConnected ? silent : `This page's server does not answer. ${this.closed ?? ""}`;
+    if (!state) return `No word from the ship. ${this.trouble || why}`;
     const begun = `No word from ${state.vehicle} for ${age(this.ageS)}.`;
     if (!state.armed) return `${begun} Its motors were off. ${why}`;
     const silentS = this.ageS + state.link_age_s;

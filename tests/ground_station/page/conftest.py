@@ -1,4 +1,4 @@
-"""A served page on a ship that answers, and one browser for all that is looked at."""
+"""A served page on a ship that answers, and a browser to look at it."""
 
 import os
 from collections.abc import Iterator
@@ -25,9 +25,12 @@ OPTIONS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def chromium() -> Iterator[Browser]:
-    """A real browser. Under CI it must be there."""
+    """A real browser. Under CI it must be there.
+
+    For one test: while Playwright's own event loop runs, no other test can run one.
+    """
     if not CHROMIUM.exists():
         end = pytest.fail if os.environ.get("CI") else pytest.skip
         end(f"no {CHROMIUM}: apt-get install chromium")

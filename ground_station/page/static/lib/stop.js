@@ -5,7 +5,7 @@ import { milliseconds } from "./format.js";
 
 const AGAIN_MS = 300;
 const GIVE_UP_MS = 15000;
-const REQUEST_MS = 5000;
+const REQUEST_MS = 7000;
 
 export function prepareStop({ vehicle }) {
   const button = document.getElementById("estop");

@@ -69,7 +69,7 @@ class Plots {
           cursor: { sync: { key: "flight" } },
           series: [{ label: "s", value: (_, value) => value?.toFixed(1) ?? "–" }, ...series],
           scales: { x: { time: false } },
-          axes: [{ ...axis }, { ...axis, size: 56 }],
+          axes: [{ ...axis, values: (_, all) => all.map((one) => one.toFixed(0)) }, { ...axis, size: 56 }],
           hooks: { drawAxes: [(one) => this.marks(one)] },
         },
         [[0], ...names.map(() => [null])],

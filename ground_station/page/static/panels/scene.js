@@ -12,6 +12,7 @@ const STEP_M = 0.1;
 const SMOOTH_S = 0.12; // pictures between two states
 const EVERY_S = 0.033;
 const SOFTWARE_EVERY_S = 0.2; // without a graphics card the picture takes the ship's own processor
+const GRID_M = 60;
 const SPIN_RADPS = 30; // of a propeller at full throttle, slowed down for the eye
 const SKY = 0x1c2b3a;
 const COLOURS = { hull: 0x56b4e9, nose: 0xe69f00, gondola: 0xe6edf3, trail: 0xf0e442, set: 0xcc79a7 };
@@ -115,7 +116,7 @@ class Scene {
     );
     floor.rotation.x = -Math.PI / 2;
     floor.position.y = -0.06;
-    this.scene.add(floor, new three.GridHelper(120, 60, 0x8fa3b5, 0x45596b));
+    this.scene.add(floor, grid());
     const pad = new three.Mesh(
       new three.RingGeometry(0.55, 0.7, 48),
       new three.MeshBasicMaterial({ color: 0xe6edf3, side: three.DoubleSide }),
@@ -369,6 +370,19 @@ function isSoftware(context) {
   const name = known ? String(context.getParameter(known.UNMASKED_RENDERER_WEBGL)) : "";
   context.getExtension("WEBGL_lose_context")?.loseContext();
   return /swiftshader|llvmpipe|software/i.test(name);
+}
+
+/** A grid of 2 m from short lines: one that runs behind the eye is lost by some renderers. */
+function grid() {
+  const points = [];
+  for (let across = -GRID_M; across <= GRID_M; across += 2) {
+    for (let along = -GRID_M; along < GRID_M; along += 2) {
+      points.push(new three.Vector3(across, 0, along), new three.Vector3(across, 0, along + 2));
+      points.push(new three.Vector3(along, 0, across), new three.Vector3(along + 2, 0, across));
+    }
+  }
+  const shape = new three.BufferGeometry().setFromPoints(points);
+  return new three.LineSegments(shape, new three.LineBasicMaterial({ color: 0x52677a }));
 }
 
 function wrapped(angle) {
