@@ -44,6 +44,10 @@ class Hull(_Part, frozen=True, kw_only=True):
     volume_m3: Positive
     # Of the gas in the mass budget, whose item "helium" must weigh what it says.
     helium_purity: Annotated[float, Meta(gt=0.5, le=1.0)] | None = None
+    # Foil holds taut_m3 at most, latex stretches; volume_m3 is the gas at ISA sea level.
+    envelope: Literal["foil", "latex"] = "foil"
+    taut_m3: NotNegative = 0.0  # 0 means volume_m3: a foil hull filled until it is taut
+    leak_m3_per_day: NotNegative = 0.0
 
 
 class Item(_Part, frozen=True, kw_only=True):
@@ -55,6 +59,18 @@ class Item(_Part, frozen=True, kw_only=True):
     inertia_kg_m2: NotNegative3 = (0.0, 0.0, 0.0)  # about its own centre
 
 
+class Moving(_Part, frozen=True, kw_only=True):
+    """A part that a servo moves along the ship, such as a gondola on a rail.
+
+    `mass` below balances the ship with this servo at angle 0.
+    """
+
+    servo: str
+    mass_kg: Positive
+    position_m: Finite3  # at angle 0, from the centre of buoyancy
+    travel_m_per_rad: Finite3
+
+
 class Mass(_Part, frozen=True, kw_only=True):
     """The ship's mass, gas included, and where it sits."""
 
@@ -62,6 +78,8 @@ class Mass(_Part, frozen=True, kw_only=True):
     inertia_kg_m2: tuple[Positive, Positive, Positive]  # about the centre of gravity, gas in
     center_of_gravity_m: Finite3  # from the centre of buoyancy, body frame; z > 0 is below
     item: tuple[Item, ...] = ()  # where the numbers above come from; may be left out
+    products_kg_m2: Finite3 = (0.0, 0.0, 0.0)  # sums of m x y, m x z and m y z about the same
+    moving: tuple[Moving, ...] = ()
 
 
 class Ground(_Part, frozen=True, kw_only=True):
@@ -78,6 +96,24 @@ class Ground(_Part, frozen=True, kw_only=True):
     hold_n: NotNegative = 0.0
 
 
+class Polar(_Part, frozen=True, kw_only=True):
+    """Lift, side force and moments of a hull with wings, beside the drag by axis in `Aero`.
+
+    Coefficients on 1/2 rho V^2 area_m2 (moments: times 1 m), rho of the ISA at sea level, over
+    angle of attack a and sideslip b in radians, along the axes of the flow: drag back, side
+    right, lift up.
+    """
+
+    area_m2: Positive
+    drag: Finite3  # of 1, a^2, b^2
+    side: Finite3  # of 1, a^2, b
+    lift: Finite3  # of 1, a, b^2
+    roll: Finite3  # of 1, a, b
+    pitch: Finite3  # of 1, a, b^4
+    yaw: Finite3  # of 1, a, b
+    damping: NotNegative3 = (0.0, 0.0, 0.0)  # N m per rad/s of roll, pitch and yaw
+
+
 class Aero(_Part, frozen=True, kw_only=True):
     """Forces on air-relative motion. Order: surge, sway, heave, roll, pitch, yaw."""
 
@@ -91,6 +127,7 @@ class Aero(_Part, frozen=True, kw_only=True):
     ]  # N per (m/s)^2, N m per (rad/s)^2
     fin_lift_per_rad: NotNegative = 0.0  # N per (m/s)^2 of both fin pairs at fin_position_m
     fin_position_m: Finite = 0.0  # along body x; negative is astern
+    polar: Polar | None = None
 
 
 class Thruster(_Part, frozen=True, kw_only=True):
@@ -118,6 +155,7 @@ class Servo(_Part, frozen=True, kw_only=True):
     max_rad: Finite
     slew_radps: Positive
     neutral_rad: Finite = 0.0  # its safe state
+    backlash_rad: Annotated[float, Meta(ge=0.0, le=0.5)] = 0.0  # play of gears and linkage
     min_pulse_s: Positive = 0.001  # at min_rad
     max_pulse_s: Positive = 0.002  # at max_rad
 
@@ -351,6 +389,19 @@ def _problems(airframe: Airframe) -> list[str]:
         if surface.servo not in airframe.servo_names:
             found.append(f"a surface is moved by no servo {surface.servo!r}")
         found += _axis_problem(f"the surface on {surface.servo!r}", surface.axis)
+    for moving in airframe.mass.moving:
+        if moving.servo not in airframe.servo_names:
+            found.append(f"a moving mass is moved by no servo {moving.servo!r}")
+        if moving.mass_kg >= airframe.mass_kg:
+            found.append(
+                f"the mass on {moving.servo!r} weighs {moving.mass_kg:g} kg, must be less than "
+                f"the ship's {airframe.mass_kg:g} kg"
+            )
+    if 0.0 < hull.taut_m3 < hull.volume_m3:
+        found.append(
+            f"hull: taut_m3 {hull.taut_m3:g} is less than the gas in it, volume_m3 "
+            f"{hull.volume_m3:g}; 0 means the same"
+        )
     for servo in airframe.servo:
         if (
             not servo.min_rad <= servo.neutral_rad <= servo.max_rad

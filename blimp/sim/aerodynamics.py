@@ -1,8 +1,12 @@
-"""Forces of the air on hull, fins and control surfaces, except those of added mass."""
+"""Forces of the air on hull, fins, wings and control surfaces, except those of added mass.
+
+The arithmetic is that of single ships and, with arrays in place of floats, of `Batch`.
+"""
 
 from collections.abc import Sequence
 
-from blimp.airframe import Airframe
+from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe, Polar
+from blimp.sim.arithmetic import SCALARS, Arithmetic
 from blimp.types import Vec3
 
 # Beyond its stall a fin is a plate: its drag coefficient of 1.2 over a low aspect fin's lift
@@ -11,13 +15,15 @@ PLATE_OVER_SLOPE = 0.5
 
 
 class Aerodynamics:
-    """Drag per axis, two pairs of fins astern, and surfaces moved by servos."""
+    """Drag per axis, two pairs of fins astern, surfaces moved by servos, and a polar."""
 
-    def __init__(self, *, airframe: Airframe) -> None:
+    def __init__(self, *, airframe: Airframe, arithmetic: Arithmetic = SCALARS) -> None:
         aero = airframe.aero
+        self._polar = Lift(aero.polar, arithmetic) if aero.polar else None
         self._linear = aero.linear_drag
         self._quadratic = aero.quadratic_drag
         self._fin = aero.fin_lift_per_rad
+        self._has_fins = arithmetic is not SCALARS or aero.fin_lift_per_rad > 0.0
         self._fin_x = aero.fin_position_m
         servos = airframe.servo_names
         self._surfaces = tuple(
@@ -42,7 +48,7 @@ class Aerodynamics:
         nx = -(l3 + q3 * abs(p)) * p
         ny = -(l4 + q4 * abs(q)) * q
         nz = -(l5 + q5 * abs(r)) * r
-        if self._fin:
+        if self._has_fins:
             x = self._fin_x
             side, down = v + r * x, w - q * x  # the flow at the fins
             speed = abs(u)
@@ -60,7 +66,61 @@ class Aerodynamics:
             nx += force_n * arm[0]
             ny += force_n * arm[1]
             nz += force_n * arm[2]
+        if self._polar is not None:
+            lx, ly, lz, mx, my, mz = self._polar.wrench(velocity_mps, rates_radps)
+            fx, fy, fz = fx + lx, fy + ly, fz + lz
+            nx, ny, nz = nx + mx, ny + my, nz + mz
         return fx, fy, fz, nx, ny, nz
+
+
+class Lift:
+    """Force and moment by a polar: a hull with wings at an angle to the flow.
+
+    Source: G. Cheng, F. Zhang et al., RGBlimp (IEEE RA-L 8, 2023), whose polynomials these are.
+    They hold to some 30 degrees; a ship pushed sideways is beyond them.
+    """
+
+    def __init__(self, polar: Polar, arithmetic: Arithmetic = SCALARS) -> None:
+        self._sqrt, self._atan2 = arithmetic.sqrt, arithmetic.atan2
+        self._half_rho_area = 0.5 * SEA_LEVEL_DENSITY_KG_M3 * polar.area_m2
+        self._polar = polar
+
+    def wrench(
+        self, velocity_mps: Vec3, rates_radps: Vec3
+    ) -> tuple[float, float, float, float, float, float]:
+        """Return force and torque about the hull's centre, body axes."""
+        u, v, w = velocity_mps
+        polar = self._polar
+        square = u * u + w * w
+        plane = self._sqrt(square)
+        speed = self._sqrt(square + v * v)
+        a, b = self._atan2(w, u), self._atan2(v, plane)
+        # Cosines and sines of both angles; a ship at rest has a flow from ahead, of no force.
+        at_rest, still = plane == 0.0, speed == 0.0
+        ca, sa = (u + at_rest) / (plane + at_rest), w / (plane + at_rest)
+        cb, sb = (plane + still) / (speed + still), v / (speed + still)
+        scale = self._half_rho_area * (square + v * v)
+        aa, bb = a * a, b * b
+        drag = -scale * _sum(polar.drag, aa, bb)
+        side = scale * _sum(polar.side, aa, b)
+        lift = -scale * _sum(polar.lift, a, bb)
+        p, q, r = rates_radps
+        kp, kq, kr = polar.damping
+        roll = scale * _sum(polar.roll, a, b) - kp * p
+        pitch = scale * _sum(polar.pitch, a, bb * bb) - kq * q
+        yaw = scale * _sum(polar.yaw, a, b) - kr * r
+        return (
+            ca * cb * drag - ca * sb * side - sa * lift,
+            sb * drag + cb * side,
+            sa * cb * drag - sa * sb * side + ca * lift,
+            ca * cb * roll - ca * sb * pitch - sa * yaw,
+            sb * roll + cb * pitch,
+            sa * cb * roll - sa * sb * pitch + ca * yaw,
+        )
+
+
+def _sum(coefficients: Vec3, first: float, second: float) -> float:
+    return coefficients[0] + coefficients[1] * first + coefficients[2] * second
 
 
 def _cross(a: Vec3, b: Vec3) -> Vec3:

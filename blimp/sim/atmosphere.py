@@ -6,6 +6,7 @@ Source: ISO 2533 (ISA). Heights are above mean sea level.
 from typing import NamedTuple
 
 from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3
+from blimp.sim.arithmetic import SCALARS, Arithmetic
 
 SEA_LEVEL_PRESSURE_PA = 101325.0
 SEA_LEVEL_TEMPERATURE_K = 288.15
@@ -24,13 +25,17 @@ class Air(NamedTuple):
     density_kg_m3: float
 
 
-def isa(height_m: float) -> Air:
-    """Return the air at `height_m` above sea level; beyond the troposphere, that at its edge."""
-    height_m = min(max(height_m, LOWEST_M), HIGHEST_M)
+def isa(height_m: float, warmer_c: float = 0.0, arithmetic: Arithmetic = SCALARS) -> Air:
+    """Return the air at `height_m` above sea level; beyond the troposphere, that at its edge.
+
+    warmer_c: than the standard, at the standard's pressure; a hall at 25 degrees is 10 warmer.
+    """
+    height_m = arithmetic.clamp(height_m, LOWEST_M, HIGHEST_M)
     temperature_k = SEA_LEVEL_TEMPERATURE_K - LAPSE_KPM * height_m
     pressure_pa = (
         SEA_LEVEL_PRESSURE_PA * (temperature_k / SEA_LEVEL_TEMPERATURE_K) ** PRESSURE_EXPONENT
     )
+    temperature_k += warmer_c
     return Air(
         pressure_pa,
         temperature_k - ZERO_CELSIUS_K,

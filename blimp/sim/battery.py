@@ -1,8 +1,7 @@
 """A lithium-polymer battery: it empties, and sags under load."""
 
-from bisect import bisect_right
-
 from blimp.airframe import Battery
+from blimp.sim.arithmetic import SCALARS, Arithmetic
 
 FULL_CELL_V = 4.20
 # Open-circuit voltage of a resting LiPo cell over its state of charge: the usual curve of
@@ -22,23 +21,25 @@ OPEN_CIRCUIT: tuple[tuple[float, float], ...] = (
     (1.00, FULL_CELL_V),
 )
 _CHARGES = [charge for charge, _ in OPEN_CIRCUIT]
+_VOLTS = [volts for _, volts in OPEN_CIRCUIT]
 
 
-def open_circuit_cell_v(charge: float) -> float:
+def open_circuit_cell_v(charge: float, arithmetic: Arithmetic = SCALARS) -> float:
     """Return a resting cell's voltage at a state of charge between 0 and 1."""
-    i = min(max(bisect_right(_CHARGES, charge), 1), len(OPEN_CIRCUIT) - 1)
-    (c0, v0), (c1, v1) = OPEN_CIRCUIT[i - 1], OPEN_CIRCUIT[i]
-    share = min(max((charge - c0) / (c1 - c0), 0.0), 1.0)
-    return v0 + share * (v1 - v0)
+    volts: float = arithmetic.interpolate(charge, _CHARGES, _VOLTS)
+    return volts
 
 
 class BatteryPack:
     """Cells in series behind one resistance. It starts full by default."""
 
-    def __init__(self, *, battery: Battery, charge: float = 1.0) -> None:
+    def __init__(
+        self, *, battery: Battery, charge: float = 1.0, arithmetic: Arithmetic = SCALARS
+    ) -> None:
         if not 0.0 <= charge <= 1.0:
             raise ValueError(f"charge is {charge!r}, must be between 0 and 1")
         self._battery = battery
+        self._arithmetic = arithmetic
         self._charge = charge
         self._current_a = battery.idle_current_a
         self._voltage_v = self._loaded_v()
@@ -66,9 +67,13 @@ class BatteryPack:
         """Take the electronics' current and `motor_current_a` out for `dt_s`."""
         self._current_a = self._battery.idle_current_a + motor_current_a
         used = self._current_a * dt_s / 3600.0 / self._battery.capacity_ah
-        self._charge = max(0.0, self._charge - used)
+        self._charge = self._arithmetic.clamp(self._charge - used, 0.0, 1.0)
         self._voltage_v = self._loaded_v()
 
     def _loaded_v(self) -> float:
-        open_v = self._battery.cells * open_circuit_cell_v(self._charge)
-        return max(0.0, open_v - self._current_a * self._battery.resistance_ohm)
+        battery = self._battery
+        open_v = battery.cells * open_circuit_cell_v(self._charge, self._arithmetic)
+        loaded_v: float = self._arithmetic.clamp(
+            open_v - self._current_a * battery.resistance_ohm, 0.0, open_v
+        )
+        return loaded_v

@@ -47,7 +47,7 @@ class Ground:
             0.5 * (hull.height_m or hull.diameter_m),
         )
         self.stand_m = max([self._semi_axes[2], *(foot[2] for foot in self._feet)])
-        self._reach_m = max([*self._semi_axes, *(hypot(*foot) for foot in self._feet)])
+        self.reach_m = max([*self._semi_axes, *(hypot(*foot) for foot in self._feet)])
 
         heave_kg = airframe.mass_kg + airframe.aero.added_mass_kg[2]
         share = 1.0 / max(len(self._feet), 1)
@@ -96,7 +96,7 @@ class Ground:
 
     def is_far(self, position_ned_m: Vec3) -> bool:
         """Whether no attitude could make the ship touch."""
-        return self.stand_m - position_ned_m[2] > self._reach_m + AIRBORNE_M
+        return self.stand_m - position_ned_m[2] > self.reach_m + AIRBORNE_M
 
     def wrench(
         self, position_ned_m: Vec3, rotation: Rows, velocity_ned_mps: Vec3, rates_radps: Vec3

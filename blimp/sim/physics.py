@@ -10,13 +10,16 @@ Plain floats throughout: on three components they are several times faster than 
 """
 
 from collections.abc import Sequence
-from math import cos, isfinite, sin, sqrt
+from math import isfinite
+from typing import Any
 
 from blimp.airframe import Airframe
 from blimp.rotation import rotate_back
 from blimp.sim.aerodynamics import Aerodynamics
-from blimp.sim.atmosphere import GRAVITY_MPS2, isa
+from blimp.sim.arithmetic import SCALARS, Arithmetic
+from blimp.sim.atmosphere import GRAVITY_MPS2, Air, isa
 from blimp.sim.battery import BatteryPack
+from blimp.sim.envelope import Envelope, checked_c
 from blimp.sim.ground import Ground, Rows
 from blimp.sim.rigid_body import RigidBody
 from blimp.sim.servo import ServoArm
@@ -36,55 +39,83 @@ class Physics:
     """
 
     def __init__(self, *, airframe: Airframe, seed: int, wind_mps: float = 0.0) -> None:
+        wind = Wind(seed=seed, mean_mps=wind_mps, span_m=airframe.hull.length_m)
+        self._build(airframe, SCALARS, wind, Ground(airframe=airframe))
+
+    def _build(self, airframe: Airframe, arithmetic: Arithmetic, wind: Wind, ground: Any) -> None:
+        """Set the ship down. For `Batch`, the numbers of the airframe may be arrays."""
         self._airframe = airframe
+        self._arithmetic = arithmetic
         self._home_m = airframe.home.altitude_msl_m
-        self._volume_m3 = airframe.hull.volume_m3
-        self._wind = Wind(seed=seed, mean_mps=wind_mps, span_m=airframe.hull.length_m)
-        self._carry(airframe.mass_kg)
-        self._air = isa(self._home_m)
-        self._aerodynamics = Aerodynamics(airframe=airframe)
-        self._ground = Ground(airframe=airframe)
-        self._battery = BatteryPack(battery=airframe.battery)
-        self._propellers = tuple(Propeller(thruster=t) for t in airframe.thruster)
-        self._servos = tuple(ServoArm(servo=s) for s in airframe.servo)
+        self._wind = wind
+        self._ground = ground
+        self._envelope = Envelope(hull=airframe.hull, arithmetic=arithmetic)
+        self._warmer_c = 0.0
+        self._aerodynamics = Aerodynamics(airframe=airframe, arithmetic=arithmetic)
+        self._battery = BatteryPack(battery=airframe.battery, arithmetic=arithmetic)
+        self._propellers = tuple(
+            Propeller(thruster=t, arithmetic=arithmetic) for t in airframe.thruster
+        )
+        self._servos = tuple(ServoArm(servo=s, arithmetic=arithmetic) for s in airframe.servo)
         names = airframe.servo_names
         self._mounts = tuple(
             (t.position_m, t.axis, names.index(t.tilted_by) if t.tilted_by else -1)
             for t in airframe.thruster
         )
+        self._moving = tuple(names.index(part.servo) for part in airframe.mass.moving)
+        self._mass_kg = airframe.mass_kg
+        self._carry(self.servo_angles_rad)
         self._t_s = 0.0
         self._attitude: Quaternion = LEVEL
         self._rates: Vec3 = ZERO3
         self._accelerations = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         self._specific_force: Vec3 = (0.0, 0.0, -GRAVITY_MPS2)
-        heavy_n = self._weight_n - self._air.density_kg_m3 * self._volume_m3 * GRAVITY_MPS2
-        self._position: Vec3 = (0.0, 0.0, self._ground.stand(heavy_n))
+        self._air = self._air_at(0.0)
+        self._position: Vec3 = (0.0, 0.0, self._ground.stand(self._heavy_n()))
         self._velocity_air: Vec3 = _minus(self._wind.velocity_ned_mps)  # level: body is NED
 
-    def _carry(self, mass_kg: float) -> None:
-        airframe = self._airframe
-        self._weight_n = mass_kg * GRAVITY_MPS2
-        self._body = RigidBody(
-            mass_kg=mass_kg,
-            inertia_kg_m2=airframe.mass.inertia_kg_m2,
-            center_of_gravity_m=airframe.mass.center_of_gravity_m,
-            added_mass_kg=airframe.aero.added_mass_kg,
-            added_inertia_kg_m2=airframe.aero.added_inertia_kg_m2,
-        )
+    def _carry(self, angles: Sequence[float]) -> None:
+        """Balance the ship anew: its mass, or a part that moves along it, has changed."""
+        self._places = tuple(angles[i] for i in self._moving)
+        self._body = RigidBody.of(self._airframe, mass_kg=self._mass_kg, angles_rad=angles)
+
+    def _moved(self, angles: Sequence[float]) -> bool:
+        return self._places != tuple(angles[i] for i in self._moving)
 
     def load(self, mass_kg: float) -> None:
         """Take on ballast, or lose it if negative, without a change of balance or inertia."""
-        self._carry(self._body.mass_kg + mass_kg)
+        self._mass_kg += mass_kg
+        self._carry(self.servo_angles_rad)
+
+    def weather(self, *, warmer_c: float = 0.0, superheat_c: float = 0.0) -> None:
+        """Set how much warmer than the ISA the air is, and than the air the gas.
+
+        Raises ValueError beyond 60 degrees either way.
+        """
+        self._warmer_c = checked_c("warmer_c", warmer_c)
+        self._envelope.superheat_c = checked_c("superheat_c", superheat_c)
+        self._air = self._air_at(self._position[2])
+
+    def leak(self, m3_per_day: float) -> None:
+        """Let gas escape from now on. Raises ValueError for a rate that cannot be."""
+        self._envelope.leak(m3_per_day)
+
+    def _air_at(self, down_m: float) -> Air:
+        return isa(self._home_m - down_m, self._warmer_c, self._arithmetic)
+
+    def _heavy_n(self) -> float:
+        """Return weight less buoyancy in the air around the ship."""
+        return (self._mass_kg - self._envelope.lost_kg - self.displaced_kg) * GRAVITY_MPS2
 
     @property
     def heaviness_kg(self) -> float:
         """Weight minus buoyancy in the air around the ship, over g. Negative: light."""
-        return self._body.mass_kg - self.displaced_kg
+        return self._mass_kg - self._envelope.lost_kg - self.displaced_kg
 
     @property
     def displaced_kg(self) -> float:
         """Mass of the air that the hull displaces."""
-        return self._air.density_kg_m3 * self._volume_m3
+        return self._air.density_kg_m3 * self._envelope.volume_m3(self._air)
 
     # --- what the sensors measure, and tests compare with ---------------------------------
 
@@ -96,7 +127,7 @@ class Physics:
             attitude=self._attitude,
             rates_body_radps=self._rates,
             position_ned_m=self._position,
-            velocity_ned_mps=self._velocity_ned(_rows(self._attitude)),
+            velocity_ned_mps=self._velocity_ned(rotation_rows(self._attitude)),
             on_ground=not self._ground.is_far(self._position)
             and self.height_above_ground_m < ON_GROUND_M,
         )
@@ -130,7 +161,7 @@ class Physics:
     @property
     def height_above_ground_m(self) -> float:
         """Height of the ship's lowest point; a hair below 0 when it stands."""
-        return self._ground.clearance_m(self._position, _rows(self._attitude))
+        return self._ground.clearance_m(self._position, rotation_rows(self._attitude))
 
     @property
     def wind_ned_mps(self) -> Vec3:
@@ -183,7 +214,7 @@ class Physics:
             ),
         )
         self._accelerations = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        self._air = isa(self._home_m - position_ned_m[2])
+        self._air = self._air_at(position_ned_m[2])
         self._ground.release()
 
     def step(
@@ -195,44 +226,40 @@ class Physics:
         Raises ValueError, before anything moves, naming the output that is not finite.
         """
         self._check(dt_s, throttles, servo_targets_rad)
-        force, torque, angles = self._actuate(dt_s, throttles, servo_targets_rad)
+        angles = [s.step(dt_s, t) for s, t in zip(self._servos, servo_targets_rad, strict=True)]
+        self._fly(dt_s, self._throttle(dt_s, throttles), angles)
 
+    def _fly(self, dt_s: float, thrusts_n: Sequence[float], angles: Sequence[float]) -> None:
+        """Advance by `dt_s` with these thrusts and servo angles."""
+        if self._moving and self._moved(angles):
+            self._carry(angles)
+        self._envelope.step(dt_s)
+        force, torque = self._pull(thrusts_n, angles)
         u, v, w = self._velocity_air
         self._wind.step(
             dt_s,
             height_m=-self._position[2],
-            airspeed_mps=sqrt(u * u + v * v + w * w),
+            airspeed_mps=self._arithmetic.sqrt(u * u + v * v + w * w),
         )
         half_s = 0.5 * dt_s
-        attitude = _turn(self._attitude, self._rates, half_s)
-        rows = _rows(attitude)
+        sqrt = self._arithmetic.sqrt
+        attitude = _turn(self._attitude, self._rates, half_s, sqrt)
+        rows = rotation_rows(attitude)
         position = self._drift(rows, half_s)
 
         p, q, r = self._rates
         du, dv, dw, dp, dq, dr = self._accelerations
         ahead: Vec3 = (u + half_s * du, v + half_s * dv, w + half_s * dw)
         rates: Vec3 = (p + half_s * dp, q + half_s * dq, r + half_s * dr)
-        fx, fy, fz, nx, ny, nz = self._aerodynamics.wrench(ahead, rates, angles)
-        fx, fy, fz = fx + force[0], fy + force[1], fz + force[2]
-        nx, ny, nz = nx + torque[0], ny + torque[1], nz + torque[2]
-
-        # Weight pulls at the centre of gravity, buoyancy at the hull's centre: the origin.
-        (a, b, c), (d, e, f), (g, h, i) = rows
-        self._air = isa(self._home_m - position[2])
-        heavy_n = self._weight_n - self._air.density_kg_m3 * self._volume_m3 * GRAVITY_MPS2
-        weight_n = self._weight_n
-        x, y, z = self._body.center_of_gravity_m
-        fx, fy, fz = fx + heavy_n * g, fy + heavy_n * h, fz + heavy_n * i
-        nx += weight_n * (y * i - z * h)
-        ny += weight_n * (z * g - x * i)
-        nz += weight_n * (x * h - y * g)
-
+        self._air = self._air_at(position[2])
+        fx, fy, fz, nx, ny, nz = self._wrench(rows, ahead, rates, angles, force, torque)
         contact = self._ground.wrench(position, rows, self._velocity_ned(rows, ahead), rates)
         if contact is not None:
             (gx, gy, gz), (mx, my, mz) = contact
             fx, fy, fz = fx + gx, fy + gy, fz + gz
             nx, ny, nz = nx + mx, ny + my, nz + mz
 
+        (a, b, c), (d, e, f), (g, h, i) = rows
         n, m, k = self._wind.acceleration_ned_mps2
         air: Vec3 = (a * n + d * m + g * k, b * n + e * m + h * k, c * n + f * m + i * k)
         rate = self._body.accelerations(ahead, rates, (fx, fy, fz), (nx, ny, nz), air)
@@ -243,8 +270,35 @@ class Physics:
         self._rates = (p + dt_s * dp, q + dt_s * dq, r + dt_s * dr)
         self._position = position
         self._position = self._drift(rows, half_s)
-        self._attitude = _turn(attitude, self._rates, half_s)
+        self._attitude = _turn(attitude, self._rates, half_s, sqrt)
         self._t_s += dt_s
+
+    def _wrench(
+        self,
+        rows: Rows,
+        velocity_mps: Vec3,
+        rates_radps: Vec3,
+        angles: Sequence[float],
+        force: Vec3,
+        torque: Vec3,
+    ) -> tuple[float, float, float, float, float, float]:
+        """Return all but the ground's force and torque: of air, thrust, weight and buoyancy.
+
+        Weight pulls at the centre of gravity, buoyancy at the hull's centre: the origin.
+        """
+        fx, fy, fz, nx, ny, nz = self._aerodynamics.wrench(velocity_mps, rates_radps, angles)
+        g, h, i = rows[2]
+        heavy_n = self._heavy_n()
+        weight_n = self._mass_kg * GRAVITY_MPS2
+        x, y, z = self._body.center_of_gravity_m
+        return (
+            fx + force[0] + heavy_n * g,
+            fy + force[1] + heavy_n * h,
+            fz + force[2] + heavy_n * i,
+            nx + torque[0] + weight_n * (y * i - z * h),
+            ny + torque[1] + weight_n * (z * g - x * i),
+            nz + torque[2] + weight_n * (x * h - y * g),
+        )
 
     def _check(
         self, dt_s: float, throttles: Sequence[float], servo_targets_rad: Sequence[float]
@@ -269,30 +323,31 @@ class Physics:
                     f"target of servo {frame.servo_names[i]!r} is {target!r}, must be finite"
                 )
 
-    def _actuate(
-        self, dt_s: float, throttles: Sequence[float], servo_targets_rad: Sequence[float]
-    ) -> tuple[Vec3, Vec3, list[float]]:
-        """Step battery, servos and propellers; return their force, torque and the angles."""
-        angles = [s.step(dt_s, t) for s, t in zip(self._servos, servo_targets_rad, strict=True)]
+    def _throttle(self, dt_s: float, throttles: Sequence[float]) -> list[float]:
+        """Step propellers and battery; return the thrusts."""
         supply = self._battery.supply
-        current_a = fx = fy = fz = nx = ny = nz = 0.0
-        for propeller, throttle, mount in zip(
-            self._propellers, throttles, self._mounts, strict=True
-        ):
-            thrust_n = propeller.step(dt_s, throttle, supply)
+        propellers = self._propellers
+        thrusts = [p.step(dt_s, t, supply) for p, t in zip(propellers, throttles, strict=True)]
+        current_a = 0.0
+        for propeller in propellers:
             current_a += propeller.current_a
-            if thrust_n == 0.0:
-                continue
+        self._battery.step(dt_s, current_a)
+        return thrusts
+
+    def _pull(self, thrusts_n: Sequence[float], angles: Sequence[float]) -> tuple[Vec3, Vec3]:
+        """Return force and torque of the propellers."""
+        fx = fy = fz = nx = ny = nz = 0.0
+        for thrust_n, mount in zip(thrusts_n, self._mounts, strict=True):
             (x, y, z), (ax, ay, az), servo = mount
-            if servo >= 0:
-                ax, az = _tilt(ax, az, angles[servo])
+            if servo >= 0:  # a positive angle turns forward to up
+                c, s = self._arithmetic.cos(angles[servo]), self._arithmetic.sin(angles[servo])
+                ax, az = c * ax + s * az, c * az - s * ax
             ax, ay, az = thrust_n * ax, thrust_n * ay, thrust_n * az
             fx, fy, fz = fx + ax, fy + ay, fz + az
             nx += y * az - z * ay
             ny += z * ax - x * az
             nz += x * ay - y * ax
-        self._battery.step(dt_s, current_a)
-        return (fx, fy, fz), (nx, ny, nz), angles
+        return (fx, fy, fz), (nx, ny, nz)
 
     def _velocity_ned(self, rows: Rows, velocity_air_mps: Vec3 | None = None) -> Vec3:
         u, v, w = velocity_air_mps or self._velocity_air
@@ -324,13 +379,7 @@ class Physics:
         )
 
 
-def _tilt(forward: float, down: float, angle_rad: float) -> tuple[float, float]:
-    """Turn an axis in the body's x-z plane; a positive angle turns forward to up."""
-    c, s = cos(angle_rad), sin(angle_rad)
-    return c * forward + s * down, c * down - s * forward
-
-
-def _turn(attitude: Quaternion, rates_radps: Vec3, dt_s: float) -> Quaternion:
+def _turn(attitude: Quaternion, rates_radps: Vec3, dt_s: float, sqrt: Any) -> Quaternion:
     """Advance by constant rates, to third order in the angle, which at 5 ms is small."""
     w, x, y, z = attitude
     k = 0.5 * dt_s
@@ -346,7 +395,7 @@ def _turn(attitude: Quaternion, rates_radps: Vec3, dt_s: float) -> Quaternion:
     return (k * w, k * x, k * y, k * z)
 
 
-def _rows(attitude: Quaternion) -> Rows:
+def rotation_rows(attitude: Quaternion) -> Rows:
     """Return the rotation matrix from body to NED, row by row."""
     w, x, y, z = attitude
     x2, y2, z2 = 2.0 * x, 2.0 * y, 2.0 * z

@@ -9,9 +9,15 @@ and angular momentum of ship and moved air,
 Velocities are relative to the air, whose own acceleration dW/dt (in body axes) the ship's
 mass feels and the added mass does not. v x P holds the Munk moment. Source: H. Lamb,
 Hydrodynamics, art. 124; T. Fossen, Marine Craft Hydrodynamics, ch. 6 and 10.
+
+The arithmetic is that of single ships and, with arrays in place of floats, of `Batch`.
 """
 
-from blimp.types import Vec3
+from collections.abc import Sequence
+from typing import Any
+
+from blimp.airframe import Airframe
+from blimp.types import ZERO3, Vec3
 
 Matrix = list[list[float]]
 
@@ -19,7 +25,9 @@ Matrix = list[list[float]]
 class RigidBody:
     """Mass, balance and added mass, and the accelerations that follow from forces.
 
-    center_of_gravity_m: from the hull's centre. inertia_kg_m2: about the centre of gravity.
+    center_of_gravity_m: from the hull's centre. inertia_kg_m2 and products_kg_m2 (sums of m x y,
+    m x z and m y z): about the centre of gravity. shifts: masses that are `by` away from their
+    place `at` in that balance.
     """
 
     def __init__(
@@ -30,23 +38,51 @@ class RigidBody:
         center_of_gravity_m: Vec3,
         added_mass_kg: Vec3,
         added_inertia_kg_m2: Vec3,
+        products_kg_m2: Vec3 = ZERO3,
+        shifts: Sequence[tuple[float, Vec3, Vec3]] = (),
     ) -> None:
         m = self.mass_kg = mass_kg
-        x, y, z = self.center_of_gravity_m = center_of_gravity_m
-        square = x * x + y * y + z * z
+        xy, xz, yz = products_kg_m2
+        products = ((0.0, xy, xz), (xy, 0.0, yz), (xz, yz, 0.0))
+        own = [i + added for i, added in zip(inertia_kg_m2, added_inertia_kg_m2, strict=True)]
+        point = _point_inertia(m, center_of_gravity_m)
         inertia = [
-            [-m * a * b + (m * square + inertia_kg_m2[i] + added_inertia_kg_m2[i]) * (i == j)
-             for j, b in enumerate(center_of_gravity_m)]
-            for i, a in enumerate(center_of_gravity_m)
-        ]  # fmt: skip
+            [point[i][j] - products[i][j] + own[i] * (i == j) for j in range(3)] for i in range(3)
+        ]
+        x, y, z = center_of_gravity_m
+        for mass, at, by in shifts:
+            moved = (at[0] + by[0], at[1] + by[1], at[2] + by[2])
+            there, here = _point_inertia(mass, moved), _point_inertia(mass, at)
+            inertia = [[inertia[i][j] + there[i][j] - here[i][j] for j in range(3)] for i in range(3)]
+            x, y, z = x + mass / m * by[0], y + mass / m * by[1], z + mass / m * by[2]
+        self.center_of_gravity_m = (x, y, z)
         lever = [[0.0, -m * z, m * y], [m * z, 0.0, -m * x], [-m * y, m * x, 0.0]]
         self._moved_kg = tuple(m + added for added in added_mass_kg)
         self.matrix: Matrix = [
             [self._moved_kg[i] * (i == j) for j in range(3)] + [-lever[i][j] for j in range(3)]
             for i in range(3)
         ] + [lever[i] + inertia[i] for i in range(3)]
-        self._inverse = tuple(tuple(row) for row in _inverse(self.matrix))
-        self._inertia = tuple(tuple(row) for row in inertia)
+        self._inverse: Any = tuple(tuple(row) for row in _inverse(self.matrix))
+        self._inertia: Any = tuple(tuple(row) for row in inertia)
+
+    @classmethod
+    def of(
+        cls, airframe: Airframe, *, mass_kg: float, angles_rad: Sequence[float]
+    ) -> "RigidBody":
+        """Return the body of a ship of this mass whose servos stand at these angles."""
+        mass, names = airframe.mass, airframe.servo_names
+        return cls(
+            mass_kg=mass_kg,
+            inertia_kg_m2=mass.inertia_kg_m2,
+            products_kg_m2=mass.products_kg_m2,
+            center_of_gravity_m=mass.center_of_gravity_m,
+            added_mass_kg=airframe.aero.added_mass_kg,
+            added_inertia_kg_m2=airframe.aero.added_inertia_kg_m2,
+            shifts=[
+                (part.mass_kg, part.position_m, _times(part.travel_m_per_rad, angles_rad[names.index(part.servo)]))
+                for part in mass.moving
+            ],
+        )
 
     def momentum(self, velocity_mps: Vec3, rates_radps: Vec3) -> tuple[Vec3, Vec3]:
         """Return linear and angular momentum P and L about the hull's centre."""
@@ -110,6 +146,16 @@ class RigidBody:
         )
 
 
+def _point_inertia(mass_kg: float, at: Vec3) -> Matrix:
+    """Return the inertia of a point about the origin, products negative as in a tensor."""
+    square = at[0] * at[0] + at[1] * at[1] + at[2] * at[2]
+    return [[mass_kg * (square * (i == j) - at[i] * at[j]) for j in range(3)] for i in range(3)]
+
+
+def _times(v: Vec3, k: float) -> Vec3:
+    return (k * v[0], k * v[1], k * v[2])
+
+
 def _inverse(matrix: Matrix) -> Matrix:
     """Return the inverse by Gauss-Jordan elimination; a mass matrix needs no pivoting."""
     n = len(matrix)
@@ -118,7 +164,7 @@ def _inverse(matrix: Matrix) -> Matrix:
         pivot = work[i][i]
         work[i] = [value / pivot for value in work[i]]
         for k in range(n):
-            if k != i and work[k][i] != 0.0:
+            if k != i:
                 factor = work[k][i]
                 work[k] = [a - factor * b for a, b in zip(work[k], work[i], strict=True)]
     return [row[n:] for row in work]
