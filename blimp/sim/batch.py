@@ -53,9 +53,13 @@ class Batch(Physics):
         airframes: Sequence[Airframe],
         seed: int,
         wind_mps: float = 0.0,
+        ground: bool = True,
         source: Any = None,
     ) -> None:
-        """source: of the winds' random numbers, arrays of one a ship; numpy's by default."""
+        """ground: False leaves it out, for ships that are put into the air.
+
+        source: of the winds' random numbers, arrays of one a ship; numpy's by default.
+        """
         if not airframes:
             raise ValueError("a batch needs at least one ship")
         self.ships = len(airframes)
@@ -67,7 +71,7 @@ class Batch(Physics):
             arithmetic=ARRAYS,
             source=source or _Source(seed, self.ships),
         )
-        self._build(airframe, ARRAYS, wind, Grounds(airframes))
+        self._build(airframe, ARRAYS, wind, Grounds(airframes) if ground else NoGround())
         self._attitude = self._spread(self._attitude)
         self._position = self._spread(self._position)
         self._velocity_air = self._spread(self._velocity_air)
@@ -218,6 +222,19 @@ class Grounds:
             if contact is not None:
                 force[:, i], torque[:, i] = contact
         return tuple(force), tuple(torque)  # type: ignore[return-value]
+
+
+class NoGround:
+    """In its place, where nothing ever touches it."""
+
+    def stand(self, heavy_n: Any) -> float:  # noqa: ARG002
+        return 0.0
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    def wrench(self, *_: Any) -> None:
+        return None
 
 
 class _Source:

@@ -199,7 +199,7 @@ def _budget(airframe: Airframe) -> Found:
 def _air(airframe: Airframe) -> Found:
     aero, displaced_kg = airframe.aero, SEA_LEVEL_DENSITY_KG_M3 * airframe.hull.volume_m3
     for k, axis in enumerate(AXES):
-        if aero.linear_drag[k] == 0.0 and aero.quadratic_drag[k] == 0.0:
+        if aero.polar is None and not (aero.linear_drag[k] or aero.quadratic_drag[k]):
             yield error(f"aero: no drag in {axis}: nothing would ever stop it")
     for k, added_kg in enumerate(aero.added_mass_kg):
         if added_kg > 3.0 * displaced_kg:

@@ -5,7 +5,7 @@ from math import atan2, hypot, inf, pi, sqrt
 
 import msgspec
 
-from blimp.airframe import Airframe
+from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
 from blimp.control.mixer import Mixer
 from blimp.sim.atmosphere import GRAVITY_MPS2, isa
 from blimp.sim.rigid_body import RigidBody
@@ -107,17 +107,12 @@ def swing(airframe: Airframe, *, pitch: bool) -> tuple[float, float]:
     mass matrix of `blimp/sim/rigid_body.py`, solved by Newton's method from the undamped root.
     (0, 0) if it hangs above its buoyancy or does not swing.
     """
-    aero, mass = airframe.aero, airframe.mass
-    body = RigidBody(
-        mass_kg=airframe.mass_kg,
-        inertia_kg_m2=mass.inertia_kg_m2,
-        center_of_gravity_m=mass.center_of_gravity_m,
-        added_mass_kg=aero.added_mass_kg,
-        added_inertia_kg_m2=aero.added_inertia_kg_m2,
-    )
+    mass = airframe.mass
+    level = [0.0] * len(airframe.servo)
+    body = RigidBody.of(airframe, mass_kg=airframe.mass_kg, angles_rad=level)
     along, turn = (0, 4) if pitch else (1, 3)
     m, j, c = body.matrix[along][along], body.matrix[turn][turn], body.matrix[along][turn]
-    d, b = aero.linear_drag[along], aero.linear_drag[turn]
+    d, b = _brakes(airframe, along)[0], _brakes(airframe, turn)[0]
     k = airframe.mass_kg * GRAVITY_MPS2 * mass.center_of_gravity_m[2]
     moved = m * j - c * c
     if k <= 0.0 or moved <= 0.0:
@@ -183,19 +178,31 @@ def _max_wind_mps(airframe: Airframe, authority: Authority) -> float:
 
 
 def _drag(airframe: Airframe, axis: int, speed: float) -> float:
-    aero = airframe.aero
-    return (aero.linear_drag[axis] + aero.quadratic_drag[axis] * speed) * speed
+    return _slope(airframe, axis, speed) * speed
 
 
 def _slope(airframe: Airframe, axis: int, speed: float) -> float:
-    return airframe.aero.linear_drag[axis] + airframe.aero.quadratic_drag[axis] * speed
+    linear, quadratic = _brakes(airframe, axis)
+    return linear + quadratic * speed
+
+
+def _brakes(airframe: Airframe, axis: int) -> tuple[float, float]:
+    """Return linear and quadratic drag along an axis, those of a polar with no sideslip in it."""
+    aero = airframe.aero
+    linear, quadratic = aero.linear_drag[axis], aero.quadratic_drag[axis]
+    if aero.polar is not None:
+        if axis == 0:
+            quadratic += 0.5 * SEA_LEVEL_DENSITY_KG_M3 * aero.polar.area_m2 * aero.polar.drag[0]
+        if axis >= 3:
+            linear += aero.polar.damping[axis - 3]
+    return linear, quadratic
 
 
 def _terminal(airframe: Airframe, axis: int, force: float) -> float:
     """Return the speed at which drag takes `force`: the root of q v^2 + l v = force."""
     if force <= 0.0:
         return 0.0
-    linear, quadratic = airframe.aero.linear_drag[axis], airframe.aero.quadratic_drag[axis]
+    linear, quadratic = _brakes(airframe, axis)
     root = sqrt(linear * linear + 4.0 * quadratic * force)
     return _ratio(2.0 * force, linear + root)
 

@@ -1,10 +1,13 @@
 """`blimp sim`: the simulated world, and what is flown in it."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from blimp.errors import ConfigError
 from blimp.service.commands.options import Airframe, Json, PadEast, RuntimeDir, Seed, Wind
 from blimp.service.commands.terminal import builtins, on_signals, print_json
 
@@ -179,6 +182,63 @@ def matrix(
         print(f"{flown} flown (simulated), {unsafe} unsafe")
     if unsafe:
         raise typer.Exit(1)
+
+
+@app.command()
+def replay(
+    *,
+    log: Annotated[
+        Path, typer.Option("--log", metavar="FILE", help="CSV of an RGBlimp or GT-MAB flight.")
+    ],
+    airframe: Airframe = "rgblimp-fit",
+    window: Annotated[
+        float, typer.Option("--window", metavar="S", help="Seconds open loop, 0.05 to 60.")
+    ] = 3.0,
+    json_output: Json = False,
+) -> None:
+    """Fly a flight of others again, open loop, and say how far off the model is.
+
+    Errors are those at the end of the windows. Needs numpy: pip install 'blimp[analysis]'.
+
+    Example: blimp sim replay --airframe rgblimp-fit --log data_1.csv --json
+    """
+    from blimp import airframe as airframes
+
+    ship = airframes.load(airframe)
+    with _numpy():
+        from blimp.sim.replay import replay as fly_again
+        from blimp.sim.replay import words
+    found = fly_again(ship, log, window_s=window)
+    if json_output:
+        print_json(builtins(found))
+    else:
+        print(words(found))
+
+
+@app.command()
+def speed(*, airframe: Airframe = "twin", json_output: Json = False) -> None:
+    """Measure how many times faster than real time one core simulates, in processor time.
+
+    The whole ship in lockstep, its physics alone, and 4,000 ships in one batch; half a minute.
+
+    Example: blimp sim speed --json
+    """
+    with _numpy():
+        from blimp.sim.speed import measure
+    found = builtins(measure(airframe))
+    if json_output:
+        print_json(found)
+        return
+    for name, times in found.items():
+        print(f"{name:12} {times:,.0f} times real time")
+
+
+@contextlib.contextmanager
+def _numpy() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{error}: pip install 'blimp[analysis]' in its directory") from error
 
 
 def _chosen(option: str, text: str, known: tuple[str, ...]) -> tuple[str, ...]:
