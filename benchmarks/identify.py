@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 WINDOW_S, STEP_S = 3.0, 0.01
 # What an error counts: north, east, down; roll, pitch, yaw; then one step, linear and angular.
 POSITION_M, ATTITUDE_RAD = (0.05, 0.05, 0.012), (0.02, 0.02, 0.05)
-ACCELERATION = (0.10, 0.10, 0.10, 0.15, 0.15, 0.15)
+ACCELERATION = (0.10, 0.10, 0.10, 0.40, 0.40, 0.40)
 PULL = 0.15  # of the numbers to begin with, against all windows together
 STRAIGHT_N = 0.002  # thrusts that differ by less fly straight; these few windows count fourfold
 POLAR = ("drag", "side", "lift", "roll", "pitch", "yaw", "damping")
@@ -47,7 +47,7 @@ def numbers(ship: Airframe) -> Floats:
 
 def spreads(start: Floats) -> Floats:
     found = spread(start)
-    found[18:24] = np.abs(start[18:24]) * 0.3  # damping and inertia
+    found[18:24] = np.abs(start[18:24]) * 0.15  # damping and inertia
     found[24:] = (0.001, 0.0025, 0.003, 0.002)
     return found
 

@@ -38,8 +38,13 @@ class Physics:
     Deterministic: equal arguments and equal steps give equal states to the bit.
     """
 
-    def __init__(self, *, airframe: Airframe, seed: int, wind_mps: float = 0.0) -> None:
-        wind = Wind(seed=seed, mean_mps=wind_mps, span_m=airframe.hull.length_m)
+    def __init__(
+        self, *, airframe: Airframe, seed: int, wind_mps: float = 0.0, source: Any = None
+    ) -> None:
+        """source: of the wind's random numbers, see `Wind`."""
+        wind = Wind(
+            seed=seed, mean_mps=wind_mps, span_m=airframe.hull.length_m, source=source
+        )
         self._build(airframe, SCALARS, wind, Ground(airframe=airframe))
 
     def _build(self, airframe: Airframe, arithmetic: Arithmetic, wind: Wind, ground: Any) -> None:

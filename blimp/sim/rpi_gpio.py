@@ -7,9 +7,9 @@ installed on a Raspberry Pi. Edge callbacks run where the edge comes from: insid
 
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterable
+from time import perf_counter
 from types import ModuleType
 from typing import Any
 
@@ -67,6 +67,7 @@ class RpiGpio:
         self._pwms: dict[int, PWM] = {}
         self._detections: dict[int, _Detection] = {}
         self._edges = threading.Condition()
+        self.edge = threading.local()  # t_s: when the edge was whose callbacks this thread runs
         self.package = ModuleType("RPi", "Simulated RPi package.")
         self.package.__path__ = []
         self.module = ModuleType("RPi.GPIO", __doc__)
@@ -179,7 +180,7 @@ class RpiGpio:
     def _write(self, pin: int, high: bool) -> None:
         # How long the level before stood. A clock that stands still inside one flight cycle
         # would make every pulse 0 long, so the time this process really took counts as well.
-        now = (self._clock.now_s(), time.perf_counter())
+        now = (self._clock.now_s(), perf_counter())
         since = self._levels_since.get(pin, now)
         self._levels_since[pin] = now
         held_s = max(now[0] - since[0], now[1] - since[1])
@@ -276,11 +277,15 @@ class RpiGpio:
         with self._edges:
             detection.seen = True
             self._edges.notify_all()
-        for callback in tuple(detection.callbacks):
-            try:
-                callback(detection.channel)
-            except Exception:  # as RPi.GPIO's thread: printed, and the next one runs
-                sys.excepthook(*sys.exc_info())
+        self.edge.t_s = t_s
+        try:
+            for callback in tuple(detection.callbacks):
+                try:
+                    callback(detection.channel)
+                except Exception:  # as RPi.GPIO's thread: printed, and the next one runs
+                    sys.excepthook(*sys.exc_info())
+        finally:
+            self.edge.t_s = None
 
     # --- channels ---------------------------------------------------------------------------
 

@@ -4,14 +4,16 @@ Inside `linux_devices(world, clock=clock)` this process has the device files of 
 Pi: /dev/i2c-N, /dev/spidevB.C, the serial ports, /sys/class/pwm, and an importable RPi.GPIO. The
 packages above are the real ones (RPi.GPIO excepted, which only installs on a Pi), unmodified; what
 is answered here is `open`, `close`, `ioctl` and `write` on those files, as in uapi/linux/i2c-dev.h
-and i2c.h.
+and i2c.h. Drivers of strangers are answered too: `driver_time.py` says how time passes for them.
 A device file that the ship does not have does not exist, whatever this machine has: real
 hardware and simulated hardware never mix.
 """
 
+import builtins
 import errno
 import fcntl
 import importlib
+import io
 import os
 import re
 import struct
@@ -22,7 +24,7 @@ from ctypes import memmove, string_at
 from typing import Any
 
 from blimp.clock import Clock, ManualClock
-from blimp.sim import sysfs_pwm
+from blimp.sim import driver_time, sysfs_pwm
 from blimp.sim.electrical import Electrical
 from blimp.sim.rpi_gpio import RpiGpio
 from blimp.sim.serial_line import PtyLine
@@ -33,6 +35,9 @@ _I2C_PATH = re.compile(r"/dev/i2c-(\d+)")
 _HARDWARE = re.compile(
     r"/dev/(i2c-|spidev|gpiochip|gpiomem|serial|ttyAMA|ttyS\d|ttyUSB|ttyACM|mem$|pwm)"
 )
+
+_REVISION_PATH = "/proc/device-tree/system/linux,revision"
+_REVISION = bytes.fromhex("00a020d3")  # a Pi 3 B+, as `RPi.GPIO` says
 
 _I2C_RETRIES = 0x0701
 _I2C_TIMEOUT = 0x0702
@@ -195,6 +200,36 @@ class _I2CFile:
         raise _error(errno.ENOTTY)
 
 
+class _I2CStream(io.RawIOBase):
+    """What the builtin `open` returns for /dev/i2c-N: plain reads and writes of I2C."""
+
+    def __init__(self, file: _I2CFile, fd: int, close: Callable[[int], None]) -> None:
+        self._file, self._fd, self._close = file, fd, close
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        view[:] = self._file.transfer(self._file.bus, self._file.address, b"", len(view))
+        return len(view)
+
+    def write(self, data: Any) -> int:
+        self._file.transfer(self._file.bus, self._file.address, bytes(data), 0)
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._close(self._fd)
+
+
 class Computer:
     """The simulated Pi: its open device files and its GPIO set-up.
 
@@ -211,6 +246,7 @@ class Computer:
         self._serial: dict[int, PtyLine] = {}
         self._lines: dict[str, PtyLine] = {}
         self._gpio = RpiGpio(electrical, clock=clock)
+        self.time = driver_time.DriverTime(electrical, clock, self._gpio.edge)
         self._pwm = sysfs_pwm.PwmFiles(electrical)
         self._pwm_files: dict[int, str] = {}
         self._spi: dict[int, SpiFile] = {}
@@ -219,6 +255,7 @@ class Computer:
         self._real_close = os.close
         self._real_write = os.write
         self._real_ioctl: Callable[..., Any] = fcntl.ioctl
+        self._real_builtin_open: Callable[..., Any] = open
 
     @property
     def lines(self) -> dict[str, PtyLine]:
@@ -230,21 +267,27 @@ class Computer:
         """Put the device files in place; take away exactly what was put there."""
         smbus2 = importlib.import_module("smbus2.smbus2")  # before fcntl.ioctl is another
         before = (os.open, os.close, os.write, fcntl.ioctl, smbus2.ioctl)
+        opens = (builtins.open, io.open)
         modules = {name: sys.modules.get(name) for name in ("RPi", "RPi.GPIO")}
         if self._depth == 0:
             self._real_open, self._real_close, self._real_write, self._real_ioctl = before[:4]
+            self._real_builtin_open = opens[0]
         self._depth += 1
+        times = driver_time.enter(self)
         try:
             os.open = self._open
             os.close = self._close
             os.write = self._write
-            fcntl.ioctl = self._ioctl
-            smbus2.ioctl = self._ioctl  # type: ignore[attr-defined]
+            fcntl.ioctl = self.ioctl
+            smbus2.ioctl = self.ioctl  # type: ignore[attr-defined]
+            builtins.open = io.open = self._builtin_open  # type: ignore[assignment]
             sys.modules["RPi"] = self._gpio.package
             sys.modules["RPi.GPIO"] = self._gpio.module
             yield
         finally:
             self._depth -= 1
+            driver_time.leave(times)
+            builtins.open, io.open = opens
             os.open, os.close, os.write, fcntl.ioctl, smbus2.ioctl = before  # type: ignore[attr-defined]
             for name, module in modules.items():
                 if module is None:
@@ -287,6 +330,22 @@ class Computer:
         self._forget(fd)
         return fd
 
+    def _builtin_open(self, file: Any, mode: str = "r", buffering: int = -1, *rest: Any, **named: Any) -> Any:
+        """As `os.open`: a driver may open a device as any other file."""
+        name = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
+        if name == _REVISION_PATH:
+            return io.BytesIO(_REVISION)
+        if not (isinstance(name, str) and _HARDWARE.match(name)):
+            return self._real_builtin_open(file, mode, buffering, *rest, **named)
+        fd = self._open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
+        i2c = self._i2c.get(fd)
+        if i2c is None:
+            return self._real_builtin_open(fd, mode, buffering, *rest, **named)
+        if buffering != 0 or "b" not in mode:
+            self._close(fd)
+            raise io.UnsupportedOperation(f"{name}: only binary and unbuffered, not {mode!r}")
+        return _I2CStream(i2c, fd, self._close)
+
     def _close(self, fd: int) -> None:
         self._forget(fd)
         self._real_close(fd)
@@ -314,7 +373,7 @@ class Computer:
         self._electrical.serial_write(line.port, bytes(data))
         return len(data)
 
-    def _ioctl(self, fd: Any, request: int, arg: Any = 0, mutate_flag: bool = True) -> Any:
+    def ioctl(self, fd: Any, request: int, arg: Any = 0, mutate_flag: bool = True) -> Any:
         file = self._i2c.get(fd)
         if file is None:
             spi = self._spi.get(fd)

@@ -106,6 +106,7 @@ class World(Closing):
         self.computer: Any = None  # the seam's open files, which last between its visits
         self._truth = _PhysicsTruth(self.physics)
         self._t_s = 0.0  # how far the physics are; electrical time may be a little ahead
+        self.is_moving = False  # in the middle of `advance_to`, where edges have callbacks
         self.electronics = Electronics(
             airframe=airframe,
             truth=self._truth,
@@ -145,8 +146,12 @@ class World(Closing):
         span_s = end_s - self._t_s
         steps = max(1, ceil(span_s / MAX_STEP_S - _STRETCH * span_s / MAX_STEP_S))
         start_s = self._t_s
-        for step in range(1, steps + 1):
-            self._step(end_s if step == steps else start_s + span_s * step / steps)
+        self.is_moving = True
+        try:
+            for step in range(1, steps + 1):
+                self._step(end_s if step == steps else start_s + span_s * step / steps)
+        finally:
+            self.is_moving = False
 
     def _step(self, until_s: float) -> None:
         """Events up to `until_s` happen at their exact times, then physics catches up."""

@@ -14,6 +14,7 @@ _MAGNETIC_LSB_T = 0.15e-6
 _MAGNETIC_MAX = 32752  # ±4912 µT, 12.3
 _MAGNETIC_NOISE_T = 0.2e-6
 _HARD_IRON_T = 3e-6
+_HARD_IRON_T_PER_C = 0.05e-6  # ours: the data sheet has none; iron and offset move as they warm
 _RATES_HZ = {0x02: 10.0, 0x04: 20.0, 0x06: 50.0, AK09916.CONTINUOUS_100_HZ: 100.0}
 CHANNELS = ("magnetic_x", "magnetic_y", "magnetic_z")
 
@@ -27,6 +28,8 @@ class Ak09916:
         gauss = chip.random.gauss
         # Chip axes, those of the accelerometer: field + hard_iron_t, after soft_iron.
         self.hard_iron_t = [gauss(0.0, _HARD_IRON_T) for _ in range(3)]
+        drift = inertial.drift
+        self._drift_t_per_c = [drift.gauss(0.0, _HARD_IRON_T_PER_C) for _ in range(3)]
         self.soft_iron = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
         self._reset()
 
@@ -69,10 +72,14 @@ class Ak09916:
             self._index = index
         chip = self._chip
         x, y, z = self._inertial.magnetic_t()
+        warmer_c = self._inertial.warmer_c
         values = [
-            a * x + b * y + c * z + iron + chip.random.gauss(0.0, _MAGNETIC_NOISE_T)
-            for (a, b, c), iron in zip(self.soft_iron, self.hard_iron_t, strict=True)
-        ]
+            a * x + b * y + c * z + iron + warmer_c * drift
+            + chip.random.gauss(0.0, _MAGNETIC_NOISE_T)
+            for (a, b, c), iron, drift in zip(
+                self.soft_iron, self.hard_iron_t, self._drift_t_per_c, strict=True
+            )
+        ]  # fmt: skip
         if chip.faults.altered:
             now_s = self._timeline.now_s
             values = [

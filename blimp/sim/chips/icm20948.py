@@ -19,6 +19,7 @@ _ACCEL_BANDWIDTH_HZ = (246.0, 246.0, 111.4, 50.4, 23.9, 11.5, 5.7, 473.0)  # tab
 _GYRO_NOISE_DPS = 0.015  # per root Hz, table 1
 _ACCEL_NOISE_G = 230e-6  # per root Hz, table 2
 _GYRO_BIAS_DPS = 1.0  # of a part that was turned on at 25 °C; the data sheet allows ±5
+_GYRO_DPS_PER_C = 0.05  # table 1: zero rate over temperature, typical
 _ACCEL_BIAS_G = 0.004
 _WRONG_ID = 0xE1  # an ICM-20649
 _WRITABLE = (
@@ -39,8 +40,9 @@ class Icm20948(I2CChip):
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
         self._inertial = Inertial(
-            fitting, random=self.random, gyro_bias_dps=_GYRO_BIAS_DPS, accel_bias_g=_ACCEL_BIAS_G
-        )
+            fitting, random=self.random, gyro_bias_dps=_GYRO_BIAS_DPS, accel_bias_g=_ACCEL_BIAS_G,
+            gyro_dps_per_c=_GYRO_DPS_PER_C,
+        )  # fmt: skip
         self.compass = Ak09916(chip=self, inertial=self._inertial)
         self._pointer = 0
         self._reset()

@@ -27,11 +27,20 @@ class Noise:
 class Inertial:
     """One chip's accelerometer and gyro on its axes, with the biases of its own.
 
+    The gyro's bias is that at the temperature of switching on, and moves with the temperature by
+    gyro_dps_per_c, one standard deviation over parts.
+
     Channels, chip axes: gyro_x/y/z in rad/s, accel_x/y/z in m/s², temperature in °C.
     """
 
     def __init__(
-        self, fitting: Fitting, *, random: Random, gyro_bias_dps: float, accel_bias_g: float
+        self,
+        fitting: Fitting,
+        *,
+        random: Random,
+        gyro_bias_dps: float,
+        accel_bias_g: float,
+        gyro_dps_per_c: float = 0.0,
     ) -> None:
         self._truth = fitting.truth
         self._random = random
@@ -41,6 +50,9 @@ class Inertial:
             for _ in range(3)
         ]
         self._accel_bias = [random.gauss(0.0, accel_bias_g) for _ in range(3)]
+        self.drift = fitting.random("temperature")  # of what temperature does to this part
+        self._gyro_drift = [self.drift.gauss(0.0, gyro_dps_per_c) for _ in range(3)]
+        self._on_c = fitting.truth.temperature_c
 
     def felt(self, faults: Faults, now_s: float, noise: Noise) -> tuple[Vec3, Vec3, float]:
         """Return specific force in g, rates in °/s and temperature in °C."""
@@ -65,6 +77,10 @@ class Inertial:
         (fx, fy, fz), (p, q, r) = force, rates
         bx, by, bz = self._accel_bias
         gx, gy, gz = self._gyro_bias
+        warmer_c = self.warmer_c
+        if warmer_c:
+            dx, dy, dz = self._gyro_drift
+            gx, gy, gz = gx + warmer_c * dx, gy + warmer_c * dy, gz + warmer_c * dz
         gauss = self._random.gauss
         sa, sg = noise.accel_g, noise.gyro_dps
         return (
@@ -80,6 +96,11 @@ class Inertial:
             ),
             celsius,
         )
+
+    @property
+    def warmer_c(self) -> float:
+        """How much warmer it is than when the chip was switched on."""
+        return self._truth.temperature_c - self._on_c
 
     def magnetic_t(self) -> Vec3:
         """Return the Earth's field along the chip's axes."""

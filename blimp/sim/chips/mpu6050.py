@@ -25,6 +25,7 @@ _BANDWIDTH_HZ = (256.0, 188.0, 98.0, 42.0, 20.0, 10.0, 5.0, 256.0)  # gyro by DL
 _GYRO_NOISE = 0.05 / math.sqrt(98.0)  # 0.05 °/s rms at DLPF_CFG 2, datasheet 6.1
 _ACCEL_NOISE = 400e-6  # g per root Hz, datasheet 6.2
 _GYRO_BIAS_DPS = 1.0  # of a part that was turned on at 25 °C; the datasheet allows ±20
+_GYRO_DPS_PER_C = 0.05  # the datasheet, 6.1, allows ±20 °/s from -40 to 85 °C
 _ACCEL_BIAS_G = 0.004  # left over after trimming; the datasheet allows ±0.05
 _WRONG_ID = 0x98  # an ICM-20689-like part on a board sold as MPU-6050
 
@@ -39,8 +40,9 @@ class Mpu6050(I2CChip):
     def __init__(self, fitting: Fitting) -> None:
         super().__init__(fitting)
         self._inertial = Inertial(
-            fitting, random=self.random, gyro_bias_dps=_GYRO_BIAS_DPS, accel_bias_g=_ACCEL_BIAS_G
-        )
+            fitting, random=self.random, gyro_bias_dps=_GYRO_BIAS_DPS, accel_bias_g=_ACCEL_BIAS_G,
+            gyro_dps_per_c=_GYRO_DPS_PER_C,
+        )  # fmt: skip
         self._memory = bytearray(_SIZE)
         self._pointer = 0
         self._reset()
