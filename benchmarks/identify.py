@@ -179,7 +179,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.identify", description=__doc__)
     parser.add_argument("airframe")
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--without", default="", help="numbers of flights whose inputs to leave out")
+    parser.add_argument(
+        "--without", default="", help="numbers of flights whose inputs to leave out"
+    )
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
     left_out = {(int(n) - 1) // 4 for n in options.without.split(",") if n}

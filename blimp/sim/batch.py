@@ -104,6 +104,10 @@ class Batch(Physics):
             rates_body_radps=rows(rates_body_radps, 3),
         )
 
+    def step(self, dt_s: float, throttles: Sequence[Any], servo_targets_rad: Sequence[Any]) -> None:
+        """Advance by `dt_s`, see `Physics.step`; one row a thruster or servo."""
+        super().step(dt_s, throttles, servo_targets_rad)
+
     def push(
         self, dt_s: float, thrusts_n: Sequence[ArrayLike], angles_rad: Sequence[ArrayLike]
     ) -> None:
@@ -221,7 +225,7 @@ class Grounds:
             contact = self._of(i).wrench(at, turn, speed, turning)
             if contact is not None:
                 force[:, i], torque[:, i] = contact
-        return tuple(force), tuple(torque)  # type: ignore[return-value]
+        return tuple(force), tuple(torque)
 
 
 class NoGround:

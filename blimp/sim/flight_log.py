@@ -1,6 +1,6 @@
 """Logs of flights that others flew: motion capture and inputs, as arrays.
 
-Two kinds are read, told apart by their columns. RGBlimp (github.com/zhu-yj/ABNODE): 60 Hz without
+Two kinds are read, recognised by their columns. RGBlimp (github.com/zhu-yj/ABNODE): 60 Hz without
 a column of time, thrusts of two propellers and the gondola's place. GT-MAB (github.com/evannsm/
 blimp_work): a column of time, force and torque of all thrusters together. Both are SI, north-east-
 down and forward-right-down, angles roll, pitch, yaw.
@@ -10,6 +10,7 @@ import csv
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +108,7 @@ def read(path: Path) -> FlightLog:
     )
 
 
-def _columns(path: Path, rows: "csv._reader") -> tuple[tuple[str, ...], Floats]:
+def _columns(path: Path, rows: Any, /) -> tuple[tuple[str, ...], Floats]:
     """Return the names of a kind of log and its numbers, one row a column of the file."""
     header = [name.strip() for name in next(rows, [])]
     if not header:

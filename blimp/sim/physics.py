@@ -42,9 +42,7 @@ class Physics:
         self, *, airframe: Airframe, seed: int, wind_mps: float = 0.0, source: Any = None
     ) -> None:
         """source: of the wind's random numbers, see `Wind`."""
-        wind = Wind(
-            seed=seed, mean_mps=wind_mps, span_m=airframe.hull.length_m, source=source
-        )
+        wind = Wind(seed=seed, mean_mps=wind_mps, span_m=airframe.hull.length_m, source=source)
         self._build(airframe, SCALARS, wind, Ground(airframe=airframe))
 
     def _build(self, airframe: Airframe, arithmetic: Arithmetic, wind: Wind, ground: Any) -> None:
@@ -53,7 +51,7 @@ class Physics:
         self._arithmetic = arithmetic
         self._home_m = airframe.home.altitude_msl_m
         self._wind = wind
-        self._ground = ground
+        self._ground: Ground = ground
         self._envelope = Envelope(hull=airframe.hull, arithmetic=arithmetic)
         self._warmer_c = 0.0
         self._aerodynamics = Aerodynamics(airframe=airframe, arithmetic=arithmetic)
@@ -80,7 +78,7 @@ class Physics:
         self._velocity_air: Vec3 = _minus(self._wind.velocity_ned_mps)  # level: body is NED
 
     def _carry(self, angles: Sequence[float]) -> None:
-        """Balance the ship anew: its mass, or a part that moves along it, has changed."""
+        """Work out the balance again: its mass, or a part that moves along it, has changed."""
         self._places = tuple(angles[i] for i in self._moving)
         self._body = RigidBody.of(self._airframe, mass_kg=self._mass_kg, angles_rad=angles)
 

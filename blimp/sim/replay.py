@@ -127,8 +127,8 @@ def inputs(flight: FlightLog, airframe: Airframe) -> tuple[Floats, Floats]:
     angles = angles.reshape(len(airframe.servo), samples)
     for part in airframe.mass.moving if flight.moving_m is not None else ():
         travel = np.array(part.travel_m_per_rad)
-        away = flight.moving_m - np.array(part.position_m)[:, None]
-        angles[airframe.servo_names.index(part.servo)] = travel @ away / (travel @ travel)
+        offset = flight.moving_m - np.array(part.position_m)[:, None]
+        angles[airframe.servo_names.index(part.servo)] = travel @ offset / (travel @ travel)
     if flight.thrusts_n:
         if set(flight.thrusts_n) != set(names):
             raise ConfigError(
@@ -219,9 +219,7 @@ def errors(found: State, true: State) -> Errors:
                 strict=True,
             )
         ),
-        attitude_rmse_deg=dict(
-            zip(("roll", "pitch", "yaw"), rms(np.degrees(turn)), strict=True)
-        ),
+        attitude_rmse_deg=dict(zip(("roll", "pitch", "yaw"), rms(np.degrees(turn)), strict=True)),
         velocity_rmse_mps=(north, east, down),
     )
 

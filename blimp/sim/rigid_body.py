@@ -26,7 +26,7 @@ class RigidBody:
     """Mass, balance and added mass, and the accelerations that follow from forces.
 
     center_of_gravity_m: from the hull's centre. inertia_kg_m2 and products_kg_m2 (sums of m x y,
-    m x z and m y z): about the centre of gravity. shifts: masses that are `by` away from their
+    m x z and m y z): about the centre of gravity. shifts: masses that are `by` off their
     place `at` in that balance.
     """
 
@@ -53,7 +53,9 @@ class RigidBody:
         for mass, at, by in shifts:
             moved = (at[0] + by[0], at[1] + by[1], at[2] + by[2])
             there, here = _point_inertia(mass, moved), _point_inertia(mass, at)
-            inertia = [[inertia[i][j] + there[i][j] - here[i][j] for j in range(3)] for i in range(3)]
+            inertia = [
+                [inertia[i][j] + there[i][j] - here[i][j] for j in range(3)] for i in range(3)
+            ]
             x, y, z = x + mass / m * by[0], y + mass / m * by[1], z + mass / m * by[2]
         self.center_of_gravity_m = (x, y, z)
         lever = [[0.0, -m * z, m * y], [m * z, 0.0, -m * x], [-m * y, m * x, 0.0]]
@@ -66,9 +68,7 @@ class RigidBody:
         self._inertia: Any = tuple(tuple(row) for row in inertia)
 
     @classmethod
-    def of(
-        cls, airframe: Airframe, *, mass_kg: float, angles_rad: Sequence[float]
-    ) -> "RigidBody":
+    def of(cls, airframe: Airframe, *, mass_kg: float, angles_rad: Sequence[float]) -> "RigidBody":
         """Return the body of a ship of this mass whose servos stand at these angles."""
         mass, names = airframe.mass, airframe.servo_names
         return cls(
@@ -79,7 +79,11 @@ class RigidBody:
             added_mass_kg=airframe.aero.added_mass_kg,
             added_inertia_kg_m2=airframe.aero.added_inertia_kg_m2,
             shifts=[
-                (part.mass_kg, part.position_m, _times(part.travel_m_per_rad, angles_rad[names.index(part.servo)]))
+                (
+                    part.mass_kg,
+                    part.position_m,
+                    _times(part.travel_m_per_rad, angles_rad[names.index(part.servo)]),
+                )
                 for part in mass.moving
             ],
         )

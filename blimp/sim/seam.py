@@ -280,7 +280,7 @@ class Computer:
             os.write = self._write
             fcntl.ioctl = self.ioctl
             smbus2.ioctl = self.ioctl  # type: ignore[attr-defined]
-            builtins.open = io.open = self._builtin_open  # type: ignore[assignment]
+            builtins.open = io.open = self._builtin_open
             sys.modules["RPi"] = self._gpio.package
             sys.modules["RPi.GPIO"] = self._gpio.module
             yield
@@ -330,7 +330,9 @@ class Computer:
         self._forget(fd)
         return fd
 
-    def _builtin_open(self, file: Any, mode: str = "r", buffering: int = -1, *rest: Any, **named: Any) -> Any:
+    def _builtin_open(
+        self, file: Any, mode: str = "r", buffering: int = -1, *rest: Any, **named: Any
+    ) -> Any:
         """As `os.open`: a driver may open a device as any other file."""
         name = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
         if name == _REVISION_PATH:

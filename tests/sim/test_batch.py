@@ -46,9 +46,7 @@ def together(
 ) -> tuple[Batch, list[Physics]]:
     """Fly them in a batch and one by one, with inputs that differ, change and pass zero."""
     count = len(ships)
-    batch = Batch(
-        airframes=ships, seed=1, wind_mps=wind_mps, source=AllColumns(0, count)
-    )
+    batch = Batch(airframes=ships, seed=1, wind_mps=wind_mps, source=AllColumns(0, count))
     alone = [
         Physics(airframe=ship, seed=1, wind_mps=wind_mps, source=Column(i, count))
         for i, ship in enumerate(ships)
@@ -149,9 +147,9 @@ def test_what_cannot_be_stepped_is_refused() -> None:
     batch = Batch(airframes=[twin()] * 2, seed=1)
     before = batch.positions_ned_m
     with pytest.raises(ValueError, match="'right' needs 2 finite numbers"):
-        batch.step(DT_S, (0.0, [0.1, float("nan")], 0.0), (0.0, 0.0, 0.0))  # type: ignore[arg-type]
+        batch.step(DT_S, (0.0, [0.1, float("nan")], 0.0), (0.0, 0.0, 0.0))
     with pytest.raises(ValueError, match="'tilt' needs 2 finite numbers"):
-        batch.step(DT_S, (0.0, 0.0, 0.0), ([0.1, 0.2, 0.3], 0.0, 0.0))  # type: ignore[arg-type]
+        batch.step(DT_S, (0.0, 0.0, 0.0), ([0.1, 0.2, 0.3], 0.0, 0.0))
     with pytest.raises(ValueError, match="got 2 and 3 rows"):
         batch.step(DT_S, (0.0, 0.0), (0.0, 0.0, 0.0))
     with pytest.raises(ValueError, match="dt_s is"):

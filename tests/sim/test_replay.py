@@ -95,7 +95,7 @@ def test_a_flight_of_its_own_is_flown_again_to_the_millimetre(tmp_path: Path) ->
     assert found.acceleration_skill["angular"][2] > 0.95
 
 
-def test_a_wrong_model_is_told_from_the_right_one(tmp_path: Path) -> None:
+def test_a_log_of_another_ship_is_refused(tmp_path: Path) -> None:
     log = gtmab_log(tmp_path / "own.log")
     with pytest.raises(ConfigError, match="has thrusts of left, right, the ship has front, yaw"):
         replay(airframe.load("blimp2b"), FLIGHT)
@@ -131,7 +131,7 @@ def test_a_bad_log_is_refused_by_line_and_column(
     tmp_path: Path, edit: Callable[[list[list[str]]], object], words: str
 ) -> None:
     log = gtmab_log(tmp_path / "bad.log", edit=edit)
-    with pytest.raises(ConfigError, match="bad.log") as caught:
+    with pytest.raises(ConfigError, match=r"bad\.log") as caught:
         replay(gtmab(), log)
     assert words in str(caught.value)
 

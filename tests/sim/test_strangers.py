@@ -110,10 +110,13 @@ def test_the_builtin_open_sees_the_ships_files_only(world: World, tmp_path: Path
     with open("/dev/i2c-1", "r+b", buffering=0) as bus:
         assert os.fstat(bus.fileno())
     for path in ("/dev/i2c-7", "/dev/ttyUSB0", "/dev/spidev9.9", Path("/dev/gpiochip0")):
-        with pytest.raises(FileNotFoundError):
-            open(path, "r+b", buffering=0)
-    with pytest.raises(io.UnsupportedOperation, match="only binary and unbuffered"):
-        open("/dev/i2c-1")
+        with pytest.raises(FileNotFoundError), open(path, "r+b", buffering=0):
+            pass
+    with (
+        pytest.raises(io.UnsupportedOperation, match="only binary and unbuffered"),
+        open("/dev/i2c-1"),
+    ):
+        pass
     (tmp_path / "notes").write_text("words", encoding="utf-8")
     with open(tmp_path / "notes", encoding="utf-8") as notes:
         assert notes.read() == "words"
@@ -163,9 +166,12 @@ def test_gpiozero_measures_echoes_in_lockstep(
 
 @pytest.fixture
 def remote() -> Iterator[None]:
-    with served_world() as path, RemoteWorld(path) as world:
-        with linux_devices(world, clock=SystemClock()):
-            yield
+    with (
+        served_world() as path,
+        RemoteWorld(path) as world,
+        linux_devices(world, clock=SystemClock()),
+    ):
+        yield
 
 
 @QUIET

@@ -153,3 +153,40 @@ def test_acceleration_is_the_change_of_velocity() -> None:
 def test_impossible_wind_is_refused(speed: float) -> None:
     with pytest.raises(ValueError, match="wind_mps"):
         Wind(seed=1, mean_mps=speed)
+
+
+def test_shear_follows_the_logarithm_of_height() -> None:
+    """MIL-F-8785C, 3.7.3.2, category C: as stated at 20 ft; none of it below 10."""
+    for height_ft, share in ((20.0, 1.0), (100.0, log(100 / 0.15) / log(20 / 0.15)), (2.0, None)):
+        wind = Wind(seed=1, mean_mps=MEAN_MPS)
+        sheared = Wind(seed=1, mean_mps=MEAN_MPS)
+        sheared.begin_shear()
+        for air in (wind, sheared):
+            air.step(0.01, height_m=height_ft * FOOT_M, airspeed_mps=1.0)
+        more = hypot(*sheared.velocity_ned_mps[:2]) - hypot(*wind.velocity_ned_mps[:2])
+        expected = log(10 / 0.15) / log(20 / 0.15) if share is None else share
+        assert more == pytest.approx(MEAN_MPS * (expected - 1.0), abs=0.15)
+    for bad in (0.0, 2.0, float("nan")):
+        with pytest.raises(ValueError, match="roughness"):
+            wind.begin_shear(bad)
+
+
+def test_a_door_moves_air_for_its_time_and_leaves_none() -> None:
+    """Half of one minus a cosine: MIL-F-8785C, 3.7.3.3."""
+    wind = Wind(seed=1, mean_mps=0.0)
+    wind.begin_draught((0.4, -0.2, 0.1), seconds=4.0)
+    speeds, rates = [], []
+    for _ in range(500):
+        wind.step(0.01, height_m=2.0, airspeed_mps=0.0)
+        speeds.append(wind.velocity_ned_mps[0])
+        rates.append(wind.acceleration_ned_mps2[0])
+    assert speeds[199] == pytest.approx(0.4)
+    assert wind.velocity_ned_mps == (0.0, 0.0, 0.0)
+    assert wind.acceleration_ned_mps2 == (0.0, 0.0, 0.0)
+    assert sum(rates) == pytest.approx(0.0, abs=1e-9)
+    assert fmean(speeds[:400]) == pytest.approx(0.2, abs=1e-3)
+    for bad in ((float("nan"), 0.0, 0.0), (0.0, 0.0, float("inf"))):
+        with pytest.raises(ValueError, match="draught"):
+            wind.begin_draught(bad, seconds=1.0)
+    with pytest.raises(ValueError, match=r"for 0\.0 s"):
+        wind.begin_draught((1.0, 0.0, 0.0), seconds=0.0)
