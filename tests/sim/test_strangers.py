@@ -13,9 +13,9 @@ from types import ModuleType
 
 import bmp280
 import gpiozero
-import ina219
 import pytest
 import smbus2
+from Adafruit_PureIO.smbus import SMBus as PureBus
 
 from blimp.clock import ManualClock, SystemClock
 from blimp.sim.remote import RemoteWorld
@@ -51,12 +51,19 @@ def test_pimoronis_bmp280_waits_for_its_conversion(world: World) -> None:
     assert 0.005 < now_s(world) - began_s < 1.0  # the data sheet's 5.5 to 43.2 ms of a conversion
 
 
-def test_pi_ina219_opens_the_bus_as_a_file(world: World) -> None:
-    """It is pure Python over Adafruit's PureIO: the builtin open, and an ioctl bound by name."""
-    monitor = ina219.INA219(0.05, address=0x41, busnum=1)
-    monitor.configure(monitor.RANGE_16V, monitor.GAIN_AUTO)
-    assert monitor.voltage() == pytest.approx(world.physics.battery_v, abs=0.02)
-    assert monitor.current() == pytest.approx(1e3 * world.physics.battery_current_a, abs=20.0)
+def test_adafruits_pureio_opens_the_bus_as_a_file(world: World) -> None:
+    """The builtin open, plain reads and writes, and an `ioctl` bound by name; pi-ina219 uses it."""
+    with PureBus(1) as bus:
+        bus.write_word_data(0x41, 0x05, 0x0010)  # INA219: calibration, in SMBus's order
+        assert bus.read_i2c_block_data(0x41, 0x05, 2) == bytearray((0x10, 0x00))
+        bus.write_byte(0x41, 0x02)
+        volts = int.from_bytes(bus.read_bytes(0x41, 2), "big") >> 3
+        assert 0.004 * volts == pytest.approx(world.physics.battery_v, abs=0.02)
+        sensor = bmp280.BMP280(i2c_dev=bus)
+        sensor.setup(mode="forced")
+        assert 100.0 * sensor.get_pressure() == pytest.approx(world.physics.pressure_pa, abs=150.0)
+        with pytest.raises(OSError, match="Remote I/O error"):
+            bus.read_byte(0x77)
 
 
 def test_sleeping_moves_the_whole_world(world: World) -> None:
