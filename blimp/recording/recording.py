@@ -141,15 +141,21 @@ class Recording(Closing):
     def snapshots(self, *, from_s: float = 0.0) -> Iterator[tuple[float, Snapshot]]:
         """Yield every snapshot that the ground was sent, with its time since the first message."""
         for entry in self.entries(("/status",), from_s=from_s):
-            yield entry.t_s, _snapshot(entry.data)
+            yield entry.t_s, snapshot_of(entry.data)
 
     def at(self, t_s: float) -> Snapshot | None:
         """Return the newest snapshot at `t_s`, None before the first."""
+        status = self.status_at(t_s)
+        return None if status is None else snapshot_of(status.data)
+
+    def status_at(self, t_s: float) -> Entry | None:
+        """Return the newest /status at `t_s`, None before the first."""
         time_ns = self.start_ns + int(t_s * NS)
         for number in reversed(range(bisect.bisect_right(self._starts, time_ns))):
             for topic, message_ns, data in reversed(self.messages(number)):
                 if topic == "/status" and message_ns <= time_ns:
-                    return _snapshot(msgspec.json.decode(data))
+                    at_s = (message_ns - self.start_ns) / NS
+                    return Entry(topic, at_s, msgspec.json.decode(data))
         return None
 
     def messages(self, number: int) -> list[Message]:
@@ -258,7 +264,8 @@ def open_recording(path: Path | str) -> Recording:
     return Recording(Path(path))
 
 
-def _snapshot(fields: dict[str, Any]) -> Snapshot:
+def snapshot_of(fields: dict[str, Any]) -> Snapshot:
+    """Return the snapshot that a /status message holds."""
     return msgspec.convert({"battery_v": None, **fields}, Snapshot)
 
 
