@@ -19,6 +19,7 @@ from blimp.service.commands.processes import app as processes_app
 from blimp.service.commands.ship import app as ship_app
 from blimp.service.commands.sim import app as sim_app
 from blimp.service.commands.terminal import say
+from blimp.service.commands.tune import app as tune_app
 from blimp.service.keys import app as keys_app
 
 HELP = """Run a blimp: on board, or on a laptop in the simulator.
@@ -59,6 +60,11 @@ app.add_typer(
     log_app,
     name="log",
     help="The recorded flights.\n\nExample: blimp log list",
+)
+app.add_typer(
+    tune_app,
+    name="tune",
+    help="What flights say about a ship.\n\nExample: blimp tune identify flight.mcap",
 )
 
 
