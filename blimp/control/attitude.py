@@ -47,6 +47,7 @@ class AttitudeFilter:
         self.rest = RestBias()
         self.yaw_rate_radps: float | None = None  # of a model, while gyro z is not believed
         self.gyro_yaw_radps = 0.0  # what gyro z says, its bias taken out
+        self.gyro_yaw_raw_radps = 0.0
         self._sample_s: float | None = None
         self._check = PlumbCheck()
         self._innovation_rad = 0.0
@@ -143,7 +144,7 @@ class AttitudeFilter:
         gx, gy, gz = sample.gyro_body_radps
         bx, by, bz = self.bias_radps
         wx, wy, wz = gx - bx, gy - by, gz - bz
-        self.gyro_yaw_radps = wz
+        self.gyro_yaw_radps, self.gyro_yaw_raw_radps = wz, gz
         if self.yaw_rate_radps is not None:
             wz = self.yaw_rate_radps
         ax, ay, az = sample.accel_body_mps2

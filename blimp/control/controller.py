@@ -11,7 +11,7 @@ An integral stops growing into an axis the mixer calls saturated. What the integ
 at is information: wind, and how heavy or light the ship is.
 """
 
-from math import cos, hypot, sin
+from math import atan2, cos, hypot, sin
 
 from blimp.airframe import Airframe
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
@@ -32,6 +32,10 @@ _TURN_SHARE = 0.6
 _WEIGHED_S = 5.0
 _FEEL_S = 3.0
 _SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
+_LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
+_STEERED = 0.25  # of the surge: the rest is left to turn, and one propeller alone pushes aside, too
+_STEERED_SPEED = 0.4  # of its speed: it has to turn before it can brake
+_CALM_MPS = 0.08  # less air than this to fly against: no course is worth a turn
 _FADE_S = 10.0  # without a position the wind correction goes stale
 
 
@@ -64,6 +68,7 @@ class Controller:
         self._weighed = False  # in flight, long enough to know
         self.felt_kg = airframe.mass.heaviness_kg  # heaviness by the last seconds, climbing or not
         self._sink_mps: float | None = None
+        self._course_rad: float | None = None
         self._force_limit_n = force_limit_n
         # A ship as strong sideways turns by the same thrusters: a turn must not take them all.
         sways = force_limit_n[1] > _SWAYS * force_limit_n[0]
@@ -102,6 +107,14 @@ class Controller:
         self._turn.reset()
         self.wind.reset()
 
+    def correct(self) -> None:
+        """What was learnt in the last seconds came from thrusts that were not given."""
+        for axis in (self._north, self._east, self._turn):
+            axis.reset()
+        heavier_n = self._nominal_n - GRAVITY_MPS2 * self._heaviness_kg
+        self._down.integral = heavier_n / self._mass_kg[2]
+        self.wind.go_back()
+
     def update(
         self,
         state: VehicleState,
@@ -110,10 +123,12 @@ class Controller:
         dt_s: float,
         achieved: Wrench,
         saturated: Saturation,
+        sways: bool = True,
     ) -> Wrench:
         """Return the wrench about the centre of gravity that follows `setpoint`.
 
-        achieved, saturated: what the mixer made of the last one.
+        achieved, saturated: what the mixer made of the last one. sways: whether there is side
+        force; without, the ship gets to its place by turning the nose, whatever yaw is asked.
 
         Without a valid attitude the ship is taken to hang level, which it does by itself,
         and only the vertical axis is driven; without a valid position the horizontal force
@@ -121,6 +136,7 @@ class Controller:
         the heaviness last known and a gentle push down.
         """
         self._given_n = achieved.force_body_n
+        self._course_rad = None if sways else self._course(state, setpoint)
         attitude = state.attitude if state.attitude_valid else LEVEL
         force = self._force_ned(state, setpoint, attitude, dt_s, saturated)
         torque_nm = 0.0
@@ -147,6 +163,8 @@ class Controller:
             fx, fy = ahead * self._force_limit_n[0], aside * self._force_limit_n[1]
         elif state.position_valid and state.attitude_valid:
             fx, fy = self._horizontal_force(state, setpoint, velocity, heading, dt_s, saturated)
+            if self._course_rad is not None:
+                fx, fy = _within(fx, _STEERED * self._force_limit_n[0]), 0.0
         elif state.attitude_valid:
             fx, fy = self._blind_force(state, heading, dt_s)
         fx = _within(fx, self._force_limit_n[0])
@@ -266,9 +284,24 @@ class Controller:
         if d is not None:
             down += self._gains.height_p * (d - pd)
         speed = 1.3 * limits.speed_mps  # room above the reference to catch up with it
+        if self._course_rad is not None:
+            speed *= _STEERED_SPEED
         shrink = speed / max(speed, hypot(north, east))
         down = max(-1.3 * limits.climb_mps, min(1.3 * limits.descent_mps, down))
         return (north * shrink, east * shrink, down)
+
+    def _course(self, state: VehicleState, setpoint: Setpoint) -> float | None:
+        """Return the heading in which surge alone flies the demand through the wind."""
+        known = state.position_valid and state.attitude_valid
+        if not known or setpoint.thrust_body[0] is not None:
+            return None
+        north, east, _ = self._velocity_demand(state, setpoint)
+        v_north, v_east, _ = state.velocity_ned_mps
+        north += _LEAD * (north - v_north) - self.wind.north_mps
+        east += _LEAD * (east - v_east) - self.wind.east_mps
+        if hypot(north, east) > _CALM_MPS:
+            return atan2(east, north)
+        return self._course_rad if self._course_rad is not None else euler(state.attitude)[2]
 
     def _yaw_torque(
         self,
@@ -279,9 +312,9 @@ class Controller:
         saturated: int,
     ) -> float:
         rate = setpoint.yaw_rate_radps
-        if setpoint.yaw_rad is not None:
-            yaw = euler(attitude)[2]
-            rate += self._gains.yaw_p * wrap_pi(setpoint.yaw_rad - yaw)
+        yaw_rad = setpoint.yaw_rad if self._course_rad is None else self._course_rad
+        if yaw_rad is not None:
+            rate += self._gains.yaw_p * wrap_pi(yaw_rad - euler(attitude)[2])
         limit = self._limits.yaw_rate_radps
         rate = max(-limit, min(limit, rate))
         p, q, r = state.rates_body_radps

@@ -37,11 +37,30 @@ _TILTS = 13
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """What is broken. runs: it pushes without a command. tilt_rad: of a servo that stays."""
+    """What is broken. thrusts_n: what each motor gives. tilt_rad: of a servo that stays."""
 
     names: tuple[str, ...]
-    runs: bool = False
+    thrusts_n: tuple[float, ...] = ()
     tilt_rad: float | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it pushes without a command."""
+        return any(self.thrusts_n)
+
+    def is_part_of(self, other: "Fault") -> bool:
+        """Whether the other is the same of more motors."""
+        return bool(self.thrusts_n) and self.fixed_n.items() < other.fixed_n.items()
+
+    @property
+    def dead(self) -> bool:
+        """Whether it is a motor that does nothing."""
+        return bool(self.thrusts_n) and not self.runs
+
+    @property
+    def fixed_n(self) -> dict[str, float]:
+        """What the motors give, by name; of a servo nothing."""
+        return dict(zip(self.names, self.thrusts_n, strict=False))
 
     @property
     def what(self) -> str:
@@ -57,7 +76,10 @@ class _Hypothesis(msgspec.Struct, kw_only=True):
 
 
 class EffectCheck:
-    """Call `update` every cycle in flight with what was driven; `fault` is named once, for good."""
+    """Call `update` every cycle in flight with what was driven; what is named stays so.
+
+    After a motor that does nothing, which the mixer then leaves out, one fault more is looked for.
+    """
 
     def __init__(self, *, airframe: Airframe) -> None:
         self._aero = airframe.aero
@@ -69,7 +91,7 @@ class EffectCheck:
         ]
         mass_kg = AIR_DENSITY_KGM3 * airframe.hull.volume_m3
         added = airframe.aero.added_mass_kg
-        self._mass_kg = (mass_kg + added[0], mass_kg + added[2])
+        self._mass_kg = (mass_kg + added[0], mass_kg + added[1], mass_kg + added[2])
         self._inertia = airframe.mass.inertia_kg_m2[2] + airframe.aero.added_inertia_kg_m2[2]
         wind = self.drag(0, _WIND * airframe.limits.speed_mps)
         self._bounds = (
@@ -82,16 +104,30 @@ class EffectCheck:
 
     def reset(self) -> None:
         """Forget everything: a new flight."""
-        self.fault: Fault | None = None
+        self.faults: tuple[Fault, ...] = ()
         self._before: tuple[float, float, float] | None = None
-        self._window_s = 0.0
-        self._made = [0.0, 0.0, 0.0]
+        self._window_s = self._aside = 0.0  # the latter: sideways speed times yaw rate, times dt
         self._commanded: list[float] = []
         self._tilts: dict[str, float] = {}
         self._motion = (0.0, 0.0, 0.0)
         self._beyond_s = 0.0
         self._score = 0.0
         self._smooth: list[list[float]] = []
+
+    @property
+    def fixed_n(self) -> dict[str, float]:
+        """What broken motors give, by name."""
+        return {name: n for fault in self.faults for name, n in fault.fixed_n.items()}
+
+    @property
+    def stuck_rad(self) -> float | None:
+        """The angle at which the tilt servo stays, None if it moves."""
+        return next((f.tilt_rad for f in self.faults if f.tilt_rad is not None), None)
+
+    @property
+    def only_dead(self) -> bool:
+        """Whether no motor pushes by itself and no servo stays: the mixer knows what they give."""
+        return all(fault.dead for fault in self.faults)
 
     def update(
         self,
@@ -105,11 +141,13 @@ class EffectCheck:
         """Take one cycle. motors_n: commanded thrusts. weight_n: heaviness, as known."""
         known = state.attitude_valid and state.height_valid and state.position_valid
         usable = known and not state.health.doubts  # a motion in doubt names no actuator
-        if self.fault is not None or not usable or state.on_ground:
+        done = len(self.faults) > 1 or not self.only_dead
+        if done or not usable or state.on_ground:
             self._before, self._beyond_s = None, 0.0
             return
         v = rotate_back(state.attitude, state.velocity_ned_mps)
         now = (v[0], v[2], state.rates_body_radps[2])
+        self._aside += v[1] * now[2] * dt_s
         if self._before is None:
             self._begin(now, motors_n)
         self._window_s += dt_s
@@ -118,7 +156,8 @@ class EffectCheck:
         self._tilts = tilts_rad
         if self._window_s >= _PERIOD_S:
             self._compare(now, weight_n)
-            self._begin(now, motors_n)
+            if self._before is not None:
+                self._begin(now, motors_n)
 
     def _begin(self, now: tuple[float, float, float], motors_n: Sequence[float]) -> None:
         if self._before is None:
@@ -127,7 +166,7 @@ class EffectCheck:
             for hypothesis in self._hypotheses:
                 hypothesis.left = 0.0
         self._before = now
-        self._window_s = 0.0
+        self._window_s = self._aside = 0.0
         self._commanded = [0.0] * len(motors_n)
 
     def _compare(self, now: tuple[float, float, float], weight_n: float) -> None:
@@ -137,9 +176,10 @@ class EffectCheck:
             self._before, self._beyond_s = None, 0.0  # held, perhaps: nothing can be said
             return
         commanded = [total / dt_s for total in self._commanded]
-        surge, heave = self._mass_kg
+        surge, sway, heave = self._mass_kg
+        turning = sway * self._aside / dt_s  # a ship that slips and turns feels it along the hull
         felt = (
-            surge * (now[0] - before[0]) / dt_s + self.drag(0, now[0]),
+            surge * (now[0] - before[0]) / dt_s + self.drag(0, now[0]) - turning,
             heave * (now[1] - before[1]) / dt_s + self.drag(2, now[1]) - weight_n,
             self._inertia * (now[2] - before[2]) / dt_s + self.drag(5, now[2]),
         )
@@ -167,13 +207,23 @@ class EffectCheck:
             self._name()
 
     def _name(self) -> None:
-        ranked = sorted(self._hypotheses, key=lambda hypothesis: hypothesis.left)
+        known = {name for fault in self.faults for name in fault.names}
+        new = [h for h in self._hypotheses if not known.intersection(h.fault.names)]
+        ranked = sorted(new, key=lambda hypothesis: hypothesis.left)
         best = ranked[0]
         if best.left > _EXPLAINED * self._score:
             return
-        others = [h.left for h in ranked[1:] if h.fault.names != best.fault.names]
+        parts = [h for h in ranked if h.fault.is_part_of(best.fault)]
+        if parts and parts[0].left <= _EXPLAINED * self._score:
+            best = parts[0]  # one motor explains it as well as several
+        others = [
+            h.left
+            for h in ranked
+            if h.fault.names != best.fault.names and not best.fault.is_part_of(h.fault)
+        ]
         if not others or best.left < _CLEARER * min(others):
-            self.fault = best.fault
+            self.faults = (*self.faults, best.fault)
+            self._before = None  # from here on the mixer leaves it out
 
     def wrench(
         self, thrusts: Sequence[float], tilts: dict[str, float]
@@ -210,12 +260,16 @@ def _hypotheses(airframe: Airframe) -> list[_Hypothesis]:
     ]
     for group in groups:
         rows = [names.index(name) for name in group]
-        full = {i: airframe.thruster[i].max_thrust_n for i in rows}
-        back = {i: -airframe.thruster[i].reverse_thrust_n for i in rows}
-        found.append(_Hypothesis(fault=Fault(names=group, runs=True), thrusts=full))
-        if any(back.values()):
-            found.append(_Hypothesis(fault=Fault(names=group, runs=True), thrusts=back))
-        found.append(_Hypothesis(fault=Fault(names=group), thrusts=dict.fromkeys(rows, 0.0)))
+        full = tuple(airframe.thruster[i].max_thrust_n for i in rows)
+        back = tuple(-airframe.thruster[i].reverse_thrust_n for i in rows)
+        still = (0.0,) * len(rows)
+        found += [
+            _Hypothesis(
+                fault=Fault(names=group, thrusts_n=thrusts),
+                thrusts=dict(zip(rows, thrusts, strict=True)),
+            )
+            for thrusts in ((full, back, still) if any(back) else (full, still))
+        ]
     for servo in airframe.servo:
         if any(thruster.tilted_by == servo.name for thruster in airframe.thruster):
             step = (servo.max_rad - servo.min_rad) / (_TILTS - 1)

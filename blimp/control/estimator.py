@@ -229,7 +229,12 @@ class Estimator:
             return
         check = self._yaw_rate
         believed = not check.doubt
-        check.update(attitude.gyro_yaw_radps, thrust.torque_body_nm[2], dt_s)
+        check.update(
+            attitude.gyro_yaw_radps,
+            thrust.torque_body_nm[2],
+            dt_s,
+            raw_radps=attitude.gyro_yaw_raw_radps,
+        )
         if believed and check.doubt:
             self._heading.drift(_TURNED_RAD)
         attitude.yaw_rate_radps = check.rate_radps if check.doubt else None

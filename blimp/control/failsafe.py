@@ -36,6 +36,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     power_age_s: float = 0.0  # since the battery was last known; 0 where nothing measures it
     unhealthy: tuple[str, ...] = ()  # devices
     broken: tuple[str, ...] = ()  # actuators that do not do what is commanded
+    spared: float = 0.0  # share of surge, heave and yaw that is left without dead motors
     runs: bool = False  # one of them pushes without a command
     rising_s: float = 0.0  # sent down and rising all the same, for so long
     heavy: bool = False  # has weighed itself in flight, and is
@@ -58,6 +59,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     rising_s: float = 6.0
     fence_s: float = 1.0
     fence_margin: float = 1.1  # of the airframe's limits
+    spared: float = 0.4  # of each axis: with less a dead motor ends the flight
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,7 +151,7 @@ def rules(
         ),
         Rule(
             name="outputs",
-            when=lambda _, flags: bool(flags.broken),
+            when=lambda _, flags: bool(flags.broken) and flags.spared < times.spared,
             action=Action.LAND,
             text="an output does not do what is commanded: landing",
             light="down with what still works; " + _PUSHED,

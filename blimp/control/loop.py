@@ -192,7 +192,7 @@ class FlightLoop:
         self._obey_emergencies(now_s)
         readings = self._sensors.read(now_s)
         is_adrift = self._found_in_air(readings, now_s)
-        thrust = self._mixer.achieved if self._effect.fault is None else None
+        thrust = self._mixer.achieved if self._effect.only_dead else None
         state = self._estimator.update(readings, now_s=now_s, powered=self._powered, thrust=thrust)
         if is_adrift:
             self._supervisor.recover(state)
@@ -265,12 +265,14 @@ class FlightLoop:
             actuators = setpoint.actuators or self._mixer.neutral
             self._mixer.follow(actuators, dt_s=dt_s)
             return actuators
+        self._mixer.leave_out(self._effect.fixed_n)
         wrench = self._controller.update(
             state,
             setpoint,
             dt_s=dt_s,
             achieved=self._mixer.achieved,
             saturated=self._mixer.saturated,
+            sways=self._mixer.sways,
         )
         forward_mps = self._controller.forward_mps(state)
         return self._mixer.allocate(
@@ -278,21 +280,21 @@ class FlightLoop:
             dt_s=dt_s,
             forward_mps=forward_mps,
             unhealthy=flags.unhealthy,
-            stuck_rad=self._effect.fault.tilt_rad if self._effect.fault else None,
+            stuck_rad=self._effect.stuck_rad,
         )
 
     def _note_effect(self, state: VehicleState, dt_s: float) -> None:
         """Compare what the outputs were sent with what the ship does."""
-        thrusts_n, known = self._mixer.thrusts_n, self._effect.fault
+        thrusts_n, known = self._mixer.thrusts_n, self._effect.faults
         if not self.armed:
             self._effect.reset()
         elif thrusts_n is not None:
             weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
             tilts_rad = self._mixer.tilts_rad
             self._effect.update(state, thrusts_n, tilts_rad, weight_n=weight_n, dt_s=dt_s)
-        fault = self._effect.fault
-        if fault is not None and fault is not known:
+        for fault in self._effect.faults[len(known) :]:
             self._supervisor.say(f"{' and '.join(fault.names)}: {fault.what}")
+            self._controller.correct()
         down_n = self._mixer.achieved.force_body_n[2]
         commanded = (
             self._powered and state.height_valid and down_n > _PUSHED * self._mixer.limit_n(2)
@@ -375,13 +377,14 @@ class FlightLoop:
         self._pressure_pa = readings.baro.pressure_pa if readings.baro is not None else 0.0
         for heartbeat in self._inbox.heartbeats():
             self._pilot_link.receive(heartbeat, now_s)
-        fault = self._effect.fault
+        faults = self._effect.faults
         if self._battery_v is not None or self._power_s is None or not self.armed:
             self._power_s = now_s
         return Flags(
             link_age_s=max(self._inbox.link_age_s(now_s), self._pilot_age_s(now_s) or 0.0),
-            broken=() if fault is None else fault.names,
-            runs=fault is not None and fault.runs,
+            broken=tuple(name for fault in faults for name in fault.names),
+            runs=any(fault.runs for fault in faults),
+            spared=self._mixer.left_over if len(faults) == 1 and self._effect.only_dead else 0.0,
             power_age_s=now_s - self._power_s if self._measures_power else 0.0,
             rising_s=self._rising_s,
             heavy=self._controller.heavy,

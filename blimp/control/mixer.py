@@ -8,6 +8,7 @@ while they swing. Source: Johansen & Fossen, "Control allocation: a survey" (201
 sections 2.2 and 2.4.
 """
 
+from collections.abc import Mapping
 from math import cos, exp, inf, isfinite, sin
 
 from blimp.airframe import Airframe, Servo, Thruster
@@ -34,6 +35,7 @@ _LEVER = 0.33  # of a thrust that must point up or down, for height to be worth 
 _TILT_FILTER_S = 0.25
 _SCAN_STEPS = 7
 _SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
+_SWAYS = 0.5  # of a wish for side force alone must come, for a ship that pushes sideways
 _CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
 _SURFACE_LIMIT = 0.6  # of its travel
 _SURFACE_MIN_Q = 0.09  # (m/s)^2: below 0.3 m/s a rudder is a flag
@@ -49,8 +51,8 @@ class Mixer:
     def __init__(self, *, airframe: Airframe) -> None:
         self._airframe = airframe
         self._thrusters = airframe.thruster
-        self._high = tuple(t.max_thrust_n for t in airframe.thruster)
-        self._low = tuple(-t.reverse_thrust_n for t in airframe.thruster)
+        self._low = tuple(_range(t)[0] for t in airframe.thruster)
+        self._high = tuple(_range(t)[1] for t in airframe.thruster)
         self._tilt = _Tilt.of(airframe)
         # A grid through the neutral angle, where forwards and backwards cost the same.
         neutral = self._tilt.angle_rad if self._tilt else 0.0
@@ -67,10 +69,13 @@ class Mixer:
         self._weights: Column = (*_FORCE_WEIGHT, _ROLL_WEIGHT, 0.0, yaw_weight)
         self._smooth: tuple[float, ...] = (0.0,) * 6
         self._stuck: tuple[int, list[Column]] | None = None
+        self._fixed: dict[int, float] = {}  # thrust of what is broken, by thruster
+        self._given: list[Column] = []  # what that makes, by tilt
         self._scanned = self._far = 0
         self._far_cost = inf
         self._inverse = [self._invert(columns) for columns in self._columns]
-        self._limits = [self._limit(axis) for axis in range(6)]
+        self._limits = self._whole = [self._limit(axis) for axis in range(6)]
+        self._sways = self._can_sway()
         self._rudders = _rudders(airframe)
         self.achieved = Wrench()
         self.thrusts_n: tuple[float, ...] | None = (
@@ -112,6 +117,47 @@ class Mixer:
         """
         return max(self._reach(columns, axis, sign) for columns in self._columns)
 
+    @property
+    def left_over(self) -> float:
+        """The share of the whole ship's surge, heave or yaw that is left, of the weakest."""
+        return min(
+            self._limits[axis] / self._whole[axis]
+            for axis in (_FX, _FZ, _MZ)
+            if self._whole[axis] > 0.0
+        )
+
+    @property
+    def sways(self) -> bool:
+        """Whether it can push sideways and neither turn nor surge by it."""
+        return self._sways
+
+    def leave_out(self, fixed_n: Mapping[str, float]) -> None:
+        """Allocate from now on to the other thrusters only. fixed_n: what the broken ones give.
+
+        An empty one makes the ship whole again. Limits are those of what is left.
+        """
+        names = self._airframe.thruster_names
+        fixed = {names.index(name): thrust for name, thrust in fixed_n.items()}
+        if fixed == self._fixed:
+            return
+        self._fixed = fixed
+        rows = [(0.0, 0.0) if i in fixed else _range(t) for i, t in enumerate(self._thrusters)]
+        self._low, self._high = tuple(low for low, _ in rows), tuple(high for _, high in rows)
+        self._inverse = [self._invert(columns) for columns in self._columns]
+        self._stuck = None
+        self._given = []
+        if any(fixed.values()):
+            self._given = [_sum(columns, fixed) for columns in self._columns]
+        self._limits = [self._limit(axis) for axis in range(6)] if fixed else self._whole
+        self._sways = self._can_sway()
+
+    def _can_sway(self) -> bool:
+        index = self._index(0.0)
+        gains = [row[_FY] for row in self._inverse[index]]
+        columns = zip(*self._columns[index], strict=True)
+        made = [sum(c * g for c, g in zip(axis, gains, strict=True)) for axis in columns]
+        return bool(made[_FY] > _SWAYS)
+
     def _limit(self, axis: int) -> float:
         return max(
             min(self._reach(columns, axis, 1.0), self._reach(columns, axis, -1.0))
@@ -147,7 +193,9 @@ class Mixer:
                 self._tilt.slew(self._choose_tilt(self._tilt.target_rad, demand, dt_s), dt_s)
             index = self._index(self._tilt.angle_rad)
             inverse = self._stuck_inverse(index) if stuck else self._inverse[index]
-        thrusts = self._share(demand, inverse)
+        thrusts = self._share(self._beside(index, demand), inverse)
+        for k, thrust in self._fixed.items():
+            thrusts[k] = thrust
         self.thrusts_n = tuple(thrusts)
         self._note(demand, thrusts, self._columns[index])
         servos = [s.neutral_rad for s in self._airframe.servo]
@@ -157,8 +205,8 @@ class Mixer:
             servos[rudder.index] = rudder.angle_rad(demand[_MZ], forward_mps)
         return ActuatorCommand(
             motors=tuple(
-                throttle(thruster, thrust)
-                for thruster, thrust in zip(self._thrusters, thrusts, strict=True)
+                0.0 if k in self._fixed else throttle(thruster, thrust)
+                for k, (thruster, thrust) in enumerate(zip(self._thrusters, thrusts, strict=True))
             ),
             servos=tuple(servos),
         )
@@ -180,7 +228,7 @@ class Mixer:
             fx, fy, *rest = self._weights
             weights: Column = (_STUCK * fx, _STUCK * fy, *rest)  # type: ignore[assignment]
             effort = (_STUCK * _EFFORT_WEIGHT,) * len(self._thrusters)
-            inverse = weighted_pseudo_inverse(self._columns[index], weights, effort)
+            inverse = weighted_pseudo_inverse(self._free(self._columns[index]), weights, effort)
             self._stuck = (index, inverse)
         return self._stuck[1]
 
@@ -222,6 +270,7 @@ class Mixer:
 
     def _cost(self, index: int, demand: tuple[float, ...]) -> float:
         """Return the weighted square of what `demand` would lack at this tilt, in N²."""
+        demand = self._beside(index, demand)
         lack_x, lack_y, lack_z, lack_roll, _, lack_yaw = demand
         effort = 0.0
         for row, column, low, high in zip(
@@ -250,7 +299,7 @@ class Mixer:
             + _EFFORT_WEIGHT * effort
         )
 
-    def _share(self, demand: Column, inverse: list[Column]) -> list[float]:
+    def _share(self, demand: tuple[float, ...], inverse: list[Column]) -> list[float]:
         """Add the axes in order of priority, each scaled down to what is left."""
         thrusts = [0.0] * len(self._thrusters)
         low, high = self._low, self._high
@@ -297,7 +346,18 @@ class Mixer:
 
     def _invert(self, columns: tuple[Column, ...]) -> list[Column]:
         effort = tuple(_EFFORT_WEIGHT for _ in self._high)
-        return weighted_pseudo_inverse(columns, self._weights, effort)
+        return weighted_pseudo_inverse(self._free(columns), self._weights, effort)
+
+    def _free(self, columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        """Return the columns, those of broken thrusters zero: so are their thrusts, then."""
+        nothing = (0.0,) * 6
+        return tuple(nothing if k in self._fixed else c for k, c in enumerate(columns))
+
+    def _beside(self, index: int, demand: tuple[float, ...]) -> tuple[float, ...]:
+        """Return what is to be made beside what broken thrusters make at this tilt."""
+        if not self._given:
+            return demand
+        return tuple(wish - made for wish, made in zip(demand, self._given[index], strict=True))
 
     def _reach(self, columns: tuple[Column, ...], axis: int, sign: float) -> float:
         total = 0.0
@@ -385,6 +445,10 @@ def _past(dead_band: float, speed: float) -> float:
     return dead_band * min(1.0, speed / _CRAWL) + (1.0 - dead_band) * speed
 
 
+def _range(thruster: Thruster) -> tuple[float, float]:
+    return -thruster.reverse_thrust_n, thruster.max_thrust_n
+
+
 def _column(airframe: Airframe, thruster: Thruster, tilt_rad: float) -> Column:
     """Force and torque about the centre of gravity of one newton at this tilt."""
     ax, ay, az = thruster.axis
@@ -393,6 +457,11 @@ def _column(airframe: Airframe, thruster: Thruster, tilt_rad: float) -> Column:
         ax, az = c * ax + s * az, c * az - s * ax
     arm = minus(thruster.position_m, airframe.mass.center_of_gravity_m)
     return (ax, ay, az, *cross(arm, (ax, ay, az)))
+
+
+def _sum(columns: tuple[Column, ...], thrusts: Mapping[int, float]) -> Column:
+    total = [sum(columns[k][axis] * thrust for k, thrust in thrusts.items()) for axis in range(6)]
+    return (total[0], total[1], total[2], total[3], total[4], total[5])
 
 
 def _rudders(airframe: Airframe) -> tuple[_Rudder, ...]:

@@ -8,6 +8,7 @@ the disturbance observer of Chen et al., "Disturbance-Observer-Based Control and
 Methods: An Overview" (2016), section II.
 """
 
+from collections import deque
 from math import hypot
 
 from blimp.airframe import Aero
@@ -15,6 +16,7 @@ from blimp.airframe import Aero
 _SETTLE_S = 6.0
 _PULL_PER_S = 0.8
 _FLOOR_MPS = 0.15  # drag is so flat below this airspeed that its slope tells nothing
+_KEPT_S = 6  # until a broken output is found out, it looks like wind
 _TURNING_RADPS = 0.25  # turning makes side forces of its own: no update from here on
 
 Pair = tuple[float, float]
@@ -37,9 +39,17 @@ class WindObserver:
         self._model_mps: Pair | None = None  # north, east
         self.north_mps = 0.0
         self.east_mps = 0.0
+        self._kept: deque[Pair] = deque(maxlen=_KEPT_S)  # one a second
+        self._kept_s = 0.0
 
     def reset(self) -> None:
         self.north_mps = self.east_mps = 0.0
+        self._model_mps = None
+        self._kept.clear()
+
+    def go_back(self) -> None:
+        """Forget what was learnt in the last seconds: the thrusters did not do what it was told."""
+        self.north_mps, self.east_mps = self._kept[0] if self._kept else (0.0, 0.0)
         self._model_mps = None
 
     def drag(self, axis: int, airspeed_mps: float) -> float:
@@ -81,6 +91,10 @@ class WindObserver:
         north, east = turned_back((learnt[0], learnt[1]), heading)
         shrink = self._limit_mps / max(self._limit_mps, hypot(north, east))
         self.north_mps, self.east_mps = north * shrink, east * shrink
+        self._kept_s += dt_s
+        if self._kept_s >= 1.0:
+            self._kept_s = 0.0
+            self._kept.append((self.north_mps, self.east_mps))
 
 
 def turned(vector: Pair, heading: Pair) -> Pair:

@@ -1,9 +1,13 @@
 """Does the gyro's yaw rate follow the torque that is given?
 
 An observer of the yaw rate: the airframe's inertia and drag under the thrusters' torque, drawn
-towards the gyro. A gyro that is far from it for some seconds does not feel the ship turn, or feels
-it turn when it does not; then the model alone carries the heading on, for a while. It is believed
-again when it has followed the torque for some seconds.
+towards the gyro. A gyro that is far from it does not feel the ship turn, or feels it turn when it
+does not; then the model alone carries the heading on, for a while. It is believed again when it has
+followed the torque for some seconds.
+
+But a motor that does not give its torque looks the same. A gyro that works has noise: one that says
+the same to the last bit for a second is stuck, and judged soon. One that is alive is judged only
+after the outputs have been (`blimp/control/effect.py`), and not for saying that the ship stands.
 """
 
 from blimp.airframe import Airframe
@@ -11,6 +15,9 @@ from blimp.airframe import Airframe
 _DRAWN_PER_S = 0.5
 _APART_RADPS = 0.25
 _LASTS_S = 2.0
+_ALIVE_S = 8.0  # a broken output has been named by then
+_TURNS_RADPS = 0.1
+_STUCK_S = 1.0
 _BACK_RADPS = 0.1
 _BACK_S = 6.0
 _MOVED_RADPS = 0.15
@@ -30,10 +37,17 @@ class YawRateCheck:
         self.doubt = ""
         self.rate_radps = 0.0
         self._apart_radps = 0.0
+        self._raw_radps = self._same_s = 0.0
         self._bad_s = self._good_s = 0.0
         self._low_radps = self._high_radps = 0.0
 
-    def update(self, measured_radps: float, torque_nm: float, dt_s: float) -> None:
+    def update(
+        self, measured_radps: float, torque_nm: float, dt_s: float, *, raw_radps: float
+    ) -> None:
+        """Take one sample. raw_radps: as the chip gave it, bias and all."""
+        same = raw_radps == self._raw_radps
+        self._same_s, self._raw_radps = (self._same_s + dt_s if same else 0.0), raw_radps
+        stuck = self._same_s > _STUCK_S
         rate = self.rate_radps
         drag_nm = rate * (self._linear + self._quadratic * abs(rate))
         rate += (torque_nm - drag_nm) / self._inertia * dt_s
@@ -54,8 +68,9 @@ class YawRateCheck:
             if self._good_s > _BACK_S and moved:
                 self.doubt = ""
             return
-        self._bad_s = self._bad_s + dt_s if far > _APART_RADPS else 0.0
-        if self._bad_s > _LASTS_S:
+        bad = far > _APART_RADPS and (stuck or abs(measured_radps) > _TURNS_RADPS)
+        self._bad_s = self._bad_s + dt_s if bad else 0.0
+        if self._bad_s > (_LASTS_S if stuck else _ALIVE_S):
             self._good_s = 0.0
             self.doubt = (
                 f"gyro z: {measured_radps:.2f} rad/s, where the torque makes {rate:.2f} rad/s"

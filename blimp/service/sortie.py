@@ -4,6 +4,7 @@ The commander gets the same commands that the ground sends, without a queue and 
 real time. All of it is simulated.
 """
 
+from collections.abc import Callable
 from math import hypot
 
 import msgspec
@@ -36,15 +37,25 @@ class Sortie(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fly(
-    mission: Mission, *, airframe: str = "twin", seed: int = 1, wind_mps: float = 0.3
+    mission: Mission,
+    *,
+    airframe: str = "twin",
+    seed: int = 1,
+    wind_mps: float = 0.3,
+    before_leg: Callable[[Lockstep, int], object] | None = None,
 ) -> Sortie:
-    """Fly `mission` once, from the pad to its last leg or its first failure."""
+    """Fly `mission` once, from the pad to its last leg or its first failure.
+
+    before_leg: called with the ship and the leg's number, from 1: it may make something fail.
+    """
     with Lockstep(airframe, seed=seed, wind_mps=wind_mps) as ship:
         began_s = ship.now_s
         track = mission.track()
         worst_m = 0.0
         failure = ""
         for number, leg in enumerate(mission.legs, start=1):
+            if before_leg is not None:
+                before_leg(ship, number)
             line = track.get(number)
             until_s = ship.now_s + limit_s(leg, line)
             outcome = ship.command(leg.do, check=False, **leg.arguments())

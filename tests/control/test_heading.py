@@ -110,15 +110,29 @@ def test_a_magnetometer_brings_a_heading_back_and_iron_does_not_take_it_away() -
 def test_a_yaw_gyro_that_stands_still_under_torque_is_found_out_until_it_moves_again() -> None:
     check = YawRateCheck(airframe=twin())
     for _ in range(600):
-        check.update(0.0, 0.4, 0.01)
+        check.update(0.0, 0.4, 0.01, raw_radps=0.02)
     assert "gyro z" in check.doubt
     for _ in range(2000):
-        check.update(0.0, 0.0, 0.01)
+        check.update(0.0, 0.0, 0.01, raw_radps=0.02)
     assert check.doubt  # a stuck one agrees with a ship that stands still
     rate = 0.0
     for k in range(3000):
         torque_nm = 0.15 if (k // 600) % 2 else -0.15
         drag_nm = rate * (0.0537 + 0.667 * abs(rate))
         rate += (torque_nm - drag_nm) / 1.37 * 0.01
-        check.update(rate, torque_nm, 0.01)
+        check.update(rate, torque_nm, 0.01, raw_radps=rate)
     assert check.doubt == ""
+
+
+def test_a_yaw_gyro_that_is_alive_is_not_blamed_for_a_motor_that_does_nothing() -> None:
+    """Before, it was after 2 s: the heading was lost, and the ship flew 75 m."""
+    check = YawRateCheck(airframe=twin())
+    noise = Random(1)
+    for _ in range(3000):
+        rate = noise.gauss(0.0, 0.002)
+        check.update(rate, 0.4, 0.01, raw_radps=rate)
+    assert check.doubt == ""
+    for _ in range(1500):  # but for turning when nothing turns the ship
+        rate = noise.gauss(0.9, 0.002)
+        check.update(rate, 0.0, 0.01, raw_radps=rate)
+    assert "gyro z" in check.doubt

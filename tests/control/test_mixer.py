@@ -259,3 +259,24 @@ def test_two_tilt_servos_are_refused_by_name() -> None:
     )
     with pytest.raises(AirframeError, match="tilted by rudder, tilt"):
         Mixer(airframe=two)
+
+
+@pytest.mark.parametrize("thrust_n", [0.0, 0.6])
+def test_what_is_broken_is_left_out_and_the_others_make_up_for_it(thrust_n: float) -> None:
+    """Right dead, or running by itself: the wrench counts it in, and it is sent nothing."""
+    mixer = Mixer(airframe=twin())
+    mixer.leave_out({"right": thrust_n})
+    wish = Wrench(force_body_n=(0.2, 0.0, -0.05), torque_body_nm=(0.0, 0.0, 0.0))
+    for _ in range(200):
+        command = mixer.allocate(wish, dt_s=0.01)
+    assert command.motors[1] == 0.0
+    assert mixer.thrusts_n is not None
+    assert mixer.thrusts_n[1] == thrust_n
+    assert mixer.achieved.force_body_n[0] == pytest.approx(0.2, abs=0.06)
+    assert mixer.achieved.torque_body_nm[2] == pytest.approx(0.0, abs=0.06)
+    assert (mixer.sways, round(mixer.left_over, 1)) == (False, 0.5)
+    mixer.leave_out({})
+    assert (mixer.sways, mixer.left_over) == (True, 1.0)
+    whole = Mixer(airframe=twin())
+    assert mixer.limit_n(0) == whole.limit_n(0)
+    assert mixer.allocate(wish, dt_s=0.01).motors[1] != 0.0
