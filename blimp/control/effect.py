@@ -31,6 +31,8 @@ _WEIGHT = 0.02  # of the displaced mass may come or go without a fault
 _YAW = 0.3  # of the greatest yaw torque: gusts, and a rudder hard over at speed
 _EXPLAINED = 0.3  # of the difference may be left by the fault that is named
 _CLEARER = 0.7  # times what the next best leaves
+_CLEARLY = 0.5  # of what pushes or stays: reversed thrust looks like a shaft turned round
+_NOISE = 0.5  # of a difference that would count: so little needs no other explanation
 _STILL_MPS = 0.06
 _STILL_RADPS = 0.02
 _TILTS = 13
@@ -76,9 +78,9 @@ class _Hypothesis(msgspec.Struct, kw_only=True):
 
 
 class EffectCheck:
-    """Call `update` every cycle in flight with what was driven; what is named stays so.
+    """Call `update` every cycle in flight with what was driven, what was found so far counted in.
 
-    After a motor that does nothing, which the mixer then leaves out, one fault more is looked for.
+    If a difference is left, one more is named: beside a motor that does nothing, else instead.
     """
 
     def __init__(self, *, airframe: Airframe) -> None:
@@ -141,8 +143,7 @@ class EffectCheck:
         """Take one cycle. motors_n: commanded thrusts. weight_n: heaviness, as known."""
         known = state.attitude_valid and state.height_valid and state.position_valid
         usable = known and not state.health.doubts  # a motion in doubt names no actuator
-        done = len(self.faults) > 1 or not self.only_dead
-        if done or not usable or state.on_ground:
+        if not usable or state.on_ground:
             self._before, self._beyond_s = None, 0.0
             return
         v = rotate_back(state.attitude, state.velocity_ned_mps)
@@ -207,22 +208,28 @@ class EffectCheck:
             self._name()
 
     def _name(self) -> None:
-        known = {name for fault in self.faults for name in fault.names}
-        new = [h for h in self._hypotheses if not known.intersection(h.fault.names)]
+        dead = [fault for fault in self.faults if fault.dead]
+        known = {name for fault in self.faults if not fault.runs for name in fault.names}
+        new = [
+            h
+            for h in self._hypotheses
+            if not known.intersection(h.fault.names) and h.fault not in self.faults
+        ]
         ranked = sorted(new, key=lambda hypothesis: hypothesis.left)
         best = ranked[0]
         if best.left > _EXPLAINED * self._score:
             return
         parts = [h for h in ranked if h.fault.is_part_of(best.fault)]
-        if parts and parts[0].left <= _EXPLAINED * self._score:
+        if parts and parts[0].left <= min(_EXPLAINED * self._score, _NOISE):
             best = parts[0]  # one motor explains it as well as several
         others = [
             h.left
             for h in ranked
             if h.fault.names != best.fault.names and not best.fault.is_part_of(h.fault)
         ]
-        if not others or best.left < _CLEARER * min(others):
-            self.faults = (*self.faults, best.fault)
+        clearer = _CLEARER if best.fault.dead else _CLEARLY
+        if not others or best.left < clearer * min(others):
+            self.faults = (*dead, best.fault)  # what ran or stayed was not it
             self._before = None  # from here on the mixer leaves it out
 
     def wrench(

@@ -292,7 +292,9 @@ class FlightLoop:
             weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
             tilts_rad = self._mixer.tilts_rad
             self._effect.update(state, thrusts_n, tilts_rad, weight_n=weight_n, dt_s=dt_s)
-        for fault in self._effect.faults[len(known) :]:
+        for fault in self._effect.faults:
+            if fault in known:
+                continue
             self._supervisor.say(f"{' and '.join(fault.names)}: {fault.what}")
             self._controller.correct()
         down_n = self._mixer.achieved.force_body_n[2]
