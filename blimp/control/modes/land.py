@@ -24,7 +24,7 @@ _DOUBT_S = 8.0  # pushed down for so long without sinking while a sensor says "n
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
 _TOUCH_HEIGHT_M = 0.25
 _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
-_FAST = 1.5  # times what it is told to sink at
+_FAST = 1.5  # times what it is asked to sink at
 _STILL_MPS = 0.05
 _TOUCH_S = 0.7
 _BLIND_S = 4.0
@@ -125,7 +125,7 @@ class Land:
         )
 
     def _is_driven_down(self, state: VehicleState, wish_mps: float) -> bool:
-        """Whether a ship that sinks slowly by its weight sinks fast, told to brake: by its motors.
+        """Whether a ship that sinks slowly by its weight sinks fast though it brakes: by its motors.
 
         Then they idle until it is slow again: no time is left to find the output at fault.
         """
