@@ -48,7 +48,7 @@ class WindObserver:
         self._kept.clear()
 
     def go_back(self) -> None:
-        """Forget what was learnt in the last seconds: the thrusts were not those that it was given."""
+        """Forget the last seconds: the thrusts were not those that it was given."""
         self.north_mps, self.east_mps = self._kept[0] if self._kept else (0.0, 0.0)
         self._model_mps = None
 

@@ -125,7 +125,7 @@ class Land:
         )
 
     def _is_driven_down(self, state: VehicleState, wish_mps: float) -> bool:
-        """Whether a ship that sinks slowly by its weight sinks fast though it brakes: by its motors.
+        """Whether a ship that is slow by its weight sinks fast and brakes: its motors do it.
 
         Then they idle until it is slow again: no time is left to find the output at fault.
         """
