@@ -314,7 +314,7 @@ def test_the_scripts_do_what_the_model_says() -> None:
             run_state_machine_as_test(
                 machine,
                 settings=settings(
-                    max_examples=int(os.environ.get("MODEL_EXAMPLES", "100")),
+                    max_examples=int(os.environ.get("MODEL_EXAMPLES", "50")),
                     stateful_step_count=40,
                     deadline=None,
                     phases=[Phase.generate],  # to make a failure small takes minutes

@@ -81,21 +81,18 @@ def test_a_bound_task_sees_its_message_and_tells_progress(
     }
 
 
-@pytest.mark.parametrize(
-    ("what", "complaint"),
-    [
+def test_a_result_that_cannot_be_sent_back_is_a_clear_failure(
+    labour: TaskApp, worker: WorkerProcess
+) -> None:
+    for what, complaint in (
         ("nan", "cpu.returns returned what JSON cannot hold"),
         ("set", "cpu.returns returned what JSON cannot hold"),
         ("object", "cpu.returns returned what JSON cannot hold"),
         ("large", "cpu.returns returned 2000002 bytes as JSON: the limit is 1000000"),
-    ],
-)
-def test_a_result_that_cannot_be_sent_back_is_a_clear_failure(
-    labour: TaskApp, worker: WorkerProcess, what: str, complaint: str
-) -> None:
-    with pytest.raises(TaskFailed, match=complaint):
-        labour.send_task("cpu.returns", (what,)).get(DEADLINE_S)
-    labour.send_task("cpu.pid").get(DEADLINE_S)
+    ):
+        with pytest.raises(TaskFailed, match=complaint):
+            labour.send_task("cpu.returns", (what,)).get(DEADLINE_S)
+        labour.send_task("cpu.pid").get(DEADLINE_S)
 
 
 def test_what_it_raises_is_reported_as_from_a_thread(
