@@ -7,6 +7,7 @@ reason is printed), 2 wrong usage.
 """
 
 import sys
+from typing import Any
 
 import typer
 
@@ -21,6 +22,10 @@ from blimp.service.commands.sim import app as sim_app
 from blimp.service.commands.terminal import say
 from blimp.service.commands.tune import app as tune_app
 from blimp.service.keys import app as keys_app
+from blimp.usage import Version, plain
+
+# Every mistake on a command line is one; typer exports only its child.
+_UsageError: Any = typer.BadParameter.__bases__[0]
 
 HELP = """Run a blimp: on board, or on a laptop in the simulator.
 
@@ -32,7 +37,7 @@ app = typer.Typer(
     name="blimp",
     help=HELP,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -68,10 +73,22 @@ app.add_typer(
 )
 
 
+@app.callback(help=HELP)
+def _options(*, version: Version = False) -> None:
+    """Its callback has read it."""
+
+
 def main() -> None:
     """Run the command line; each of our errors is one line on standard error, status 1."""
     try:
-        app()
+        status = app(prog_name="blimp", standalone_mode=False)
+    except _UsageError as error:
+        plain(error).show()
+        sys.exit(2)
+    except typer.Abort:
+        say("blimp: aborted")
+        sys.exit(1)
     except BlimpError as error:
         say(f"blimp: {error}")
         sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)

@@ -49,7 +49,7 @@ def number(
             raise typer.BadParameter(f"{text[:40]} is not a finite decimal number ({unit})")
         if not inside or not math.isfinite(value):
             first = f"more than {low:g}" if above else f"{low:g}"
-            raise typer.BadParameter(f"{text[:40]} {unit}: the limits are {first} to {high:g}")
+            raise typer.BadParameter(f"must be {first} to {high:g} {unit}, not {text[:40]}")
         return value
 
     read.__name__ = unit  # the name that click prints for the type

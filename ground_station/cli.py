@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from blimp.errors import BlimpError, ConfigError, LinkError, NotAuthorised
+from blimp.usage import plain
 from ground_station import report
 from ground_station.commands import app
 from ground_station.report import Outcome, Report
@@ -40,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
             return _failed(arguments, "stopped by Ctrl-C: outcome unknown", report.UNKNOWN)
         return status if isinstance(status, int) else report.DONE
     except _UsageError as error:
-        error.show()
+        plain(error).show()
         return _failed(arguments, error.format_message(), report.USAGE, is_printed=True)
     except typer.Abort:
         return _failed(arguments, "aborted", report.NOT_CONFIRMED)

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from blimp.errors import LinkError
+from blimp.suggest import suggestion
 from blimp.types import Mode
-from ground_station import report
+from ground_station import names, report
 from ground_station.arguments import GroundGroup, NumbersCommand, number
 from ground_station.discover import check_known
 from ground_station.options import (
@@ -40,6 +41,7 @@ app = typer.Typer(
     name="ground",
     cls=GroundGroup,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -177,11 +179,20 @@ def page(
 
 
 @app.command()
-def sensor(context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")]) -> int:
+def sensor(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", autocompletion=names.sensors)
+    ] = None,
+) -> int:
     """Print one sensor's newest value, its unit and its age.
+
+    Without a name it lists the sensors.
 
     Example: ground sensor baro
     """
+    if name is None:
+        return names.list_names(session(context), "sensor")
     return session(context).command("sensor", {"name": name}, timeout_s=SHORT_S)
 
 
@@ -236,7 +247,12 @@ def disarm(context: typer.Context) -> int:
 @app.command()
 def mode(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help=", ".join(Mode.__members__))],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help=", ".join(Mode.__members__), autocompletion=names.modes
+        ),
+    ],
 ) -> int:
     """Change the flight mode.
 
@@ -244,7 +260,9 @@ def mode(
     """
     if name.upper() not in Mode.__members__:
         raise typer.BadParameter(
-            f"no mode {name[:40]!r}; modes are {', '.join(Mode.__members__)}", param_hint="NAME"
+            f"no mode {name[:40]!r}{suggestion(name, map(str.lower, Mode.__members__))}; "
+            f"modes are {', '.join(Mode.__members__)}",
+            param_hint="NAME",
         )
     return session(context).command("mode", {"name": name.upper()}, timeout_s=SHORT_S)
 
@@ -396,22 +414,28 @@ def estop(context: typer.Context) -> int:
 @app.command(cls=NumbersCommand)
 def motor(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", autocompletion=names.motors)] = None,
     percent: Annotated[
-        float,
+        float | None,
         typer.Argument(
             metavar="PERCENT",
             help="Throttle; negative turns it backwards.",
             parser=number(low=-100, high=100, unit="%"),
         ),
-    ],
-    seconds: Annotated[float, seconds("For how long.")],
+    ] = None,
+    seconds: Annotated[float | None, seconds("For how long.")] = None,
 ) -> int:
     """Turn one motor, in MANUAL or on the bench. Asks on a terminal.
+
+    Without a name it lists the motors.
 
     Example: ground motor left -20 --seconds 1
     """
     this = session(context)
+    if name is None:
+        return names.list_names(this, "motor")
+    if percent is None or seconds is None:
+        raise typer.BadParameter("say PERCENT and --seconds, too", param_hint="NAME")
     this.confirm(f"Turn motor {name!r} at {percent:g} % for {seconds:g} s?")
     arguments = {"name": name, "percent": percent, "seconds": seconds}
     return this.command("motor", arguments, timeout_s=seconds + HELD_S)
@@ -420,16 +444,23 @@ def motor(
 @app.command(cls=NumbersCommand)
 def servo(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str | None, typer.Argument(metavar="NAME", autocompletion=names.servos)] = None,
     degrees: Annotated[
-        float, typer.Argument(metavar="DEG", parser=number(low=-180, high=180, unit="degrees"))
-    ],
+        float | None,
+        typer.Argument(metavar="DEG", parser=number(low=-180, high=180, unit="degrees")),
+    ] = None,
 ) -> int:
     """Turn one servo to an angle, in MANUAL or on the bench. Asks on a terminal.
+
+    Without a name it lists the servos.
 
     Example: ground servo tilt -30
     """
     this = session(context)
+    if name is None:
+        return names.list_names(this, "servo")
+    if degrees is None:
+        raise typer.BadParameter("say DEG, too", param_hint="NAME")
     this.confirm(f"Turn servo {name!r} to {degrees:g} degrees?")
     return this.command("servo", {"name": name, "deg": degrees}, timeout_s=SHORT_S)
 
@@ -519,7 +550,9 @@ def mission_check(
     airframe: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|FILE", help="Also whether this ship can fly it, its battery full."
+            metavar="NAME|FILE",
+            help="Also whether this ship can fly it, its battery full.",
+            autocompletion=names.airframe_names,
         ),
     ] = None,
 ) -> int:

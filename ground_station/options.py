@@ -7,6 +7,8 @@ import typer
 
 from blimp.clock import SystemClock
 from blimp.config import ground_config
+from blimp.usage import Version
+from ground_station import names
 from ground_station.arguments import number, pilot_name
 from ground_station.report import Report
 from ground_station.session import Options, Session
@@ -34,7 +36,11 @@ YawDeg = Annotated[
 ]
 MissionFile = Annotated[
     str,
-    typer.Argument(metavar="FILE", help="A .toml, .plan or .waypoints file, or a built-in one."),
+    typer.Argument(
+        metavar="FILE",
+        help="A .toml, .plan or .waypoints file, or a built-in one.",
+        autocompletion=names.missions,
+    ),
 ]
 Pilot = Annotated[
     str | None,
@@ -78,7 +84,11 @@ def options(
     ] = None,
     vehicle: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The ship; needed if there is more than one."),
+        typer.Option(
+            metavar="NAME",
+            help="The ship; needed if there is more than one.",
+            autocompletion=names.ships,
+        ),
     ] = None,
     signing_key_file: Annotated[
         Path | None,
@@ -102,6 +112,7 @@ def options(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait for the end, or print the id and go.")
     ] = True,
+    version: Version = False,  # noqa: ARG001 - its callback has read it
 ) -> None:
     """Command a blimp from the ground. These options may stand before or after the command.
 

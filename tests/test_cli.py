@@ -13,7 +13,7 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from blimp import airframe
+from blimp import __version__, airframe
 from blimp.cli import app as blimp_app
 from ground_station.commands import app as ground_app
 
@@ -29,14 +29,19 @@ from ground_station.commands import app as ground_app
         (["up", "--sim", "--runtime-dir", "/tmp/" + "x" * 120], "limit is 107"),
         (
             ["up", "--sim", "--seed", "-1"],
-            "Invalid value for '--seed': ",
+            "Error: --seed must be 0 to 2147483647",
         ),
         (
             ["up", "--sim", "--wind", "nan"],
-            "Invalid value for '--wind': must be 0 to 20 m/s, not nan",
+            "Error: --wind must be 0 to 20 m/s, not nan",
         ),
-        (["sim", "--wind", "-1"], "Invalid value for '--wind': must be 0 to 20 m/s, not -1"),
+        (["sim", "--wind", "-1"], "Error: --wind must be 0 to 20 m/s, not -1"),
         (["up"], "--sim"),
+        (["up", "--sim", "--wind", "3"], "--wind must be 0 to 1.2 m/s for twin"),
+        (["demo", "--headless", "--wind", "3"], "--wind must be 0 to 1.2 m/s for twin"),
+        (["demo", "--ships", "2", "--wind", "3"], "--wind must be 0 to 1.2 m/s for twin"),
+        (["demo", "--mission", "squar"], "no mission 'squar' (did you mean 'square'?)"),
+        (["up", "--sim", "--airframe", "twim"], "no airframe 'twim' (did you mean 'twin'?)"),
         (["doctor", "--sim"], "no simulated ship runs"),
         (["bench", "mine.toml"], "bench: needs a person at a terminal"),
         (["fly", "--runtime-dir", "/nonexistent/blimp"], "/nonexistent/blimp/flight.sock"),
@@ -121,7 +126,7 @@ def test_the_list_of_commands_cuts_no_summary(program: Typer) -> None:
 )  # fmt: skip
 def test_help_calls_a_value_by_its_name_and_not_by_a_type(command: str) -> None:
     text = CliRunner().invoke(blimp_app, [command, "--help"], terminal_width=80).output
-    assert "  --help" in text
+    assert "  -h, --help" in text
     assert re.findall(r"^  --\S+ <.*", text, flags=re.MULTILINE) == []
 
 
@@ -143,3 +148,35 @@ def test_a_flight_process_without_buses_names_each_device_once() -> None:
     assert sorted(names) == sorted(f"device {row.name}" for row in airframe.load("twin").device)
     assert any("i2c-1: [Errno 2] No such file or directory" in line for line in lines)
     assert rest == ""
+
+
+@pytest.mark.parametrize("program", ["blimp", "ground_station"])
+def test_help_is_short_and_the_version_is_said(program: str) -> None:
+    for words, found in ((["-h"], "Usage: "), (["--version"], __version__)):
+        ended = subprocess.run(
+            [sys.executable, "-m", program, *words],
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert ended.stdout.startswith(found)
+
+
+@pytest.mark.parametrize(
+    ("program", "variable", "line", "names"),
+    [
+        ("blimp", "_BLIMP_COMPLETE", "blimp up --airframe g", ["gtmab"]),
+        ("ground_station", "_GROUND_COMPLETE", "ground sensor ba", ["baro"]),
+        ("ground_station", "_GROUND_COMPLETE", "ground mode l", ["land", "loiter"]),
+        ("ground_station", "_GROUND_COMPLETE", "ground motor le", ["left"]),
+        ("ground_station", "_GROUND_COMPLETE", "ground mission run squ", ["square"]),
+    ],
+)
+def test_a_shell_completes_the_names(
+    program: str, variable: str, line: str, names: list[str]
+) -> None:
+    asked = {variable: "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    ended = subprocess.run(
+        [sys.executable, "-m", program],
+        capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **asked},
+    )  # fmt: skip
+    assert ended.stdout.split() == names

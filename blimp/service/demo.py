@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import msgspec
 
 from blimp import airframe as airframes
+from blimp.ability import ability, full_v
 from blimp.clock import Clock, SystemClock
 from blimp.config import broker_url_from_environment, signing_keys_from_environment
 from blimp.link.paths import RuntimePaths
@@ -28,6 +29,7 @@ from blimp.service.up import demand_wind, vehicle_names
 from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from ground_station.mission import Mission, MissionEvent, MissionResult, MissionRunner, load_mission
+from ground_station.mission_check import judge
 
 if TYPE_CHECKING:
     from ground_station.page.server import Page
@@ -59,6 +61,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
     airframe = airframes.load(options.airframe)
     vehicle = airframe.name
     demand_wind(airframe, options.wind_mps)
+    judge(mission, ability(airframe, battery_v=full_v(airframe.battery)))
     clock = SystemClock()
     with scratch_directory() as (paths, log), contextlib.ExitStack() as ending:
         stack = _stack(options, vehicles=[vehicle], paths=paths, log=log)

@@ -27,7 +27,7 @@ def test_new_is_a_mission_that_can_be_checked_for_a_ship(
     (tmp_path / "pyproject.toml").write_text("[project]")
     status, found = operator.json("mission", "list")
     rows = {row["file"]: row for row in found["result"]["missions"]}
-    assert list(rows) == ["hop", "square", "broken.waypoints", "site.plan", "survey.toml"]
+    assert list(rows) == ["hop", "show", "square", "broken.waypoints", "site.plan", "survey.toml"]
     assert "QGC WPL 110" in rows["broken.waypoints"]["error"]
     assert operator("mission", "list") == 0
     assert "square" in operator.out
@@ -57,3 +57,14 @@ def test_a_plan_for_another_place_is_refused_before_it_arms(
     assert "m from the home in" in operator.err
     assert "beyond 10000 m" in operator.err
     assert not twin.ship.armed
+
+
+def test_without_a_name_the_ship_lists_what_it_has(operator: Ground, twin: FlyingShip) -> None:
+    for kind, name in (("sensor", "baro"), ("motor", "tail"), ("servo", "tilt")):
+        status, found = operator.json(kind)
+        assert (status, found["state"]) == (0, "SUCCESS")
+        assert name in found["result"][f"{kind}s"]
+        assert operator(kind) == 0
+        assert f"\n{name} " in f"\n{operator.out}"
+    assert operator("motor", "left") == 2
+    assert "say PERCENT and --seconds, too" in operator.err

@@ -5,10 +5,21 @@ from typing import Annotated, Literal
 
 import typer
 
+
+def complete_airframe(incomplete: str) -> list[str]:
+    """Return the known airframes that begin so, for a shell."""
+    from blimp import airframe
+
+    return [name for name in airframe.names() if name.startswith(incomplete)]
+
+
 Airframe = Annotated[
     str,
     typer.Option(
-        "--airframe", metavar="NAME|FILE", help="A known airframe, or the path of a .toml file."
+        "--airframe",
+        metavar="NAME|FILE",
+        help="A known airframe, or the path of a .toml file.",
+        autocompletion=complete_airframe,
     ),
 ]
 
