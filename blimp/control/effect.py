@@ -60,6 +60,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.thrusts_n) and not self.runs
 
     @property
+    def all_dead(self) -> bool:
+        """Whether several do nothing: a ship too light for them looks so, and none is left out."""
+        return self.dead and len(self.names) > 1
+
+    @property
     def fixed_n(self) -> dict[str, float]:
         """What the motors give, by name; of a servo nothing."""
         return dict(zip(self.names, self.thrusts_n, strict=False))
@@ -119,7 +124,8 @@ class EffectCheck:
     @property
     def fixed_n(self) -> dict[str, float]:
         """What broken motors give, by name."""
-        return {name: n for fault in self.faults for name, n in fault.fixed_n.items()}
+        named = (fault for fault in self.faults if not fault.all_dead)
+        return {name: n for fault in named for name, n in fault.fixed_n.items()}
 
     @property
     def stuck_rad(self) -> float | None:
@@ -129,7 +135,7 @@ class EffectCheck:
     @property
     def only_dead(self) -> bool:
         """Whether no motor pushes by itself and no servo stays: the mixer knows what they give."""
-        return all(fault.dead for fault in self.faults)
+        return all(fault.dead and not fault.all_dead for fault in self.faults)
 
     def update(
         self,
@@ -143,7 +149,8 @@ class EffectCheck:
         """Take one cycle. motors_n: commanded thrusts. weight_n: heaviness, as known."""
         known = state.attitude_valid and state.height_valid and state.position_valid
         usable = known and not state.health.doubts  # a motion in doubt names no actuator
-        if not usable or state.on_ground:
+        lost = any(fault.all_dead for fault in self.faults)
+        if lost or not usable or state.on_ground:
             self._before, self._beyond_s = None, 0.0
             return
         v = rotate_back(state.attitude, state.velocity_ned_mps)
