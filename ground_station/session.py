@@ -85,10 +85,18 @@ class Session:
         """The directory in which the stacks of this machine are registered."""
         return self._config.registry
 
-    def like(self, report: Report, *, vehicle: str) -> "Session":
-        """Return a session of a program with the same broker and keys, for one command."""
+    def like(self, report: Report, *, vehicle: str, yes: bool = False) -> "Session":
+        """Return a session of a program with the same broker and keys, for one command.
+
+        yes: a person has confirmed it.
+        """
         options = msgspec.structs.replace(
-            self.options, vehicle=vehicle, broker=self.ship.broker, as_json=True, timeout_s=None
+            self.options,
+            vehicle=vehicle,
+            broker=self.ship.broker,
+            as_json=True,
+            timeout_s=None,
+            yes=yes or self.options.yes,
         )
         return Session(options=options, config=self._config, report=report, clock=self.clock)
 

@@ -58,7 +58,9 @@ def demo_page(
     with contextlib.ExitStack() as stack:
         ships = stack.enter_context(BrokerShips(session, airframe=airframe))
         try:
-            page = stack.enter_context(Page(ships=ships, clock=clock, title="demo"))
+            page = stack.enter_context(
+                Page(ships=ships, parts=ships.parts(), clock=clock, title="demo")
+            )
             page.start()
         except ConfigError as error:
             say(f"no page: {error}")

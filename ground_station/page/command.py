@@ -24,6 +24,7 @@ def page(session: Session, *, port: int, read_only: bool, host: str | None) -> i
         BrokerShips(session) as ships,
         Page(
             ships=ships,
+            parts=ships.parts(),
             clock=session.clock,
             host=host or LOOPBACK,
             port=port,

@@ -17,8 +17,10 @@ from blimp.tasks.client import VehicleClient
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
 from ground_station.discover import HEARD_LATELY_S, Ship, running_stacks
 from ground_station.page.command_line import run_command
+from ground_station.page.fleet import Fleet
 from ground_station.page.journey import QUESTIONS, Journeys
 from ground_station.page.joystick import Joystick
+from ground_station.page.queue_room import QueueRoom
 from ground_station.page.source import LiveShip, Source
 from ground_station.report import Outcome, Report
 from ground_station.session import Session, outcome_of
@@ -137,6 +139,13 @@ class BrokerShips(Closing):
                     self._ship.broker, vehicle, signing_key=self._session.signing_keys
                 )
             return self._clients[vehicle]
+
+    def parts(self) -> tuple[QueueRoom | Fleet, ...]:
+        """Return what panels need of the server beside the ships."""
+        return (
+            QueueRoom(self._session, vehicles=self.vehicles),
+            Fleet(self._session, vehicles=self.vehicles),
+        )
 
     def close(self) -> None:
         for client in self._clients.values():

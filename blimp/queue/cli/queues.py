@@ -58,7 +58,7 @@ def add_commands(commands: Any) -> None:
 
 
 def show_queues(app: TaskApp, options: argparse.Namespace) -> int:
-    with _session(app) as session:
+    with open_session(app) as session:
         found = {
             name: msgspec.to_builtins(session.store.counts(session.keys.queue(name)))
             for name in options.queues or [app.queue]
@@ -88,7 +88,7 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
         if not re.fullmatch(r"\d+-\d+", id) and (id != "all" or options.verb == "show"):
             raise ConfigError(f"dead {options.verb} {id!r}: give the ids that `dead list` shows")
     found: list[DeadLetter] = []
-    with _session(app) as session:
+    with open_session(app) as session:
         for name in options.queues or [app.queue]:
             letters = DeadLetters(store=session.store, queue=name)
             wanted = options.id
@@ -97,7 +97,7 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
             for letter in filter(None, map(letters.show, wanted)):
                 found.append(letter)
                 if options.verb == "requeue":
-                    _requeue(app, letters, letter)
+                    requeue_dead(app, letters, letter)
                 elif options.verb == "drop":
                     letters.drop(letter.id)
     missing = set(options.id) - {letter.id for letter in found} - {"all"}
@@ -117,7 +117,7 @@ def handle_dead(app: TaskApp, options: argparse.Namespace) -> int:
     return 1 if missing else 0
 
 
-def _requeue(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
+def requeue_dead(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
     """Requeue a dead letter; delete its result and the mark that it has begun."""
     from blimp.queue.redis.keys import began_key, result_key
 
@@ -131,7 +131,7 @@ def _requeue(app: TaskApp, letters: DeadLetters, letter: DeadLetter) -> None:
 
 
 @contextlib.contextmanager
-def _session(app: TaskApp) -> Iterator[StreamsSession]:
+def open_session(app: TaskApp) -> Iterator[StreamsSession]:
     """Open a session on the broker; redis-py's errors become LinkError.
 
     Raises ConfigError for a broker without dead letters and counts.

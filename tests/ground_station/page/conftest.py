@@ -55,7 +55,7 @@ def served(twin: FlyingShip, tmp_path: Path) -> Iterator[Served]:
     with (
         twin.telling() as silence,
         BrokerShips(session) as ships,
-        Page(ships=ships, clock=clock, view_host="127.0.0.1") as page,
+        Page(ships=ships, parts=ships.parts(), clock=clock, view_host="127.0.0.1") as page,
     ):
         page.start()
         yield Served(page=page, ship=twin, silence=silence)

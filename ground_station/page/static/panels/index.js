@@ -3,16 +3,20 @@
 // `drawEveryS` beside `draw` says how often at most. All three are optional. Without a view a panel is there in all of them, and has no box: `box` is null. `page` is documented in page.js.
 import { panel as commands } from "./commands.js";
 import { panel as end } from "./end.js";
+import { panel as fleet } from "./fleet.js";
 import { panel as joystick } from "./joystick.js";
 import { panel as journey } from "./journey.js";
 import { panel as map } from "./map.js";
 import { panel as numbers } from "./numbers.js";
 import { panel as plots } from "./plots.js";
+import { panel as queue } from "./queue.js";
 import { panel as scene } from "./scene.js";
 
 export const VIEWS = [
   { name: "ship", title: "Ship" },
   { name: "plots", title: "Plots" },
+  { name: "queue", title: "Queue" },
+  { name: "fleet", title: "Fleet" },
 ];
 
 export const PANELS = [
@@ -23,5 +27,7 @@ export const PANELS = [
   joystick,
   journey,
   plots,
+  queue,
+  fleet,
   end,
 ];
