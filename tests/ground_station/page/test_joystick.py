@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, expect
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
 from blimp.types import Snapshot
+from ground_station.page import joystick
 from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.test_browser import WITHIN_MS, errors_of
 from tests.ground_station.page.test_server import open_socket
@@ -29,6 +31,13 @@ window.unplug = () => {
   window.dispatchEvent(new Event("gamepaddisconnected"));
 };
 """
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loaded machine is silent for longer than a pilot may be, and answers later."""
+    for name, seconds in (("SILENT_S", 5.0), ("ANSWER_S", 10.0), ("TTL_S", 20.0), ("REST_S", 20.0)):
+        monkeypatch.setattr(joystick, name, seconds)
 
 
 def fly(served: Served) -> None:

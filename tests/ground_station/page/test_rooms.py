@@ -98,10 +98,11 @@ def test_the_queue_room_shows_and_changes_what_the_queues_own_commands_do(served
 def test_many_viewers_of_the_queue_ask_the_worker_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from blimp.queue.control import command
     from ground_station.page import queue_room
 
     asked = []
-    send = queue_room.send_command
+    send = command.send_command
 
     def counted(*arguments: object, **options: object) -> object:
         asked.append(arguments[1])
