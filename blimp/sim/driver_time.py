@@ -57,10 +57,11 @@ class DriverTime:
 
     def now_s(self, name: str) -> float:
         edge_s: float | None = getattr(self._edge, "t_s", None)
-        if self._clock is None:
+        is_mine = edge_s is not None or threading.get_ident() == self.thread
+        if self._clock is None or not is_mine:  # what other threads wait for is no ship
             real_s: float = _REAL_CLOCKS[name]()
             return real_s if edge_s is None or name == "time" else edge_s
-        if edge_s is None and threading.get_ident() == self.thread:
+        if edge_s is None:
             self._clock.advance(_SPIN_S)
         return self._clock.wall_s() if name == "time" else self._clock.now_s()
 

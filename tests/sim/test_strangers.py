@@ -91,6 +91,16 @@ def test_the_standard_library_keeps_the_machines_time(world: World) -> None:
     assert now_s(world) - ship_s < 0.01  # another thread's sleep moves no world
 
 
+def test_another_thread_keeps_the_machines_time(world: World) -> None:
+    """A client of a server, beside the ship, measures how long it waits: no ship's time does."""
+    seen: list[float] = []
+    thread = threading.Thread(target=lambda: seen.append(time.monotonic()))
+    began_s = MACHINE_S()
+    thread.start()
+    thread.join(DEADLINE_S)
+    assert began_s <= seen[0] <= MACHINE_S()
+
+
 def test_names_bound_by_name_are_exchanged_and_harmless_outside() -> None:
     stranger = ModuleType("stranger")
     stranger.sleep, stranger.monotonic = time.sleep, time.monotonic  # type: ignore[attr-defined]
