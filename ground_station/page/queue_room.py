@@ -102,13 +102,15 @@ class QueueRoom(Closing):
             at_s, found = self._known.get(vehicle, (-FRESH_S, {}))
             if now_s - at_s >= FRESH_S:
                 found = self._ask(vehicle) | {"t_s": now_s, "vehicle": vehicle}
-                self._known = {vehicle: (self._session.clock.now_s(), found)}
+                self._known[vehicle] = (self._session.clock.now_s(), found)
             return found
 
     def _ask(self, vehicle: str) -> dict[str, Any]:
+        names = self._vehicles()[:MAX_SHIPS]
+        if vehicle not in names:  # each name costs a look, and a viewer may make up any
+            raise LinkError(f"no ship {vehicle[:40]!r} is heard; there are {', '.join(names)}")
         with self._app(vehicle) as app:
             with open_session(app) as session:
-                names = sorted({vehicle, *self._vehicles()})[:MAX_SHIPS]
                 queues = {
                     name: session.store.counts(session.keys.queue(vehicle_queue(name)))
                     for name in names
