@@ -105,7 +105,7 @@ def test_manual_mode_drives_one_motor_and_an_estop_ends_it_for_good_worker_or_no
     motor = stack.start_ground("--json", "motor", "tail", "-40", "--seconds", "20")
     with stack.world() as world:
         stack.wait_until(lambda: world.outputs()["tail"] < -0.3, within_s=30.0)
-        estop = stack.ground("estop")
+        estop = stack.ground("--timeout", "30", "estop")
         assert (estop.status, estop.json["state"]) == (0, "SUCCESS")
         stack.wait_until(lambda: world.outputs()["tail"] == 0.0, within_s=60.0)
     stack.finish(motor)
@@ -123,7 +123,7 @@ def test_manual_mode_drives_one_motor_and_an_estop_ends_it_for_good_worker_or_no
     with stack.world() as world:
         stack.wait_until(lambda: world.outputs()["tail"] < -0.3, within_s=60.0)
         os.kill(stack.pids["worker"], signal.SIGSTOP)
-        estop = stack.ground("estop")
+        estop = stack.ground("--timeout", "30", "estop")
         assert (estop.status, estop.json["state"]) == (0, "SUCCESS")
         assert world.report().outputs_safe
         os.kill(stack.pids["worker"], signal.SIGCONT)
