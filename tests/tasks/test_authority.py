@@ -190,7 +190,7 @@ def test_namesakes_are_not_one_holder() -> None:
 @pytest.mark.parametrize("row", TASKS, ids=lambda row: row.command)
 def test_only_what_asks_or_stops_is_everybodys(row: object) -> None:
     assert isinstance(row, type(TASKS[0]))
-    assert row.needs_control == (row.command not in ("ping", "sensor", "estop"))
+    assert row.needs_control == (row.command not in ("ping", "sensor", "limits", "estop"))
 
 
 def test_others_are_refused_by_name_and_nothing_reaches_the_ship(
