@@ -204,6 +204,7 @@ def test_a_gamepad_and_the_keyboard_fly_the_ship_in_a_browser(
     by("joystick-mode").select_option("STABILIZE")
     by("joystick-take").click()
     page.evaluate("push([0, 0, 0, -0.8])")
+    wait_for(served, lambda ship: ship.mode == "STABILIZE", "the pad does not push it")
     wait_for(served, lambda ship: ship.actuators["left"] > 0.2, "the pad does not push it")
     page.evaluate("unplug()")
     expect(by("joystick-words")).to_contain_text("gamepad is gone", timeout=WITHIN_MS)
