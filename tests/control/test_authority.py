@@ -39,7 +39,7 @@ def test_without_authority_what_moves_the_ship_is_refused_and_what_only_asks_is_
     ship.send(Command(id="b", name="hold", authority=BOB))
     arguments = {"name": "baro"} if name == "sensor" else {}
     outcome = ship.send(Command(id="c", name=name, arguments=arguments))
-    if name in ("ping", "sensor", "estop"):
+    if name in ("ping", "limits", "sensor", "estop"):
         assert outcome.state is DONE
     elif name in ("land", "hold"):
         assert outcome.reason == "not armed: send arm first"
