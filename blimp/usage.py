@@ -39,7 +39,9 @@ def _words(error: Any) -> str:
     if match is not None:
         return f"{match['name']} {match['what']}"
     parameter = getattr(error, "param", None)
-    info = getattr(getattr(parameter, "type_descriptor", None), "parameter_info", None)
+    # typer 0.29 keeps the limits beside its type, those before it in the type itself.
+    later = getattr(getattr(parameter, "type_descriptor", None), "parameter_info", None)
+    info = later or getattr(parameter, "type", None)
     low, high = getattr(info, "min", None), getattr(info, "max", None)
     if parameter is None or (low is None and high is None):
         return ""

@@ -36,7 +36,7 @@ def test_a_killed_demo_leaves_no_file() -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")}
     environment |= {"XDG_RUNTIME_DIR": str(home), "TMPDIR": str(home), "BLIMP_LOG_MB": "0"}
     demo = subprocess.Popen(
-        [sys.executable, "-m", "blimp", "demo", "--headless"],
+        [sys.executable, "-m", "blimp", "demo", "--headless", "--no-page"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
