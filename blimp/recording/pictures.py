@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blimp.errors import ConfigError, LogError
-from blimp.recording.recording import Entry, Recording
+from blimp.recording.recording import Entry, Recording, mark_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,6 @@ MAX_POINTS = 20_000  # more than any picture has pixels
 MAX_MARKS = 30
 _SIZE_INCHES = (10.0, 5.0)
 _DPI = 120
-_QUIET = ("ping", "status", "sensor")
 
 
 class Flight(NamedTuple):
@@ -148,15 +147,8 @@ def _axes(figure: Figure, flight: Flight, unit: str, *, place: Sequence[int] = (
 
 
 def _marks(log: Recording) -> list[tuple[float, str, bool]]:
-    found = []
-    for one in log.entries(("/command", "/fault", "/event")):
-        if one.topic == "/command" and one.data["name"] not in _QUIET:
-            found.append((one.t_s, str(one.data["name"]), False))
-        elif one.topic == "/fault":
-            state = "" if one.data["active"] else " works"
-            found.append((one.t_s, f"{one.data['device']}{state}", True))
-        elif one.topic == "/event" and one.data["name"] == "failsafe":
-            found.append((one.t_s, str(one.data["message"])[:40], True))
+    entries = log.entries(("/command", "/fault", "/event"))
+    found = [(one.t_s, *mark) for one in entries if (mark := mark_of(one)) is not None]
     return found[:MAX_MARKS]
 
 

@@ -32,6 +32,7 @@ from blimp.types import Snapshot
 
 _RECORD_HEAD = 9  # opcode and length
 _MAX_RECORD_BYTES = 64 * 2**20  # of ours: a chunk has 256 KiB
+_QUIET = ("ping", "status", "sensor")  # they move nothing
 _CHUNK_TIMES = 16  # both of a chunk's, at its beginning
 
 
@@ -267,6 +268,19 @@ def open_recording(path: Path | str) -> Recording:
 def snapshot_of(fields: dict[str, Any]) -> Snapshot:
     """Return the snapshot that a /status message holds."""
     return msgspec.convert({"battery_v": None, **fields}, Snapshot)
+
+
+def mark_of(entry: Entry) -> tuple[str, bool] | None:
+    """Return the words that mark a message over time, and whether it is a fault; None for none."""
+    data = entry.data
+    if entry.topic == "/command" and data["name"] not in _QUIET:
+        return str(data["name"]), False
+    if entry.topic == "/fault":
+        state = "" if data["active"] else " works"
+        return f"{data['device']}{state}", True
+    if entry.topic == "/event" and data["name"] == "failsafe":
+        return str(data["message"])[:40], True
+    return None
 
 
 def _stream(data: bytes) -> ReadDataStream:

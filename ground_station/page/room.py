@@ -118,6 +118,13 @@ class Room:
             if self._tick is None:
                 wait_s = self._sent_s + PERIOD_S - self._clock.now_s()
                 self._tick = self._loop.call_later(max(0.0, wait_s), self._send_state)
+        elif kind == "trail":  # of another place in a recording: what was about to be sent is old
+            self._is_new = False
+            self._trail = deque(content, maxlen=TRAIL_POINTS)
+            self._send(kind, list(self._trail))
+        elif kind == "commands":
+            self._commands = {one["id"]: one for one in content[-COMMANDS:]}
+            self._send(kind, list(self._commands.values()))
         elif kind == "command":
             self._commands.pop(content["id"], None)
             self._commands[content["id"]] = content

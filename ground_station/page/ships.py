@@ -22,6 +22,7 @@ from ground_station.page.journey import QUESTIONS, Journeys
 from ground_station.page.joystick import Joystick
 from ground_station.page.queue_room import QueueRoom
 from ground_station.page.source import LiveShip, Source
+from ground_station.page.state import airframe_object
 from ground_station.report import Outcome, Report
 from ground_station.session import Session, outcome_of
 
@@ -64,16 +65,7 @@ class BrokerShips(Closing):
         found: dict[str, Any] = {"link_loss": LINK_LOSS}
         airframe = self._airframe or self._local_airframe(vehicle)
         if airframe is not None:
-            found["airframe"] = {
-                "name": airframe.name,
-                "hull": airframe.hull,
-                "thruster": airframe.thruster,
-                "servo": airframe.servo,
-                "surface": airframe.surface,
-                "battery": airframe.battery,
-                "limits": airframe.limits,
-                "ground": airframe.ground,
-            }
+            found["airframe"] = airframe_object(airframe)
         return found
 
     def _local_airframe(self, vehicle: str) -> Airframe | None:

@@ -21,7 +21,8 @@ RETRY_S = 0.5
 
 # Called with a kind and its content, from any thread:
 # "state", an object of `state_object`; "command", one of `Journeys`; "trouble", a text, "" for
-# none; "caption", a text; anything else reaches the panels as it is.
+# none; "caption", a text; "trail" and "commands", all of them in place of those that were told;
+# anything else reaches the panels as it is.
 Hear = Callable[[str, Any], None]
 
 

@@ -1,7 +1,8 @@
-"""One ship at one instant, as the page shows it."""
+"""One ship as the page shows it: at one instant, and its shape."""
 
 from typing import Any
 
+from blimp.airframe import Airframe
 from blimp.types import Snapshot
 from ground_station.report import status_object
 
@@ -44,6 +45,20 @@ def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
         "step_ms": snapshot.loop.step_ms,
         "wakeup_error_ms": snapshot.loop.wakeup_error_ms,
         "cycles": snapshot.loop.cycles,
+    }
+
+
+def airframe_object(airframe: Airframe) -> dict[str, Any]:
+    """Return what a picture of the ship needs: shape and limits, in SI units."""
+    return {
+        "name": airframe.name,
+        "hull": airframe.hull,
+        "thruster": airframe.thruster,
+        "servo": airframe.servo,
+        "surface": airframe.surface,
+        "battery": airframe.battery,
+        "limits": airframe.limits,
+        "ground": airframe.ground,
     }
 
 

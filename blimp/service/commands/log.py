@@ -265,6 +265,49 @@ def refly(
         )
 
 
+def _speed(speed: float) -> float:
+    from blimp.recording.player import MAX_SPEED
+
+    if not 0.0 <= speed <= MAX_SPEED:  # not a number, too
+        raise typer.BadParameter(f"must be 0 to {MAX_SPEED:g} times real time, not {speed:g}")
+    return speed
+
+
+@app.command()
+def replay(
+    file: File,
+    *,
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 for any that is free.")
+    ] = 0,
+    speed: Annotated[
+        float,
+        typer.Option(
+            "--speed", metavar="F", callback=_speed, help="Times real time; 0 stands still."
+        ),
+    ] = 1.0,
+    json_output: Json = False,
+) -> None:
+    """Open the page on a recorded flight: play it, or go to any place in it.
+
+    In a browser, until Ctrl-C. There is no ship to command, and the log is only read.
+
+    \b
+    Examples:
+      blimp log replay flight.mcap
+      blimp log replay flight.mcap --speed 5 --port 8421
+    """
+    from blimp.service.log_page import replay as run
+
+    def tell(url: str) -> None:
+        if json_output:
+            print_json({"event": "page", "url": url})
+        else:
+            print(url, flush=True)
+
+    run(file, port=port, speed=speed, tell=tell)
+
+
 def _age(path: Path) -> tuple[float, str]:
     return path.stat().st_mtime, path.name
 

@@ -120,7 +120,11 @@ class Page {
     this.mayCommand = hello.may_command;
     this.isLive = hello.is_live;
     document.body.classList.toggle("look-only", !hello.may_command);
-    document.getElementById("stop-box").hidden = hello.role !== "operator" || !hello.is_live;
+    document.getElementById("stop-box").hidden = hello.role !== "operator";
+    this.strip.recording.hidden = hello.is_live;
+    const stop = document.getElementById("estop");
+    stop.disabled = !hello.is_live;
+    say(stop, hello.is_live ? "EMERGENCY STOP" : "No ship to stop");
     say(document.getElementById("vehicle"), hello.vehicle);
     document.title = `${hello.vehicle} – blimp`;
     this.able();
@@ -186,6 +190,7 @@ class Page {
 
   makeStrip() {
     const simulated = element("span", { class: "badge", "data-testid": "simulated", hidden: true }, "SIMULATED");
+    const recording = element("span", { class: "badge", "data-testid": "recording", hidden: true }, "RECORDING");
     const mode = new Value({ testid: "mode", label: "mode" });
     const armed = new Value({ testid: "armed", label: "motors" });
     const altitude = new Value({ testid: "altitude", label: "altitude", unit: "m" });
@@ -194,8 +199,8 @@ class Page {
     link.ticked = (ageS) => say(link.text, this.state ? age(ageS) : "none");
     document
       .getElementById("strip-values")
-      .append(simulated, mode.root, armed.root, altitude.root, battery.root, link.root);
-    return { simulated, mode, armed, altitude, battery, link };
+      .append(recording, simulated, mode.root, armed.root, altitude.root, battery.root, link.root);
+    return { recording, simulated, mode, armed, altitude, battery, link };
   }
 
   tick() {
@@ -213,6 +218,7 @@ class Page {
     if (this.kept.has("end")) return "The show is over: what is seen is its last moment.";
     const silent = this.trouble ? "The broker does not answer." : "";
     const why = this.isConnected ? silent : `This page's server does not answer. ${this.closed ?? ""}`;
+    if (this.isLive === false) return why || `The recording says nothing for ${age(this.ageS)}.`;
     if (!state) return `No word from the ship. ${this.trouble || why}`;
     const begun = `No word from ${state.vehicle} for ${age(this.ageS)}.`;
     if (!state.armed) return `${begun} Its motors were off. ${why}`;

@@ -17,6 +17,12 @@ export function age(seconds) {
   return `${(seconds / 60).toFixed(0)} min`;
 }
 
+/** A time since a beginning: "1:02.3", minutes and seconds. */
+export function clock(seconds) {
+  const tenths = Math.round(10 * seconds);
+  return `${Math.floor(tenths / 600)}:${((tenths % 600) / 10).toFixed(1).padStart(4, "0")}`;
+}
+
 /** Milliseconds of a stage. */
 export function milliseconds(value) {
   if (value === null || value === undefined) return "–";

@@ -63,6 +63,7 @@ export class Samples {
     this.rows = [];
     this.marks = [];
     this.latency = [];
+    this.seen = new Map();
   }
 
   columns(names, title) {

@@ -10,6 +10,7 @@ import { panel as map } from "./map.js";
 import { panel as numbers } from "./numbers.js";
 import { panel as plots } from "./plots.js";
 import { panel as queue } from "./queue.js";
+import { panel as replay } from "./replay.js";
 import { panel as scene } from "./scene.js";
 
 export const VIEWS = [
@@ -30,4 +31,5 @@ export const PANELS = [
   queue,
   fleet,
   end,
+  replay,
 ];

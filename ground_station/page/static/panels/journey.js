@@ -59,7 +59,7 @@ class Journey {
   show() {
     const all = [...this.commands.values()];
     const last = all.at(-1);
-    if (!last) return;
+    if (!last) return this.forget();
     if (this.id !== last.id) {
       this.id = last.id;
       this.place = 0;
@@ -75,6 +75,18 @@ class Journey {
     });
     say(this.what, `${words(last)}: ${ending(last)}`);
     this.list.replaceChildren(...all.slice(-ROWS).reverse().map((one) => this.row(one, all)));
+  }
+
+  /** Show no command: a recording has gone back to before the first. */
+  forget() {
+    this.id = undefined;
+    this.place = this.goal = 0;
+    say(this.what, "No command yet");
+    this.list.replaceChildren();
+    for (const { root, time } of this.stations) {
+      root.classList.remove("passed", "refused");
+      say(time, milliseconds(null));
+    }
   }
 
   /** One command as bars, from sending to the motor, on a scale that all rows share. */

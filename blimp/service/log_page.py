@@ -1,0 +1,43 @@
+"""`blimp log replay`: the page on a recording, until Ctrl-C."""
+
+import threading
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+
+from blimp.clock import SystemClock
+from blimp.errors import ConfigError
+from blimp.recording.recording import open_recording
+from blimp.service.demo_page import has_screen
+from ground_station.watch import terminate_as_interrupt
+
+
+def replay(path: Path, *, port: int, speed: float, tell: Callable[[str], None]) -> None:
+    """Serve the page of a recorded flight until Ctrl-C or SIGTERM; nothing is written.
+
+    speed: times real time, 0 to 1000. tell: gets the page's address when it answers.
+    Raises LogError if the log cannot be shown, ConfigError without the extra `page`, or for a port
+    that cannot be listened on.
+    """
+    try:
+        from ground_station.page.recorded import RecordedShip
+        from ground_station.page.server import Page
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"no page: {error.name} is not installed: pip install 'blimp[page]'"
+        ) from None
+    clock = SystemClock()
+    with (
+        terminate_as_interrupt(),
+        open_recording(path) as log,
+        RecordedShip(log, speed=speed, clock=clock) as ship,
+        Page(ships=ship, clock=clock, port=port, title="recording") as page,
+    ):
+        try:
+            page.start()
+            tell(page.url)
+            if has_screen():
+                webbrowser.open(page.url)
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return
