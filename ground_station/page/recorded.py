@@ -20,7 +20,7 @@ from ground_station.page.state import airframe_object, state_object
 from ground_station.report import Outcome
 
 TICK_S = 0.05
-STILL_S = 0.25  # while it stands still: told again and again, so that nothing seems to age
+STILL_S = 0.25  # while it stands still: repeated, so that nothing seems to age
 MAX_MARKS = 1000
 _STATES = {
     OutcomeState.DONE: "SUCCESS",

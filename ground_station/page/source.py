@@ -21,7 +21,7 @@ RETRY_S = 0.5
 
 # Called with a kind and its content, from any thread:
 # "state", an object of `state_object`; "command", one of `Journeys`; "trouble", a text, "" for
-# none; "caption", a text; "trail" and "commands", all of them in place of those that were told;
+# none; "caption", a text; "trail" and "commands", all of them in place of the ones before;
 # anything else reaches the panels as it is.
 Hear = Callable[[str, Any], None]
 
