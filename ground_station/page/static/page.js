@@ -125,6 +125,10 @@ class Page {
     const stop = document.getElementById("estop");
     stop.disabled = !hello.is_live;
     say(stop, hello.is_live ? "EMERGENCY STOP" : "No ship to stop");
+    for (const view of VIEWS.filter((one) => one.isLive)) {
+      document.querySelector(`#views [data-view="${view.name}"]`).hidden = !hello.is_live;
+      if (!hello.is_live && location.hash === `#${view.name}`) this.show(VIEWS[0]);
+    }
     say(document.getElementById("vehicle"), hello.vehicle);
     document.title = `${hello.vehicle} – blimp`;
     this.able();

@@ -158,6 +158,7 @@ def look_at(url: str, chromium: Browser) -> None:
     expect(by("estop")).to_be_disabled()
     expect(by("estop")).to_have_text("No ship to stop")
     expect(by("command-arm")).to_be_hidden()
+    expect(page.get_by_role("button", name="Fleet")).to_be_hidden()
     for path in ("api/command/arm", "api/estop"):
         outcome = page.evaluate(POST, path)
         assert outcome["state"] == "REFUSED"

@@ -13,11 +13,12 @@ import { panel as queue } from "./queue.js";
 import { panel as replay } from "./replay.js";
 import { panel as scene } from "./scene.js";
 
+// isLive: it is about a broker, which a recording has none of.
 export const VIEWS = [
   { name: "ship", title: "Ship" },
   { name: "plots", title: "Plots" },
-  { name: "queue", title: "Queue" },
-  { name: "fleet", title: "Fleet" },
+  { name: "queue", title: "Queue", isLive: true },
+  { name: "fleet", title: "Fleet", isLive: true },
 ];
 
 export const PANELS = [
