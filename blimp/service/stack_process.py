@@ -43,6 +43,7 @@ class StackProcess:
         self.events: list[dict[str, Any]] = []
         self._pids: dict[int, str] = {self._child.pid: "up"}
         self._news = threading.Condition()
+        self._silent = False  # its output has ended: a moment later so has the process
         self._reader = threading.Thread(target=self._read, name="stack events", daemon=True)
         self._reader.start()
 
@@ -53,7 +54,7 @@ class StackProcess:
         """
         with self._news:
             self._news.wait_for(
-                lambda: self._are_ready() or not self._child.running(),
+                lambda: self._are_ready() or self._silent or not self._child.running(),
                 timeout=START_DEADLINE_S,
             )
             if self._are_ready():
@@ -130,6 +131,7 @@ class StackProcess:
                 self.events.append(event)
                 self._news.notify_all()
         with self._news:
+            self._silent = True
             self._news.notify_all()
 
 
