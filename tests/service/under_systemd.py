@@ -218,9 +218,15 @@ class System:
         """Have the motors turn in the air."""
         self.wait_until(lambda: self.ground("arm")["state"] == "SUCCESS", within_s=60.0)
         with self.world() as world, VehicleClient(self.broker, "ship") as client:
-            client.send("takeoff", {"altitude_m": 2.0})
+            # Refused as long as no position is known, which may be a moment after the start.
+            self.wait_until(partial(_is_heard, client), within_s=60.0)
             self.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=90.0)
             assert not at_rest(world)
+
+
+def _is_heard(client: VehicleClient) -> bool:
+    """Whether a takeoff is not refused at once: it takes longer than that."""
+    return client.send("takeoff", {"altitude_m": 2.0}).wait(timeout_s=2.0).state != "REFUSED"
 
 
 def at_rest(world: RemoteWorld) -> bool:
