@@ -165,6 +165,7 @@ def test_help_is_short_and_the_version_is_said(program: str) -> None:
     ("program", "variable", "line", "names"),
     [
         ("blimp", "_BLIMP_COMPLETE", "blimp up --airframe g", ["gtmab"]),
+        ("blimp", "_BLIMP_COMPLETE", "blimp up --airframe h", ["hobby"]),
         ("ground_station", "_GROUND_COMPLETE", "ground sensor ba", ["baro"]),
         ("ground_station", "_GROUND_COMPLETE", "ground mode l", ["land", "loiter"]),
         ("ground_station", "_GROUND_COMPLETE", "ground motor le", ["left"]),

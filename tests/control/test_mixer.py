@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blimp import airframe
 from blimp.airframe import Airframe
 from blimp.control.mixer import Mixer, throttle
 from blimp.errors import AirframeError
@@ -249,6 +250,11 @@ def test_limits_are_what_the_file_says() -> None:
     assert mixer.limit_n(0) == pytest.approx(0.035)
     assert mixer.limit_n(2) == pytest.approx(0.2)
     assert mixer.limit_n(5) == pytest.approx(0.001, rel=1e-3)
+
+
+def test_who_can_push_sideways_without_turning() -> None:
+    known = {name: Mixer(airframe=airframe.load(name)).sways for name in airframe.names()}
+    assert {name for name, sways in known.items() if sways} == {"gtmab", "twin"}
 
 
 def test_two_tilt_servos_are_refused_by_name() -> None:

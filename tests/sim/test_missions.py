@@ -3,9 +3,12 @@
 `python -m benchmarks.missions` flies seeds 1 to 20 and fails at the same limits.
 """
 
+import math
+
 import pytest
 
 from blimp.service.sortie import fly
+from blimp.sim.lockstep import Lockstep
 from ground_station.mission import load_mission
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
@@ -25,3 +28,16 @@ def test_the_published_ship_flies_it_in_still_air() -> None:
     assert sortie.failure == ""
     assert sortie.max_cross_track_m <= 1.0
     assert sortie.touchdown_mps <= 0.5
+
+
+def test_a_ship_without_side_force_goes_where_its_nose_points() -> None:
+    """The first flight of a balloon from a shop, in wind: aside, though asked to look north."""
+    with Lockstep("hobby", seed=1, wind_mps=0.15) as ship:
+        ship.command("arm")
+        ship.complete("takeoff", within_s=60.0, altitude_m=2.0)
+        ship.complete("goto", within_s=60.0, north_m=0.0, east_m=4.0, altitude_m=2.0, yaw_deg=0.0)
+        north_m, east_m, _ = ship.truth.position_ned_m
+        assert math.hypot(north_m, east_m - 4.0) < 1.0
+        ship.complete("land", within_s=60.0)
+        assert not ship.snapshot().armed
+        assert ship.world.physics.touchdown_speed_mps <= 0.5

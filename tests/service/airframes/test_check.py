@@ -205,3 +205,17 @@ def test_blimp2b_is_the_published_ship() -> None:
     stronger = 0.484 * 0.030 / 0.0079  # the published rate is to the right, where it is stronger
     assert stronger == pytest.approx(1.84, abs=0.005)
     assert found.yaw_rate_radps == pytest.approx(stronger * 0.025 / 0.030, rel=0.002)
+
+
+def test_hobby_is_a_90_cm_balloon_from_a_shop() -> None:
+    ship, found = figures("hobby")
+    # Paulsen: thickness 0.4569, width 0.7627 and volume 0.1523 of a flat diameter of 1.
+    assert ship.hull.length_m == pytest.approx(0.7627 * 0.9, abs=1e-3)
+    assert ship.hull.height_m == pytest.approx(0.4569 * 0.9, abs=1e-3)
+    assert ship.hull.volume_m3 == pytest.approx(0.1523 * 0.9**3, abs=1e-4)
+    assert sum(item.mass_kg for item in ship.mass.item) == pytest.approx(ship.mass_kg, abs=1e-4)
+    assert found.ballast_g == pytest.approx(-0.54, abs=0.05)
+    assert found.swing_hz == pytest.approx(0.858, abs=0.01)
+    assert found.terminal_speeds_mps["forward"] == pytest.approx(1.21, abs=0.01)
+    assert found.terminal_speeds_mps["side"] == 0.0
+    assert found.max_wind_mps > 0.8

@@ -3,6 +3,7 @@
 from math import hypot
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -48,6 +49,14 @@ def test_a_90_cm_foil_balloon_flies_the_first_time(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_other_plans_pass_the_check(plan: Plan) -> None:
     assert check(airframe.parse(describe(plan), where="new.toml")).errors == ()
+
+
+def test_hobby_is_what_the_defaults_describe() -> None:
+    described, shipped = (
+        msgspec.structs.replace(one, name="", description="", source="")
+        for one in (airframe.parse(describe(FOIL), where="foil.toml"), airframe.load("hobby"))
+    )
+    assert described == shipped
 
 
 def test_a_plan_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
