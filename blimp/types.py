@@ -395,3 +395,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     pilot_age_s: float | None = None  # of the pilot's heartbeat; None: no pilot sends one
     heaviness_kg: float | None = None  # as level flight has weighed it; None before any
     target_ned_m: tuple[float | None, float | None, float | None] = (None, None, None)  # asked for
+    wind_ned_mps: Vec3 | None = None  # as flight has shown it, horizontal; None before any
+    wind_age_s: float | None = None  # since flight last showed it: without a position it does not

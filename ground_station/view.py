@@ -237,6 +237,7 @@ def status_table(snapshot: Snapshot, age_s: float) -> Table:
         "attitude": f"roll {math.degrees(turn.roll):z.1f}, pitch {math.degrees(turn.pitch):z.1f}, "
         f"yaw {_heading_deg(turn.yaw)} deg",
         "battery": "unknown" if snapshot.battery_v is None else f"{snapshot.battery_v:z.2f} V",
+        "wind": _wind_words(snapshot, age_s),
         "loop": f"{snapshot.loop.rate_hz:z.1f} Hz, {snapshot.loop.overruns} overruns",
     }
     for name, words in rows.items():
@@ -281,6 +282,17 @@ def _pilot_words(ship: Snapshot) -> str:
     if ship.pilot_age_s is None:
         return "no heartbeat: the ship judges its worker's connection to the broker"
     return f"heartbeat {_age(ship.pilot_age_s)} ago"
+
+
+def _wind_words(ship: Snapshot, age_s: float) -> str:
+    """Say how strong it is and, as the weather does, from where."""
+    if ship.wind_ned_mps is None or ship.wind_age_s is None:
+        return "unknown before some seconds of flight with a position"
+    north, east, _ = ship.wind_ned_mps
+    old = f", {_age(ship.wind_age_s + age_s)} ago" if ship.wind_age_s + age_s > 1.0 else ""
+    return (
+        f"{math.hypot(north, east):.2f} m/s from {_heading_deg(math.atan2(-east, -north))} deg{old}"
+    )
 
 
 def _sensor(name: str, status: SensorStatus, link_age_s: float, width: int) -> Text:

@@ -62,6 +62,7 @@ class Controller:
         self.wind = WindObserver(
             aero=aero, mass_kg=self._mass_kg[:2], limit_mps=airframe.limits.speed_mps
         )
+        self._wind_s = 0.0  # when it was learnt about last
         self._sure_kg = _SURE * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
         self._given_n = ZERO3
         self._level_s = 0.0
@@ -84,6 +85,14 @@ class Controller:
         self._east = Pid(p=gains.velocity_p, i=gains.velocity_i, integral_limit=horizontal)
         self._down = Pid(p=gains.climb_p, i=gains.climb_i, integral_limit=vertical)
         self._turn = Pid(p=gains.yaw_rate_p, i=gains.yaw_rate_i, integral_limit=turning)
+
+    def wind_ned_mps(self) -> Vec3 | None:
+        """Return the horizontal wind over ground; None before some seconds of flight."""
+        return (self.wind.north_mps, self.wind.east_mps, 0.0) if self.wind.settled else None
+
+    def wind_age_s(self, now_s: float) -> float | None:
+        """Return the time since the flight last showed the wind; None while it is not known."""
+        return now_s - self._wind_s if self.wind.settled else None
 
     @property
     def weighed_kg(self) -> float | None:
@@ -199,6 +208,7 @@ class Controller:
             yaw_rate_radps=r,
             dt_s=dt_s,
         )
+        self._wind_s = state.t_s
         wish = turned(demand[:2], heading)
         wind = turned((self.wind.north_mps, self.wind.east_mps), heading)
         short_north, short_east = turned_back((saturated[0], saturated[1]), heading)

@@ -356,6 +356,8 @@ class FlightLoop:
             pilot_age_s=self._pilot_age_s(now_s),
             heaviness_kg=self._controller.weighed_kg,
             target_ned_m=self.setpoint.position_ned_m,
+            wind_ned_mps=self._controller.wind_ned_mps(),
+            wind_age_s=self._controller.wind_age_s(now_s),
         )
 
     def problems(self) -> tuple[str, ...]:

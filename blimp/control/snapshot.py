@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from blimp.rotation import euler
-from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot, VehicleState
+from blimp.types import Attitude, LoopStatus, SensorStatus, Snapshot, Vec3, VehicleState
 
 
 def build_snapshot(
@@ -27,6 +27,8 @@ def build_snapshot(
     pilot_age_s: float | None,
     heaviness_kg: float | None,
     target_ned_m: tuple[float | None, float | None, float | None],
+    wind_ned_mps: Vec3 | None,
+    wind_age_s: float | None,
 ) -> Snapshot:
     """Return the snapshot of one instant; `state` gives its time."""
     roll, pitch, yaw = euler(state.attitude)
@@ -55,4 +57,6 @@ def build_snapshot(
         pilot_age_s=pilot_age_s,
         heaviness_kg=heaviness_kg,
         target_ned_m=target_ned_m,
+        wind_ned_mps=wind_ned_mps,
+        wind_age_s=wind_age_s,
     )

@@ -39,11 +39,17 @@ class WindObserver:
         self._model_mps: Pair | None = None  # north, east
         self.north_mps = 0.0
         self.east_mps = 0.0
+        self._learnt_s = 0.0
         self._kept: deque[Pair] = deque(maxlen=_KEPT_S)  # one a second
         self._kept_s = 0.0
 
+    @property
+    def settled(self) -> bool:
+        """Whether it has learnt for long enough to be shown to a person."""
+        return self._learnt_s >= _SETTLE_S
+
     def reset(self) -> None:
-        self.north_mps = self.east_mps = 0.0
+        self.north_mps = self.east_mps = self._learnt_s = 0.0
         self._model_mps = None
         self._kept.clear()
 
@@ -91,6 +97,7 @@ class WindObserver:
         north, east = turned_back((learnt[0], learnt[1]), heading)
         shrink = self._limit_mps / max(self._limit_mps, hypot(north, east))
         self.north_mps, self.east_mps = north * shrink, east * shrink
+        self._learnt_s += dt_s
         self._kept_s += dt_s
         if self._kept_s >= 1.0:
             self._kept_s = 0.0

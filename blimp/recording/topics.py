@@ -64,7 +64,7 @@ def schemas(session: Session) -> dict[str, tuple[str, Schema]]:
             attitude_rad=_ATTITUDE, battery_v=_NUMBER, actuators=actuators, sensors=_object(),
             loop=_object(rate_hz=_NUMBER, cycles=_COUNT, overruns=_COUNT), simulated=_FLAG,
             active_command=_TEXT, messages=_TEXTS, link_age_s=_NUMBER, pilot_age_s=_NUMBER,
-            heaviness_kg=_NUMBER, health=_object(),
+            heaviness_kg=_NUMBER, wind_ned_mps=_VECTOR, wind_age_s=_NUMBER, health=_object(),
         )),
         "/command": ("blimp.Command", _object(
             t_s=_NUMBER, cycle=_COUNT, id=_TEXT, name=_TEXT, arguments=_object(), fence=_COUNT,

@@ -28,6 +28,7 @@ def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
             "battery_v": age_s if power_age_s is None else power_age_s,
             "actuators": age_s,
             "heaviness_kg": age_s,
+            "wind_ned_mps": age_s + (snapshot.wind_age_s or 0.0),
             "loop": age_s,
         },
         "t_s": snapshot.t_s,

@@ -1,6 +1,7 @@
 from math import cos, pi, sin
 
 import pytest
+from msgspec import structs
 
 from blimp.control.controller import Controller
 from blimp.control.wind import WindObserver
@@ -195,3 +196,21 @@ def test_the_wind_estimate_is_bounded_and_rests_while_turning() -> None:
     assert observer.north_mps**2 + observer.east_mps**2 <= 0.49 + 1e-9
     observer.reset()
     assert (observer.north_mps, observer.east_mps) == (0.0, 0.0)
+
+
+def test_wind_is_unknown_before_flight_has_shown_it_and_it_ages_without_a_position() -> None:
+    control, hold = controller(), Setpoint(position_ned_m=(0.0, 0.0, -3.0))
+    pushed = Wrench(force_body_n=(0.1, 0.0, 0.0))
+    for step in range(900):
+        state = structs.replace(at(0.0, 0.0, 3.0), t_s=step * DT_S)
+        assert control.wind_ned_mps() is None or step > 590
+        ask(control, state, hold, achieved=pushed)
+    wind = control.wind_ned_mps()
+    assert wind is not None
+    assert wind[0] < -0.05, "it takes thrust ahead to stay"
+    assert control.wind_age_s(9.0) == pytest.approx(0.01, abs=1e-6)
+    blind = structs.replace(state, t_s=12.0, position_valid=False)
+    ask(control, blind, hold, achieved=pushed)
+    assert control.wind_age_s(12.0) == pytest.approx(3.01, abs=1e-6)
+    control.reset()
+    assert (control.wind_ned_mps(), control.wind_age_s(12.0)) == (None, None)

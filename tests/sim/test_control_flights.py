@@ -95,6 +95,10 @@ def test_hold_stays_and_return_comes_home() -> None:
     before = rig.physics.state.position_ned_m
     rig.step(20.0)
     assert rig.physics.state.position_ned_m == pytest.approx(before, abs=1.0)
+    shown = rig.loop.snapshot(rig.now_s)
+    assert shown.wind_age_s == pytest.approx(0.0, abs=0.02)
+    # The truth has gusts of some seconds on it, which the estimate smooths.
+    assert shown.wind_ned_mps == pytest.approx(rig.physics.wind_ned_mps, abs=0.15)
     assert rig.complete("return", within_s=90.0).state is OutcomeState.DONE
     assert hypot(*rig.physics.state.position_ned_m[:2]) < 0.6
 
@@ -135,6 +139,8 @@ def test_with_no_position_at_all_it_holds_and_comes_down_gently() -> None:
     rig.step(5.0)
     shown = rig.loop.snapshot(rig.now_s)
     assert (shown.mode, shown.failsafe) == ("HOLD", "position lost: holding height and heading")
+    assert shown.wind_age_s is not None
+    assert 2.0 < shown.wind_age_s <= 5.0, "nothing tells of the wind without a position"
     until_disarmed(rig, within_s=100.0)
     assert rig.physics.state.on_ground
     assert rig.physics.touchdown_speed_mps <= 0.5

@@ -34,4 +34,11 @@ export function heading(radians) {
   return ((Math.round((radians * 180) / Math.PI) % 360) + 360) % 360;
 }
 
+/** A wind as the weather says it: how strong, and from where. */
+export function wind(ned_mps) {
+  if (!ned_mps) return "–";
+  const [north, east] = ned_mps;
+  return `${number(Math.hypot(north, east), 2)} m/s from ${heading(Math.atan2(-east, -north))}°`;
+}
+
 export const degrees = (radians) => (radians * 180) / Math.PI;

@@ -1,11 +1,12 @@
 // The ship from above, north up. A click is a `goto`, asked once; the wheel zooms.
 import { canvasOf, element } from "../lib/dom.js";
-import { number } from "../lib/format.js";
+import { age, number } from "../lib/format.js";
 import { STALE_S } from "../lib/freshness.js";
 
 const LEAST_M = 6; // half the width of what is shown at first
 const TRAIL = 1500;
 const STEP_M = 0.1;
+const CALM_MPS = 0.02; // less has no direction worth an arrow
 const LOWEST_M = 1; // a goto from the ground goes up so far
 
 export const panel = {
@@ -72,6 +73,7 @@ class Map {
     this.line(context, this.track ?? [], colour("quiet"), [6, 5]);
     this.line(context, this.trail, colour("trail"), []);
     if (!state) return;
+    this.wind(context, width, state, colour("ship"));
     const [north, east] = state.target_ned_m;
     if (north !== null && east !== null) this.target(context, [north, east], colour("set"));
     if (this.asked) this.target(context, this.asked, colour("warn"));
@@ -137,6 +139,36 @@ class Map {
     context.stroke();
     context.font = "bold 12px system-ui, sans-serif";
     context.fillText("H", x - 4.5, y + 4.5);
+  }
+
+  /** Where the wind blows to, in the corner, and how strong it is; an old one is faint. */
+  wind(context, width, state, colour) {
+    if (!state.wind_ned_mps) return;
+    const [north, east] = state.wind_ned_mps;
+    const speed = Math.hypot(north, east);
+    const ageS = state.ages.wind_ned_mps - state.age_s + this.page.ageS;
+    const isOld = ageS >= STALE_S;
+    context.save();
+    context.globalAlpha = isOld ? 0.5 : 1;
+    context.fillStyle = context.strokeStyle = colour;
+    context.font = "12px system-ui, sans-serif";
+    context.textAlign = "right";
+    context.fillText(`wind ${number(speed, 2)} m/s${isOld ? `, ${age(ageS)} old` : ""}`, width - 10, 18);
+    if (speed > CALM_MPS) {
+      context.translate(width - 34, 48);
+      context.rotate(Math.atan2(east, north));
+      context.lineWidth = 3;
+      context.beginPath();
+      context.moveTo(0, 18);
+      context.lineTo(0, -8);
+      context.stroke();
+      context.beginPath();
+      context.moveTo(0, -20);
+      context.lineTo(7, -6);
+      context.lineTo(-7, -6);
+      context.fill();
+    }
+    context.restore();
   }
 
   line(context, points, colour, dash) {

@@ -1,6 +1,6 @@
 // The large numbers: readable from the last row.
 import { element, say } from "../lib/dom.js";
-import { heading, number } from "../lib/format.js";
+import { heading, number, wind as windWords } from "../lib/format.js";
 
 const NO_WORDS = "";
 const FULL_V = 4.2; // of a lithium cell
@@ -21,7 +21,8 @@ export const panel = {
     const left = page.value({ label: "time left, about", unit: "min" });
     const heavy = page.value({ label: "heaviness", unit: "g" });
     const trip = page.value({ label: "queue to loop", unit: "ms" });
-    const all = [altitude, speed, climb, yaw, battery, left, heavy, trip];
+    const wind = page.value({ testid: "wind", label: "wind, as the ship feels it" });
+    const all = [altitude, speed, climb, yaw, battery, left, heavy, wind, trip];
     const supply = new Supply();
     let shown_ms = null;
     trip.root.hidden = true; // until a command or a ping has gone that way
@@ -48,6 +49,7 @@ export const panel = {
         left.set(minutes(supply.leftS(content, page.about.airframe?.battery)), ages.battery_v);
         const heavy_g = content.heaviness_kg === null ? null : 1000 * content.heaviness_kg;
         heavy.set(number(heavy_g, 1), ages.heaviness_kg);
+        wind.set(windWords(content.wind_ned_mps), ages.wind_ned_mps);
         failsafe.hidden = !content.failsafe;
         say(failsafe, content.failsafe ? `FAILSAFE: ${content.failsafe}` : NO_WORDS);
       },

@@ -3,7 +3,7 @@
 // World north-east-down becomes three's x east, y up, z south; the body's forward-right-down
 // becomes the same three axes of the ship, so one turn serves both.
 import { element, say } from "../lib/dom.js";
-import { number } from "../lib/format.js";
+import { age, number, wind as windWords } from "../lib/format.js";
 import { STALE_S } from "../lib/freshness.js";
 import * as three from "../vendor/three.js";
 
@@ -15,6 +15,7 @@ const SOFTWARE_EVERY_S = 0.2; // without a graphics card the picture takes the s
 const GRID_M = 60;
 const SPIN_RADPS = 30; // of a propeller at full throttle, slowed down for the eye
 const SKY = 0x1c2b3a;
+const WIND = 0x9fd8ff;
 const COLOURS = { hull: 0x56b4e9, nose: 0xe69f00, gondola: 0xe6edf3, trail: 0xf0e442, set: 0xcc79a7 };
 const PLAIN = {
   hull: { length_m: 1.5, diameter_m: 0.75, height_m: 0 },
@@ -96,9 +97,12 @@ class Scene {
     const known = state.target_ned_m.every((one) => one !== null);
     this.target.visible = known && state.armed;
     if (known) this.target.position.copy(this.above(state.target_ned_m));
-    this.wind.visible = Boolean(state.wind_ned_mps);
-    if (state.wind_ned_mps) this.pointWind(state.wind_ned_mps);
-    say(this.caption, `${state.active_command.split(" ")[0] || state.mode} · ${number(state.altitude_m, 1)} m up`);
+    this.wind.visible = false;
+    if (state.wind_ned_mps) this.pointWind(state.wind_ned_mps, state.ages.wind_ned_mps);
+    const doing = state.active_command.split(" ")[0] || state.mode;
+    const felt = state.wind_ned_mps ? ` · wind ${windWords(state.wind_ned_mps)}` : "";
+    const old = felt && state.ages.wind_ned_mps >= STALE_S ? `, ${age(state.ages.wind_ned_mps)} old` : "";
+    say(this.caption, `${doing} · ${number(state.altitude_m, 1)} m up${felt}${old}`);
   }
 
   above(position_ned_m) {
@@ -155,7 +159,8 @@ class Scene {
 
   addWind() {
     const wind = new three.Group();
-    const material = new three.MeshBasicMaterial({ color: 0x9fd8ff });
+    const material = new three.MeshBasicMaterial({ color: WIND, transparent: true });
+    this.windMaterial = material;
     const shaft = new three.Mesh(new three.CylinderGeometry(0.02, 0.02, 1, 8), material);
     shaft.position.y = 0.5;
     const tip = new three.Mesh(new three.ConeGeometry(0.07, 0.2, 12), material);
@@ -166,7 +171,9 @@ class Scene {
     return wind;
   }
 
-  pointWind(wind_ned_mps) {
+  /** Point the arrow to where the wind blows; one that is old is faint. */
+  pointWind(wind_ned_mps, ageS) {
+    this.windMaterial.opacity = ageS >= STALE_S ? 0.35 : 1;
     const blows = toScene(wind_ned_mps);
     const speed = blows.length();
     this.wind.visible = speed > 0.02;
