@@ -29,6 +29,7 @@ from ground_station.options import (
     share,
     speed,
 )
+from ground_station.page import PORT
 from ground_station.session import SILENT_S
 
 SHORT_S = 10.0
@@ -150,7 +151,7 @@ def page(
     ] = "",
     port: Annotated[
         int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 for any that is free.")
-    ] = 8421,
+    ] = PORT,
     read_only: Annotated[
         bool,
         typer.Option("--read-only", help="A second address, for phones in the room: look only."),

@@ -69,7 +69,7 @@ class FlightOptions(msgspec.Struct, frozen=True, kw_only=True):
 class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
     """parent: end soon after this process ends; None to run until `stop`.
 
-    pad_east_m: where the ship's pad is, from the airframe's home.
+    pad_east_m: where the ship's pad is, from the airframe's home. held: by a person, at first.
     """
 
     airframe: str
@@ -78,6 +78,7 @@ class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
     runtime_dir: Path | None
     parent: int | None = None
     pad_east_m: float = 0.0
+    held: bool = False
 
 
 # --- the ship --------------------------------------------------------------------------------
@@ -330,6 +331,7 @@ def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
     paths = own_paths(options.runtime_dir)
     world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
+    world.physics.held = options.held
     with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
         on_stop(server.stop)
         _stop_when_orphaned(server.stop, parent=options.parent)

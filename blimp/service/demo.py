@@ -14,6 +14,7 @@ import msgspec
 
 from blimp import airframe as airframes
 from blimp.ability import ability, full_v
+from blimp.airframe import Airframe
 from blimp.clock import Clock, SystemClock
 from blimp.config import broker_url_from_environment, signing_keys_from_environment
 from blimp.link.paths import RuntimePaths
@@ -25,7 +26,7 @@ from blimp.service.observer import LinkCheck, Observer, percentile
 from blimp.service.show import MISSION as SHOW
 from blimp.service.show import Show
 from blimp.service.stack_process import StackProcess, scratch_directory
-from blimp.service.up import demand_wind, vehicle_names
+from blimp.service.up import demand_wind
 from blimp.tasks.client import VehicleClient
 from blimp.types import Snapshot
 from ground_station.mission import Mission, MissionEvent, MissionResult, MissionRunner, load_mission
@@ -41,7 +42,10 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """live: draw the flight on the terminal while it happens. page: serve it to a browser, too."""
+    """live: draw the flight on the terminal while it happens. page: serve it to a browser, too.
+
+    read_only: at a second address, for everybody in the network. held: a person holds each ship.
+    """
 
     airframe: str
     mission: str
@@ -49,6 +53,8 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     wind_mps: float
     live: bool
     page: bool = False
+    read_only: bool = False
+    held: bool = False
 
 
 def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> dict[str, Any]:
@@ -57,11 +63,8 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
     tell: gets the events for programs. Raises StackError if the stack does not start.
     After Ctrl-C the ship holds its place, and the demo ends in order.
     """
-    mission = load_mission(options.mission)
-    airframe = airframes.load(options.airframe)
+    mission, airframe = flyable(options)
     vehicle = airframe.name
-    demand_wind(airframe, options.wind_mps)
-    judge(mission, ability(airframe, battery_v=full_v(airframe.battery)))
     clock = SystemClock()
     with scratch_directory() as (paths, log), contextlib.ExitStack() as ending:
         stack = _stack(options, vehicles=[vehicle], paths=paths, log=log)
@@ -69,12 +72,14 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
         try:
             page = ending.enter_context(
                 demo_page(
-                    wanted=options.page, broker=broker, vehicle=vehicle,
-                    airframe=airframe, clock=clock, say=say, tell=tell,
+                    wanted=options.page, read_only=options.read_only, broker=broker,
+                    vehicle=vehicle, airframe=airframe, clock=clock, say=say, tell=tell,
                 )
             )  # fmt: skip
             stack.wait_until_ready()
             say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
+            if options.held:
+                say(f"{vehicle} is held at its pad; this lets go of it: blimp sim hold off")
             chaos = Chaos(
                 stack=stack, broker=broker, world=paths.world, clock=clock,
                 devices=tuple(device.name for device in airframe.device),
@@ -108,16 +113,24 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
         return report
 
 
+def flyable(options: DemoOptions) -> tuple[Mission, Airframe]:
+    """Return the mission and the ship. Raises ConfigError if it cannot fly it in this wind."""
+    mission = load_mission(options.mission)
+    airframe = airframes.load(options.airframe)
+    demand_wind(airframe, options.wind_mps)
+    judge(mission, ability(airframe, battery_v=full_v(airframe.battery)))
+    return mission, airframe
+
+
 @contextlib.contextmanager
-def ready_stack(options: DemoOptions, *, ships: int) -> Iterator[StackProcess]:
-    """Yield a stack of several ships that are ready; end it with the block."""
-    load_mission(options.mission)  # a bad mission must start nothing
-    vehicles = vehicle_names(airframes.load(options.airframe).name, ships=ships)
+def starting_stack(
+    options: DemoOptions, *, vehicles: Sequence[str]
+) -> Iterator[tuple[StackProcess, str]]:
+    """Yield a stack of several ships that starts, and its broker; end it with the block."""
     with scratch_directory() as (paths, log):
         stack = _stack(options, vehicles=vehicles, paths=paths, log=log)
         try:
-            stack.wait_until_ready()
-            yield stack
+            yield stack, broker_url_from_environment() or socket_url(paths.broker)
         finally:
             stack.end()
 
@@ -129,7 +142,7 @@ def _stack(
         arguments=[
             "--airframe", options.airframe, "--ships", str(len(vehicles)),
             "--seed", str(options.seed), "--wind", str(options.wind_mps),
-            "--runtime-dir", str(paths.directory),
+            "--runtime-dir", str(paths.directory), *(["--held"] if options.held else []),
         ],
         paths=paths, vehicles=vehicles, log=log,
     )  # fmt: skip

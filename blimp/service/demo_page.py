@@ -5,6 +5,7 @@ import os
 import sys
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blimp.airframe import Airframe
@@ -13,6 +14,7 @@ from blimp.config import ground_config
 from blimp.errors import ConfigError
 from blimp.service.chaos import ChaosReport
 from ground_station.mission import MissionEvent
+from ground_station.page import PORT
 from ground_station.report import Report
 from ground_station.session import Options, Session
 
@@ -27,6 +29,7 @@ Tell = Callable[[dict[str, Any]], None]
 def demo_page(
     *,
     wanted: bool,
+    read_only: bool,
     broker: str,
     vehicle: str,
     airframe: Airframe,
@@ -36,13 +39,15 @@ def demo_page(
 ) -> Iterator["Page | None"]:
     """Serve the page during the block and say its address; None if it is not wanted or cannot be.
 
-    It answers before the ships do. tell: gets the event for programs. A browser is opened where a
-    person sits at a screen.
+    It answers before the ships do. read_only: open a second address in the network, on which nobody
+    can command. tell: gets the event for programs. A browser is opened where a person sits at a
+    screen.
     """
     if not wanted:
         yield None
         return
     try:
+        from ground_station.page.command import EVERYWHERE, print_code
         from ground_station.page.server import Page
         from ground_station.page.ships import BrokerShips
     except ModuleNotFoundError as error:
@@ -58,19 +63,35 @@ def demo_page(
     with contextlib.ExitStack() as stack:
         ships = stack.enter_context(BrokerShips(session, airframe=airframe))
         try:
-            page = stack.enter_context(
-                Page(ships=ships, parts=ships.parts(), clock=clock, title="demo")
-            )
+            make = partial(
+                Page, ships=ships, parts=ships.parts(), clock=clock, title="demo",
+                view_host=EVERYWHERE if read_only else None,
+            )  # fmt: skip
+            page = stack.enter_context(_at_a_port(make, say=say))
             page.start()
         except ConfigError as error:
             say(f"no page: {error}")
             yield None
             return
         say(f"the page: {page.url}")
-        tell({"event": "page", "url": page.url})
+        event = {"event": "page", "url": page.url}
+        if page.view_url is not None:
+            say(f"for everybody in the room, who can look and not command: {page.view_url}")
+            print_code(page.view_url)
+            event["read_only_url"] = page.view_url
+        tell(event)
         if has_screen():
             webbrowser.open(page.url)
         yield page
+
+
+def _at_a_port(make: "Callable[..., Page]", *, say: Say) -> "Page":
+    """Return the page at the port that it always has, or at a free one. Raises ConfigError."""
+    try:
+        return make(port=PORT)
+    except ConfigError:
+        say(f"port {PORT} is taken on this machine: the page gets a free one")
+        return make(port=0)
 
 
 def has_screen() -> bool:

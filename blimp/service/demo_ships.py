@@ -9,9 +9,11 @@ import sys
 import threading
 from typing import Any
 
-from blimp.config import broker_url_from_environment
+from blimp.clock import SystemClock
 from blimp.processes import Child
-from blimp.service.demo import DemoOptions, Say, ready_stack
+from blimp.service.demo import DemoOptions, Say, Tell, flyable, starting_stack
+from blimp.service.demo_page import demo_page
+from blimp.service.up import vehicle_names
 from ground_station.report import NOT_AUTHORISED
 
 PILOTS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan")
@@ -68,22 +70,37 @@ class Pilot:
         self.taken.set()
 
 
-def run_demo_ships(options: DemoOptions, *, ships: int, say: Say) -> dict[str, Any]:
-    """Fly the mission on every ship at once and return the report.
+def run_demo_ships(options: DemoOptions, *, ships: int, say: Say, tell: Tell) -> dict[str, Any]:
+    """Fly the mission on every ship at once and return the report. All are on one page.
 
-    Raises StackError if the stack does not start. After Ctrl-C every ship holds its place.
+    tell: gets the events for programs. Raises StackError if the stack does not start. After
+    Ctrl-C every ship holds its place.
     """
-    with ready_stack(options, ships=ships) as stack:
-        names = [event["vehicle"] for event in stack.all_ready()]
-        say(f"{', '.join(sorted(names))} are ready (simulated), on one broker")
-        broker = broker_url_from_environment() or stack.all_ready()[0]["broker"]
-        flights, late = _fly(options, broker=broker, ships=ships, say=say)
+    _, airframe = flyable(options)
+    names = vehicle_names(airframe.name, ships=ships)
+    with (
+        starting_stack(options, vehicles=names) as (stack, broker),
+        demo_page(
+            wanted=options.page, read_only=options.read_only, broker=broker, vehicle=names[0],
+            airframe=airframe, clock=SystemClock(), say=say, tell=tell,
+        ) as page,
+    ):  # fmt: skip
+
+        def say_to_all(line: str) -> None:
+            say(line)
+            if page is not None:
+                for name in names:
+                    page.tell("caption", {"text": line.strip()}, vehicle=name)
+
+        stack.wait_until_ready()
+        say_to_all(f"{', '.join(names)} are ready (simulated), on one broker")
+        flights, late = _fly(options, broker=broker, ships=ships, say=say_to_all)
     flown = [flight["status"] == 0 for flight in flights]
     is_refused = late is not None and late["status"] == NOT_AUTHORISED
     report = {
         "ok": all(flown) and is_refused and not stack.left,
         "simulated": True,
-        "vehicles": sorted(names),
+        "vehicles": names,
         "airframe": options.airframe,
         "flights": flights,
         "refused": late,

@@ -120,6 +120,8 @@ def _repeat(ship: Lockstep, entry: Entry, *, exact: bool) -> None:
             ship.link_up = options["up"]
         case "heartbeat":
             ship.relay(msgspec.convert(options, Heartbeat))
+        case "hold":
+            ship.hold(options["held"])
         case "crash":
             ship.crash(down_s=options["down_s"])
         case other:

@@ -1,5 +1,7 @@
-"""`blimp sim truth`: what the world of a running simulated ship knows of it."""
+"""`blimp sim truth|hold`: asks and tells the world of a running simulated ship."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,8 @@ def ask_truth(runtime_dir: Path | None) -> dict[str, Any]:
     None: the only stack that this user runs. Raises ConfigError if there is none, if there are
     several, or if no world answers.
     """
-    paths = RuntimePaths(runtime_dir or only_stack())
-    paths.check()
-    try:
-        with RemoteWorld(paths.world) as world:
-            report = world.report()
-    except OSError as error:
-        raise ConfigError(f"no simulated world answers at {paths.world}") from error
+    with _world(runtime_dir) as world:
+        report = world.report()
     state = report.state
     return {
         "t_s": state.t_s,
@@ -35,6 +32,23 @@ def ask_truth(runtime_dir: Path | None) -> dict[str, Any]:
         "actuators": report.outputs,
         "outputs_safe": report.outputs_safe,
     }
+
+
+def hold(runtime_dir: Path | None, *, held: bool) -> None:
+    """Have a person hold the ship where it is, or let go of it. Raises as `ask_truth` does."""
+    with _world(runtime_dir) as world:
+        world.hold(held)
+
+
+@contextmanager
+def _world(runtime_dir: Path | None) -> Iterator[RemoteWorld]:
+    paths = RuntimePaths(runtime_dir or only_stack())
+    paths.check()
+    try:
+        with RemoteWorld(paths.world) as world:
+            yield world
+    except OSError as error:
+        raise ConfigError(f"no simulated world answers at {paths.world}") from error
 
 
 def only_stack() -> Path:

@@ -40,7 +40,7 @@ _THIS = (sys.executable, "-m", "blimp")
 
 
 class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """ships: how many; if there are several, each name gets a number."""
+    """ships: how many; if there are several, each name gets a number. held: by persons."""
 
     airframe: str
     vehicle: str | None
@@ -49,6 +49,7 @@ class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
     runtime_dir: Path | None
     bench: bool = False
     ships: int = 1
+    held: bool = False
 
 
 def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
@@ -183,6 +184,7 @@ def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) 
             vehicle=ship.vehicle,
             arguments=(
                 *_THIS, "sim", *here, "--airframe", options.airframe, *pad,
+                *(["--held"] if options.held else []),
                 "--seed", str((options.seed + number) % 2**31), "--wind", str(options.wind_mps),
                 "--parent", str(os.getpid()),
             ),

@@ -292,6 +292,11 @@ class Lockstep(Closing):
         self._note("gusts", mps=mps)
         self._world.physics.wind.begin_gusts(mps)
 
+    def hold(self, held: bool) -> None:
+        """Have a person hold the ship where it is, or let go of it."""
+        self._note("hold", held=held)
+        self._world.physics.held = held
+
     def crash(self, *, down_s: float) -> None:
         """Have the flight process die, its supervisor make the outputs safe, and a new one start.
 

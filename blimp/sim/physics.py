@@ -69,6 +69,7 @@ class Physics:
         self._mass_kg = airframe.mass_kg
         self._carry(self.servo_angles_rad)
         self._t_s = 0.0
+        self.held = False  # a person holds it where it is: motors turn, and nothing moves
         self._attitude: Quaternion = LEVEL
         self._rates: Vec3 = ZERO3
         self._accelerations = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -230,7 +231,23 @@ class Physics:
         """
         self._check(dt_s, throttles, servo_targets_rad)
         angles = [s.step(dt_s, t) for s, t in zip(self._servos, servo_targets_rad, strict=True)]
-        self._fly(dt_s, self._throttle(dt_s, throttles), angles)
+        thrusts_n = self._throttle(dt_s, throttles)
+        if self.held:
+            self._keep_still(dt_s)
+        else:
+            self._fly(dt_s, thrusts_n, angles)
+
+    def _keep_still(self, dt_s: float) -> None:
+        """Let time pass for gas and air; the ship is at rest over ground."""
+        self._envelope.step(dt_s)
+        north, east, down = self._wind.velocity_ned_mps
+        airspeed_mps = self._arithmetic.sqrt(north * north + east * east + down * down)
+        self._wind.step(dt_s, height_m=-self._position[2], airspeed_mps=airspeed_mps)
+        self._velocity_air = rotate_back(self._attitude, _minus(self._wind.velocity_ned_mps))
+        self._rates = ZERO3
+        self._accelerations = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        self._specific_force = rotate_back(self._attitude, (0.0, 0.0, -GRAVITY_MPS2))
+        self._t_s += dt_s
 
     def _fly(self, dt_s: float, thrusts_n: Sequence[float], angles: Sequence[float]) -> None:
         """Advance by `dt_s` with these thrusts and servo angles."""

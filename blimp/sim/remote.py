@@ -68,6 +68,10 @@ class RemoteWorld(Closing):
         if isinstance(reply, wire.Refused):
             raise ConfigError(reply.reason)
 
+    def hold(self, held: bool) -> None:
+        """Have a person hold the ship where it is, or let go of it."""
+        self._ask(wire.SetHeld(held), wire.Done)
+
     def close(self) -> None:
         if self.computer is not None:
             self.computer.close()

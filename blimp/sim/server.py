@@ -195,6 +195,9 @@ class Server(Closing):
                 except ConfigError as error:
                     return wire.Refused(str(error))
                 return wire.Done()
+            case wire.SetHeld(held):
+                world.physics.held = held
+                return wire.Done()
         return None
 
     def _push_pulse(self, pin: int, rise_s: float, fall_s: float) -> None:

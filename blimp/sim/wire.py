@@ -97,6 +97,12 @@ class SetFault(_Frame, frozen=True, tag=11):
     options: dict[str, Any]
 
 
+class SetHeld(_Frame, frozen=True, tag=13):
+    """A person holds the ship, or lets go of it. Answer: Done."""
+
+    held: bool
+
+
 class SpiTransfer(_Frame, frozen=True, tag=12):
     """Answer: Data, as long as `data`."""
 
@@ -117,6 +123,7 @@ Request = (
     | AskBoard
     | AskTruth
     | SetFault
+    | SetHeld
 )
 
 

@@ -1,5 +1,6 @@
 """The sockets that the page listens on, and how others call them."""
 
+import errno
 import resource
 import socket
 
@@ -23,7 +24,9 @@ def listening_socket(host: str, port: int) -> socket.socket:
         listening.listen(128)
     except OSError as error:
         listening.close()
-        raise ConfigError(f"the page cannot listen on {host}:{port}: {error.strerror}") from None
+        cure = "; --port takes another one, or 0 for any that is free"
+        reason = f"{error.strerror}{cure if error.errno == errno.EADDRINUSE else ''}"
+        raise ConfigError(f"the page cannot listen on {host}:{port}: {reason}") from None
     return listening
 
 

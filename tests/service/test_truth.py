@@ -1,4 +1,4 @@
-"""`blimp sim truth`: asked of the world, whatever the flight process does."""
+"""`blimp sim truth` and `hold`: asked of the world, whatever the flight process does."""
 
 import json
 import subprocess
@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from blimp.cli import app
 from blimp.errors import ConfigError
-from blimp.service.truth import ask_truth
+from blimp.service.truth import ask_truth, hold
 from blimp.sim.electrical import Pull
 from blimp.sim.remote import RemoteWorld
 from tests.sim.served import served_world
@@ -50,6 +52,25 @@ def test_a_driven_motor_or_a_servo_with_pulses_is_not_safe() -> None:
         world.i2c(1, 0x40, bytes([0x00, 0x20]), 0)  # PCA9685: awake, then a pulse on channel 0
         world.i2c(1, 0x40, bytes([0x06, 0, 0, 0x33, 0x02]), 0)
         assert ask_truth(path.parent)["outputs_safe"] is False
+
+
+def test_a_ship_that_a_person_holds_stays_where_it_is_until_it_is_let_go() -> None:
+    with served_world() as path, RemoteWorld(path) as world:
+        hold(path.parent, held=True)
+        for pin in (6, 13, 12):
+            world.pin_mode(pin, output=True, pull=Pull.OFF)
+        world.pin_write(12, True, held_s=0.0)
+        world.pin_pwm(6, 1.0, frequency_hz=100.0)  # the left motor, which turns the ship
+        until_s = world.truth().t_s + 0.5
+        while (held := ask_truth(path.parent))["t_s"] < until_s:
+            assert held["attitude_rad"]["yaw"] == 0.0
+        assert held["actuators"]["left"] == 1.0
+        assert held["velocity_ned_mps"] == pytest.approx([0.0, 0.0, 0.0], abs=1e-12)
+        let_go = CliRunner().invoke(app, ["sim", "hold", "off", "--runtime-dir", str(path.parent)])
+        assert let_go.exit_code == 0, let_go.output
+        until_s = held["t_s"] + 30.0
+        while (free := ask_truth(path.parent))["attitude_rad"]["yaw"] == 0.0:
+            assert free["t_s"] < until_s
 
 
 def test_no_stack_several_stacks_and_a_dead_world_are_named(

@@ -106,6 +106,20 @@ def test_a_fault_is_seen_by_the_flight_software_and_clear_mends_it(ship: Lockste
     assert ship.command("arm").state is OutcomeState.DONE
 
 
+def test_a_ship_that_is_held_at_its_pad_does_not_lift_and_says_so() -> None:
+    with Lockstep("twin", seed=1, wind_mps=0.3) as ship:
+        ship.hold(True)
+        ship.command("arm")
+        where = ship.truth.position_ned_m
+        refused = ship.complete("takeoff", altitude_m=2.0, within_s=30.0, check=False)
+        assert refused.state is OutcomeState.REFUSED
+        assert "does not lift in 20 s: too heavy, held" in refused.reason
+        assert ship.truth.position_ned_m == where
+        ship.hold(False)
+        assert ship.complete("takeoff", altitude_m=2.0, within_s=30.0).state is OutcomeState.DONE
+        assert ship.truth.altitude_m > 1.5
+
+
 def test_a_lost_link_is_held_then_returned_then_come_down() -> None:
     with Lockstep("twin", seed=2) as ship:
         ship.command("arm")

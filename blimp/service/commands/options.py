@@ -92,6 +92,10 @@ PadEast = Annotated[
         help="Distance of the pad east of home, m.",
     ),
 ]
+Held = Annotated[
+    bool,
+    typer.Option("--held", help="A person holds each ship at its pad, until blimp sim hold off."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 LogFormat = Annotated[
     str,

@@ -10,6 +10,7 @@ from blimp.service.commands.options import (
     Airframe,
     Broker,
     Config,
+    Held,
     Json,
     KeyFile,
     LogFormat,
@@ -49,6 +50,7 @@ def up(
             help="Number of ships, on one broker; named NAME-1, NAME-2, ...",
         ),
     ] = 1,
+    held: Held = False,
     json_output: Json = False,
 ) -> None:
     """Run a whole simulated ship until Ctrl-C, or several.
@@ -70,7 +72,7 @@ def up(
         )
     options = StackOptions(
         airframe=airframe, vehicle=vehicle, seed=seed, wind_mps=wind,
-        runtime_dir=runtime_dir, bench=bench, ships=ships,
+        runtime_dir=runtime_dir, bench=bench, ships=ships, held=held,
     )  # fmt: skip
     say_event = partial(_say_event, several=ships > 1)
     stack = build_stack(options, on_event=print_json if json_output else say_event)
@@ -229,6 +231,11 @@ def demo(
     page: Annotated[
         bool, typer.Option("--page/--no-page", help="Serve the page to a browser, too.")
     ] = True,
+    read_only: Annotated[
+        bool,
+        typer.Option("--read-only", help="A second address, for phones in the room: look only."),
+    ] = False,
+    held: Held = False,
     json_output: Json = False,
 ) -> None:
     """Fly a simulated mission and watch it.
@@ -241,14 +248,15 @@ def demo(
     Examples:
       blimp demo
       blimp demo --mission square --seed 7 --wind 0.3
-      blimp demo --ships 2
+      blimp demo --ships 2 --read-only
     """
     from blimp.service.demo import DemoOptions, run_demo
 
     on_signals(interrupt)  # SIGTERM ends a demo the way Ctrl-C does: in order
     options = DemoOptions(
-        airframe=airframe, mission=mission, seed=seed, wind_mps=wind, live=not headless, page=page
-    )
+        airframe=airframe, mission=mission, seed=seed, wind_mps=wind, live=not headless, page=page,
+        read_only=read_only, held=held,
+    )  # fmt: skip
 
     def tell(event: dict[str, Any]) -> None:
         if json_output:
@@ -259,7 +267,7 @@ def demo(
     else:
         from blimp.service.demo_ships import run_demo_ships
 
-        report = run_demo_ships(options, ships=ships, say=say)
+        report = run_demo_ships(options, ships=ships, say=say, tell=tell)
     if json_output:
         print_json(report)
     if not report["ok"]:

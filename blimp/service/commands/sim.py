@@ -3,12 +3,12 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from blimp.errors import ConfigError
-from blimp.service.commands.options import Airframe, Json, PadEast, RuntimeDir, Seed, Wind
+from blimp.service.commands.options import Airframe, Held, Json, PadEast, RuntimeDir, Seed, Wind
 from blimp.service.commands.terminal import builtins, on_signals, print_json
 
 app = typer.Typer(rich_markup_mode=None)
@@ -27,6 +27,7 @@ def sim(
         typer.Option("--parent", metavar="PID", min=1, help="End soon after this process ends."),
     ] = None,
     pad_east: PadEast = 0.0,
+    held: Held = False,
 ) -> None:
     """Run the simulated world.
 
@@ -40,7 +41,7 @@ def sim(
 
     options = WorldOptions(
         airframe=airframe, seed=seed, wind_mps=wind, runtime_dir=runtime_dir, parent=parent,
-        pad_east_m=pad_east,
+        pad_east_m=pad_east, held=held,
     )  # fmt: skip
     simulate(options, on_stop=on_signals)
 
@@ -63,6 +64,31 @@ def truth(*, runtime_dir: RuntimeDir = None, json_output: Json = False) -> None:
 
     for name, value in report.items():
         print(f"{name:18} {value_words(value)}")
+
+
+@app.command()
+def hold(
+    *,
+    state: Annotated[
+        Literal["on", "off"], typer.Argument(metavar="on|off", help="off lets go of it.")
+    ],
+    runtime_dir: RuntimeDir = None,
+    json_output: Json = False,
+) -> None:
+    """Hold a running simulated ship still, as a person would, or let go of it.
+
+    Its motors turn and nothing moves: a ship that is held says at take-off that it does not lift.
+
+    \b
+    Examples:
+      blimp up --sim --held
+      blimp sim hold off
+    """
+    from blimp.service import truth
+
+    truth.hold(runtime_dir, held=state == "on")
+    if json_output:
+        print_json({"held": state == "on"})
 
 
 @app.command()

@@ -3,14 +3,21 @@
 import json
 import socket
 import threading
+from pathlib import Path
 from typing import Any
 
+import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from blimp.airframe import load
+from blimp.clock import SystemClock
+from blimp.errors import ConfigError
+from blimp.service.demo_page import demo_page
 from ground_station.page.answers import MAX_BODY_BYTES
+from ground_station.page.listening import listening_socket
 from ground_station.page.server import MAX_SOCKET_BYTES
-from tests.ground_station.page.client import WITHIN_S, Served
+from tests.ground_station.page.client import WITHIN_S, Served, token_of
 from tests.queue.conftest import wait_until
 
 
@@ -18,6 +25,28 @@ def open_socket(served: Served, *, token: str | None = None) -> ClientConnection
     token = token or served.page.tokens.operator
     url = f"ws://127.0.0.1:{served.page.port}/api/socket?token={token}"
     return connect(url, open_timeout=WITHIN_S, close_timeout=1.0)
+
+
+def test_a_port_that_is_taken_is_named_with_its_cure_and_stops_no_demo(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    said: list[str] = []
+    events: list[dict[str, Any]] = []
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{taken}: .*; --port takes another"):
+            listening_socket("127.0.0.1", taken)
+        monkeypatch.setattr("blimp.service.demo_page.PORT", taken)
+        with demo_page(
+            wanted=True, read_only=True, broker="redis://127.0.0.1:1", vehicle="twin",
+            airframe=load("twin"), clock=SystemClock(), say=said.append, tell=events.append,
+        ) as page:  # fmt: skip
+            assert page is not None
+            assert page.port != taken
+            assert [one for one in said if f"port {taken} is taken" in one]
+            assert events == [{"event": "page", "url": page.url, "read_only_url": page.view_url}]
+            assert token_of(events[0]["read_only_url"]) == page.tokens.viewer
 
 
 def test_the_state_is_that_of_ground_status_with_the_ages(served: Served) -> None:
