@@ -311,12 +311,13 @@ class Commander:
 
     def land(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         supervisor, refusal = self._supervisor, self._supervisor.refusal()
+        if supervisor.armed and self._resting(at):  # nothing moves, whatever else is in force
+            doubt = supervisor.let_go(at.state, reason="landed")
+            result = {"touchdown_mps": 0.0, **({"doubt": doubt} if doubt else {})}
+            return self._done(command, at, result)
         returning = supervisor.armed and isinstance(self._pilot.mode, ReturnToPad)
         if refusal and not returning and not supervisor.recovering:
             raise Refusal(refusal)
-        if self._resting(at):
-            self._supervisor.disarm(at.state, reason="landed")
-            return self._done(command, at, {"touchdown_mps": 0.0})
         return self._fly(command, at, Land(at.state, ship=self._pilot.ship))
 
     def return_to_pad(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:

@@ -50,6 +50,7 @@ class Supervisor:
         self._descended_s = 0.0
         self._lifting_s = 0.0
         self._land_seen: Land | None = None
+        self._grounded = ""  # by which failsafe, on the ground
         self.armed = False
         self.recovering = False  # armed to land after a crash, and for nothing else
         self.killed = False
@@ -64,6 +65,7 @@ class Supervisor:
     def arm(self, state: VehicleState) -> None:
         """Arm and clear the kill latch. The checks are the caller's (see arming.py)."""
         self.killed = self.recovering = False
+        self._grounded = ""
         self.armed = True
         self._failsafe.reset()
         self._pilot.manual.clear()
@@ -85,6 +87,21 @@ class Supervisor:
         self._pilot.rest(state, reason=reason)
         self._pilot.ship.area.fence = Geofence()  # it was that of this flight
         self.say(f"disarmed: {reason}")
+
+    def let_go(self, state: VehicleState, *, reason: str) -> str:
+        """Disarm a ship that rests on the ground, or return why it stays armed, motors idle.
+
+        Nothing has weighed it since the arm, and feet that hold hide a light one. A push tells no
+        more: a heavy ship in wind comes off its feet with less than a light one in calm air.
+        Armed, it is held if it rises.
+        """
+        if not self._pilot.ship.airframe.ground.hold_n:
+            self.disarm(state, reason=reason)
+            return ""
+        doubt = "not weighed, and its feet would hold a light ship: idle, still armed; "
+        doubt += "look at it, then disarm"
+        self.say(doubt)
+        return doubt
 
     def kill(self, state: VehicleState, *, now_s: float, reason: str) -> None:
         """Latch the kill. The outputs are safe in the cycle this is called in."""
@@ -113,6 +130,8 @@ class Supervisor:
             return f"failsafe in force: {self.decision.text}"
         if self.recovering:
             return "landing after a crash of the flight process: send arm first"
+        if self._grounded and self._pilot.resting:
+            return f"grounded ({self._grounded}): send disarm, then arm"
         return ""
 
     def decide(self, state: VehicleState, flags: Flags, *, now_s: float, dt_s: float) -> Setpoint:
@@ -147,8 +166,9 @@ class Supervisor:
     def _act(self, decision: Decision, state: VehicleState) -> None:
         pilot, action = self._pilot, decision.action
         if pilot.resting and (state.on_ground or not state.height_valid):
-            if action >= Action.LAND:
-                self.disarm(state, reason=f"on the ground, {decision.text}")
+            if action >= Action.LAND and self._grounded != decision.text:
+                self._grounded = decision.text
+                self.let_go(state, reason=f"on the ground, {decision.text}")
             return
         if pilot.mode is pilot.manual and action > Action.NONE and state.on_ground:
             pilot.rest(state, reason=decision.text)

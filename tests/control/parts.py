@@ -178,12 +178,14 @@ class ListInbox:
 class Bench:
     """A whole flight loop over the pieces above, settled and ready to arm."""
 
-    def __init__(self, *, bench: bool = False, settle_s: float = 4.0) -> None:
+    def __init__(
+        self, *, bench: bool = False, settle_s: float = 4.0, airframe: Airframe | None = None
+    ) -> None:
         self.sensors = BenchSensors()
         self.outputs = RecordingOutputs()
         self.inbox = ListInbox()
         self.loop: FlightLoop = build_flight_loop(
-            twin(),
+            airframe or twin(),
             sensors=self.sensors,
             outputs=self.outputs,
             inbox=self.inbox,

@@ -2,6 +2,7 @@
 
 from math import nan
 
+import msgspec
 import pytest
 
 from blimp.control.failsafe import Failsafe
@@ -101,7 +102,9 @@ def test_a_flat_battery_lands_and_a_sagging_one_returns() -> None:
 
 
 def test_on_the_ground_a_lost_link_disarms_and_nothing_takes_off() -> None:
-    ship = Bench()
+    """A ship whose feet hold nothing: it lies there by its own weight."""
+    free = msgspec.structs.replace(twin().ground, hold_n=0.0)
+    ship = Bench(airframe=msgspec.structs.replace(twin(), ground=free))
     ship.tell("arm")
     ship.inbox.link_age = 31.0
     ship.run(1.0)
@@ -111,6 +114,38 @@ def test_on_the_ground_a_lost_link_disarms_and_nothing_takes_off() -> None:
     ship.run(0.1)
     assert not ship.snapshot().armed
     assert "disarmed: on the ground, link lost: landing" in ship.snapshot().messages
+
+
+def test_feet_that_hold_hide_a_light_ship_so_a_lost_link_only_grounds_it() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    ship.inbox.link_age = 61.0
+    ship.run(0.1)
+    ship.inbox.link_age = 0.0
+    ship.run(1.0)
+    assert ship.snapshot().armed
+    assert not ship.motors_driven()
+    reason = ship.tell("takeoff", altitude_m=2.0).reason
+    assert reason == "grounded (link lost: landing): send disarm, then arm"
+    assert "not weighed" in ship.tell("land").result["doubt"]
+    ship.lift(1.5)  # it comes off them
+    assert ship.snapshot().mode == "HOLD"
+    assert ship.motors_driven()
+    assert ship.tell("land").state is OutcomeState.IN_PROGRESS
+
+
+def test_a_landing_on_the_pad_leaves_the_disarm_to_a_person_who_looks() -> None:
+    ship = Bench()
+    ship.tell("arm")
+    landed = ship.tell("land")
+    assert landed.state is OutcomeState.DONE
+    assert "not weighed" in landed.result["doubt"]
+    ship.run(1.0)
+    assert ship.snapshot().armed
+    assert not ship.motors_driven()
+    assert ship.snapshot().messages[-1] == landed.result["doubt"]
+    assert ship.tell("disarm").state is OutcomeState.DONE
+    assert not ship.snapshot().armed
 
 
 def test_a_lost_link_in_manual_on_the_ground_ends_manual() -> None:
