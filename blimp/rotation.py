@@ -69,6 +69,12 @@ def euler(q: Quaternion) -> Vec3:
     )
 
 
+def yaw_of(q: Quaternion) -> float:
+    """Return the yaw of `euler` alone."""
+    w, x, y, z = q
+    return atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+
+
 def from_euler(roll: float, pitch: float, yaw: float) -> Quaternion:
     """Return the quaternion of roll, pitch and yaw in radians (z-y-x order)."""
     cr, sr = cos(0.5 * roll), sin(0.5 * roll)

@@ -191,6 +191,18 @@ class EstimateHealth(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     heading: QuantityHealth = QuantityHealth()
 
     @property
+    def in_doubt(self) -> bool:
+        """Whether there is any doubt; asked every cycle."""
+        return bool(
+            self.height.doubt
+            or self.climb.doubt
+            or self.position.doubt
+            or self.velocity.doubt
+            or self.attitude.doubt
+            or self.heading.doubt
+        )
+
+    @property
     def doubts(self) -> tuple[str, ...]:
         """Every doubt there is, each naming its quantity."""
         names = self.__struct_fields__

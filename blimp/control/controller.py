@@ -17,8 +17,9 @@ from blimp.airframe import Airframe
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.horizontal import RECKONED_S
 from blimp.control.pid import Pid
+from blimp.control.vector import within
 from blimp.control.wind import WindObserver, turned, turned_back
-from blimp.rotation import euler, rotate, rotate_back, wrap_pi
+from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
 from blimp.types import LEVEL, ZERO3, Quaternion, Setpoint, Vec3, VehicleState, Wrench
 
 Saturation = tuple[int, int, int, int, int, int]
@@ -163,7 +164,7 @@ class Controller:
         dt_s: float,
         saturated: Saturation,
     ) -> Vec3:
-        yaw = euler(attitude)[2]
+        yaw = yaw_of(attitude)
         heading = (cos(yaw), sin(yaw))
         velocity = self._velocity_demand(state, setpoint)
         fx = fy = 0.0
@@ -173,14 +174,14 @@ class Controller:
         elif state.position_valid and state.attitude_valid:
             fx, fy = self._horizontal_force(state, setpoint, velocity, heading, dt_s, saturated)
             if self._course_rad is not None:
-                fx, fy = _within(fx, _STEERED * self._force_limit_n[0]), 0.0
+                fx, fy = within(fx, _STEERED * self._force_limit_n[0]), 0.0
         elif state.attitude_valid:
             fx, fy = self._blind_force(state, heading, dt_s)
-        fx = _within(fx, self._force_limit_n[0])
-        fy = _within(fy, self._force_limit_n[1])
+        fx = within(fx, self._force_limit_n[0])
+        fy = within(fy, self._force_limit_n[1])
         if push is not None:
             weight_n = self._nominal_n - self._mass_kg[2] * self._down.integral
-            fz = _within(push * self._force_limit_n[2] - weight_n, self._force_limit_n[2])
+            fz = within(push * self._force_limit_n[2] - weight_n, self._force_limit_n[2])
             return (*turned_back((fx, fy), heading), fz)
         speeding = setpoint.acceleration_ned_mps2[2]
         fz = self._vertical_force(state, velocity[2], speeding, dt_s, saturated[2])
@@ -255,7 +256,7 @@ class Controller:
             fz = self._mass_kg[2] * demand
         else:
             fz = self._mass_kg[2] * self._down.integral
-        return _within(fz - self._nominal_n + self._drag(2, down_mps), self._force_limit_n[2])
+        return within(fz - self._nominal_n + self._drag(2, down_mps), self._force_limit_n[2])
 
     def _weigh(self, state: VehicleState, demand_mps: float, dt_s: float) -> None:
         """In level flight the mean lift of the thrusters is what the ship is too heavy by."""
@@ -311,7 +312,7 @@ class Controller:
         east += _LEAD * (east - v_east) - self.wind.east_mps
         if hypot(north, east) > _CALM_MPS:
             return atan2(east, north)
-        return self._course_rad if self._course_rad is not None else euler(state.attitude)[2]
+        return self._course_rad if self._course_rad is not None else yaw_of(state.attitude)
 
     def _yaw_torque(
         self,
@@ -322,16 +323,14 @@ class Controller:
         saturated: int,
     ) -> float:
         rate = setpoint.yaw_rate_radps
-        yaw_rad = setpoint.yaw_rad if self._course_rad is None else self._course_rad
-        if yaw_rad is not None:
-            rate += self._gains.yaw_p * wrap_pi(yaw_rad - euler(attitude)[2])
-        limit = self._limits.yaw_rate_radps
-        rate = max(-limit, min(limit, rate))
-        p, q, r = state.rates_body_radps
-        yaw_rate = rotate(attitude, (p, q, r))[2]
+        heading = setpoint.yaw_rad if self._course_rad is None else self._course_rad
+        if heading is not None:
+            rate += self._gains.yaw_p * wrap_pi(heading - yaw_of(attitude))
+        rate = within(rate, self._limits.yaw_rate_radps)
+        yaw_rate = rotate(attitude, state.rates_body_radps)[2]
         demand = self._turn.update(rate - yaw_rate, dt_s, saturated=saturated)
         torque_nm = self._inertia_kg_m2 * demand + self._drag(5, rate)
-        return _within(torque_nm, self._yaw_limit_nm)
+        return within(torque_nm, self._yaw_limit_nm)
 
     def forward_mps(self, state: VehicleState) -> float:
         """Return the speed along the body's x axis; 0 if it is not known."""
@@ -345,7 +344,3 @@ class Controller:
 
 def _sign(value: float) -> int:
     return (value > 0.5) - (value < -0.5)
-
-
-def _within(value: float, limit: float) -> float:
-    return max(-limit, min(limit, value))

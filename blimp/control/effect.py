@@ -37,6 +37,8 @@ _STILL_MPS = 0.06
 _STILL_RADPS = 0.02
 _TILTS = 13
 
+Column = tuple[float, float, float]  # surge and heave, N, and yaw, N m
+
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """What is broken. thrusts_n: what each motor gives. tilt_rad: of a servo that stays."""
@@ -79,6 +81,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 class _Hypothesis(msgspec.Struct, kw_only=True):
     fault: Fault
     thrusts: dict[int, float]  # by thruster
+    columns: list[Column] | None = None  # at the angle of a servo that stays
     left: float = 0.0  # mean square of what this fault does not explain
 
 
@@ -107,11 +110,15 @@ class EffectCheck:
             max(1e-4, _YAW * self._yaw_limit_nm()),
         )
         self._hypotheses = _hypotheses(airframe)
+        for hypothesis in self._hypotheses:
+            fault = hypothesis.fault
+            if fault.tilt_rad is not None:  # the mixer knows one tilt servo
+                hypothesis.columns = self._columns({fault.names[0]: fault.tilt_rad})
         self.reset()
 
     def reset(self) -> None:
         """Forget everything: a new flight."""
-        self.faults: tuple[Fault, ...] = ()
+        self._blame(())
         self._before: tuple[float, float, float] | None = None
         self._window_s = self._aside = 0.0  # the latter: sideways speed times yaw rate, times dt
         self._commanded: list[float] = []
@@ -121,21 +128,21 @@ class EffectCheck:
         self._score = 0.0
         self._smooth: list[list[float]] = []
 
-    @property
-    def fixed_n(self) -> dict[str, float]:
-        """What broken motors give, by name."""
-        named = (fault for fault in self.faults if not fault.all_dead)
-        return {name: n for fault in named for name, n in fault.fixed_n.items()}
+    def _blame(self, faults: tuple[Fault, ...]) -> None:
+        """From now on these are known.
 
-    @property
-    def stuck_rad(self) -> float | None:
-        """The angle at which the tilt servo stays, None if it moves."""
-        return next((f.tilt_rad for f in self.faults if f.tilt_rad is not None), None)
-
-    @property
-    def only_dead(self) -> bool:
-        """Whether no motor pushes by itself and no servo stays: the mixer knows what they give."""
-        return all(fault.dead and not fault.all_dead for fault in self.faults)
+        fixed_n: what broken motors give, by name. stuck_rad: the angle at which the tilt servo
+        stays, None if it moves. broken: every actuator that is named. runs: a motor pushes by
+        itself. only_dead: none does and no servo stays, so that the mixer knows what they give.
+        """
+        self.faults = faults
+        named = [fault for fault in faults if not fault.all_dead]
+        self.fixed_n = {name: n for fault in named for name, n in fault.fixed_n.items()}
+        self.stuck_rad = next((f.tilt_rad for f in faults if f.tilt_rad is not None), None)
+        self.broken = tuple(name for fault in faults for name in fault.names)
+        self.runs = any(fault.runs for fault in faults)
+        self.only_dead = all(fault.dead and not fault.all_dead for fault in faults)
+        self._lost = any(fault.all_dead for fault in faults)
 
     def update(
         self,
@@ -148,9 +155,8 @@ class EffectCheck:
     ) -> None:
         """Take one cycle. motors_n: commanded thrusts. weight_n: heaviness, as known."""
         known = state.attitude_valid and state.height_valid and state.position_valid
-        usable = known and not state.health.doubts  # a motion in doubt names no actuator
-        lost = any(fault.all_dead for fault in self.faults)
-        if lost or not usable or state.on_ground:
+        usable = known and not state.health.in_doubt  # a motion in doubt names no actuator
+        if self._lost or not usable or state.on_ground:
             self._before, self._beyond_s = None, 0.0
             return
         v = rotate_back(state.attitude, state.velocity_ned_mps)
@@ -201,14 +207,16 @@ class EffectCheck:
                 total += (smooth[axis] / self._bounds[axis]) ** 2
             return total
 
-        off = left(0, self.wrench(commanded, self._tilts))
+        columns = self._columns(self._tilts)
+        off = left(0, _wrench(columns, commanded))
         self._score = score_keep * self._score + (1.0 - score_keep) * off
         for k, hypothesis in enumerate(self._hypotheses, start=1):
-            thrusts = [hypothesis.thrusts.get(i, thrust) for i, thrust in enumerate(commanded)]
-            tilts = self._tilts
-            if hypothesis.fault.tilt_rad is not None:
-                tilts = {**tilts, hypothesis.fault.names[0]: hypothesis.fault.tilt_rad}
-            rest = left(k, self.wrench(thrusts, tilts))
+            thrusts = commanded
+            if hypothesis.thrusts:
+                thrusts = [*commanded]
+                for i, thrust in hypothesis.thrusts.items():
+                    thrusts[i] = thrust
+            rest = left(k, _wrench(hypothesis.columns or columns, thrusts))
             hypothesis.left = score_keep * hypothesis.left + (1.0 - score_keep) * rest
         self._beyond_s = self._beyond_s + dt_s if self._score > 1.0 else 0.0
         if self._beyond_s >= _LASTS_S:
@@ -236,23 +244,23 @@ class EffectCheck:
         ]
         clearer = _CLEARER if best.fault.dead else _CLEARLY
         if not others or best.left < clearer * min(others):
-            self.faults = (*dead, best.fault)  # what ran or stayed was not it
+            self._blame((*dead, best.fault))  # what ran or stayed was not it
             self._before = None  # from here on the mixer leaves it out
 
-    def wrench(
-        self, thrusts: Sequence[float], tilts: dict[str, float]
-    ) -> tuple[float, float, float]:
+    def wrench(self, thrusts: Sequence[float], tilts: dict[str, float]) -> Column:
         """Return surge, heave and yaw of these thrusts, servos at these angles."""
-        fx = fz = mz = 0.0
-        for (axis, servo, arm_x, arm_y), thrust in zip(self._mounts, thrusts, strict=True):
-            ax, ay, az = axis
+        return _wrench(self._columns(tilts), thrusts)
+
+    def _columns(self, tilts: dict[str, float]) -> list[Column]:
+        """Return surge, heave and yaw of one newton of each thruster."""
+        columns = []
+        for (ax, ay, az), servo, arm_x, arm_y in self._mounts:
             if servo:
                 angle = tilts.get(servo, 0.0)
                 c, s = cos(angle), sin(angle)
                 ax, az = c * ax + s * az, c * az - s * ax
-            fx, fz = fx + thrust * ax, fz + thrust * az
-            mz += thrust * (arm_x * ay - arm_y * ax)
-        return fx, fz, mz
+            columns.append((ax, az, arm_x * ay - arm_y * ax))
+        return columns
 
     def _yaw_limit_nm(self) -> float:
         each = (abs(x * axis[1] - y * axis[0]) for axis, _, x, y in self._mounts)
@@ -261,6 +269,13 @@ class EffectCheck:
     def drag(self, axis: int, speed: float) -> float:
         aero = self._aero
         return speed * (aero.linear_drag[axis] + aero.quadratic_drag[axis] * abs(speed))
+
+
+def _wrench(columns: Sequence[Column], thrusts: Sequence[float]) -> Column:
+    fx = fz = mz = 0.0
+    for (x, z, yaw), thrust in zip(columns, thrusts, strict=True):
+        fx, fz, mz = fx + thrust * x, fz + thrust * z, mz + thrust * yaw
+    return fx, fz, mz
 
 
 def _hypotheses(airframe: Airframe) -> list[_Hypothesis]:

@@ -67,6 +67,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""  # "link lost: holding"
 
 
+_NOTHING = Decision()
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One row: `when` must hold for `after_s`.
 
@@ -281,17 +284,18 @@ class Failsafe:
 
     def update(self, now_s: float, state: VehicleState, flags: Flags) -> Decision:
         """Return the worst action in force."""
-        decision = Decision()
+        decision, since, latched = _NOTHING, self._since_s, self._latched
         for rule in self._rules:
-            if rule.name not in self._latched:
+            name = rule.name
+            if name not in latched:
                 if not rule.when(state, flags):
-                    self._since_s.pop(rule.name, None)
+                    if since:
+                        since.pop(name, None)
                     continue
-                since_s = self._since_s.setdefault(rule.name, now_s)
-                if now_s - since_s < rule.after_s:
+                if now_s - since.setdefault(name, now_s) < rule.after_s:
                     continue
                 if rule.latched:
-                    self._latched.add(rule.name)
+                    latched.add(name)
             if decision.action < rule.action:
                 decision = Decision(action=rule.action, text=rule.text)
         return decision

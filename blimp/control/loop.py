@@ -381,14 +381,14 @@ class FlightLoop:
         self._pressure_pa = readings.baro.pressure_pa if readings.baro is not None else 0.0
         for heartbeat in self._inbox.heartbeats():
             self._pilot_link.receive(heartbeat, now_s)
-        faults = self._effect.faults
+        effect = self._effect
         if self._battery_v is not None or self._power_s is None or not self.armed:
             self._power_s = now_s
         return Flags(
             link_age_s=max(self._inbox.link_age_s(now_s), self._pilot_age_s(now_s) or 0.0),
-            broken=tuple(name for fault in faults for name in fault.names),
-            runs=any(fault.runs for fault in faults),
-            spared=self._mixer.left_over if len(faults) == 1 and self._effect.only_dead else 0.0,
+            broken=effect.broken,
+            runs=effect.runs,
+            spared=self._mixer.left_over if len(effect.faults) == 1 and effect.only_dead else 0.0,
             power_age_s=now_s - self._power_s if self._measures_power else 0.0,
             rising_s=self._rising_s,
             heavy=self._controller.heavy,

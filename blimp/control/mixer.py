@@ -13,7 +13,7 @@ from math import cos, exp, inf, isfinite, sin
 
 from blimp.airframe import Airframe, Servo, Thruster
 from blimp.control.linear import weighted_pseudo_inverse
-from blimp.control.vector import cross, minus
+from blimp.control.vector import cross, minus, within
 from blimp.errors import AirframeError
 from blimp.types import ActuatorCommand, Wrench
 
@@ -67,7 +67,7 @@ class Mixer:
         arm_m = max(abs(column[_MZ]) for columns in self._columns for column in columns)
         yaw_weight = _YAW_WEIGHT / arm_m**2 if arm_m > 1e-6 else 0.0
         self._weights: Column = (*_FORCE_WEIGHT, _ROLL_WEIGHT, 0.0, yaw_weight)
-        self._smooth: tuple[float, ...] = (0.0,) * 6
+        self._smooth: Column = (0.0,) * 6
         self._stuck: tuple[int, list[Column]] | None = None
         self._fixed: dict[int, float] = {}  # thrust of what is broken, by thruster
         self._given: list[Column] = []  # what that makes, by tilt
@@ -77,19 +77,16 @@ class Mixer:
         self._limits = self._whole = [self._limit(axis) for axis in range(6)]
         self._sways = self._can_sway()
         self._rudders = _rudders(airframe)
+        # Every motor still, every servo at its safe state.
+        self.neutral = ActuatorCommand(
+            motors=(0.0,) * len(self._thrusters),
+            servos=tuple(s.neutral_rad for s in airframe.servo),
+        )
         self.achieved = Wrench()
         self.thrusts_n: tuple[float, ...] | None = (
             None  # commanded to each thruster; None: not by us
         )
         self.saturated: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0)
-
-    @property
-    def neutral(self) -> ActuatorCommand:
-        """Every motor still, every servo at its safe state."""
-        return ActuatorCommand(
-            motors=(0.0,) * len(self._thrusters),
-            servos=tuple(s.neutral_rad for s in self._airframe.servo),
-        )
 
     @property
     def tilt_rad(self) -> float:
@@ -101,7 +98,7 @@ class Mixer:
         """Where each tilt servo is, by name, as `tilt_rad`."""
         if self._tilt is None:
             return {}
-        return {self._airframe.servo[self._tilt.index].name: self._tilt.angle_rad}
+        return {self._tilt.name: self._tilt.angle_rad}
 
     def limit_n(self, axis: int) -> float:
         """Return the force (N) or torque (N m) available both ways along one wrench axis.
@@ -136,6 +133,8 @@ class Mixer:
 
         An empty one makes the ship whole again. Limits are those of what is left.
         """
+        if not fixed_n and not self._fixed:
+            return
         names = self._airframe.thruster_names
         fixed = {names.index(name): thrust for name, thrust in fixed_n.items()}
         if fixed == self._fixed:
@@ -198,7 +197,7 @@ class Mixer:
             thrusts[k] = thrust
         self.thrusts_n = tuple(thrusts)
         self._note(demand, thrusts, self._columns[index])
-        servos = [s.neutral_rad for s in self._airframe.servo]
+        servos = list(self.neutral.servos)
         if self._tilt is not None:
             servos[self._tilt.index] = self._tilt.target_rad
         for rudder in self._rudders:
@@ -240,8 +239,16 @@ class Mixer:
         the cost of an angle knows what thrust it would take there.
         """
         keep = exp(-dt_s / _TILT_FILTER_S)
-        smooth = self._smooth = tuple(
-            keep * old + (1.0 - keep) * new for old, new in zip(self._smooth, demand, strict=True)
+        new = 1.0 - keep
+        fx, fy, fz, mx, my, mz = self._smooth
+        dx, dy, dz, ex, ey, ez = demand
+        smooth = self._smooth = (
+            keep * fx + new * dx,
+            keep * fy + new * dy,
+            keep * fz + new * dz,
+            keep * mx + new * ex,
+            keep * my + new * ey,
+            keep * mz + new * ez,
         )
         now = self._index(target_rad)
         best, best_cost = now, self._cost(now, smooth)
@@ -254,10 +261,10 @@ class Mixer:
                     best, best_cost = index, cost
         return target_rad if best == now else self._first_tilt_rad + best * _TILT_STEP_RAD
 
-    def _scan(self, demand: tuple[float, ...]) -> int:
+    def _scan(self, demand: Column) -> int:
         """Look at one far angle; once all have been seen return the best, else -1."""
         # As a share of the wish, which may grow while the round lasts.
-        wish = sum(w * d * d for w, d in zip(self._weights, demand, strict=True))
+        wish = sum([w * d * d for w, d in zip(self._weights, demand, strict=True)])
         cost = self._cost(self._scanned, demand) / (wish + 1e-9)
         if cost < self._far_cost:
             self._far, self._far_cost = self._scanned, cost
@@ -268,27 +275,27 @@ class Mixer:
         far, self._far_cost = self._far, inf
         return far
 
-    def _cost(self, index: int, demand: tuple[float, ...]) -> float:
+    def _cost(self, index: int, demand: Column) -> float:
         """Return the weighted square of what `demand` would lack at this tilt, in N²."""
-        demand = self._beside(index, demand)
-        lack_x, lack_y, lack_z, lack_roll, _, lack_yaw = demand
+        wish_x, wish_y, wish_z, wish_roll, _, wish_yaw = self._beside(index, demand)
+        lack_x, lack_y, lack_z, lack_roll, lack_yaw = wish_x, wish_y, wish_z, wish_roll, wish_yaw
         effort = 0.0
         for row, column, low, high in zip(
             self._inverse[index], self._columns[index], self._low, self._high, strict=True
         ):
-            thrust = (
-                row[0] * demand[0] + row[1] * demand[1] + row[2] * demand[2] + row[5] * demand[5]
-            )
+            by_x, by_y, by_z, _, _, by_yaw = row
+            thrust = by_x * wish_x + by_y * wish_y + by_z * wish_z + by_yaw * wish_yaw
             if thrust > high:
                 thrust = high
             elif thrust < low:
                 thrust = low
             effort += thrust * thrust if thrust > 0.0 else _REVERSED * thrust * thrust
-            lack_x -= column[0] * thrust
-            lack_y -= column[1] * thrust
-            lack_z -= column[2] * thrust
-            lack_roll -= column[3] * thrust
-            lack_yaw -= column[5] * thrust
+            fx, fy, fz, roll, _, yaw = column
+            lack_x -= fx * thrust
+            lack_y -= fy * thrust
+            lack_z -= fz * thrust
+            lack_roll -= roll * thrust
+            lack_yaw -= yaw * thrust
         wx, wy, wz, wr, _, wn = self._weights
         return (
             wx * lack_x * lack_x
@@ -299,7 +306,7 @@ class Mixer:
             + _EFFORT_WEIGHT * effort
         )
 
-    def _share(self, demand: tuple[float, ...], inverse: list[Column]) -> list[float]:
+    def _share(self, demand: Column, inverse: list[Column]) -> list[float]:
         """Add the axes in order of priority, each scaled down to what is left."""
         thrusts = [0.0] * len(self._thrusters)
         low, high = self._low, self._high
@@ -310,29 +317,34 @@ class Mixer:
             scale = 1.0
             for k, row in enumerate(inverse):
                 part = row[axis] * wanted
-                if part > 1e-9:
-                    scale = min(scale, (high[k] - thrusts[k]) / part)
-                elif part < -1e-9:
-                    scale = min(scale, (low[k] - thrusts[k]) / part)
+                if -1e-9 <= part <= 1e-9:
+                    continue
+                left = (high if part > 0.0 else low)[k] - thrusts[k]
+                if left / part < scale:
+                    scale = left / part
             if scale > 0.0:
                 for k, row in enumerate(inverse):
                     thrusts[k] += scale * row[axis] * wanted
         return [max(low[k], min(high[k], thrust)) for k, thrust in enumerate(thrusts)]
 
     def _note(self, demand: Column, thrusts: list[float], columns: tuple[Column, ...]) -> None:
-        got = [0.0] * 6
-        for column, thrust in zip(columns, thrusts, strict=True):
-            for axis in range(6):
-                got[axis] += column[axis] * thrust
-        fx, fy, fz, mx, my, mz = got
+        fx = fy = fz = mx = my = mz = 0.0
+        for (ax, ay, az, bx, by, bz), thrust in zip(columns, thrusts, strict=True):
+            fx += ax * thrust
+            fy += ay * thrust
+            fz += az * thrust
+            mx += bx * thrust
+            my += by * thrust
+            mz += bz * thrust
         self.achieved = Wrench(force_body_n=(fx, fy, fz), torque_body_nm=(mx, my, mz))
+        limits = self._limits
         self.saturated = (
-            _short(demand[_FX], fx, self._limits[_FX]),
-            _short(demand[_FY], fy, self._limits[_FY]),
-            _short(demand[_FZ], fz, self._limits[_FZ]),
+            _short(demand[_FX], fx, limits[_FX]),
+            _short(demand[_FY], fy, limits[_FY]),
+            _short(demand[_FZ], fz, limits[_FZ]),
             0,
             0,
-            _short(demand[_MZ], mz, self._limits[_MZ]),
+            _short(demand[_MZ], mz, limits[_MZ]),
         )
 
     def _note_neutral(self) -> None:
@@ -353,11 +365,15 @@ class Mixer:
         nothing = (0.0,) * 6
         return tuple(nothing if k in self._fixed else c for k, c in enumerate(columns))
 
-    def _beside(self, index: int, demand: tuple[float, ...]) -> tuple[float, ...]:
+    def _beside(self, index: int, demand: Column) -> Column:
         """Return what is to be made beside what broken thrusters make at this tilt."""
         if not self._given:
             return demand
-        return tuple(wish - made for wish, made in zip(demand, self._given[index], strict=True))
+        (fx, fy, fz, mx, my, mz), made = demand, self._given[index]
+        return (
+            fx - made[_FX], fy - made[_FY], fz - made[_FZ],
+            mx - made[_MX], my - made[_MY], mz - made[_MZ],
+        )  # fmt: skip
 
     def _reach(self, columns: tuple[Column, ...], axis: int, sign: float) -> float:
         total = 0.0
@@ -372,6 +388,7 @@ class _Tilt:
 
     def __init__(self, *, index: int, servo: Servo, device: str) -> None:
         self.index = index
+        self.name = servo.name
         self.device = device  # that drives it
         self.range_rad = (servo.min_rad, servo.max_rad)
         self._slew_radps = servo.slew_radps
@@ -397,8 +414,7 @@ class _Tilt:
         """Send the servo to `target_rad` and move the model of it towards there."""
         low, high = self.range_rad
         self.target_rad = max(low, min(high, target_rad))
-        step = self._slew_radps * dt_s
-        self.angle_rad += max(-step, min(step, self.target_rad - self.angle_rad))
+        self.angle_rad += within(self.target_rad - self.angle_rad, self._slew_radps * dt_s)
 
 
 class _Rudder:

@@ -72,6 +72,8 @@ class Leg:
     def advance(self, position_ned_m: Vec3, dt_s: float) -> Reference:
         """Move the reference on by `dt_s`; `position_ned_m` is where the ship is."""
         rest_m = self.length_m - self._travelled_m
+        if rest_m == 0.0 == self._moving_mps:  # it stands at the end
+            return self._reference(0.0, done=True)
         come = minus(position_ned_m, self._start)
         on_line_m = dot(come, self._along)
         lag_m = self._travelled_m - on_line_m
@@ -92,6 +94,9 @@ class Leg:
         done = rest_m < 0.02
         if done:
             self._travelled_m, self._moving_mps = self.length_m, 0.0
+        return self._reference(gained_mps2, done=done)
+
+    def _reference(self, gained_mps2: float, *, done: bool) -> Reference:
         x, y, z = self._along
         s, v = self._travelled_m, self._moving_mps
         n, e, d = self._start

@@ -2,6 +2,8 @@
 
 from math import isfinite
 
+from blimp.control.vector import within
+
 
 class Pid:
     """Error in, demand out; the units are the caller's.
@@ -38,15 +40,9 @@ class Pid:
         if not (isfinite(error) and isfinite(rate)):
             return self.integral
         growth = self._i * error * dt_s
-        if (
-            not hold
-            and not (saturated > 0 and growth > 0.0)
-            and not (saturated < 0 and growth < 0.0)
-        ):
-            limit = self._integral_limit
-            self.integral = max(-limit, min(limit, self.integral + growth))
+        if not hold and saturated * growth <= 0.0:
+            self.integral = within(self.integral + growth, self._integral_limit)
         return self._p * error - self._d * rate + self.integral
 
     def reset(self, integral: float = 0.0) -> None:
-        limit = self._integral_limit
-        self.integral = max(-limit, min(limit, integral))
+        self.integral = within(integral, self._integral_limit)

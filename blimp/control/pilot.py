@@ -6,7 +6,7 @@ from blimp.control.modes.land import Land
 from blimp.control.modes.manual import Manual
 from blimp.control.modes.mode import FlightMode, Ship
 from blimp.control.payload import Payload
-from blimp.rotation import euler, wrap_pi
+from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
 IDLE = Setpoint(idle=True)
@@ -84,7 +84,7 @@ class Pilot:
 
         What a ship does at one moment is a little beside it, and each mode would pass that on.
         """
-        yaw_rad = euler(state.attitude)[2]
+        yaw_rad = yaw_of(state.attitude)
         wish_rad = self._yaw_rad
         if wish_rad is None or abs(wrap_pi(wish_rad - yaw_rad)) > _ON_HEADING_RAD:
             return yaw_rad

@@ -61,11 +61,10 @@ class Samples:
         """Whether this sample is later than the last one of its role, by enough."""
         if sample is None:
             return False
-        t_s = sample.t_s
-        if not (isfinite(t_s) and now_s - _OLD_S <= t_s <= now_s + _AHEAD_S):
-            return False
-        last_s = self._last_s.get(name)
+        t_s, last_s = sample.t_s, self._last_s.get(name)
         if last_s is not None and t_s < last_s + self._spacing_s.get(name, 0.0):
+            return False
+        if not (isfinite(t_s) and now_s - _OLD_S <= t_s <= now_s + _AHEAD_S):
             return False
         self._last_s[name] = t_s
         return True

@@ -19,6 +19,7 @@ _MESSAGES = 8
 _MESSAGE_LETTERS = 200
 _DESCENDED_S = 3.0
 _LIFT_S = 20.0  # a ship that can lift has by then
+_LIFTS = (Loiter, ReturnToPad)
 # What already does at least as much as the action asks.
 _SATISFIES: dict[Action, tuple[type, ...]] = {
     Action.HOLD: (Hold, ReturnToPad, Land, Descend, Idle),
@@ -201,7 +202,7 @@ class Supervisor:
         """A ship that does not leave the ground has its motors stopped, and its pilot informed."""
         pilot = self._pilot
         lifting = (
-            isinstance(pilot.flying, Loiter | ReturnToPad)
+            isinstance(pilot.flying, _LIFTS)
             and not pilot.resting
             and state.on_ground
             and state.height_valid

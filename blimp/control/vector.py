@@ -1,6 +1,13 @@
-"""What control needs of 3-vectors, on plain tuples."""
+"""What control needs of numbers, and of 3-vectors on plain tuples."""
 
 from blimp.types import Vec3
+
+
+def within(value: float, limit: float) -> float:
+    """Return `value` held within -limit to limit; NaN gives the limit."""
+    if value < limit:
+        return value if value > -limit else -limit
+    return limit
 
 
 def minus(a: Vec3, b: Vec3) -> Vec3:

@@ -29,9 +29,8 @@ class WindObserver:
     """
 
     def __init__(self, *, aero: Aero, mass_kg: Pair, limit_mps: float) -> None:
-        self._linear = aero.linear_drag
-        self._quadratic = aero.quadratic_drag
-        self._mass_kg = mass_kg
+        # Mass, linear and quadratic drag along and across the hull.
+        self._axes = tuple(zip(mass_kg, aero.linear_drag[:2], aero.quadratic_drag[:2], strict=True))
         # A round hull makes no side force of its own by turning.
         along, across = mass_kg
         self._uneven = min(1.0, 3.0 * abs(across - along) / max(along, across))
@@ -60,7 +59,8 @@ class WindObserver:
 
     def drag(self, axis: int, airspeed_mps: float) -> float:
         """Return the force that keeps this airspeed up along one body axis, in N."""
-        return airspeed_mps * (self._linear[axis] + self._quadratic[axis] * abs(airspeed_mps))
+        _, linear, quadratic = self._axes[axis]
+        return airspeed_mps * (linear + quadratic * abs(airspeed_mps))
 
     def update(
         self,
@@ -82,17 +82,18 @@ class WindObserver:
         model = turned(self._model_mps, heading)
         turning = self._uneven * abs(yaw_rate_radps) / _TURNING_RADPS
         share = max(0.0, 1.0 - turning) * dt_s / _SETTLE_S
-        moved, learnt = [], []
+        moved, learnt = [0.0, 0.0], [0.0, 0.0]
         for axis in (0, 1):
+            mass_kg, linear, quadratic = self._axes[axis]
             airspeed = velocity_mps[axis] - wind[axis]
+            size = abs(airspeed)
             pull_mps2 = _PULL_PER_S * (velocity_mps[axis] - model[axis])
-            explained_mps2 = (force_n[axis] - self.drag(axis, airspeed)) / self._mass_kg[axis]
-            moved.append(model[axis] + (explained_mps2 + pull_mps2) * dt_s)
-            slope = self._linear[axis] + 2.0 * self._quadratic[axis] * max(
-                _FLOOR_MPS, abs(airspeed)
-            )
-            unexplained_n = self._mass_kg[axis] * pull_mps2
-            learnt.append(wind[axis] + share * unexplained_n / max(slope, 1e-6))
+            drag_n = airspeed * (linear + quadratic * size)
+            explained_mps2 = (force_n[axis] - drag_n) / mass_kg
+            moved[axis] = model[axis] + (explained_mps2 + pull_mps2) * dt_s
+            slope = linear + 2.0 * quadratic * (size if size > _FLOOR_MPS else _FLOOR_MPS)
+            unexplained_n = mass_kg * pull_mps2
+            learnt[axis] = wind[axis] + share * unexplained_n / max(slope, 1e-6)
         self._model_mps = turned_back((moved[0], moved[1]), heading)
         north, east = turned_back((learnt[0], learnt[1]), heading)
         shrink = self._limit_mps / max(self._limit_mps, hypot(north, east))

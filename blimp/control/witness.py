@@ -37,6 +37,7 @@ class Witnesses:
         }
         self._pad_pa: float | None = None
         self._baro_t_s = -1.0
+        self._baro_m: float | None = None
         self._range = _Seen(inf, -inf)
         self.heights_m: dict[str, float] = {}
 
@@ -67,14 +68,17 @@ class Witnesses:
             found["range"] = self._range.height_m
 
     def _press(self, baro: BaroSample, found: dict[str, float], *, at_rest: bool) -> None:
-        if at_rest and baro.t_s != self._baro_t_s and 3e4 < baro.pressure_pa < 1.2e5:
-            if self._pad_pa is None:
-                self._pad_pa = baro.pressure_pa
-            share = min(1.0, max(0.0, baro.t_s - self._baro_t_s) / _PAD_S)
-            self._pad_pa += share * (baro.pressure_pa - self._pad_pa)
-        self._baro_t_s = baro.t_s
-        if self._pad_pa is not None:
-            found["baro"] = baro_height_m(baro.pressure_pa, baro.temperature_c, self._pad_pa)
+        if baro.t_s != self._baro_t_s:
+            if at_rest and 3e4 < baro.pressure_pa < 1.2e5:
+                if self._pad_pa is None:
+                    self._pad_pa = baro.pressure_pa
+                share = min(1.0, max(0.0, baro.t_s - self._baro_t_s) / _PAD_S)
+                self._pad_pa += share * (baro.pressure_pa - self._pad_pa)
+            self._baro_t_s = baro.t_s
+            if self._pad_pa is not None:
+                self._baro_m = baro_height_m(baro.pressure_pa, baro.temperature_c, self._pad_pa)
+        if self._baro_m is not None:
+            found["baro"] = self._baro_m
 
     def doubt(self) -> str:
         """Return why the ship may not be down, or "": those against it must be outnumbered."""

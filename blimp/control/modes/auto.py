@@ -6,7 +6,7 @@ from typing import Any
 
 from blimp.control.modes.mode import Ship
 from blimp.control.trajectory import Trajectory, TrajectoryPoint, TrajectorySample
-from blimp.rotation import euler, wrap_pi
+from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
 START_M = 2.0  # the ship may be so far from the first point
@@ -48,7 +48,7 @@ class Auto:
         self._limits = ship.airframe.limits
         self._trajectory = Trajectory(points)
         self._last = last
-        self._yaw_rad = euler(state.attitude)[2]
+        self._yaw_rad = yaw_of(state.attitude)
         self._dry: TrajectorySample | None = None  # where it was when nothing more had come
         self._error_m = off_m
         self.done = False

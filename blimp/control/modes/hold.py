@@ -3,7 +3,7 @@
 from math import hypot
 from typing import Any
 
-from blimp.rotation import euler
+from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
 _STOPPED_MPS = 0.1
@@ -29,7 +29,7 @@ class Hold:
 
     def resume(self, state: VehicleState) -> None:
         self._down_m = state.position_ned_m[2]
-        self._yaw_rad = euler(state.attitude)[2]
+        self._yaw_rad = yaw_of(state.attitude)
         self._place_m: tuple[float, float] | None = None
         self._braking_s = 0.0
 

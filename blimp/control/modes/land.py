@@ -10,7 +10,7 @@ from typing import Any
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 from blimp.control.modes.nose import Nose
-from blimp.rotation import euler
+from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
 _SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
@@ -88,7 +88,7 @@ class Land:
     def resume(self, state: VehicleState) -> None:
         self._height_m = state.altitude_m
         self._down_m = state.position_ned_m[2]
-        self._nose = Nose(ship=self._ship, yaw_rad=euler(state.attitude)[2])
+        self._nose = Nose(ship=self._ship, yaw_rad=yaw_of(state.attitude))
         self._place_m: tuple[float, float] | None = None
         self._wish_mps = max(0.0, state.velocity_ned_mps[2])
 

@@ -8,7 +8,7 @@ import msgspec
 from blimp.control.modes.mode import Ship
 from blimp.control.modes.nose import Nose
 from blimp.control.path import Leg
-from blimp.rotation import euler, wrap_pi
+from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import Mode, Setpoint, Vec3, VehicleState
 
 ARRIVED_M = 0.4
@@ -52,7 +52,7 @@ class Loiter:
         self.target_ned_m = state.position_ned_m if target_ned_m is None else target_ned_m
         self._leg = Leg(start_ned_m=start, end_ned_m=self.target_ned_m, limits=limits)
         self._yaw_rad = None if yaw_rad is None else wrap_pi(yaw_rad)
-        self._nose = Nose(ship=ship, yaw_rad=euler(state.attitude)[2])
+        self._nose = Nose(ship=ship, yaw_rad=yaw_of(state.attitude))
         north, east = self.target_ned_m[0] - start[0], self.target_ned_m[1] - start[1]
         distance_m = hypot(north, east)
         cruise = limits.speed_mps / max(distance_m, 1e-6)
@@ -88,7 +88,7 @@ class Loiter:
         yaw_rad = self._heading(dt_s)
         if not self._moving:
             self._turning_s += dt_s
-            off = abs(wrap_pi(self._final_heading() - euler(state.attitude)[2]))
+            off = abs(wrap_pi(self._final_heading() - yaw_of(state.attitude)))
             self._moving = off < _TURNED_RAD or self._turning_s > _TURN_LIMIT_S
         # Standing still on the line while turning is a leg that does not advance.
         reference = self._leg.advance(state.position_ned_m, dt_s if self._moving else 0.0)
@@ -123,7 +123,7 @@ class Loiter:
         self._settled_s = self._settled_s + dt_s if near and slow else 0.0
         headed = self._yaw_rad is None or self._settled_s >= _HEADING_S
         if not headed:
-            headed = abs(wrap_pi(self._final_heading() - euler(state.attitude)[2])) < _HEADED_RAD
+            headed = abs(wrap_pi(self._final_heading() - yaw_of(state.attitude))) < _HEADED_RAD
         if self._settled_s >= _SETTLED_S and headed:
             self.done = True
 

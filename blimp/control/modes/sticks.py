@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from blimp.control.modes.mode import Ship
-from blimp.rotation import euler, wrap_pi
+from blimp.rotation import wrap_pi, yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
 _LEAD_RAD = 0.5  # the heading asked for is at most so far ahead of the nose
@@ -45,7 +45,7 @@ class Sticks:
     def resume(self, state: VehicleState) -> None:
         """Whatever was held before is let go."""
         self._stick = Stick()
-        self._yaw_rad = euler(state.attitude)[2]
+        self._yaw_rad = yaw_of(state.attitude)
         self._down_m = state.position_ned_m[2]
 
     def push(self, stick: Stick) -> None:
@@ -58,7 +58,7 @@ class Sticks:
             stick = Stick()
         rate = stick.turn * limits.yaw_rate_radps
         if rate:
-            nose = euler(state.attitude)[2]
+            nose = yaw_of(state.attitude)
             ahead = wrap_pi(self._yaw_rad + rate * dt_s - nose)
             self._yaw_rad = wrap_pi(nose + max(-_LEAD_RAD, min(_LEAD_RAD, ahead)))
         if self.number is Mode.STABILIZE:

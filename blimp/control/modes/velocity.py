@@ -5,7 +5,7 @@ from typing import Any
 
 from blimp.control.modes.loiter import Loiter
 from blimp.control.modes.mode import Ship
-from blimp.rotation import euler
+from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, Vec3, VehicleState
 
 
@@ -33,7 +33,7 @@ class Velocity:
         self._velocity = velocity_ned_mps
         self._seconds = seconds
         self._flown_s = 0.0
-        self._yaw_rad = euler(state.attitude)[2] if yaw_rad is None else yaw_rad
+        self._yaw_rad = yaw_of(state.attitude) if yaw_rad is None else yaw_rad
         self._wish_mps: Vec3 = (0.0, 0.0, 0.0)
         self._down_m = state.position_ned_m[2]
         self._after: Loiter | None = None
