@@ -1,0 +1,200 @@
+"""What a cycle of the flight loop costs, against another commit: `python -m benchmarks.cycle`.
+
+Both hold their place in gusts in lockstep, in turns of a tenth of a second of processor time in two
+processes, so that a busy machine slows both; ratios are medians over the turns. Compute is all but
+the devices' `read` and `drive`; bits are what goes over the wires of the I2C bus, starts, stops and
+acknowledges included.
+"""
+
+import argparse
+import cProfile
+import json
+import pstats
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import thread_time
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+BASE = "dab57a1"  # before sensors voted and trajectories were flown
+BUS_HZ = 400_000
+WIND_MPS = 0.3
+SETTLE_S = 5.0  # after the take-off
+TURN = 50  # cycles
+PERIOD_S = 0.01
+
+
+class Hover:
+    """A ship that holds its place, and how long each part of its cycles takes.
+
+    It has to fly with any commit, so it takes what it measures from outside.
+    """
+
+    def __init__(self, airframe: str) -> None:
+        from blimp.sim.lockstep import Lockstep
+
+        self.ship = ship = Lockstep(airframe, seed=1, wind_mps=WIND_MPS)
+        ship.command("arm")
+        ship.complete("takeoff", within_s=60.0, altitude_m=3.0)
+        ship.step(SETTLE_S)
+        loop: Any = ship._ship.loop
+        self._devices_s = self._cycle_s = 0.0
+        self._bits = 0
+        for device, name in ((loop._sensors, "read"), (loop._outputs, "drive")):
+            setattr(device, name, self._timed(getattr(device, name), "_devices_s"))
+        loop.step = self._timed(loop.step, "_cycle_s")
+        self._transfer = ship.world.electronics.i2c
+        ship.world.electronics.i2c = self._counted  # type: ignore[method-assign]
+
+    def _timed(self, call: Any, sum_name: str) -> Any:
+        def timed(*arguments: Any) -> Any:
+            began_s = thread_time()
+            try:
+                return call(*arguments)
+            finally:
+                setattr(self, sum_name, getattr(self, sum_name) + thread_time() - began_s)
+
+        return timed
+
+    def _counted(self, bus: int, address: int, data: bytes, length: int) -> bytes:
+        """9 bits a byte with its acknowledge; start and stop as one bit each."""
+        written = 9 * (1 + len(data)) + 1 if data or not length else 0
+        self._bits += written + (9 * (1 + length) + 1 if length else 0) + 1
+        return self._transfer(bus, address, data, length)
+
+    def turn(self) -> dict[str, float]:
+        """Fly some cycles; return the mean of each part, ms."""
+        self._devices_s = self._cycle_s = 0.0
+        began_s = thread_time()
+        self.ship.step(TURN * PERIOD_S)
+        whole_s = thread_time() - began_s
+        parts = {
+            "compute": self._cycle_s - self._devices_s,
+            "devices": self._devices_s,
+            "world": whole_s - self._cycle_s,
+            "whole": whole_s,
+        }
+        return {name: 1e3 * seconds / TURN for name, seconds in parts.items()}
+
+    def bits(self, seconds: float) -> dict[str, float]:
+        """What one cycle puts on the I2C bus."""
+        counts = []
+        for _ in range(round(seconds / PERIOD_S)):
+            self._bits = 0
+            self.ship.step(PERIOD_S)
+            counts.append(self._bits)
+        mean, worst = statistics.fmean(counts), max(counts)
+        share = 100.0 / BUS_HZ / PERIOD_S
+        return {
+            "mean": round(mean, 1),
+            "worst": worst,
+            "mean_percent": round(share * mean, 1),
+            "worst_percent": round(share * worst, 1),
+        }
+
+    def profile(self, lines: int) -> tuple[float, list[dict[str, Any]]]:
+        """Calls a cycle, and the functions of the loop that take longest, with their callees'."""
+        profiler = cProfile.Profile()
+        profiler.runcall(self.ship.step, 10 * TURN * PERIOD_S)
+        stats: dict[Any, Any] = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
+        cycles = 10 * TURN
+        rows = [
+            {
+                "function": f"{Path(file).parent.name}/{Path(file).name}:{name}",
+                "calls": round(calls / cycles, 2),
+                "own_us": round(1e6 * own / cycles, 2),
+                "all_us": round(1e6 * whole / cycles, 2),
+            }
+            for (file, _, name), (_, calls, own, whole, _) in stats.items()
+        ]
+        total = sum(row["calls"] for row in rows)
+        return total, sorted(rows, key=lambda row: -row["own_us"])[:lines]
+
+
+def serve(airframe: str) -> None:
+    """The other end: fly a turn for each line that comes in, and answer with its parts."""
+    hover = Hover(airframe)
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(hover.turn()), flush=True)
+
+
+class Peer:
+    """A process that hovers with the code of one directory."""
+
+    def __init__(self, code: Path, airframe: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--serve", "--airframe", airframe],
+            env={"PYTHONPATH": str(code), "PATH": "/usr/bin:/bin"},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._read()
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("a peer has ended: see above")
+        return line
+
+    def turn(self) -> dict[str, float]:
+        assert self._process.stdin is not None
+        print(file=self._process.stdin, flush=True)
+        answer: dict[str, float] = json.loads(self._read())
+        return answer
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def compare(commit: str, airframe: str, turns: int) -> dict[str, Any]:
+    """Return the medians of both, and of new over old turn by turn."""
+    with tempfile.TemporaryDirectory(prefix="blimp-bench-") as directory:
+        archive = subprocess.run(
+            ["git", "archive", commit], cwd=ROOT, check=True, stdout=subprocess.PIPE
+        ).stdout
+        subprocess.run(["tar", "x", "-C", directory], input=archive, check=True)
+        old, new = Peer(Path(directory), airframe), Peer(ROOT, airframe)
+        rows = [(old.turn(), new.turn()) for _ in range(turns)]
+        old.close()
+        new.close()
+    return {
+        part: {
+            "old_ms": round(statistics.median(row[0][part] for row in rows), 4),
+            "new_ms": round(statistics.median(row[1][part] for row in rows), 4),
+            "ratio": round(statistics.median(row[1][part] / row[0][part] for row in rows), 3),
+        }
+        for part in rows[0][0]
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cycle", description=__doc__)
+    parser.add_argument("--against", default=BASE, metavar="COMMIT")
+    parser.add_argument("--airframe", default="twin")
+    parser.add_argument("--turns", type=int, default=100)
+    parser.add_argument("--lines", type=int, default=20, help="of the profile")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.airframe)
+        return
+    from benchmarks.figures import print_figures
+
+    ratios = compare(options.against, options.airframe, options.turns)
+    hover = Hover(options.airframe)
+    bits = hover.bits(20.0)
+    calls, profile = hover.profile(options.lines)
+    print_figures(
+        "benchmarks.cycle",
+        {"against": options.against, "ms": ratios, "i2c_bits": bits, "calls": calls,
+         "profile": profile},
+        one_line=False,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
