@@ -210,6 +210,8 @@ class Gains(_Part, frozen=True, kw_only=True):
     yaw_p: Positive  # 1/s: radians of error to rad/s
     yaw_rate_p: Positive  # 1/s: rad/s of error to rad/s^2, times the inertia
     yaw_rate_i: NotNegative
+    # The ratio by which thrust damps the swing: 0 switches it off, see `blimp/control/swing.py`.
+    swing_damping: Annotated[float, Meta(ge=0.0, le=0.5)] = 0.0
 
 
 class Estimation(_Part, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ Horizontal:  v* = v_ref + position_p (p* - p)            bounded by the speed li
 Vertical:    c* = c_ref + height_p (h* - h)              bounded by climb and descent limits
              a* = a_ref + climb_p (c* - c) + I           I carries heaviness
 Force:       F = (m + added mass) a* + drag(v* - wind) + heaviness, turned into the body frame
+             plus a force against the swing (`blimp/control/swing.py`), if the airframe says so
 Yaw:         r* = r_ref + yaw_p (yaw* - yaw)             bounded by the yaw rate limit
              N = (Izz + added inertia) (yaw_rate_p (r* - r) + I)
 An integral stops growing into an axis the mixer calls saturated. What the integrals settle
@@ -17,6 +18,7 @@ from blimp.airframe import Airframe
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.horizontal import RECKONED_S
 from blimp.control.pid import Pid
+from blimp.control.swing import SwingDamper
 from blimp.control.vector import within
 from blimp.control.wind import WindObserver, turned, turned_back
 from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
@@ -64,6 +66,12 @@ class Controller:
             aero=aero, mass_kg=self._mass_kg[:2], limit_mps=airframe.limits.speed_mps
         )
         self._wind_s = 0.0  # when it was learnt about last
+        self._damper = SwingDamper(
+            airframe=airframe,
+            ship_kg=mass_kg,
+            mass_kg=self._mass_kg[:2],
+            force_limit_n=force_limit_n[:2],
+        )
         self._sure_kg = _SURE * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
         self._given_n = ZERO3
         self._level_s = 0.0
@@ -148,7 +156,7 @@ class Controller:
         self._given_n = achieved.force_body_n
         self._course_rad = None if sways else self._course(state, setpoint)
         attitude = state.attitude if state.attitude_valid else LEVEL
-        force = self._force_ned(state, setpoint, attitude, dt_s, saturated)
+        force = self._force_ned(state, setpoint, attitude, dt_s, saturated, sways=sways)
         torque_nm = 0.0
         if state.attitude_valid:
             torque_nm = self._yaw_torque(state, setpoint, attitude, dt_s, saturated[5])
@@ -163,6 +171,8 @@ class Controller:
         attitude: Quaternion,
         dt_s: float,
         saturated: Saturation,
+        *,
+        sways: bool,
     ) -> Vec3:
         yaw = yaw_of(attitude)
         heading = (cos(yaw), sin(yaw))
@@ -177,6 +187,10 @@ class Controller:
                 fx, fy = within(fx, _STEERED * self._force_limit_n[0]), 0.0
         elif state.attitude_valid:
             fx, fy = self._blind_force(state, heading, dt_s)
+        if self._damper.on and ahead is None and state.attitude_valid and not state.on_ground:
+            p, q, _ = state.rates_body_radps
+            against_x, against_y = self._damper.update(q, p, dt_s)
+            fx, fy = fx + against_x, fy + (against_y if sways else 0.0)
         fx = within(fx, self._force_limit_n[0])
         fy = within(fy, self._force_limit_n[1])
         if push is not None:

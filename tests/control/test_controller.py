@@ -4,10 +4,11 @@ import pytest
 from msgspec import structs
 
 from blimp.control.controller import Controller
+from blimp.control.swing import SwingDamper
 from blimp.control.wind import WindObserver
 from blimp.rotation import from_euler, wrap_pi
 from blimp.types import Setpoint, VehicleState, Wrench
-from tests.control.parts import GRAVITY_MPS2, at, twin
+from tests.control.parts import GRAVITY_MPS2, at, gtmab, twin
 
 SHIP = twin()
 LIMIT_N = (0.9, 0.3, 0.9)
@@ -214,3 +215,43 @@ def test_wind_is_unknown_before_flight_has_shown_it_and_it_ages_without_a_positi
     assert control.wind_age_s(12.0) == pytest.approx(3.01, abs=1e-6)
     control.reset()
     assert (control.wind_ned_mps(), control.wind_age_s(12.0)) == (None, None)
+
+
+def damped(swing_damping: float = 0.15) -> SwingDamper:
+    ship = gtmab()
+    gains = structs.replace(ship.gains, swing_damping=swing_damping)
+    return SwingDamper(
+        airframe=structs.replace(ship, gains=gains),
+        ship_kg=0.1249,
+        mass_kg=(0.1715, 0.1715),
+        force_limit_n=(0.035, 0.035),
+    )
+
+
+def test_thrust_opposes_the_way_that_the_thrusters_swing() -> None:
+    # Below the centre of the swing: nose up swings them ahead, and right side down to the left.
+    fx, fy = damped().update(0.05, 0.05, DT_S)
+    assert fx == pytest.approx(-0.0057, rel=0.05)  # 2 z w J / l
+    assert fy == pytest.approx(-fx)
+    assert damped().update(9.0, -9.0, DT_S) == (-0.0175, -0.0175)  # half of what there is
+    assert damped(0.0).update(9.0, -9.0, DT_S) == (0.0, 0.0)
+
+
+def test_a_rate_that_lasts_is_no_swing() -> None:
+    damper = damped()
+    for _ in range(2000):
+        fx, fy = damper.update(0.05, -0.05, DT_S)
+    assert (fx, fy) == pytest.approx((0.0, 0.0), abs=1e-5)
+
+
+def test_a_swing_is_damped_in_the_air_and_not_against_the_sticks() -> None:
+    def ahead_n(state: VehicleState, setpoint: Setpoint) -> float:
+        control = Controller(airframe=gtmab(), force_limit_n=(0.035, 0.035, 0.2), yaw_limit_nm=1e-3)
+        return ask(control, state, setpoint).force_body_n[0]
+
+    rates = (0.0, 0.05, 0.0)
+    up, down = (at(0.0, 0.0, 2.0, rates_body_radps=rates, on_ground=on) for on in (False, True))
+    place = Setpoint(position_ned_m=(0.0, 0.0, -2.0))
+    assert ahead_n(up, place) < ahead_n(down, place) - 0.004
+    sticks = Setpoint(thrust_body=(0.0, 0.0, 0.0))
+    assert ahead_n(up, sticks) == 0.0

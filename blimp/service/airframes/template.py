@@ -166,6 +166,7 @@ climb_i = 0.1
 yaw_p = 0.6
 yaw_rate_p = 1.5
 yaw_rate_i = 0.1
+swing_damping = 0.15
 
 [limits]
 speed_mps = {speed:.2f} # 0.4 of what full thrust reaches, at most 0.7

@@ -163,6 +163,41 @@ def track(
 
 
 @app.command()
+def swing(
+    *,
+    airframe: Airframe = "gtmab",
+    seed: Seed = 1,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Picture to write, PNG; needs blimp[plot]."),
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Kick a hovering ship, and say how fast its swing decays: damped by thrust, and not.
+
+    The damping is the gain swing_damping of the airframe.
+
+    Example: blimp sim swing --airframe gtmab --out swing.png
+    """
+    from blimp import airframe as airframes
+    from blimp.service import swing as swings
+
+    ship = airframes.load(airframe)
+    dampings = sorted({0.0, ship.gains.swing_damping})
+    found = [swings.swing(ship, damping=damping, seed=seed) for damping in dampings]
+    if out is not None:
+        swings.draw(found, out, ship=ship.name)
+    if json_output:
+        print_json({"airframe": ship.name, "swings": [builtins(one) for one in found]})
+        return
+    for one in found:
+        print(
+            f"swing_damping {one.damping:g}: to 1/e in {one.decay_s:.1f} s, then "
+            f"{one.rest_deg:.1f} degrees RMS; {one.strayed_m:.2f} m off at most (simulated)"
+        )
+
+
+@app.command()
 def matrix(
     *,
     seeds: Annotated[
