@@ -18,6 +18,7 @@ from blimp.suggest import suggestion, with_suggestion
 from blimp.types import Vec3
 
 EARTH_RADIUS_M = 6_371_000.0
+_POLE_DEG = 89.99  # nearer to a pole, 1.1 km, east is no direction
 # Nothing of a ship is smaller or larger, and arithmetic holds in between.
 Positive = Annotated[float, Meta(ge=1e-9, lt=1e6)]
 NotNegative = Annotated[float, Meta(ge=0.0, lt=1e6)]
@@ -265,6 +266,24 @@ class Home(_Part, frozen=True, kw_only=True):
     longitude_deg: Annotated[float, Meta(ge=-180.0, le=180.0)]
     altitude_msl_m: Annotated[float, Meta(ge=-500.0, le=9000.0)]  # where there is land
 
+    def local_m(self, latitude_deg: float, longitude_deg: float) -> tuple[float, float]:
+        """Return metres north and east of the pad, on a sphere: 0.3 % of a leg."""
+        north_m, east_m = self._m_per_deg
+        east_deg = (longitude_deg - self.longitude_deg + 180.0) % 360.0 - 180.0
+        return (latitude_deg - self.latitude_deg) * north_m, east_deg * east_m
+
+    def global_deg(self, north_m: float, east_m: float) -> tuple[float, float]:
+        """Return latitude and longitude of a place so far from the pad; inverse of `local_m`."""
+        per_north_m, per_east_m = self._m_per_deg
+        longitude_deg = self.longitude_deg + east_m / per_east_m
+        longitude_deg = (longitude_deg + 180.0) % 360.0 - 180.0
+        return self.latitude_deg + north_m / per_north_m, longitude_deg
+
+    @property
+    def _m_per_deg(self) -> tuple[float, float]:
+        north_m = math.radians(1.0) * EARTH_RADIUS_M
+        return north_m, north_m * math.cos(math.radians(self.latitude_deg))
+
 
 class Airframe(_Part, frozen=True, kw_only=True):
     name: Name
@@ -294,14 +313,12 @@ class Airframe(_Part, frozen=True, kw_only=True):
         """
         if not metres:
             return self
-        radius_m = EARTH_RADIUS_M * math.cos(math.radians(self.home.latitude_deg))
-        if radius_m < 1000.0:
+        if abs(self.home.latitude_deg) > _POLE_DEG:
             raise AirframeError(
                 f"airframe {self.name}: home: latitude {self.home.latitude_deg:g} is a pole, "
                 f"a pad cannot stand {metres:g} m east of it"
             )
-        longitude_deg = self.home.longitude_deg + math.degrees(metres / radius_m)
-        longitude_deg = (longitude_deg + 180.0) % 360.0 - 180.0
+        _, longitude_deg = self.home.global_deg(0.0, metres)
         home = msgspec.structs.replace(self.home, longitude_deg=longitude_deg)
         return msgspec.structs.replace(self, home=home)
 

@@ -8,7 +8,7 @@ air, and no way leads over the mission's own geofence.
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -36,8 +36,6 @@ YawDeg = Annotated[float, Meta(ge=-360.0, le=360.0)]
 
 class _Leg(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="do"):
     """Base of all legs. wait_s: how long the mission stays there; not sent to the ship."""
-
-    task: ClassVar[str]
 
     @property
     def do(self) -> str:

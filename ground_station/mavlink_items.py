@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from blimp.airframe import EARTH_RADIUS_M
+from blimp.airframe import Home
 from blimp.errors import MissionError
 
 Table = dict[str, Any]
@@ -32,21 +32,6 @@ _NAMES = {
     212: "DO_AUTOTUNE_ENABLE", 530: "SET_CAMERA_MODE", 2000: "IMAGE_START_CAPTURE",
     2001: "IMAGE_STOP_CAPTURE", 2500: "VIDEO_START_CAPTURE", 2501: "VIDEO_STOP_CAPTURE",
 }  # fmt: skip
-
-
-class Home(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the pad is."""
-
-    latitude_deg: float
-    longitude_deg: float
-    altitude_msl_m: float
-
-    def local(self, latitude_deg: float, longitude_deg: float) -> tuple[float, float]:
-        """Return metres north and east, on a sphere."""
-        metres = math.radians(1.0) * EARTH_RADIUS_M
-        east = (longitude_deg - self.longitude_deg + 180.0) % 360.0 - 180.0
-        across = metres * math.cos(math.radians(self.latitude_deg))
-        return (metres * (latitude_deg - self.latitude_deg), across * east)
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +59,7 @@ class _Translator:
         if latitude is not None and longitude is not None and (latitude or longitude):
             if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
                 _refuse(item, f"latitude {latitude:g}, longitude {longitude:g}")
-            self.place = self.home.local(latitude, longitude)
+            self.place = self.home.local_m(latitude, longitude)
         if altitude is not None and item.command != 21:
             self.altitude_m = self.height_m(item, altitude)
         north, east = self.place

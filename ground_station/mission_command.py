@@ -8,8 +8,8 @@ import msgspec
 
 from blimp import airframe as airframes
 from blimp.ability import Ability, ability, full_v
+from blimp.airframe import Home
 from blimp.errors import ConfigError, LinkError, MissionError
-from ground_station.mavlink_items import Home
 from ground_station.mission import (
     LegReport,
     MissionEvent,
@@ -118,7 +118,7 @@ def for_ship(session: Session, file: str, mission: Mission, *, client: "VehicleC
     if mission.origin_deg is not None and ship.pad_deg is not None:
         latitude_deg, longitude_deg = mission.origin_deg
         home = Home(latitude_deg=latitude_deg, longitude_deg=longitude_deg, altitude_msl_m=0.0)
-        off_m = hypot(*home.local(*ship.pad_deg))
+        off_m = hypot(*home.local_m(*ship.pad_deg))
         if off_m > SAME_PAD_M:
             session.report.say(f"ground: the pad is {off_m:.1f} m from the home in {file}")
             mission = load_mission(file, origin_deg=ship.pad_deg)

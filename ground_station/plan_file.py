@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from blimp.airframe import Home
 from blimp.errors import MissionError
 from blimp.geofence import Geofence, Rally, Zone
-from ground_station.mavlink_items import Home, Item, legs_of
+from ground_station.mavlink_items import Item, legs_of
 
 MAX_ITEMS = 400
 _WPL = "QGC WPL 110"
@@ -176,17 +177,20 @@ def _home(place: tuple[float, float, float], origin_deg: tuple[float, float] | N
 def _geofence(file: _File, home: Home, where: str) -> Geofence:
     zones = [
         Zone(
-            polygon=tuple(home.local(*corner) for corner in row.polygon), exclude=not row.inclusion
+            polygon=tuple(home.local_m(*corner) for corner in row.polygon),
+            exclude=not row.inclusion,
         )
         for row in file.geofence.polygons
     ]
     zones += [
-        Zone(circle=(*home.local(*row.circle.center), row.circle.radius), exclude=not row.inclusion)
+        Zone(
+            circle=(*home.local_m(*row.circle.center), row.circle.radius), exclude=not row.inclusion
+        )
         for row in file.geofence.circles
     ]
     rally = []
     for latitude, longitude, altitude_m in file.rally.points:
-        north_m, east_m = home.local(latitude, longitude)
+        north_m, east_m = home.local_m(latitude, longitude)
         rally.append(Rally(north_m=north_m, east_m=east_m, altitude_m=altitude_m))
     geofence = Geofence(zones=tuple(zones), rally=tuple(rally))
     if problem := geofence.problem():

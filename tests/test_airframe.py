@@ -75,3 +75,11 @@ def test_there_is_air_wherever_a_runaway_ship_goes(height_m: float) -> None:
     assert air in (isa(-5_000.0), isa(11_000.0))
     assert air.pressure_pa > 0.0
     assert air.density_kg_m3 > 0.0
+
+
+def test_home_is_a_place_on_a_sphere() -> None:
+    home = airframe.Home(latitude_deg=60.0, longitude_deg=179.9999, altitude_msl_m=0.0)
+    there = (60.0001, -179.9999)
+    north_m, east_m = home.local_m(*there)
+    assert (north_m, east_m) == pytest.approx((11.13, 11.13), abs=0.02)
+    assert home.global_deg(north_m, east_m) == pytest.approx(there, abs=1e-9)

@@ -16,9 +16,9 @@ a good GPS is left, and what it did to the estimate is undone.
 """
 
 from collections import deque
-from math import cos, hypot, isfinite, radians, sin
+from math import cos, hypot, isfinite, sin
 
-from blimp.airframe import EARTH_RADIUS_M, Estimation, Home
+from blimp.airframe import Estimation, Home
 from blimp.control.gate import Gate
 from blimp.control.votes import WINDOW_TICKS, Source, Votes
 from blimp.types import ZERO3, GpsSample, PositionSample, QuantityHealth, Vec3, Vote
@@ -72,8 +72,6 @@ class HorizontalFilter:
         self._noise = noise = noise or Estimation()
         self._speed_limit_mps = speed_limit_mps
         self._home = home
-        self._m_per_lat = radians(1.0) * EARTH_RADIUS_M  # sphere: 0.3 % of a leg
-        self._m_per_lon = self._m_per_lat * cos(radians(home.latitude_deg))
         self._q = (noise.accel_sigma_mps2**2, noise.accel_drift_mps2**2)
         self.position_m = [0.0, 0.0]
         self.velocity_mps = [0.0, 0.0]
@@ -112,13 +110,7 @@ class HorizontalFilter:
     @property
     def pad_deg(self) -> tuple[float, float] | None:
         """Latitude and longitude of the pad as GPS saw it, None before it did."""
-        if self.gps_offset is None:
-            return None
-        north_m, east_m = self.gps_offset
-        return (
-            self._home.latitude_deg + north_m / self._m_per_lat,
-            self._home.longitude_deg + east_m / self._m_per_lon,
-        )
+        return None if self.gps_offset is None else self._home.global_deg(*self.gps_offset)
 
     @property
     def outvoted(self) -> frozenset[str]:
@@ -232,8 +224,7 @@ class HorizontalFilter:
         """
         if not isfinite(sample.latitude_deg + sample.longitude_deg + sample.accuracy_m):
             return False
-        north_m = (sample.latitude_deg - self._home.latitude_deg) * self._m_per_lat
-        east_m = (sample.longitude_deg - self._home.longitude_deg) * self._m_per_lon
+        north_m, east_m = self._home.local_m(sample.latitude_deg, sample.longitude_deg)
         self._vote_of_gps(complex(north_m, east_m), sample, now_s)
         north_m, east_m = north_m + arm_ned_m[0], east_m + arm_ned_m[1]
         tag_s = self._gates["tag"].last_s

@@ -4,11 +4,12 @@ import csv
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from math import cos, radians
 from typing import Any, NamedTuple, TextIO
 from xml.sax.saxutils import escape
 
-from blimp.airframe import EARTH_RADIUS_M
+import msgspec
+
+from blimp.airframe import Home
 from blimp.errors import LogError
 from blimp.recording.recording import Recording
 from blimp.recording.topics import NS
@@ -116,9 +117,12 @@ FORMATS: dict[str, Callable[[Recording, TextIO], None]] = {
 
 def _track(log: Recording) -> tuple[list[Fix], list[Mark]]:
     """Return the track, ten fixes a second, and what happened on it. Raises LogError."""
-    home = log.session.airframe.get("home")
-    if not isinstance(home, dict) or {"latitude_deg", "longitude_deg"} - home.keys():
-        raise LogError(f"log {log.path}: its airframe names no home: nothing to put on a map")
+    try:
+        home = msgspec.convert(log.session.airframe.get("home"), Home)
+    except msgspec.ValidationError as error:
+        raise LogError(
+            f"log {log.path}: no home of its airframe to put it on a map: {error}"
+        ) from None
     fixes: list[Fix] = []
     marks: list[Mark] = []
     for entry in log.entries(("/status", "/command", "/event", "/fault")):
@@ -141,15 +145,14 @@ def _mark(topic: str, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield str(data["device"]), str(data["text"]) or "works again"
 
 
-def _fix(home: dict[str, float], position: list[float], log: Recording, t_s: float) -> Fix:
+def _fix(home: Home, position: list[float], log: Recording, t_s: float) -> Fix:
     north_m, east_m, down_m = position
-    per_degree_m = radians(1.0) * EARTH_RADIUS_M
-    parallel = cos(radians(home["latitude_deg"]))
+    latitude_deg, longitude_deg = home.global_deg(north_m, east_m)
     time = datetime.fromtimestamp(log.start_ns / NS + t_s, UTC)
     return Fix(
         time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        round(home["longitude_deg"] + east_m / (per_degree_m * parallel), 8),
-        round(home["latitude_deg"] + north_m / per_degree_m, 8),
+        round(longitude_deg, 8),
+        round(latitude_deg, 8),
         round(-down_m, 3),
     )
 

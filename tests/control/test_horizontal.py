@@ -189,6 +189,15 @@ def test_latitude_zero_is_a_place_like_any_other() -> None:
     assert filter.position_m == [0.0, 0.0]
 
 
+def test_the_date_line_is_no_way_round_the_earth() -> None:
+    filter = HorizontalFilter(
+        home=msgspec.structs.replace(HOME, latitude_deg=0.0, longitude_deg=179.99999)
+    )
+    fix = msgspec.structs.replace(gps(0.0, 0.0, 1.0), latitude_deg=0.0, longitude_deg=-179.99999)
+    filter.update_gps(fix, 1.0, on_pad=False)
+    assert filter.position_m == pytest.approx([0.0, 2.22], abs=0.01)
+
+
 def test_on_the_pad_gps_alone_is_shifted_to_the_pad() -> None:
     filter = HorizontalFilter(home=HOME)
     for k in range(100):

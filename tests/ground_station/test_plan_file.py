@@ -16,7 +16,6 @@ from blimp.ability import Ability, ability, full_v
 from blimp.airframe import load
 from blimp.errors import MissionError
 from ground_station.legs import Goto, Hold, Land, Payload, Return, SetGeofence, Takeoff
-from ground_station.mavlink_items import Home
 from ground_station.mission_check import judge
 from ground_station.mission_file import Mission, load_mission, parse_mission
 from ground_station.plan_file import parse_plan, parse_waypoints
@@ -361,9 +360,3 @@ def test_what_was_perhaps_meant_is_said(text: str, words: str) -> None:
     with pytest.raises(MissionError) as caught:
         parse_mission(f'name = "m"\n{text}', where="m")
     assert words in str(caught.value)
-
-
-def test_home_is_a_place_on_a_sphere() -> None:
-    home = Home(latitude_deg=60.0, longitude_deg=179.9999, altitude_msl_m=0.0)
-    north_m, east_m = home.local(60.0001, -179.9999)
-    assert (north_m, east_m) == pytest.approx((11.13, 11.13), abs=0.02)
