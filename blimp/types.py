@@ -9,6 +9,7 @@ Data only: frozen structs, no behaviour but what can be derived from the fields.
 """
 
 from enum import IntEnum, StrEnum
+from math import inf
 from typing import Any
 
 import msgspec
@@ -224,8 +225,9 @@ class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     velocity_ned_mps: Vec3 = ZERO3
     attitude_valid: bool = True
     height_valid: bool = True
-    position_valid: bool = True
-    position_age_s: float = 0.0
+    position_valid: bool = True  # and where the nose points: good to steer by
+    position_age_s: float = 0.0  # of the place alone
+    heading_valid: bool = True
     on_ground: bool = False
     health: EstimateHealth = EstimateHealth()
 
@@ -361,6 +363,7 @@ class FlightRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a flight process leaves for its successor, should it die in the air.
 
     t_s: on the machine's monotonic clock. pressure_pa: at `height_m`; 0 if it is not known.
+    yaw_sigma_rad: of the heading; infinite if there is none to steer by.
     """
 
     t_s: float
@@ -370,6 +373,9 @@ class FlightRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     height_m: float
     heaviness_kg: float
     pressure_pa: float
+    yaw_rad: float = 0.0
+    yaw_sigma_rad: float = inf
+    gyro_bias_radps: Vec3 = ZERO3
 
 
 class Attitude(msgspec.Struct, frozen=True, kw_only=True):

@@ -93,6 +93,10 @@ def _height(ready: Readiness) -> list[str]:
 def _position(ready: Readiness) -> list[str]:
     if ready.state.position_valid or not ready.state.on_ground:
         return []
+    if not ready.state.heading_valid:
+        return [
+            "heading: not known; lay the ship down nose north and start the flight process again"
+        ]
     return ["position: not known; wait for the tag's anchors or a GPS fix"]
 
 

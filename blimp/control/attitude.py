@@ -51,6 +51,13 @@ class AttitudeFilter:
         self._sample_s: float | None = None
         self._check = PlumbCheck()
         self._innovation_rad = 0.0
+        self._first_yaw_rad = 0.0
+
+    def begin_with(self, yaw_rad: float, bias_radps: Vec3) -> None:
+        """Start with what a flight process has left a moment ago, before the first `update`."""
+        self._first_yaw_rad = yaw_rad
+        self.bias_radps = bias_radps
+        self.rest.begin_with(bias_radps)
 
     @property
     def settled(self) -> bool:
@@ -136,7 +143,8 @@ class AttitudeFilter:
 
     def _start(self, sample: ImuSample) -> None:
         ax, ay, az = sample.accel_body_mps2
-        self.attitude = from_euler(atan2(-ay, -az), atan2(ax, hypot(ay, az)), 0.0)
+        roll, pitch = atan2(-ay, -az), atan2(ax, hypot(ay, az))
+        self.attitude = from_euler(roll, pitch, self._first_yaw_rad)
         self.specific_force_body_mps2 = sample.accel_body_mps2
         self._check.plumb = self._check.down = rotate_back(self.attitude, _DOWN)
 

@@ -12,7 +12,7 @@ from blimp.control.loop import FlightLoop, Inbox, Outputs, Sensors
 from blimp.control.mixer import Mixer
 from blimp.control.modes.mode import Ship
 from blimp.control.pilot import Pilot
-from blimp.control.recovery import Recovery
+from blimp.control.recovery import Recovery, may_recover
 from blimp.control.samples import role
 from blimp.control.supervisor import Supervisor
 from blimp.control.witness import Witnesses
@@ -33,12 +33,14 @@ def build_flight_loop(
     bench: bool = False,
     simulated: bool = False,
     recorder: Callable[[FlightRecord], object] | None = None,
-    recovery: Recovery | None = None,
+    left: FlightRecord | None = None,
+    left_age_s: float = 0.0,
 ) -> FlightLoop:
     """Return a disarmed flight loop for `airframe`, to be stepped at `rate_hz`.
 
     bench: the ship is tied down: motor and servo commands work disarmed, arm may be forced.
-    recorder: called with what a successor must know. recovery: None for an ordinary start.
+    recorder: called with what a successor must know. left: the record of a flight process that
+    died; it was so old when this one started.
     Raises AirframeError if the mixer cannot drive this geometry.
     """
     mixer = Mixer(airframe=airframe)
@@ -48,6 +50,11 @@ def build_flight_loop(
         yaw_limit_nm=mixer.limit_n(5),
     )
     estimator = Estimator(airframe=airframe)
+    recovery = None
+    if left is not None:
+        estimator.begin_with(left, age_s=left_age_s)
+        if may_recover(left, age_s=left_age_s, airframe=airframe):
+            recovery = Recovery(left, airframe=airframe)
     witnesses = Witnesses(airframe=airframe)
     ship = Ship(
         airframe=airframe,

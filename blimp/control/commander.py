@@ -364,10 +364,10 @@ class Commander:
 
     def _must_know_position(self, at: Situation, what: str) -> None:
         if not at.state.position_valid:
-            raise Refusal(
-                f"{what}: position lost for {min(at.state.position_age_s, 999.0):.1f} s: "
-                "hold and land work without one"
-            )
+            lost = f"position lost for {min(at.state.position_age_s, 999.0):.1f} s"
+            if not at.state.heading_valid:
+                lost = "heading not known"
+            raise Refusal(f"{what}: {lost}: hold and land work without one")
 
     def _resting(self, at: Situation) -> bool:
         return self._pilot.resting and (at.state.on_ground or not at.state.height_valid)

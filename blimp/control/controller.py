@@ -240,10 +240,12 @@ class Controller:
         self, state: VehicleState, heading: tuple[float, float], dt_s: float
     ) -> tuple[float, float]:
         """Without a position: brake while the reckoned velocity is good for it, then hold
-        against the wind last known."""
+        against the wind last known. Without a heading: drift."""
         keep = max(0.0, 1.0 - dt_s / _FADE_S)
         self._north.integral *= keep
         self._east.integral *= keep
+        if not state.heading_valid:  # by a wrong one, a brake pushes on
+            return 0.0, 0.0
         north, east = self._north.integral, self._east.integral
         if state.position_age_s < RECKONED_S:
             north -= self._gains.velocity_p * state.velocity_ned_mps[0]

@@ -5,7 +5,7 @@ sample may speak to which filter. It reads no clock and never raises on a bad sa
 finite, not new or not healthy is left out, and the state says what is valid, and its health why.
 """
 
-from math import isfinite
+from math import hypot, inf, isfinite
 
 from blimp.airframe import Airframe
 from blimp.control.attitude import AttitudeFilter
@@ -23,6 +23,7 @@ from blimp.rotation import euler, rotate, rotate_back, wrap_pi
 from blimp.types import (
     BaroSample,
     EstimateHealth,
+    FlightRecord,
     PositionSample,
     RangeSample,
     SensorReadings,
@@ -39,6 +40,7 @@ _MAX_BLIND_S = 0.2
 _HEALTH_S = 0.1
 _BACK_S = 0.5  # the clock may step back by less without notice
 _TURNED_RAD = 1.0  # what the ship may have turned by until its gyro was found out
+_UNWATCHED_RADPS = 0.15  # what a ship that nobody flies may turn by
 _LOST_GYRO_RAD = 0.08  # per sqrt(s): what the heading loses without a gyro
 # Of the difference, at each pose of motion capture: 2 s at 40 Hz, and half a minute for the bias.
 _POSE_TURN = 0.012
@@ -98,6 +100,25 @@ class Estimator:
         """The ship has touched down: this is height 0, whatever the barometer says."""
         self._height.land()
         self._ground.declare()
+
+    @property
+    def gyro_bias_radps(self) -> Vec3:
+        return self._attitude.bias_radps
+
+    @property
+    def yaw_sigma_rad(self) -> float:
+        """Of the heading; infinite if there is none to steer by."""
+        return self._heading.sigma_rad if self._heading_known else inf
+
+    def begin_with(self, left: FlightRecord, *, age_s: float) -> None:
+        """Take over the heading and the gyro's bias of a flight process that died, before `update`.
+
+        age_s: of the record. The ship may have turned meanwhile, so old ones are of no use.
+        """
+        sigma_rad = hypot(left.yaw_sigma_rad, _UNWATCHED_RADPS * abs(age_s))
+        if sigma_rad < STEER_RAD and all(map(isfinite, (left.yaw_rad, *left.gyro_bias_radps))):
+            self._attitude.begin_with(left.yaw_rad, left.gyro_bias_radps)
+            self._heading.rest(self._attitude.rest.sigma_radps, sigma_rad)
 
     def begin_in_air(self, height_m: float, baro: BaroSample | None) -> None:
         """Start again at `height_m`: what was gathered since the start was not on the pad."""
@@ -169,6 +190,7 @@ class Estimator:
             height_valid=height.valid(now_s),
             position_valid=horizontal.valid(now_s) and self._heading_known,
             position_age_s=min(horizontal.age_s(now_s), 1e6),
+            heading_valid=self._heading_known,
             on_ground=self._ground.down,
             health=self._health,
         )

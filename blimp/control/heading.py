@@ -104,11 +104,14 @@ class HeadingFilter:
     # --- time -------------------------------------------------------------------------------
 
     def rest(self, sigma_radps: float, known_rad: float | None = None) -> None:
-        """The ship lies on its pad: nothing is learnt, and what is known of the gyro is new."""
+        """The ship lies on the ground: nothing is learnt, and what is known of the gyro is new.
+
+        Where the nose points is known no better than on the way down.
+        """
         if self._state is not None:
-            north = self._north
+            north, sigma_rad = self._north, self.sigma_rad
             self._begin()
-            self._north = north
+            self._north, self.sigma_rad = north, sigma_rad
         self._bias_sigma = sigma_radps
         if known_rad is not None:
             self.sigma_rad = known_rad

@@ -23,6 +23,7 @@ from blimp.control.supervisor import Supervisor
 from blimp.control.timing import Timing
 from blimp.control.witness import Witnesses
 from blimp.errors import HardwareError
+from blimp.rotation import euler
 from blimp.types import (
     ActuatorCommand,
     Command,
@@ -252,6 +253,9 @@ class FlightLoop:
                 height_m=self.state.altitude_m,
                 heaviness_kg=self._controller.heaviness_kg,
                 pressure_pa=self._pressure_pa,
+                yaw_rad=euler(self.state.attitude)[2],
+                yaw_sigma_rad=self._estimator.yaw_sigma_rad,
+                gyro_bias_radps=self._estimator.gyro_bias_radps,
             )
         )
 

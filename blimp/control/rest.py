@@ -19,6 +19,7 @@ _TRIM = 0.05  # of what a later window says
 _SETTLED_AGREE_RADPS = 0.006  # from the settled bias: what warming up may do
 _LIMIT_RADPS = 0.4  # MPU-6050 datasheet, 6.1: zero-rate output within 20 deg/s
 _SETTLED_SIGMA_RADPS = 3e-4
+_LEFT_SIGMA_RADPS = 1e-3  # flight has moved it on from what rest had shown
 _ROUGH_S = 12.0
 _ROUGH_TURN_RAD = 0.15  # what a ship on its pad may turn by in that time, one sigma
 UNKNOWN_RADPS = 0.1
@@ -51,6 +52,12 @@ class RestBias:
     def turned_rad(self) -> float | None:
         """How far the ship has turned on its pad; None if it has a heading from a flight."""
         return None if self._flown else self._sum_rad - self.bias_radps[2] * self._time_s
+
+    def begin_with(self, bias_radps: Vec3) -> None:
+        """Start with the bias that a flight process has left a moment ago."""
+        self.bias_radps = bias_radps
+        self.sigma_radps = _LEFT_SIGMA_RADPS
+        self._flown = True
 
     def move(self) -> None:
         """The ship is not at rest: what was gathered says nothing of what comes."""

@@ -1,7 +1,7 @@
 """What a flight process leaves for its successor, in memory that outlives it.
 
 One small file in the runtime directory, which is on tmpfs on board, mapped into the process: to
-write is to copy 64 bytes, with no system call that could wait. A checksum shows a copy that
+write is to copy 95 bytes, with no system call that could wait. A checksum shows a copy that
 SIGKILL cut short, and the kernel's boot id one from before a reboot.
 """
 
@@ -16,7 +16,7 @@ from blimp.closing import Closing
 from blimp.errors import ConfigError
 from blimp.types import FlightRecord
 
-_FORMAT = struct.Struct("<d???ddd16s")  # then the CRC-32 of it
+_FORMAT = struct.Struct("<d???ddddd3d16s")  # then the CRC-32 of it
 _CHECK = struct.Struct("<I")
 _SIZE = _FORMAT.size + _CHECK.size
 
@@ -42,7 +42,7 @@ class RecordFile(Closing):
         r = record
         data = _FORMAT.pack(
             r.t_s, r.armed, r.killed, r.airborne, r.height_m, r.heaviness_kg, r.pressure_pa,
-            self._boot,
+            r.yaw_rad, r.yaw_sigma_rad, *r.gyro_bias_radps, self._boot,
         )  # fmt: skip
         self._memory[:] = data + _CHECK.pack(zlib.crc32(data))
 
@@ -51,9 +51,10 @@ class RecordFile(Closing):
         data, check = self._memory[: _FORMAT.size], self._memory[_FORMAT.size :]
         if _CHECK.pack(zlib.crc32(data)) != check:
             return None
-        t_s, armed, killed, airborne, height_m, heaviness_kg, pressure_pa, boot = _FORMAT.unpack(
-            data
-        )
+        (
+            t_s, armed, killed, airborne, height_m, heaviness_kg, pressure_pa,
+            yaw_rad, yaw_sigma_rad, *bias_radps, boot,
+        ) = _FORMAT.unpack(data)  # fmt: skip
         if boot != self._boot:
             return None
         return FlightRecord(
@@ -64,6 +65,9 @@ class RecordFile(Closing):
             height_m=height_m,
             heaviness_kg=heaviness_kg,
             pressure_pa=pressure_pa,
+            yaw_rad=yaw_rad,
+            yaw_sigma_rad=yaw_sigma_rad,
+            gyro_bias_radps=(bias_radps[0], bias_radps[1], bias_radps[2]),
         )
 
     def clear(self) -> None:

@@ -29,7 +29,6 @@ from blimp.config import (
 )
 from blimp.control.build import build_flight_loop
 from blimp.control.loop import FlightLoop, Inbox
-from blimp.control.recovery import Recovery, may_recover
 from blimp.control.runner import run
 from blimp.control.watchdog import Watchdog
 from blimp.errors import BlimpError, ConfigError
@@ -119,9 +118,6 @@ def assemble(
 
     left: the record of a flight process that died; it was so old when this one started.
     """
-    recovery = None
-    if left is not None and may_recover(left, age_s=left_age_s, airframe=airframe):
-        recovery = Recovery(left, airframe=airframe)
     buses = LinuxBuses(clock=clock)
     try:
         board = open_board(airframe, buses=buses, clock=clock)
@@ -139,7 +135,8 @@ def assemble(
         bench=bench,
         simulated=simulated,
         recorder=recorder,
-        recovery=recovery,
+        left=left,
+        left_age_s=left_age_s,
     )
     return Ship(board=board, loop=loop, buses=buses)
 

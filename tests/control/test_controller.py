@@ -114,6 +114,17 @@ def test_without_a_position_the_horizontal_force_fades() -> None:
     assert abs(last) < 0.1 * first
 
 
+def test_without_a_heading_it_neither_brakes_nor_leans_against_the_wind() -> None:
+    control = controller()
+    moving = structs.replace(at(0.0, 0.0, 3.0), velocity_ned_mps=(0.5, 0.0, 0.0))
+    setpoint = Setpoint(position_ned_m=(0.0, 0.0, -3.0))
+    ask(control, moving, setpoint)
+    lost = structs.replace(moving, position_valid=False)
+    assert ask(control, lost, setpoint).force_body_n[0] < -0.01
+    lost = structs.replace(lost, heading_valid=False)
+    assert ask(control, lost, setpoint).force_body_n[:2] == pytest.approx((0.0, 0.0), abs=1e-9)
+
+
 def test_without_an_attitude_only_the_vertical_is_driven() -> None:
     lost = at(1.0, 1.0, 3.0, attitude=from_euler(0.5, 0.5, 2.0), attitude_valid=False)
     wrench = ask(controller(), lost, Setpoint(position_ned_m=(0.0, 0.0, -1.0), yaw_rad=0.0))

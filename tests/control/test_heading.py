@@ -67,6 +67,14 @@ def test_a_wrong_heading_is_found_by_how_the_ship_answers_its_thrust() -> None:
     assert ship.heading.health(60.0, "").doubt == ""
 
 
+def test_to_lie_still_on_the_ground_shows_no_heading() -> None:
+    ship = Pushed(believed_rad=radians(60.0), sigma_rad=0.7)
+    ship.fly(2.0, force_n=0.0)
+    before_rad = ship.heading.sigma_rad
+    ship.heading.rest(3e-4)
+    assert ship.heading.sigma_rad >= before_rad > 0.5
+
+
 def test_a_drifting_gyro_is_followed_and_its_bias_learnt() -> None:
     ship = Pushed(believed_rad=radians(90.0), bias_radps=radians(0.3), sigma_rad=0.05)
     ship.fly(180.0, force_n=0.2)

@@ -1,11 +1,13 @@
 """A crash in the air: who may land under power, and who comes back disarmed."""
 
-from math import inf, nan
+from math import hypot, inf, nan, radians
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from blimp.control.recovery import DECIDE_S, RESTART_S, Recovery, may_recover
+from blimp.rotation import euler
 from blimp.sim import Lockstep
 from blimp.types import (
     BaroSample,
@@ -199,6 +201,23 @@ def test_a_heavy_ship_a_ship_on_its_pad_and_a_late_successor_come_back_disarmed(
         ship.step(5.0)
         assert not ship.snapshot().armed
         assert ship.world.outputs_safe
+
+
+@pytest.mark.slow
+def test_a_ship_armed_in_the_air_again_knows_where_its_nose_points() -> None:
+    with Lockstep("twin", seed=2, wind_mps=0.3) as ship:
+        hovering(ship)
+        goal: dict[str, Any] = {"north_m": 0.0, "east_m": 0.0, "altitude_m": 3.0, "yaw_deg": 120.0}
+        ship.complete("goto", within_s=60.0, **goal)
+        ship.crash(down_s=1.5)
+        ship.step(0.5)
+        assert ship.command("arm").state is OutcomeState.DONE
+        assert ship.command("takeoff", altitude_m=3.0).state is OutcomeState.IN_PROGRESS
+        ship.step(20.0)
+        assert ship.complete("goto", within_s=60.0, **goal).state is OutcomeState.DONE
+        assert ship.snapshot().failsafe == ""
+        assert euler(ship.truth.attitude)[2] == pytest.approx(radians(120.0), abs=0.3)
+        assert hypot(*ship.truth.position_ned_m[:2]) < 1.0
 
 
 @pytest.mark.slow

@@ -19,6 +19,9 @@ RECORD = FlightRecord(
     height_m=3.25,
     heaviness_kg=-0.004,
     pressure_pa=101_300.0,
+    yaw_rad=-1.5,
+    yaw_sigma_rad=0.05,
+    gyro_bias_radps=(0.01, -0.02, 0.03),
 )
 
 WRITER = """
@@ -46,7 +49,7 @@ def test_a_successor_reads_what_was_left(tmp_path: Path) -> None:
     assert (tmp_path / "record").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("at", [0, 8, 20, 40, 52])
+@pytest.mark.parametrize("at", [0, 8, 20, 40, 60, 92])
 def test_a_record_that_was_cut_short_is_none(tmp_path: Path, at: int) -> None:
     path = tmp_path / "record"
     with RecordFile(path) as file:
