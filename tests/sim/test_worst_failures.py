@@ -148,7 +148,8 @@ def test_a_stuck_bus_costs_ten_milliseconds_a_transfer_and_keeps_no_stop_out(
     cycles_a_s = (stuck.loop.cycles - before) / (time.monotonic() - began_s)
     print(f"{cycles_a_s:.0f} cycles a second, {stuck.loop.step_ms}")
     assert cycles_a_s > 1.0 / (3 * I2C_BOUND_S)  # few of the chips are asked in one cycle
-    assert stuck.loop.step_ms["p99"] < 1e3 * 6 * I2C_BOUND_S, stuck.loop
+    # Half of it is what a loaded machine may add.
+    assert stuck.loop.step_ms["p99"] < 1e3 * 12 * I2C_BOUND_S, stuck.loop
     watch = Stopwatch()
     assert flight.client.estop().state == "SUCCESS"
     assert not any(flight.world.outputs()[name] for name in ("left", "right", "tail"))
