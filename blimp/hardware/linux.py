@@ -8,10 +8,12 @@ Every failure of theirs leaves here as a BusError that names bus and address, po
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import os
 import re
+import struct
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -32,6 +34,10 @@ from blimp.hardware.spidev import SpidevDevice
 from blimp.hardware.sysfs_pwm import SysfsPulses
 
 _I2C_TIMEOUT = 0x0702  # uapi/linux/i2c-dev.h: the adapter's time-out, in units of 10 ms
+_I2C_SLAVE, _I2C_SMBUS = 0x0703, 0x0720
+_SMBUS_DATA = struct.Struct("@BBIP")  # read or write, register, kind, pointer to the block
+_SMBUS_WRITE, _SMBUS_READ, _SMBUS_I2C_BLOCK = 0, 1, 8
+_SMBUS_BLOCK_SIZE = 34  # its length, up to 32 bytes, and one that the kernel uses
 _I2C_NAME = re.compile(r"i2c-(\d{1,3})")
 _SCANNED = range(0x08, 0x78)  # the others are reserved
 _READ_TO_SCAN = (*range(0x30, 0x38), *range(0x50, 0x60))
@@ -158,12 +164,31 @@ class LinuxBuses(Closing):
         return forget
 
 
+class _BlockRead:
+    """One read of a register, with the buffer that the kernel fills (uapi/linux/i2c.h)."""
+
+    __slots__ = ("_block", "_end", "_request")
+
+    def __init__(self, register: int, length: int) -> None:
+        self._end = length + 1
+        self._block = ctypes.create_string_buffer(_SMBUS_BLOCK_SIZE)
+        self._block[0] = bytes((length,))
+        self._request = _SMBUS_DATA.pack(
+            _SMBUS_READ, register, _SMBUS_I2C_BLOCK, ctypes.addressof(self._block)
+        )
+
+    def ask(self, file: Any) -> bytes:
+        fcntl.ioctl(file.fd, _I2C_SMBUS, self._request)
+        return self._block.raw[1 : self._end]
+
+
 class LinuxI2C:
     """One /dev/i2c-N through smbus2.
 
     One open file per chip address: the kernel keeps the address with the file, so the
     watchdog's thread cannot redirect a transfer that the flight loop is about to make, and
-    going from chip to chip costs no extra call.
+    going from chip to chip costs no extra call. What is read every cycle is asked for by a request
+    that was made once; reads are the loop's alone.
     """
 
     def __init__(self, *, name: str, closed: Callable[[], None]) -> None:
@@ -179,6 +204,7 @@ class LinuxI2C:
         self._open = SMBus
         self._is_open = True
         self._files: dict[int, Any] = {}
+        self._reads: dict[tuple[int, int], _BlockRead] = {}
         self._bus = self._opened()  # for transfers that carry their address with them
 
     @property
@@ -188,9 +214,11 @@ class LinuxI2C:
     def read(self, address: int, register: int, length: int) -> bytes:
         if not 1 <= length <= 32:
             raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")
+        read = self._reads.get((register, length))
+        if read is None:
+            read = self._reads[register, length] = _BlockRead(register, length)
         try:
-            file = self._files.get(address) or self._file(address)
-            return bytes(file.read_i2c_block_data(address, register, length))
+            return read.ask(self._files.get(address) or self._file(address))
         except OSError as error:
             raise self._failed(address, register, "read", error) from error
 
@@ -202,7 +230,9 @@ class LinuxI2C:
             if len(data) == 1:
                 file.write_byte_data(address, register, data[0])
             else:
-                file.write_i2c_block_data(address, register, data)
+                block = ctypes.create_string_buffer(bytes((len(data),)) + data, _SMBUS_BLOCK_SIZE)
+                request = (_SMBUS_WRITE, register, _SMBUS_I2C_BLOCK, ctypes.addressof(block))
+                fcntl.ioctl(file.fd, _I2C_SMBUS, _SMBUS_DATA.pack(*request))
         except OSError as error:
             raise self._failed(address, register, "write", error) from error
 
@@ -259,7 +289,13 @@ class LinuxI2C:
 
     def _file(self, address: int) -> Any:
         self._check_open()
-        file = self._files[address] = self._opened()
+        file = self._opened()
+        try:
+            fcntl.ioctl(file.fd, _I2C_SLAVE, address)
+        except OSError:
+            file.close()
+            raise
+        self._files[address] = file
         return file
 
     def _check_open(self) -> None:

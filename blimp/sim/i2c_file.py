@@ -6,7 +6,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable
-from ctypes import memmove, string_at
+from ctypes import c_char, memmove, string_at
 from typing import Any
 
 from blimp.clock import Clock
@@ -35,6 +35,7 @@ _M_RD = 0x0001
 _SMBUS_DATA = struct.Struct("@BBIP")  # read_write, command, size, pointer to the data union
 _RDWR_DATA = struct.Struct("@PI")  # pointer to the messages, how many
 _MESSAGE = struct.Struct("@HHHP")  # address, flags, length, pointer to the bytes
+_Block = c_char * (_BLOCK_MAX + 2)  # the data union; to it `raw` writes no more than it is given
 _ONE_BYTE = tuple(bytes((value,)) for value in range(256))
 
 _Transfer = Callable[[int, int, bytes, int], bytes]
@@ -71,13 +72,15 @@ class I2CFile:
         read, command, size, pointer = _SMBUS_DATA.unpack_from(argument)
         transfer, bus, address = self.transfer, self.bus, self.address
         if size == _I2C_BLOCK_DATA:
-            count = string_at(pointer, 1)[0]
+            block = _Block.from_address(pointer)
+            length = block[0]
+            count = length[0]
             if not 1 <= count <= _BLOCK_MAX:
                 raise _error(errno.EINVAL)
             if read:
-                memmove(pointer + 1, transfer(bus, address, _ONE_BYTE[command], count), count)
+                block.raw = length + transfer(bus, address, _ONE_BYTE[command], count)
             else:
-                transfer(bus, address, _ONE_BYTE[command] + string_at(pointer + 1, count), 0)
+                transfer(bus, address, _ONE_BYTE[command] + block[1 : count + 1], 0)
         elif size in (_BYTE_DATA, _WORD_DATA):
             width = 1 if size == _BYTE_DATA else 2
             if read:

@@ -332,6 +332,8 @@ class Physics:
                 f"{', '.join(frame.servo_names) or 'none'}: got {len(throttles)} throttles and "
                 f"{len(servo_targets_rad)} servo targets"
             )
+        if isfinite(sum(throttles) + sum(servo_targets_rad)):
+            return
         for i, throttle in enumerate(throttles):
             if not isfinite(throttle):
                 raise ValueError(

@@ -204,6 +204,11 @@ class Computer:
             self._electrical.serial_listen(port, line.deliver)
         return line
 
+    def settle(self) -> None:
+        """Make readable what has arrived at the serial ports."""
+        for line in self._lines.values():
+            line.settle()
+
     def close(self) -> None:
         """Pull every plug: readers of serial ports see them hang up. Idempotent."""
         for port, line in self._lines.items():

@@ -13,6 +13,8 @@ import tty
 # so does this: nothing here ever waits for a reader.
 _ROOM_BYTES = 4000
 _FLIP_WAIT_S = 0.05  # at most, for the kernel to move bytes from one end to the other
+# The machine's own, whatever the seam has put in their place.
+_write, _ioctl, _monotonic = os.write, fcntl.ioctl, time.monotonic
 _COUNT = struct.Struct("i")
 _ZERO = bytes(_COUNT.size)
 
@@ -21,8 +23,8 @@ class PtyLine:
     """One port's pseudo-terminal. Close is idempotent.
 
     baud: the device's; a reader at another speed gets broken bytes, as on a real line.
-    lockstep: after each write, wait until the kernel has made the bytes readable; it does
-    so a little later, on its own time, and a run would not be repeatable to the bit.
+    lockstep: `settle` before anybody reads. The kernel makes bytes readable a little later, on its
+    own time, and a run would not be repeatable to the bit.
     """
 
     def __init__(self, *, port: str, baud: int, lockstep: bool) -> None:
@@ -36,16 +38,19 @@ class PtyLine:
         self.path = os.ttyname(self._slave)
         self.device_number = os.fstat(self._slave).st_rdev
         self._readers = 0
+        self._expected = 0  # unread bytes, once the kernel has moved the last ones
         self._lock = threading.Lock()  # a remote world delivers from its own thread
 
     def opened(self) -> None:
         """Somebody has opened the port: what came before is gone."""
         if self._readers == 0:
+            self._expected = 0
             termios.tcflush(self._slave, termios.TCIFLUSH)
         self._readers += 1
 
     def flush(self) -> None:
         """Drop what nobody has read yet."""
+        self._expected = 0
         termios.tcflush(self._slave, termios.TCIFLUSH)
 
     def released(self) -> None:
@@ -62,25 +67,35 @@ class PtyLine:
             return
         if self._speed is not None and termios.tcgetattr(self._slave)[4] != self._speed:
             data = bytes(byte * 167 + 13 & 0xFF for byte in data)
+        self._settle()
         waiting = self._waiting()
         fits = data[: max(0, _ROOM_BYTES - waiting)]
         try:
-            written = os.write(self._master, fits) if fits else 0
+            written = _write(self._master, fits) if fits else 0
         except BlockingIOError:
             written = 0
         self.dropped_bytes += len(data) - written
         if self._lockstep and written:
-            self._await(waiting + written)
+            self._expected = waiting + written
+
+    def settle(self) -> None:
+        """In lockstep, wait until the bytes that have arrived can be read."""
+        if self._expected:
+            with self._lock:
+                self._settle()
+
+    def _settle(self) -> None:
+        if not self._expected:
+            return
+        # The machine's time, not the world's: this waits for the kernel, which knows no other.
+        until_s = _monotonic() + _FLIP_WAIT_S
+        while self._waiting() < self._expected and _monotonic() < until_s:
+            os.sched_yield()
+        self._expected = 0
 
     def _waiting(self) -> int:
-        count: int = _COUNT.unpack(fcntl.ioctl(self._slave, termios.FIONREAD, _ZERO))[0]
+        count: int = _COUNT.unpack(_ioctl(self._slave, termios.FIONREAD, _ZERO))[0]
         return count
-
-    def _await(self, count: int) -> None:
-        # The machine's time, not the world's: this waits for the kernel, which knows no other.
-        until_s = time.monotonic() + _FLIP_WAIT_S
-        while self._waiting() < count and time.monotonic() < until_s:
-            os.sched_yield()
 
     def close(self) -> None:
         with self._lock:

@@ -14,6 +14,7 @@ class ServoArm:
     def __init__(self, *, servo: Servo, arithmetic: Arithmetic = SCALARS) -> None:
         self._servo = servo
         self._clamp = arithmetic.clamp
+        self._single = arithmetic is SCALARS
         self._shaft_rad = self._angle_rad = servo.neutral_rad
 
     @property
@@ -22,6 +23,8 @@ class ServoArm:
 
     def step(self, dt_s: float, target_rad: float) -> float:
         """Advance by `dt_s` and return the angle. A target past the end stops at it."""
+        if self._single and target_rad == self._shaft_rad:
+            return self._angle_rad
         servo, clamp = self._servo, self._clamp
         reach_rad = servo.slew_radps * dt_s
         target_rad = clamp(target_rad, servo.min_rad, servo.max_rad)

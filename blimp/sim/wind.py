@@ -98,6 +98,7 @@ class Wind:
         self._roughness_m = 0.0
         self._profile = 1.0  # of the mean wind at the ship, over that at 20 feet
         self._draughts: list[Draught] = []
+        self._lowest: Gustiness | None = None
         self._felt = (self._along, self._across, self._down)
         self._velocity = self._to_ned(self._felt)
         self._acceleration: Vec3 = ZERO3
@@ -110,6 +111,7 @@ class Wind:
         if not (isfinite(sigma_mps) and sigma_mps >= 0.0):
             raise ValueError(f"gusts of {sigma_mps!r} m/s: must be finite and not negative")
         self._gusty_mps = self._mean_mps + sigma_mps / gustiness(0.0, 1.0).sigma_horizontal_mps
+        self._lowest = None
         self._still = self._still and sigma_mps == 0.0
 
     def begin_shear(self, roughness_m: float = ROUGHNESS_M) -> None:
@@ -175,7 +177,7 @@ class Wind:
         """Advance the Dryden process, and what the hull averages of it."""
         exp, sqrt, gauss = self._arithmetic.exp, self._arithmetic.sqrt, self._gauss
         speed = self._arithmetic.clamp(airspeed_mps, AIRSPEED_FLOOR_MPS, 1e6)
-        lengths = gustiness(height_m, self._gusty_mps, self._arithmetic)
+        lengths = self._gustiness(height_m)
         path_m = speed * dt_s
         keep = exp(-path_m / lengths.length_horizontal_m)
         sigma = lengths.sigma_horizontal_mps
@@ -193,6 +195,14 @@ class Wind:
             across + share * (self._across - across),
             down + share * (self._down - down),
         )
+
+    def _gustiness(self, height_m: float) -> Gustiness:
+        """Return the gusts there; below the lowest height of the model they are all the same."""
+        if self._arithmetic is not SCALARS or height_m > LOWEST_FT * FOOT_M:
+            return gustiness(height_m, self._gusty_mps, self._arithmetic)
+        if self._lowest is None:
+            self._lowest = gustiness(0.0, self._gusty_mps)
+        return self._lowest
 
     def _to_ned(self, gust: Vec3) -> Vec3:
         along = self._mean_mps * self._profile + gust[0]

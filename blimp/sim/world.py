@@ -152,6 +152,8 @@ class World(Closing):
                 self._step(end_s if step == steps else start_s + span_s * step / steps)
         finally:
             self.is_moving = False
+        if self.computer is not None:
+            self.computer.settle()
 
     def _step(self, until_s: float) -> None:
         """Events up to `until_s` happen at their exact times, then physics catches up."""

@@ -1,5 +1,6 @@
 """What the simulated inertial chips feel: specific force, turn rates, the Earth's field."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import pi
 from random import Random
@@ -107,6 +108,11 @@ class Inertial:
         return self.to_chip(rotate_back(self._truth.attitude, EARTH_FIELD_NED_T))
 
 
-def counts(values: tuple[float, ...], scale: float) -> list[int]:
+def counts(values: Sequence[float], scale: float) -> list[int]:
     """Return values times `scale` as 16-bit counts; beyond its range the chip stays at the end."""
-    return [round(clamp(value * scale, -32768.0, 32767.0)) for value in values]
+    return [
+        round(value * scale)
+        if -32768.0 <= value * scale <= 32767.0
+        else round(clamp(value * scale, -32768.0, 32767.0))
+        for value in values
+    ]

@@ -126,20 +126,17 @@ class Mpu6050(I2CChip):
         if index == self._index:
             return
         self._index = index
-        force, rates, celsius = self._inertial.felt(self.faults, now_s, self._noise)
+        (fx, fy, fz), (p, q, r), celsius = self._inertial.felt(self.faults, now_s, self._noise)
         a, g = self._accel_scale, self._gyro_scale
-        values = [
-            *(value * a for value in force),
-            (celsius - 36.53) * 340.0,  # register map 4.18
-            *(value * g for value in rates),
-        ]
+        temperature = (celsius - 36.53) * 340.0  # register map 4.18
+        values = [fx * a, fy * a, fz * a, temperature, p * g, q * g, r * g]
         if self._self_test:
             self._push(values)
         memory = self._memory
         _DATA.pack_into(
             memory,
             MPU6050.ACCEL_XOUT_H,
-            *inertial.counts(tuple(values), 1.0),
+            *inertial.counts(values, 1.0),
         )
         memory[MPU6050.INT_STATUS] |= MPU6050.DATA_RDY_INT
 
