@@ -13,7 +13,7 @@ is correlated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import exp, isfinite
+from math import exp, inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 WINDOW_S = 2.0
 WARM_S = 0.5  # motors and servos turn up before a window
-MAX_WINDOWS = 40
+MAX_WINDOWS = 30
 MIN_WINDOWS = 8
 SAMPLE_S = 0.1
 ROUNDS = 4
@@ -85,11 +85,12 @@ class _Cycle(NamedTuple):
 Window = Sequence[_Cycle]  # the first ones warm up
 
 
-def identify(path: Path, *, airframe: Airframe | None = None) -> Identified:
+def identify(path: Path, *, airframe: Airframe | None = None, since_s: float = -inf) -> Identified:
     """Return the parameters that fit the flight in a log. Still air is assumed.
 
-    airframe: where to start; None for that of the log. Raises LogError if the log has too little
-    flight, ConfigError without numpy.
+    airframe: where to start; None for that of the log. since_s: only what was flown from then on,
+    by the flight process's clock. Raises LogError if the log has too little flight, ConfigError
+    without numpy.
     """
     try:
         import numpy as np
@@ -98,7 +99,7 @@ def identify(path: Path, *, airframe: Airframe | None = None) -> Identified:
     with open_recording(path) as log:
         ship = airframe or _airframe(log)
         rate_hz = log.session.rate_hz
-        windows = _windows(log, ship)
+        windows = _windows(log, ship, since_s)
         vehicle, simulated = log.session.vehicle, log.session.simulated
     names = [name for name, change in CHANGES.items() if change(ship, 0.1) != ship]
     count = len(names)
@@ -171,7 +172,7 @@ def _airframe(log: Recording) -> Airframe:
 # --- the flight -----------------------------------------------------------------------------
 
 
-def _windows(log: Recording, ship: Airframe) -> list[Window]:
+def _windows(log: Recording, ship: Airframe, since_s: float) -> list[Window]:
     rate_hz = log.session.rate_hz
     length = round((WARM_S + WINDOW_S) * rate_hz)
     found: list[Window] = []
@@ -179,6 +180,7 @@ def _windows(log: Recording, ship: Airframe) -> list[Window]:
     for entry in log.entries(("/snapshot",)):
         one = entry.data
         flies = one["armed"] and not one["on_ground"] and not one["idle"] and _is_whole(one, ship)
+        flies = flies and one["t_s"] >= since_s
         if not flies or (run and one["cycle"] != run[-1].number + 1):
             run = []
         if flies:
@@ -191,8 +193,8 @@ def _windows(log: Recording, ship: Airframe) -> list[Window]:
             f"log {log.path}: {len(found)} windows of {WINDOW_S:g} s in flight, must be at least "
             f"{MIN_WINDOWS}"
         )
-    stride = -(-len(found) // MAX_WINDOWS)
-    return found[::stride]
+    count = min(MAX_WINDOWS, len(found))
+    return [found[k * len(found) // count] for k in range(count)]
 
 
 def _is_whole(one: dict[str, Any], ship: Airframe) -> bool:

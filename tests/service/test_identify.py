@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
 from blimp import airframe as airframes
 from blimp.cli import app
 from blimp.errors import LogError
-from blimp.service.identify import identify
+from blimp.service import autotune
+from blimp.service.identify import Identified, identify
 from blimp.service.track import Plant, with_pose_sensor
 from blimp.sim import Lockstep
 from tests.recording.conftest import flown
@@ -24,17 +26,15 @@ TRUTH = {
 }  # fmt: skip
 
 
-def test_the_plants_parameters_are_found_with_honest_uncertainties(tmp_path: Path) -> None:
+def test_a_tuning_flight_finds_the_plant_with_honest_uncertainties(tmp_path: Path) -> None:
     path = tmp_path / "flight.mcap"
     ship = with_pose_sensor(airframes.load("gtmab"), "mocap")
     plant = Plant(heaviness_n=0.005, drag_scale=1.5, thrust_scale=0.85).of(ship)
     with Lockstep(ship, seed=2, plant=plant, log=path) as flight:
         flight.command("arm")
         flight.complete("takeoff", altitude_m=1.5, within_s=60.0)
-        for north, east, height, yaw in ((2, 1, 2.2, 90), (0, 0, 1.0, -60)):
-            place = {"north_m": float(north), "east_m": float(east), "altitude_m": height}
-            flight.command("goto", yaw_deg=float(yaw), **place)  # type: ignore[arg-type]
-            flight.step(9.0)
+        flight.command("hold")
+        autotune.excite(flight, ship, steers=False)
     said = CliRunner().invoke(app, ["tune", "identify", str(path), "--json"])
     assert said.exit_code == 0, said.output
     found = json.loads(said.stdout)
@@ -48,6 +48,17 @@ def test_the_plants_parameters_are_found_with_honest_uncertainties(tmp_path: Pat
         distance = abs(parameters[name]["found"] - TRUTH[name])
         assert distance < 0.7 * abs(parameters[name]["file"] - TRUTH[name]), parameters[name]
     assert found["rms_after"] < 0.8 * found["rms_before"]
+    plant_found = msgspec.convert(found, Identified)
+    for one in autotune.proposals(plant_found, ship):
+        assert abs(one.proposed - one.file / TRUTH["thrust"]) <= 3.0 * one.sigma, one
+        assert one.proposed > one.file, "a weaker ship is asked for more"
+    assert {one.name for one in autotune.proposals(plant_found, ship)} == {
+        "velocity_p", "climb_p", "yaw_rate_p",
+    }  # fmt: skip
+    lines = "\n".join(autotune.lines(plant_found, ship))
+    thrust = parameters["thrust"]["found"]
+    assert f"[[thruster]] lift: max_thrust_n = {0.2 * thrust:.5g}" in lines
+    assert "[aero] linear_drag = [" in lines
 
 
 def test_too_little_flight_and_another_ship_are_said(flown: Path) -> None:

@@ -73,21 +73,34 @@ class MailboxShip:
     def __init__(self, mailbox: MailboxClient, *, clock: Clock) -> None:
         self._mailbox = mailbox
         self._clock = clock
+        self._authority = 0
 
     def command(self, name: str, /, **arguments: Any) -> Outcome:
-        command = Command(id=f"bench-{secrets.token_hex(8)}", name=name, arguments=arguments)
-        outcome = self._mailbox.call(command, timeout_s=ANSWER_S)
+        outcome = self._call(name, arguments, within_s=ANSWER_S)
         if outcome is None:
             raise BlimpError(f"{name}: the flight process does not answer within {ANSWER_S:g} s")
         return outcome
 
-    def complete(self, name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
-        command = Command(id=f"bench-{secrets.token_hex(8)}", name=name, arguments=arguments)
-        until_s = self._clock.now_s() + within_s
+    def _call(self, name: str, arguments: dict[str, Any], *, within_s: float) -> Outcome | None:
+        """Give a command. An odd authority is that of everybody, while nobody holds control: it is
+        taken once, so that a pilot who takes control later keeps it."""
+        id = f"bench-{secrets.token_hex(8)}"
+        command = Command(id=id, name=name, arguments=arguments, authority=self._authority)
         outcome = self._mailbox.call(command, timeout_s=within_s)
+        if outcome is None or outcome.state is not OutcomeState.REFUSED or self._authority:
+            return outcome
+        newest = outcome.result.get("authority", 0)
+        if not newest % 2:
+            return outcome
+        self._authority = newest
+        return self._call(name, arguments, within_s=within_s)
+
+    def complete(self, name: str, /, *, within_s: float, **arguments: Any) -> Outcome:
+        until_s = self._clock.now_s() + within_s
+        outcome = self._call(name, arguments, within_s=within_s)
         while outcome is not None and outcome.state is OutcomeState.IN_PROGRESS:
             outcome = self._mailbox.wait(
-                command.id, timeout_s=max(0.0, until_s - self._clock.now_s())
+                outcome.id, timeout_s=max(0.0, until_s - self._clock.now_s())
             )
         if outcome is None:
             raise BlimpError(f"{name}: the flight process does not answer within {within_s:g} s")

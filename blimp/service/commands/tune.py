@@ -1,12 +1,15 @@
 """`blimp tune`: what a flight says about the ship."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blimp.service.commands.options import Json
-from blimp.service.commands.terminal import builtins, print_json
+from blimp.service.commands.options import Json, RuntimeDir
+from blimp.service.commands.terminal import builtins, print_json, say
+
+if TYPE_CHECKING:
+    from blimp.service.identify import Identified
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -42,6 +45,64 @@ def identify(
     if json_output:
         print_json(builtins(found))
         return
+    _print(found)
+
+
+@app.command()
+def auto(
+    *,
+    runtime_dir: RuntimeDir = None,
+    log_dir: Annotated[
+        Path | None,
+        typer.Option("--log-dir", metavar="DIR", help="Where logs are; else BLIMP_LOG_DIR."),
+    ] = None,
+    json_output: Json = False,
+) -> None:
+    """Fly a hovering ship a little to each side, and propose gains and lines of its file.
+
+    Beside the flight process, of a ship that is armed and in HOLD with 1.2 m free around it: a
+    minute or two along one axis at a time. It breaks off to HOLD out of that box, in a failsafe and
+    on Ctrl-C; a command by another pilot ends it, and is flown. Nothing of the ship is changed.
+
+    Example: blimp tune auto
+    """
+    from blimp.clock import SystemClock
+    from blimp.config import log_directory
+    from blimp.control.mixer import Mixer
+    from blimp.errors import BlimpError
+    from blimp.link.mailbox import MailboxClient
+    from blimp.link.paths import ON_BOARD_DIR, RuntimePaths
+    from blimp.service import autotune
+    from blimp.service.bench.ship import MailboxShip
+    from blimp.service.compose import flown_airframe
+
+    paths, clock = RuntimePaths(runtime_dir or ON_BOARD_DIR), SystemClock()
+    paths.check()
+    airframe, logs = flown_airframe(paths), log_dir or log_directory()
+    if airframe is None:
+        raise BlimpError(f"no flight process runs in {paths.directory}")
+    own = paths.directory / "tune.sock"
+    with MailboxClient(server_path=paths.flight, path=own, clock=clock) as mailbox:
+        found = autotune.tune(
+            MailboxShip(mailbox, clock=clock),
+            airframe,
+            steers=not Mixer(airframe=airframe).sways,
+            log=lambda boot_id: autotune.newest_log(logs, boot_id),
+            say=say,
+        )
+    gains, lines = autotune.proposals(found, airframe), tuple(autotune.lines(found, airframe))
+    if json_output:
+        print_json({**builtins(found), "gains": [builtins(one) for one in gains], "lines": lines})
+        return
+    _print(found)
+    print("\neither say in the airframe's file what the ship is, and keep its gains:")
+    print("\n".join(lines))
+    print("\nor leave the file, and give it these in [gains]:")
+    for one in gains:
+        print(f"{one.name} = {one.proposed:g} # +- {one.sigma:g}, now {one.file:g}")
+
+
+def _print(found: "Identified") -> None:
     simulated = " (simulated)" if found.simulated else ""
     print(f"{found.vehicle}{simulated}: {found.windows} windows of flight, still air assumed")
     for one in found.parameters:
