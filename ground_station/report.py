@@ -182,8 +182,6 @@ def status_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
             "yaw": snapshot.attitude_rad.yaw,
         },
         "battery_v": snapshot.battery_v,
-        "wind_ned_mps": snapshot.wind_ned_mps,
-        "wind_age_s": None if snapshot.wind_age_s is None else snapshot.wind_age_s + age_s,
         "actuators": snapshot.actuators,
         "sensors": {
             name: {

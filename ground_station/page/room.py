@@ -165,11 +165,11 @@ class Room:
 def _older(state: dict[str, Any], by_s: float) -> dict[str, Any]:
     """Return `state` with every age `by_s` greater."""
 
-    def aged(value: dict[str, Any], name: str = "age_s") -> dict[str, Any]:
-        age_s = value[name]
-        return value | {name: None if age_s is None else age_s + by_s}
+    def aged(sensor: dict[str, Any]) -> dict[str, Any]:
+        age_s = sensor["age_s"]
+        return sensor | {"age_s": None if age_s is None else age_s + by_s}
 
-    return aged(state, "wind_age_s") | {
+    return state | {
         "age_s": state["age_s"] + by_s,
         "ages": {name: age_s + by_s for name, age_s in state["ages"].items()},
         "sensors": {name: aged(sensor) for name, sensor in state["sensors"].items()},

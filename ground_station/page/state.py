@@ -42,6 +42,7 @@ def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
         "link_age_s": snapshot.link_age_s,
         "pilot_age_s": snapshot.pilot_age_s,
         "heaviness_kg": snapshot.heaviness_kg,
+        "wind_ned_mps": snapshot.wind_ned_mps,
         "current_a": _current_a(snapshot),
         "step_ms": snapshot.loop.step_ms,
         "wakeup_error_ms": snapshot.loop.wakeup_error_ms,
