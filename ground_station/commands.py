@@ -159,6 +159,9 @@ def page(
     host: Annotated[
         bool, typer.Option("--host", help="Let other machines command, who have the token.")
     ] = False,
+    chaos: Annotated[
+        bool, typer.Option("--chaos", help="A panel that does harm to a simulated ship, here.")
+    ] = False,
 ) -> int:
     """Serve a page on which a ship is seen and commanded.
 
@@ -170,13 +173,14 @@ def page(
       ground page
       ground page --read-only
       ground page --host 192.168.1.20 --port 8080
+      ground page --chaos
     """
     from ground_station.page.command import page as serve
 
     if address and not host:
         raise typer.BadParameter("an address needs --host", param_hint="ADDRESS")
     listen = (address or "0.0.0.0") if host else None
-    return serve(session(context), port=port, read_only=read_only, host=listen)
+    return serve(session(context), port=port, read_only=read_only, host=listen, chaos=chaos)
 
 
 @app.command()

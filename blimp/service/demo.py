@@ -69,21 +69,22 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
     with scratch_directory() as (paths, log), contextlib.ExitStack() as ending:
         stack = _stack(options, vehicles=[vehicle], paths=paths, log=log)
         broker = broker_url_from_environment() or socket_url(paths.broker)
+        chaos = Chaos(
+            paths=paths, vehicle=vehicle, broker=broker, airframe=airframe, clock=clock,
+            keys=signing_keys_from_environment(),
+        )  # fmt: skip
         try:
             page = ending.enter_context(
                 demo_page(
                     wanted=options.page, read_only=options.read_only, broker=broker,
                     vehicle=vehicle, airframe=airframe, clock=clock, say=say, tell=tell,
+                    chaos=chaos,
                 )
             )  # fmt: skip
             stack.wait_until_ready()
             say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
             if options.held:
                 say(f"{vehicle} is held at its pad; this lets go of it: blimp sim hold off")
-            chaos = Chaos(
-                stack=stack, broker=broker, world=paths.world, clock=clock,
-                devices=tuple(device.name for device in airframe.device),
-            )  # fmt: skip
             story = Story(page=page, say=None if options.live else say)
             show = Show(actions=chaos.actions, tell=story.line, clock=clock)
             flight = _fly(

@@ -12,7 +12,7 @@ from blimp.airframe import Airframe
 from blimp.clock import Clock
 from blimp.config import ground_config
 from blimp.errors import ConfigError
-from blimp.service.chaos import ChaosReport
+from blimp.service.chaos import Chaos, ChaosReport
 from ground_station.mission import MissionEvent
 from ground_station.page import PORT
 from ground_station.report import Report
@@ -36,6 +36,7 @@ def demo_page(
     clock: Clock,
     say: Say,
     tell: Tell,
+    chaos: Chaos,
 ) -> Iterator["Page | None"]:
     """Serve the page during the block and say its address; None if it is not wanted or cannot be.
 
@@ -61,7 +62,7 @@ def demo_page(
         clock=clock,
     )
     with contextlib.ExitStack() as stack:
-        ships = stack.enter_context(BrokerShips(session, airframe=airframe))
+        ships = stack.enter_context(BrokerShips(session, airframe=airframe, harm=chaos))
         try:
             make = partial(
                 Page, ships=ships, parts=ships.parts(), clock=clock, title="demo",

@@ -10,7 +10,10 @@ import threading
 from typing import Any
 
 from blimp.clock import SystemClock
+from blimp.config import signing_keys_from_environment
+from blimp.link.paths import RuntimePaths
 from blimp.processes import Child
+from blimp.service.chaos import Chaos
 from blimp.service.demo import DemoOptions, Say, Tell, flyable, starting_stack
 from blimp.service.demo_page import demo_page
 from blimp.service.up import vehicle_names
@@ -83,6 +86,11 @@ def run_demo_ships(options: DemoOptions, *, ships: int, say: Say, tell: Tell) ->
         demo_page(
             wanted=options.page, read_only=options.read_only, broker=broker, vehicle=names[0],
             airframe=airframe, clock=SystemClock(), say=say, tell=tell,
+            chaos=Chaos(
+                paths=RuntimePaths(stack.paths.directory / names[0]), vehicle=names[0],
+                broker=broker, airframe=airframe, clock=SystemClock(),
+                keys=signing_keys_from_environment(),
+            ),
         ) as page,
     ):  # fmt: skip
 

@@ -47,6 +47,11 @@ class StackProcess:
         self._reader = threading.Thread(target=self._read, name="stack events", daemon=True)
         self._reader.start()
 
+    @property
+    def paths(self) -> RuntimePaths:
+        """The stack's directory; of several ships each has one inside it."""
+        return self._paths
+
     def wait_until_ready(self) -> dict[str, Any]:
         """Wait until all ships are ready; return the first one's `ready` event.
 

@@ -72,6 +72,12 @@ class RemoteWorld(Closing):
         """Have a person hold the ship where it is, or let go of it."""
         self._ask(wire.SetHeld(held), wire.Done)
 
+    def air(self, kind: str, /, **options: float) -> None:
+        """Let the air or the gas do something. Raises ConfigError naming what is known."""
+        reply = self._ask_any(wire.SetAir(kind, options))
+        if isinstance(reply, wire.Refused):
+            raise ConfigError(reply.reason)
+
     def close(self) -> None:
         if self.computer is not None:
             self.computer.close()

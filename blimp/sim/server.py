@@ -188,7 +188,14 @@ class Server(Closing):
                 serial = dict(world.serial_ports())
                 return wire.Board(world.i2c_buses(), serial, pwm, world.spi_devices())
             case wire.AskTruth():
-                return wire.Truth(world.truth, world.outputs, world.outputs_safe)
+                physics = world.physics
+                return wire.Truth(
+                    world.truth,
+                    world.outputs,
+                    world.outputs_safe,
+                    physics.wind.mean_ned_mps,
+                    physics.heaviness_kg,
+                )
             case wire.SetFault(device, kind, options):
                 try:
                     world.fault(device, kind, **options)
@@ -197,6 +204,12 @@ class Server(Closing):
                 return wire.Done()
             case wire.SetHeld(held):
                 world.physics.held = held
+                return wire.Done()
+            case wire.SetAir(kind, options):
+                try:
+                    world.air(kind, **options)
+                except ConfigError as error:
+                    return wire.Refused(str(error))
                 return wire.Done()
         return None
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from blimp.types import VehicleState
+from blimp.types import ZERO3, Vec3, VehicleState
 
 MAX_FRAME_BYTES = 64 * 1024
 _LENGTH = struct.Struct("<I")
@@ -111,6 +111,13 @@ class SpiTransfer(_Frame, frozen=True, tag=12):
     data: Annotated[bytes, Meta(max_length=8192)]
 
 
+class SetAir(_Frame, frozen=True, tag=14):
+    """Let the air or the gas do something; see `World.air`. Answer: Done or Refused."""
+
+    kind: str
+    options: dict[str, float]
+
+
 Request = (
     I2cTransfer
     | SpiTransfer
@@ -124,6 +131,7 @@ Request = (
     | AskTruth
     | SetFault
     | SetHeld
+    | SetAir
 )
 
 
@@ -158,11 +166,14 @@ class Truth(_Frame, frozen=True, tag=68):
     """What no part of the flight control sees; all of one instant.
 
     outputs: the throttle that reaches each motor, and each servo's angle in radians.
+    wind_ned_mps: the mean wind. heaviness_kg: weight less buoyancy, over g.
     """
 
     state: VehicleState
     outputs: dict[str, float]
     outputs_safe: bool
+    wind_ned_mps: Vec3 = ZERO3
+    heaviness_kg: float = 0.0
 
 
 class Done(_Frame, frozen=True, tag=70):

@@ -11,6 +11,7 @@ from typing import Any
 from blimp.airframe import Airframe
 from blimp.clock import ManualClock
 from blimp.closing import Closing
+from blimp.errors import ConfigError
 from blimp.rotation import rotate_back
 from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.electrical import BytesCallback, EdgeCallback, Pull
@@ -22,6 +23,11 @@ from blimp.types import ZERO3, Quaternion, Vec3, VehicleState
 MAX_STEP_S = 0.005
 _STRETCH = 0.02  # a step may be this much longer, so that 10.012 ms are two steps, not three
 START_UTC_S = 1.7e9
+AIRS = {  # what the air or the gas can be made to do, and the options of each
+    "gust": ("north_mps", "east_mps", "seconds"),
+    "heat": ("warmer_c",),
+    "leak": ("m3_per_day",),
+}
 
 
 class _PhysicsTruth:
@@ -238,6 +244,27 @@ class World(Closing):
         """Let a device fail; see `blimp.sim.faults`. Raises ConfigError naming what is known."""
         self._tick()
         self.electronics.fault(device, kind, options)
+
+    def air(self, kind: str, /, **options: float) -> None:
+        """Let the air or the gas do something: one of `AIRS`, with just its options.
+
+        Raises ConfigError naming what is known, or the limit.
+        """
+        needed = AIRS.get(kind)
+        if needed is None:
+            raise ConfigError(f"no air {kind!r}: known are {', '.join(AIRS)}")
+        if set(options) != set(needed):
+            raise ConfigError(f"air {kind!r} needs {', '.join(needed)}, not {sorted(options)}")
+        try:
+            if kind == "gust":
+                blows = (options["north_mps"], options["east_mps"], 0.0)
+                self.physics.wind.begin_draught(blows, seconds=options["seconds"])
+            elif kind == "heat":
+                self.physics.weather(warmer_c=options["warmer_c"])
+            else:
+                self.physics.leak(options["m3_per_day"])
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
 
     # --- its wires: `Electrical` ---------------------------------------------------------------
 

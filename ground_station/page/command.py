@@ -3,6 +3,7 @@
 import sys
 import threading
 
+from ground_station.page.chaos import local_harm
 from ground_station.page.server import Page
 from ground_station.page.ships import BrokerShips
 from ground_station.report import DONE
@@ -13,15 +14,17 @@ LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
 
 
-def page(session: Session, *, port: int, read_only: bool, host: str | None) -> int:
+def page(
+    session: Session, *, port: int, read_only: bool, host: str | None, chaos: bool = False
+) -> int:
     """Serve the page of the session's ship until Ctrl-C or SIGTERM.
 
     read_only: open a second address in the network, on which nobody can command. host: the
-    address to listen on; None for this machine alone.
+    address to listen on; None for this machine alone. chaos: let operators harm a simulated ship.
     """
     with (
         terminate_as_interrupt(),
-        BrokerShips(session) as ships,
+        BrokerShips(session, harm=local_harm(session) if chaos else None) as ships,
         Page(
             ships=ships,
             parts=ships.parts(),

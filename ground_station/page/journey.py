@@ -15,7 +15,7 @@ say how far it is. Both are only read: nothing is added to a command or to its w
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from blimp.clock import Clock
 from blimp.closing import Closing
@@ -42,6 +42,14 @@ STREAMED = ("stick", "velocity", "motor")  # by a joystick, 20 times a second
 STAGES = ("keyboard", "queue", "worker", "mailbox", "flight", "motor")
 
 
+class Recorded(NamedTuple):
+    """A command as it stood in the queue."""
+
+    stream: str
+    fields: dict[bytes, bytes]
+    command: str
+
+
 class Journey:
     """One command as far as it is known. stages: milliseconds since it was sent."""
 
@@ -58,6 +66,13 @@ class Journey:
         self.done_ms: float | None = None
         self.is_heard = False  # its message, and not only what became of it
         self.is_one_of_many = False  # of a stream of setpoints: only its time is shown
+
+    def begin(self, sent_s: float) -> None:
+        """Count from when it was sent; a record of it may have come before its message."""
+        if self.sent_s is not None:
+            late_ms = 1e3 * (self.sent_s - sent_s)
+            self.stages = {name: round(ms + late_ms, 2) for name, ms in self.stages.items()}
+        self.sent_s = sent_s
 
     def passed(self, stage: str, at_s: float) -> None:
         """Note the first time at which it passed a stage."""
@@ -94,6 +109,7 @@ class Journeys(Closing):
         self._known: dict[str, Journey] = {}
         self._stop = threading.Event()
         self._theirs_minus_ours_s = 0.0
+        self.last: Recorded | None = None  # but for questions and setpoints
         self.step_ms = 0.0  # the mean of one cycle, as the ship says
 
     def follow_queue(self, hear: "Hear") -> None:
@@ -133,7 +149,7 @@ class Journeys(Closing):
             for stream, entries in news:
                 last[stream.decode()] = entries[-1][0]
                 for entry_id, fields in entries:
-                    self._take_message(entry_id, fields, hear)
+                    self._take_message(stream.decode(), entry_id, fields, hear)
 
     def _compare_clocks(self, redis: Any) -> None:
         asked_s = self._clock.now_s()
@@ -141,7 +157,9 @@ class Journeys(Closing):
         middle_s = (asked_s + self._clock.now_s()) / 2.0
         self._theirs_minus_ours_s = seconds + 1e-6 * microseconds - middle_s
 
-    def _take_message(self, entry_id: bytes, fields: dict[bytes, bytes], hear: "Hear") -> None:
+    def _take_message(
+        self, stream: str, entry_id: bytes, fields: dict[bytes, bytes], hear: "Hear"
+    ) -> None:
         try:
             payload = unpack([part for pair in fields.items() for part in pair])
             message = parse_message(
@@ -159,14 +177,16 @@ class Journeys(Closing):
         with self._lock:
             journey = self._journey(message.id, message.task)
             sent_s = min(issued_s, put_s) - self._theirs_minus_ours_s
-            first = journey.sent_s is None
-            journey.sent_s = sent_s if first else journey.sent_s
+            if not journey.is_heard:
+                journey.begin(sent_s)
             journey.arguments = dict(message.kwargs)
             journey.is_heard = True
             journey.is_one_of_many = message.coalesce is not None
             journey.source = str(message.headers.get("blimp_source", ""))[:80]
             journey.passed("keyboard", journey.sent_s or sent_s)
             journey.passed("queue", put_s - self._theirs_minus_ours_s)
+            if journey.command not in (*QUESTIONS, *STREAMED):
+                self.last = Recorded(stream, fields, journey.command)
             self._tell(journey, hear)
 
     # --- what becomes of them ---------------------------------------------------------------

@@ -201,12 +201,14 @@ class Page(Closing):
                 Route("/api/command/{name}", self._command, methods=["POST"]),
                 *(route for part in self._parts for route in part.routes()),
                 WebSocketRoute("/api/socket", self._socket),
+                Route("/api/{path:path}", _nothing, methods=["GET", "POST"]),
                 Mount("/static", StaticFiles(directory=STATIC)),
             ],
             middleware=[
                 Middleware(Access, tokens=self.tokens, view_only=view_only, is_open=self._is_open)
             ],
         )
+        app.state.tell = self.tell
         return uvicorn.Config(
             app,
             http="h11",
@@ -358,6 +360,10 @@ class Page(Closing):
             "view_url": self.view_url,
             "about": self._ships.about(room.vehicle),
         }
+
+
+async def _nothing(request: Request) -> Response:
+    return failed_answer("", f"nothing is at {request.url.path[:60]!r}", 404)
 
 
 async def _send(socket: WebSocket, viewer: Viewer) -> None:

@@ -16,9 +16,10 @@ from blimp.link.telemetry import vehicles
 from blimp.tasks.client import VehicleClient
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
 from ground_station.discover import HEARD_LATELY_S, Ship, running_stacks
+from ground_station.page.chaos import ChaosRoom, Harm
 from ground_station.page.command_line import run_command
 from ground_station.page.fleet import Fleet
-from ground_station.page.journey import QUESTIONS, Journeys
+from ground_station.page.journey import QUESTIONS, Journeys, Recorded
 from ground_station.page.joystick import Joystick
 from ground_station.page.queue_room import QueueRoom
 from ground_station.page.source import LiveShip, Source
@@ -39,11 +40,15 @@ class BrokerShips(Closing):
     """The ships that `ground` would find with the same options.
 
     session: says which broker, which ship and which keys. airframe: that of all ships; None to
-    look for each one's on this machine.
+    look for each one's on this machine. harm: does harm to the ship that is shown first.
     """
 
-    def __init__(self, session: Session, *, airframe: Airframe | None = None) -> None:
+    def __init__(
+        self, session: Session, *, airframe: Airframe | None = None, harm: Harm | None = None
+    ) -> None:
         self._airframe = airframe
+        self._harm = harm
+        self._journeys: dict[str, Journeys] = {}
         self._session = session
         self._ship = session.ship
         self._lock = threading.Lock()
@@ -66,6 +71,7 @@ class BrokerShips(Closing):
         airframe = self._airframe or self._local_airframe(vehicle)
         if airframe is not None:
             found["airframe"] = airframe_object(airframe)
+        found["chaos"] = self._harm is not None and vehicle == self.vehicle
         return found
 
     def _local_airframe(self, vehicle: str) -> Airframe | None:
@@ -81,10 +87,12 @@ class BrokerShips(Closing):
 
     def source(self, vehicle: str) -> Source:
         session, ship = self._session, Ship(vehicle=vehicle, broker=self._ship.broker)
+        journeys = Journeys(ship, keys=session.signing_keys, clock=session.clock)
+        self._journeys[vehicle] = journeys
         return LiveShip(
             ship,
             open_reader=lambda: session.reader(ship),
-            journeys=Journeys(ship, keys=session.signing_keys, clock=session.clock),
+            journeys=journeys,
             joystick=self._joystick(vehicle),
             clock=session.clock,
         )
@@ -132,9 +140,14 @@ class BrokerShips(Closing):
                 )
             return self._clients[vehicle]
 
-    def parts(self) -> tuple[QueueRoom | Fleet, ...]:
+    def _last_command(self) -> Recorded | None:
+        journeys = self._journeys.get(self.vehicle)
+        return None if journeys is None else journeys.last
+
+    def parts(self) -> tuple[ChaosRoom | QueueRoom | Fleet, ...]:
         """Return what panels need of the server beside the ships."""
         return (
+            ChaosRoom(self._harm, session=self._session, recorded=self._last_command),
             QueueRoom(self._session, vehicles=self.vehicles),
             Fleet(self._session, vehicles=self.vehicles),
         )

@@ -198,6 +198,52 @@ def swing(
 
 
 @app.command()
+def chaos(
+    *,
+    action: Annotated[
+        str | None, typer.Argument(metavar="ACTION", help="What to do; without, all are listed.")
+    ] = None,
+    amount: Annotated[
+        float | None,
+        typer.Option("--amount", metavar="X", help="Of gust, heat and leak; the most by default."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="NAME", help="Of ...-sensor: to which.")
+    ] = None,
+    runtime_dir: RuntimeDir = None,
+    json_output: Json = False,
+) -> None:
+    """Do harm to a simulated ship that runs, and say what it did about it.
+
+    Kill a process, stop the broker, cut the link, let a sensor fail, blow, heat, leak. Each is
+    undone by itself, but for the leak. No more than the airframe can fly.
+
+    \b
+    Examples:
+      blimp sim chaos
+      blimp sim chaos kill-worker
+      blimp sim chaos gust --amount 0.5
+    """
+    from blimp.service.chaos import chaos_of, report_lines
+
+    harm = chaos_of(runtime_dir)
+    if action is None:
+        found = harm.offers()
+        if json_output:
+            print_json(builtins(found))
+            return
+        for one in found:
+            limit = "" if one.most is None else f"up to {one.most:g} {one.unit}: {one.why}"
+            print(f"{one.name:15} {', '.join(one.devices) or limit}")
+        return
+    report = harm.act(action, amount=amount, device=device)
+    if json_output:
+        print_json(builtins(report))
+    else:
+        print("\n".join(report_lines(report)))
+
+
+@app.command()
 def matrix(
     *,
     seeds: Annotated[

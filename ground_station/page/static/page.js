@@ -238,7 +238,7 @@ class Page {
   /** Everything that commands is disabled without a link; the emergency stop never is. */
   able() {
     for (const one of document.querySelectorAll("[data-commands]")) {
-      one.disabled = !this.mayCommand || this.isLost;
+      one.disabled = !this.mayCommand || this.isLost || Boolean(one.dataset.busy || one.dataset.off);
     }
   }
 

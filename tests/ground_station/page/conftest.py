@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from blimp.clock import SystemClock
 from blimp.config import GroundConfig
+from ground_station.page.chaos import Harm
 from ground_station.page.server import Page
 from ground_station.page.ships import BrokerShips
 from ground_station.report import Report
@@ -43,6 +45,12 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture
 def served(twin: FlyingShip, tmp_path: Path) -> Iterator[Served]:
     """The page of a ship that flies in real time."""
+    with serving(twin, tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def serving(twin: FlyingShip, tmp_path: Path, *, harm: Harm | None = None) -> Iterator[Served]:
     clock = SystemClock()
     session = Session(
         options=Options(broker=twin.broker.url, vehicle=twin.vehicle, as_json=True),
@@ -54,7 +62,7 @@ def served(twin: FlyingShip, tmp_path: Path) -> Iterator[Served]:
     )
     with (
         twin.telling() as silence,
-        BrokerShips(session) as ships,
+        BrokerShips(session, harm=harm) as ships,
         Page(ships=ships, parts=ships.parts(), clock=clock, view_host="127.0.0.1") as page,
     ):
         page.start()

@@ -30,6 +30,7 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
                  "journey", "command-arm", "command-takeoff", "command-land", "command-hold",
                  "command-return"):  # fmt: skip
         expect(by(name)).to_be_visible(timeout=WITHIN_MS)
+    expect(by("chaos-kill-worker")).to_have_count(0)  # this page was opened without it
     by("command-arm").click()
     expect(by("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
     by("command-takeoff").click()

@@ -1,6 +1,7 @@
 // The panels, in the order in which they stand. A new panel is one file here, and one line below:
 //   { name, title, view, mount(box, page) -> { hear(kind, content), draw(nowS), close() } }
 // `drawEveryS` beside `draw` says how often at most. All three are optional. Without a view a panel is there in all of them, and has no box: `box` is null. `page` is documented in page.js.
+import { panel as chaos } from "./chaos.js";
 import { panel as commands } from "./commands.js";
 import { panel as end } from "./end.js";
 import { panel as fleet } from "./fleet.js";
@@ -26,6 +27,7 @@ export const PANELS = [
   numbers,
   map,
   commands,
+  chaos,
   joystick,
   journey,
   plots,

@@ -1,0 +1,162 @@
+"""The chaos panel: who may do harm, what is refused, and what is shown of it."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from blimp import airframe as airframes
+from blimp.errors import BlimpError
+from blimp.service.chaos import ChaosReport
+from blimp.service.chaos_offers import offers
+from blimp.service.reaction import Seen
+from blimp.sim.wire import Truth
+from blimp.types import VehicleState
+from tests.ground_station.page.client import WITHIN_S, Served
+from tests.ground_station.page.conftest import serving
+from tests.ground_station.page.test_browser import WITHIN_MS, errors_of, serious_findings
+from tests.ground_station.ship import FlyingShip
+
+BUTTONS = (
+    "kill-worker", "kill-flight", "stop-broker", "cut-link", "blind-position", "gust", "heat",
+    "leak", "blind-sensor", "freeze-sensor", "lie-sensor", "replay-command",
+)  # fmt: skip
+
+
+class NotedHarm:
+    """Notes what was asked of it; the limits are those of a real ship."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, float | None, str | None]] = []
+        self.began, self.may_end = threading.Event(), threading.Event()
+        self.may_end.set()
+        self._offers = offers(airframes.load("twin"), Truth(VehicleState(t_s=0.0), {}, False))
+
+    def offers(self) -> Sequence[Any]:
+        return self._offers
+
+    def act(self, name: str, *, amount: float | None = None, device: str | None = None) -> Any:
+        offer = next((one for one in self._offers if one.name == name), None)
+        if offer is None:
+            raise BlimpError(f"no action {name}")
+        offer.checked(amount, device)
+        self.done.append((name, amount, device))
+        self.began.set()
+        assert self.may_end.wait(WITHIN_S)
+        seen = (Seen(40.0, "link lost: <b>holding</b>"),)
+        return ChaosReport(action=name, down_s=0.7, back_ms=712.0, words="it broke", seen=seen)
+
+
+@pytest.fixture
+def harm() -> NotedHarm:
+    return NotedHarm()
+
+
+@pytest.fixture
+def harmed(twin: FlyingShip, tmp_path: Path, harm: NotedHarm) -> Iterator[Served]:
+    with serving(twin, tmp_path, harm=harm) as found:
+        yield found
+
+
+def test_harm_is_for_the_operator_of_this_page_alone(harmed: Served, harm: NotedHarm) -> None:
+    path, port = "/api/chaos/kill-worker", harmed.page.port
+    strangers: tuple[tuple[dict[str, Any], int, str], ...] = (
+        ({"token": None}, 401, "token"),
+        ({"token": "x" * 32}, 401, "token"),
+        ({"token": "viewer"}, 403, "read-only"),
+        ({"token": "viewer", "address": harmed.page.view_url}, 403, "read-only"),
+        ({"token": "operator", "address": harmed.page.view_url}, 401, "token"),
+        ({"headers": {"Origin": "http://evil.example"}}, 403, "evil.example"),
+        ({"headers": {"Host": f"evil.example:{port}"}}, 421, "evil.example"),
+        (
+            {"headers": {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}},
+            403,
+            "another",
+        ),
+    )
+    for options, expected, word in strangers:
+        status, answer = harmed.ask(path, {}, **options)
+        assert (status, answer["state"]) == (expected, "FAILURE"), options
+        assert word in answer["reason"]
+    assert harmed.ask("/api/chaos", token="viewer")[0] == 403
+    assert harm.done == []
+    status, answer = harmed.ask(path, {})
+    assert (status, answer["state"], answer["result"]["back_ms"]) == (200, "SUCCESS", 712.0)
+    assert harm.done == [("kill-worker", None, None)]
+
+
+def test_no_more_than_the_airframe_can_fly_and_one_at_a_time(
+    harmed: Served, harm: NotedHarm
+) -> None:
+    most = {one["name"]: one.get("most") for one in harmed.ask("/api/chaos")[1]["offers"]}
+    for wish in ({"amount": most["gust"] + 0.01}, {"amount": 0}, {"amount": -1}, {"amount": 1e300}):
+        answer = harmed.ask("/api/chaos/gust", wish)[1]
+        assert answer["state"] == "REFUSED"
+        assert f"to {most['gust']:g} m/s" in answer["reason"]
+    for name, wish in (
+        ("gust", {"amount": "9"}),
+        ("gust", {"much": 1}),
+        ("lie-sensor", {"device": 7}),
+    ):
+        assert harmed.ask(f"/api/chaos/{name}", wish)[0] == 400
+    for name, wish in (("lie-sensor", {}), ("lie-sensor", {"device": "wing"}), ("nothing", {})):
+        assert harmed.ask(f"/api/chaos/{name}", wish)[1]["state"] == "REFUSED"
+    assert harm.done == []
+    harm.may_end.clear()
+    first = threading.Thread(target=harmed.ask, args=("/api/chaos/cut-link", {}))
+    first.start()
+    try:
+        assert harm.began.wait(WITHIN_S)
+        answer = harmed.ask("/api/chaos/kill-flight", {})[1]
+        assert (answer["state"], answer["reason"]) == ("REFUSED", "cut-link goes on")
+    finally:
+        harm.may_end.set()
+        first.join()
+    assert [name for name, _, _ in harm.done] == ["cut-link"]
+
+
+def test_without_chaos_every_request_says_so(served: Served) -> None:
+    for token in ("operator", "viewer"):
+        for path, body in (("/api/chaos", None), ("/api/chaos/kill-worker", {})):
+            status, answer = served.ask(path, body, token=token)
+            assert (status, answer["state"]) == (404, "FAILURE")
+            assert "--chaos" in answer["reason"]
+
+
+def test_the_panel_shows_what_the_ship_did_and_a_replayed_command_does_nothing(
+    harmed: Served, harm: NotedHarm, chromium: Browser
+) -> None:
+    with closing(chromium.new_context(viewport={"width": 400, "height": 500})) as context:
+        context.set_default_timeout(WITHIN_MS)
+        page = context.new_page()
+        wrong = errors_of(page)
+        page.goto(harmed.page.url)
+        by = page.get_by_test_id
+        for name in BUTTONS:
+            expect(by(f"chaos-{name}")).to_be_enabled(timeout=WITHIN_MS)
+        expect(by("chaos-gust-cap")).to_contain_text("twin holds", timeout=WITHIN_MS)
+        by("chaos-kill-worker").click()
+        expect(by("chaos-reports")).to_contain_text("back in 712 ms", timeout=WITHIN_MS)
+        expect(by("chaos-reports")).to_contain_text("<b>holding</b>")
+        expect(by("caption")).to_contain_text("back in 712 ms", timeout=WITHIN_MS)
+        by("chaos-sensor").select_option("sonar")
+        expect(by("chaos-freeze-sensor")).to_be_disabled()  # nobody has seen a frozen sonar
+        by("chaos-lie-sensor").click()
+        expect(by("chaos-reports").locator("li strong").first).to_have_text(
+            "Lie with it: sonar", timeout=WITHIN_MS
+        )
+        assert serious_findings(page) == []
+
+        by("command-arm").click()
+        expect(by("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
+        by("command-disarm").click()
+        expect(by("armed")).to_contain_text("disarmed", timeout=WITHIN_MS)
+        by("chaos-replay-command").click()
+        expect(by("chaos-reports")).to_contain_text("without effect", timeout=WITHIN_MS)
+        expect(by("chaos-reports")).to_contain_text("disarm was sent again")
+        assert [name for name, _, _ in harm.done] == ["kill-worker", "lie-sensor"]
+        assert wrong == []
