@@ -36,13 +36,13 @@ def demo_page(
     clock: Clock,
     say: Say,
     tell: Tell,
-    chaos: Chaos,
+    chaos: Chaos | None = None,
 ) -> Iterator["Page | None"]:
     """Serve the page during the block and say its address; None if it is not wanted or cannot be.
 
     It answers before the ships do. read_only: open a second address in the network, on which nobody
-    can command. tell: gets the event for programs. A browser is opened where a person sits at a
-    screen.
+    can command. tell: gets the event for programs. chaos: harms the ship, for its panel. A browser
+    is opened where a person sits at a screen.
     """
     if not wanted:
         yield None
