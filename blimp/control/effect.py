@@ -12,7 +12,7 @@ chapters 5 and 9.
 """
 
 from collections.abc import Sequence
-from math import cos, degrees, exp, hypot, sin
+from math import cos, degrees, exp, hypot, isfinite, sin
 
 import msgspec
 
@@ -161,6 +161,11 @@ class EffectCheck:
             return
         v = rotate_back(state.attitude, state.velocity_ned_mps)
         now = (v[0], v[2], state.rates_body_radps[2])
+        if not isfinite(
+            sum(v) + now[2] + sum(motors_n) + sum(tilts_rad.values()) + weight_n + dt_s
+        ):
+            self._before, self._beyond_s = None, 0.0  # one NaN would stay in every sum
+            return
         self._aside += v[1] * now[2] * dt_s
         if self._before is None:
             self._begin(now, motors_n)

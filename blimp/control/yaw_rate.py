@@ -10,6 +10,8 @@ the same to the last bit for a second is stuck, and judged soon. One that is ali
 after the outputs have been (`blimp/control/effect.py`), and not for saying that the ship stands.
 """
 
+from math import isfinite
+
 from blimp.airframe import Airframe
 
 _DRAWN_PER_S = 0.5
@@ -45,6 +47,8 @@ class YawRateCheck:
         self, measured_radps: float, torque_nm: float, dt_s: float, *, raw_radps: float
     ) -> None:
         """Take one sample. raw_radps: as the chip gave it, bias and all."""
+        if not isfinite(measured_radps + torque_nm + dt_s + raw_radps):
+            return  # it would stay in every sum
         same = raw_radps == self._raw_radps
         self._same_s, self._raw_radps = (self._same_s + dt_s if same else 0.0), raw_radps
         stuck = self._same_s > _STUCK_S

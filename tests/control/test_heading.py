@@ -1,4 +1,4 @@
-from math import cos, radians, sin
+from math import cos, nan, radians, sin
 from random import Random
 
 import pytest
@@ -117,6 +117,8 @@ def test_a_magnetometer_brings_a_heading_back_and_iron_does_not_take_it_away() -
 
 def test_a_yaw_gyro_that_stands_still_under_torque_is_found_out_until_it_moves_again() -> None:
     check = YawRateCheck(airframe=twin())
+    for bad in ((nan, 0.0, 0.01), (0.0, nan, 0.01), (0.0, 0.0, nan)):
+        check.update(*bad, raw_radps=bad[0])  # blinded it for good
     for _ in range(600):
         check.update(0.0, 0.4, 0.01, raw_radps=0.02)
     assert "gyro z" in check.doubt

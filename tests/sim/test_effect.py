@@ -1,5 +1,7 @@
 """The output-effect check on a ship that is well: it must stay silent."""
 
+from math import nan
+
 import pytest
 
 from blimp.control.effect import EffectCheck, Fault
@@ -42,6 +44,34 @@ def test_neither_gusts_nor_a_held_ship_nor_lost_ballast_name_an_actuator() -> No
     rig.step(15.0)
     assert broken(rig) == []
     assert rig.loop.armed
+
+
+@pytest.mark.parametrize("where", ["rate", "speed", "thrust", "tilt", "weight", "dt"])
+def test_what_is_not_a_number_does_not_blind_it(where: str) -> None:
+    """Before, one NaN stayed in every sum, and no fault was ever named again."""
+    ship = twin()
+    check = EffectCheck(airframe=ship)
+    surge = heave = yaw = 0.0
+    for step in range(900):  # the right motor does nothing from 3 s on
+        fx, fz, mz = check.wrench((0.5, 0.5 if step < 300 else 0.0, 0.0), {"tilt": 0.5})
+        surge += 0.01 * (fx - check.drag(0, surge)) / 2.16
+        heave += 0.01 * (fz - check.drag(2, heave)) / 3.47
+        yaw += 0.01 * (mz - check.drag(5, yaw)) / 1.37
+        bad = {where: nan} if 100 <= step < 120 else {}
+        state = at(
+            altitude_m=5.0,
+            velocity_ned_mps=(surge, 0.0, bad.get("speed", heave)),
+            rates_body_radps=(0.0, 0.0, bad.get("rate", yaw)),
+        )
+        check.update(
+            state,
+            (bad.get("thrust", 0.5), 0.5, 0.0),
+            {"tilt": bad.get("tilt", 0.5)},
+            weight_n=bad.get("weight", 0.0),
+            dt_s=bad.get("dt", 0.01),
+        )
+        assert step >= 300 or check.faults == ()
+    assert [fault.names for fault in check.faults] == [("right",)]
 
 
 def test_each_fault_is_named_from_what_it_does_to_the_motion() -> None:
