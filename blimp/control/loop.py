@@ -42,6 +42,7 @@ _LATE_S = 1.0  # nobody knows what the ship has done meanwhile: it needs an arm
 _MAX_DT_S = 0.1
 _PUBLISH_HZ = 10.0
 _PUSHED = 0.3  # of the vertical force: less may be a gust's
+_ASKED = 0.5
 _RISING_MPS = 0.1
 _ASSERT_SAFE_HZ = 4.0
 
@@ -204,7 +205,7 @@ class FlightLoop:
             self._inbox.post(outcome)
         setpoint = self._supervisor.decide(state, flags, now_s=now_s, dt_s=dt_s)
         actuators = self._pilot.payload.onto(self._allocate(state, setpoint, flags, dt_s))
-        self._note_effect(state, dt_s)
+        self._note_effect(state, setpoint, dt_s)
         self._drive(actuators, setpoint, now_s)
         self.state, self.setpoint, self._flags_seen = state, setpoint, flags
         self._leave_record(now_s)
@@ -287,7 +288,7 @@ class FlightLoop:
             stuck_rad=self._effect.stuck_rad,
         )
 
-    def _note_effect(self, state: VehicleState, dt_s: float) -> None:
+    def _note_effect(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> None:
         """Compare what the outputs were sent with what the ship does."""
         thrusts_n, known = self._mixer.thrusts_n, self._effect.faults
         if not self.armed:
@@ -302,11 +303,13 @@ class FlightLoop:
             self._supervisor.say(f"{' and '.join(fault.names)}: {fault.what}")
             self._controller.correct()
         down_n = self._mixer.achieved.force_body_n[2]
-        commanded = (
-            self._powered and state.height_valid and down_n > _PUSHED * self._mixer.limit_n(2)
-        )
+        pushed = down_n > _PUSHED * self._mixer.limit_n(2)
+        # A broken output may leave no push to command: what is asked counts, if slower.
+        asked = not setpoint.idle and setpoint.velocity_ned_mps[2] > 0.0
+        commanded = self._powered and state.height_valid and (pushed or asked)
         rises = -state.velocity_ned_mps[2] > _RISING_MPS and not state.on_ground
-        self._rising_s = self._rising_s + dt_s if commanded and rises else 0.0
+        share = 1.0 if pushed else _ASKED
+        self._rising_s = self._rising_s + share * dt_s if commanded and rises else 0.0
 
     def _drive(self, actuators: ActuatorCommand, setpoint: Setpoint, now_s: float) -> None:
         """Ask the gate once more, then drive; or make safe, and say so again at 4 Hz."""

@@ -6,6 +6,7 @@ from math import isfinite
 
 from blimp.control.failsafe import Action, Decision, Failsafe, Flags
 from blimp.control.modes.descend import Descend
+from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.idle import Idle
 from blimp.control.modes.land import Land
@@ -52,6 +53,7 @@ class Supervisor:
         self._lifting_s = 0.0
         self._land_seen: Land | None = None
         self._grounded = ""  # by which failsafe, on the ground
+        self._driven = DrivenDown(ship=pilot.ship)
         self.armed = False
         self.recovering = False  # armed to land after a crash, and for nothing else
         self.killed = False
@@ -150,7 +152,14 @@ class Supervisor:
         setpoint = self._pilot.update(state, dt_s=dt_s)
         self._note_landing(state, dt_s)
         # Both may have disarmed; a resting pilot's setpoint is idle, so it needs no test.
-        return setpoint if not self._pilot.resting else IDLE
+        return IDLE if self._pilot.resting or self._is_driven(state, setpoint) else setpoint
+
+    def _is_driven(self, state: VehicleState, setpoint: Setpoint) -> bool:
+        by_hand = setpoint.actuators is not None or setpoint.thrust_body[2] is not None
+        if setpoint.idle or by_hand or isinstance(self._pilot.flying, Land):  # that asks itself
+            return False
+        descent_mps = self._pilot.ship.airframe.limits.descent_mps
+        return self._driven.update(state, max(descent_mps, setpoint.velocity_ned_mps[2]))
 
     def gate(self, actuators: ActuatorCommand, *, now_s: float) -> str:
         """Return why these outputs must not be driven, or "": asked just before they are."""

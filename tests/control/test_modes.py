@@ -316,6 +316,20 @@ def test_a_barometer_that_is_wrong_by_a_metre_still_lets_it_land() -> None:
     assert state.altitude_m == pytest.approx(1.0)
 
 
+def test_a_ship_that_hangs_low_and_sinks_on_trial_is_not_down() -> None:
+    """Before, a broken output held it at 0.8 m, and after 3 s without motors it was let go there."""
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship())
+    state, _ = descend(land, seconds=90.0, floor_m=0.8)
+    sunk_s = 0.0
+    while land.update(state, dt_s=DT_S).idle and sunk_s < 8.0:
+        sunk_s += DT_S
+        sink_mps = 0.0142 * sunk_s  # 5 g on 3.5 kg
+        velocity = (0.0, 0.0, sink_mps)
+        state = at(1.0, 1.0, 0.8 - 0.5 * sink_mps * sunk_s, velocity_ned_mps=velocity)
+    assert not land.done
+    assert 4.0 < sunk_s < 7.0
+
+
 def test_hanging_in_mid_air_is_not_a_landing() -> None:
     land = Land(at(0.0, 0.0, 4.0), ship=a_ship())
     for _ in range(2000):

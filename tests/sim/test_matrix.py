@@ -35,6 +35,7 @@ SAMPLE = {
     "land": "light-5,i2c-stuck,ballast-lost",
     "pad": "baro-dead,baro-frozen,height-dead,i2c-stuck,ballast-lost",
     "takeoff": "heavy-5,tail-dead",
+    "loiter": "mains-frozen,mains-reverse",
 }
 IDLE = ("mains-full", "mains-reverse", "i2c-stuck", "height-dead")  # motors must have stopped
 

@@ -7,7 +7,8 @@ says so. Only a ship that stays down, and that no raw sensor sees in the air, is
 
 from typing import Any
 
-from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
+from blimp.control.constants import AIR_DENSITY_KGM3
+from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.mode import Ship
 from blimp.control.modes.nose import Nose
 from blimp.rotation import yaw_of
@@ -24,7 +25,6 @@ _DOUBT_S = 8.0  # pushed down for so long without sinking while a sensor says "n
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
 _TOUCH_HEIGHT_M = 0.25
 _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
-_FAST = 1.5  # times what it is asked to sink at
 _STILL_MPS = 0.05
 _TOUCH_S = 0.7
 _BLIND_S = 4.0
@@ -48,7 +48,7 @@ class Land:
         self._trial_s: float | None = None
         self._sure = False
         self._felt_kg: float | None = None
-        self._driven = False
+        self._driven = DrivenDown(ship=ship)
         self.landed = False
         self.held = False
         self.doubt = ""
@@ -116,27 +116,13 @@ class Land:
         # The reference sinks with the ship, never more than half a metre ahead of it.
         self._down_m = min(self._down_m + self._wish_mps * dt_s, 0.5 - self._height_m)
         self._feel(state, dt_s)
-        if self._is_driven_down(state, wish):
+        if self._driven.update(state, wish):
             return Setpoint(idle=True)
         return Setpoint(
             position_ned_m=(n, e, self._down_m),
             velocity_ned_mps=(0.0, 0.0, self._wish_mps),
             yaw_rad=self._nose.follow(0.0, 0.0, dt_s),
         )
-
-    def _is_driven_down(self, state: VehicleState, wish_mps: float) -> bool:
-        """Whether a ship that is slow by its weight sinks fast and brakes: its motors do it.
-
-        Then they idle until it is slow again: no time is left to find the output at fault.
-        """
-        fast_mps = wish_mps if self._driven else _FAST * wish_mps
-        sure_kg = _SURE * AIR_DENSITY_KGM3 * self._ship.airframe.hull.volume_m3
-        aero, weight_n = self._ship.airframe.aero, GRAVITY_MPS2 * self._ship.heaviness_kg()
-        drag_n = wish_mps * (aero.linear_drag[2] + wish_mps * aero.quadratic_drag[2])
-        slow = sure_kg < self._ship.heaviness_kg() and weight_n < drag_n
-        sinks = state.height_valid and state.velocity_ned_mps[2] > fast_mps
-        self._driven = slow and sinks
-        return self._driven
 
     def _feel(self, state: VehicleState, dt_s: float) -> None:
         """Touchdown: low, commanded to sink, and not sinking; blind, the same for longer."""
@@ -161,7 +147,7 @@ class Land:
         if felt_kg is not None and felt_kg < self._heaviness_kg - _FELT * displaced_kg:
             self._heaviness_kg = min(felt_kg, self._heaviness_kg)
         self._resting_m = state.altitude_m
-        self._sure = self._heaviness_kg > _SURE * displaced_kg
+        self._sure = low and self._heaviness_kg > _SURE * displaced_kg  # a few grams sink slowly
         if self._heaviness_kg < 0.0:
             self.held = True
         else:
@@ -183,6 +169,8 @@ class Land:
         rising = -state.velocity_ned_mps[2] > _RISING_MPS and state.height_valid
         if self._rises(state) or (rising and self._trial_s > 1.0):
             self.held = True
+        elif state.height_valid and self._resting_m - state.altitude_m > _RISEN_M:
+            self._trial_s, self._touch_s = None, 0.0  # it hung in the air, and sinks
         elif self._trial_s >= (_SURE_TRIAL_S if self._sure else _TRIAL_S) and not rising:
             self.doubt = self._ship.doubt()
             self.landed = not self.doubt
