@@ -317,7 +317,7 @@ def test_a_barometer_that_is_wrong_by_a_metre_still_lets_it_land() -> None:
 
 
 def test_a_ship_that_hangs_low_and_sinks_on_trial_is_not_down() -> None:
-    """Before, a broken output held it at 0.8 m, and after 3 s without motors it was let go there."""
+    """Before, broken outputs held it at 0.8 m, and after 3 s without motors it was let go."""
     land = Land(at(1.0, 1.0, 3.0), ship=a_ship())
     state, _ = descend(land, seconds=90.0, floor_m=0.8)
     sunk_s = 0.0
