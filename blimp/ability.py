@@ -6,12 +6,13 @@ weight take, and a share of all motors for holding heading and place. A twin in 
 """
 
 from bisect import bisect_right
-from math import degrees
+from math import degrees, inf, sqrt
 
 import msgspec
 
-from blimp.airframe import Airframe, Battery, Thruster
+from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe, Battery, Thruster
 
+GUST_SHARE = 0.4  # two sigma of Dryden's side gust at 10 m height, over the mean wind
 RESERVE = 0.2  # of what a mission takes, for wind and a second try
 _CONTROL_SHARE = 0.12  # of the motors' full current, on average
 _GRAVITY_MPS2 = 9.80665
@@ -88,6 +89,47 @@ def current_a(airframe: Airframe, *, speed_mps: float) -> float:
     lifting = [m for m in motors if abs(m.axis[2]) > _ALONG or m.tilted_by]
     thrust_a = _shared_a(forward, drag_n) + _shared_a(lifting, weight_n)
     return airframe.battery.idle_current_a + control_a + thrust_a
+
+
+def max_wind_mps(airframe: Airframe, *, forward_n: float, side_n: float, yaw_nm: float) -> float:
+    """Return the mean wind that it can hold, nose into it, gusts of two sigma included.
+
+    Forward thrust carries the drag of mean and gust; side thrust, where there is one, that of a
+    side gust; and the yaw thrust the Munk moment of both, in which the fins are not counted.
+    """
+    gust = 1.0 + GUST_SHARE
+    limits_mps = [terminal_mps(airframe, 0, forward_n) / gust]
+    if side_n > 0.0:
+        limits_mps.append(terminal_mps(airframe, 1, side_n) / GUST_SHARE)
+    added = airframe.aero.added_mass_kg
+    munk_kg = abs(added[1] - added[0]) * gust * GUST_SHARE
+    if munk_kg > 0.0:
+        limits_mps.append(sqrt(yaw_nm / munk_kg))
+    return min(limits_mps)
+
+
+def brakes(airframe: Airframe, axis: int) -> tuple[float, float]:
+    """Return linear and quadratic drag along an axis, those of a polar with no sideslip in it."""
+    aero = airframe.aero
+    linear, quadratic = aero.linear_drag[axis], aero.quadratic_drag[axis]
+    if aero.polar is not None:
+        if axis == 0:
+            quadratic += 0.5 * SEA_LEVEL_DENSITY_KG_M3 * aero.polar.area_m2 * aero.polar.drag[0]
+        if axis >= 3:
+            linear += aero.polar.damping[axis - 3]
+    return linear, quadratic
+
+
+def terminal_mps(airframe: Airframe, axis: int, force: float) -> float:
+    """Return the speed at which drag takes `force`: the root of q v^2 + l v = force.
+
+    axis: as of the drag: 0-2 in N and m/s, 3-5 in N m and rad/s.
+    """
+    if force <= 0.0:
+        return 0.0
+    linear, quadratic = brakes(airframe, axis)
+    slope = linear + sqrt(linear * linear + 4.0 * quadratic * force)
+    return 2.0 * force / slope if slope > 0.0 else inf
 
 
 def _shared_a(motors: list[Thruster], force_n: float) -> float:

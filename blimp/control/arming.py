@@ -17,7 +17,6 @@ from blimp.types import SensorStatus, VehicleState
 
 _LEVEL_RAD = 0.26  # 15 degrees
 _STILL_RADPS = 0.3
-_STILL_MPS = 1.0
 _STALL_S = 2.0
 _POSITION = ("tag", "gps")
 
@@ -29,6 +28,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     state: VehicleState
     flags: Flags
     sensors: Mapping[str, SensorStatus]
+    max_wind_mps: float  # that this airframe can hold against
 
 
 Check = Callable[[Readiness], list[str]]
@@ -104,7 +104,8 @@ def _gyro(ready: Readiness) -> list[str]:
     if ready.flags.gyro_settled or not ready.state.on_ground:
         return []
     return [
-        "gyro: its bias is not measured yet; lay the ship down nose north, keep it still for 3 s"
+        "gyro: its bias is not measured yet; lay the ship down nose north, keep it still for 3 s, "
+        "or wait for 12 s if wind moves it"
     ]
 
 
@@ -132,8 +133,11 @@ def _still(ready: Readiness) -> list[str]:
     if ready.state.attitude_valid and rate > _STILL_RADPS:
         found.append(f"still: turning at {rate:.2f} rad/s, limit {_STILL_RADPS}; hold it still")
     speed = hypot(*ready.state.velocity_ned_mps)
-    if ready.state.position_valid and speed > _STILL_MPS:
-        found.append(f"still: moving at {speed:.1f} m/s, limit {_STILL_MPS}; hold it still")
+    if ready.state.position_valid and speed > ready.max_wind_mps:
+        found.append(
+            f"wind: it or a person moves the ship at {speed:.1f} m/s, and {ready.airframe.name} "
+            f"holds against {ready.max_wind_mps:.1f} m/s; hold it still, or wait for less wind"
+        )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from blimp.ability import max_wind_mps
 from blimp.airframe import Airframe
 from blimp.control.commander import Commander
 from blimp.control.controller import Controller
@@ -77,6 +78,12 @@ def build_flight_loop(
         supervisor=supervisor,
         sensors=sensors.status,
         boot_id=boot_id,
+        max_wind_mps=max_wind_mps(
+            airframe,
+            forward_n=mixer.reach_n(0, 1.0),
+            side_n=min(mixer.reach_n(1, 1.0), mixer.reach_n(1, -1.0)),
+            yaw_nm=min(mixer.reach_n(5, 1.0), mixer.reach_n(5, -1.0)),
+        ),
         pad_deg=estimator.pad_deg,
     )
     return FlightLoop(

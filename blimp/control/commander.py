@@ -60,6 +60,7 @@ class Commander:
         supervisor: Supervisor,
         sensors: Callable[[float], dict[str, SensorStatus]],
         boot_id: str,
+        max_wind_mps: float,
         memory: OutcomeMemory | None = None,
         pad_deg: Callable[[], tuple[float, float] | None] = lambda: None,
     ) -> None:
@@ -68,6 +69,7 @@ class Commander:
         self._supervisor = supervisor
         self._sensors = sensors
         self._boot_id = boot_id
+        self._max_wind_mps = max_wind_mps
         self._pad_deg = pad_deg
         self._memory = memory or OutcomeMemory()
         self._authority = AuthorityFence()
@@ -139,7 +141,13 @@ class Commander:
 
     def _readiness(self, now_s: float, state: VehicleState, flags: Flags) -> Readiness:
         sensors = self._sensors(now_s)
-        return Readiness(airframe=self._airframe, state=state, flags=flags, sensors=sensors)
+        return Readiness(
+            airframe=self._airframe,
+            state=state,
+            flags=flags,
+            sensors=sensors,
+            max_wind_mps=self._max_wind_mps,
+        )
 
     # --- handlers ----------------------------------------------------------------------
 

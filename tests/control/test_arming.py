@@ -3,11 +3,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from blimp import airframe as airframes
 from blimp.control.arming import CHECKS, Readiness, problems, where
 from blimp.control.failsafe import Flags
 from blimp.rotation import from_euler
 from blimp.types import VehicleState
-from tests.control.parts import BenchSensors, at, twin
+from tests.control.parts import Bench, BenchSensors, at, twin
 
 SHIP = twin()
 
@@ -26,6 +27,7 @@ def ready(
         state=state or at(on_ground=True),
         flags=Flags(**values),
         sensors=sensors.status(0.0),
+        max_wind_mps=1.2,
     )
 
 
@@ -57,7 +59,8 @@ def test_a_ship_in_order_has_no_reason_not_to_arm() -> None:
         (
             ready(gyro_settled=False),
             "gyro: its bias is not measured yet; "
-            "lay the ship down nose north, keep it still for 3 s",
+            "lay the ship down nose north, keep it still for 3 s, "
+            "or wait for 12 s if wind moves it",
         ),
         (ready(battery_v=None), "battery: no reading; check the power monitor"),
         (
@@ -74,7 +77,8 @@ def test_a_ship_in_order_has_no_reason_not_to_arm() -> None:
         ),
         (
             ready(at(velocity_ned_mps=(0.0, 1.5, 0.0))),
-            "still: moving at 1.5 m/s, limit 1.0; hold it still",
+            "wind: it or a person moves the ship at 1.5 m/s, and twin holds against 1.2 m/s; "
+            "hold it still, or wait for less wind",
         ),
         (
             ready(since_stall_s=0.5),
@@ -113,6 +117,20 @@ def test_in_the_air_neither_position_nor_heading_is_asked_for() -> None:
     adrift = at(0.0, 0.0, 5.0, position_valid=False, on_ground=False)
     assert problems(ready(adrift, gyro_settled=False)) == ()
     assert problems(ready(adrift, gyro_settled=False, battery_v=6.0)) != ()
+
+
+def test_wind_is_refused_from_the_speed_on_that_the_airframe_can_hold() -> None:
+    """Before, 1 m/s was the limit of every ship, with no word of wind."""
+    for name, most_mps in (("twin", 1.2), ("hobby", 0.86)):
+        ship = Bench(airframe=airframes.load(name))
+        for speed_mps, flies in ((most_mps - 0.1, True), (most_mps + 0.1, False)):
+            moved = at(velocity_ned_mps=(speed_mps, 0.0, 0.0))
+            found = ship.loop._commander.arming_reasons(now_s=4.0, state=moved, flags=Flags())
+            named = [reason for reason in found if reason.startswith("wind: ")]
+            assert (named == []) is flies
+            assert flies or (
+                f"{speed_mps:.1f} m/s" in named[0] and f"{most_mps:.1f} m/s" in named[0]
+            )
 
 
 def test_where_names_bus_address_port_or_pins() -> None:

@@ -9,7 +9,7 @@ _FAST = 1.5  # times what it is asked to sink at
 
 
 class DrivenDown:
-    """Such a ship sinks fast only if its motors do it, whatever they are told.
+    """Such a ship sinks fast only if its motors do it, whatever is commanded.
 
     Then they idle until it is slow again: near the ground no time is left to find the output at
     fault, and what goes on without a command names it.

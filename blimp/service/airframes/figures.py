@@ -1,18 +1,18 @@
 """What a ship can do, computed from its airframe: balance, swing, speeds, authority, wind."""
 
 from cmath import sqrt as complex_sqrt
-from math import atan2, hypot, inf, pi, sqrt
+from math import atan2, hypot, inf, pi
 
 import msgspec
 
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
+from blimp.ability import brakes, max_wind_mps, terminal_mps
+from blimp.airframe import Airframe
 from blimp.control.mixer import Mixer
 from blimp.sim.atmosphere import GRAVITY_MPS2, isa
 from blimp.sim.rigid_body import RigidBody
 from blimp.types import Wrench
 
 AXES = ("surge", "sway", "heave", "roll", "pitch", "yaw")
-GUST_SHARE = 0.4  # two sigma of Dryden's side gust at 10 m height, over the mean wind
 SETTLING_STEPS, SETTLING_STEP_S = 150, 0.02  # until a tilt servo is where a wrench wants it
 
 
@@ -79,16 +79,21 @@ def compute(airframe: Airframe) -> Figures:
         roll_hz=swing(airframe, pitch=False)[0],
         time_constants_s=constants,
         terminal_speeds_mps={
-            "forward": _terminal(airframe, 0, authority.forward_n),
-            "back": _terminal(airframe, 0, authority.back_n),
-            "side": _terminal(airframe, 1, authority.side_n),
-            "up": _terminal(airframe, 2, authority.up_n + lift_n),
-            "down": _terminal(airframe, 2, authority.down_n - lift_n),
+            "forward": terminal_mps(airframe, 0, authority.forward_n),
+            "back": terminal_mps(airframe, 0, authority.back_n),
+            "side": terminal_mps(airframe, 1, authority.side_n),
+            "up": terminal_mps(airframe, 2, authority.up_n + lift_n),
+            "down": terminal_mps(airframe, 2, authority.down_n - lift_n),
         },
-        yaw_rate_radps=_terminal(airframe, 5, authority.yaw_nm),
+        yaw_rate_radps=terminal_mps(airframe, 5, authority.yaw_nm),
         added_mass_kg=aero.added_mass_kg + aero.added_inertia_kg_m2,
         thrust_margin=min(margins, default=inf),
-        max_wind_mps=_max_wind_mps(airframe, authority),
+        max_wind_mps=max_wind_mps(
+            airframe,
+            forward_n=authority.forward_n,
+            side_n=authority.side_n,
+            yaw_nm=authority.yaw_nm,
+        ),
         static_tilt_rad=atan2(hypot(x, y), z),
         authority=authority,
     )
@@ -112,7 +117,7 @@ def swing(airframe: Airframe, *, pitch: bool) -> tuple[float, float]:
     body = RigidBody.of(airframe, mass_kg=airframe.mass_kg, angles_rad=level)
     along, turn = (0, 4) if pitch else (1, 3)
     m, j, c = body.matrix[along][along], body.matrix[turn][turn], body.matrix[along][turn]
-    d, b = _brakes(airframe, along)[0], _brakes(airframe, turn)[0]
+    d, b = brakes(airframe, along)[0], brakes(airframe, turn)[0]
     k = airframe.mass_kg * GRAVITY_MPS2 * mass.center_of_gravity_m[2]
     moved = m * j - c * c
     if k <= 0.0 or moved <= 0.0:
@@ -160,51 +165,13 @@ def _mixed(mixer: Mixer, axis: int, wanted: float) -> tuple[float, ...]:
     return mixer.achieved.force_body_n + mixer.achieved.torque_body_nm
 
 
-def _max_wind_mps(airframe: Airframe, authority: Authority) -> float:
-    """Return the mean wind that it can hold, nose into it, gusts of two sigma included.
-
-    Forward thrust carries the drag of mean and gust; side thrust, where there is one, that of a
-    side gust; and the yaw thrust the Munk moment of both, in which the fins are not counted.
-    """
-    gust = 1.0 + GUST_SHARE
-    limits_mps = [_terminal(airframe, 0, authority.forward_n) / gust]
-    if authority.side_n > 0.0:
-        limits_mps.append(_terminal(airframe, 1, authority.side_n) / GUST_SHARE)
-    added = airframe.aero.added_mass_kg
-    munk_kg = abs(added[1] - added[0]) * gust * GUST_SHARE
-    if munk_kg > 0.0:
-        limits_mps.append(sqrt(authority.yaw_nm / munk_kg))
-    return min(limits_mps)
-
-
 def _drag(airframe: Airframe, axis: int, speed: float) -> float:
     return _slope(airframe, axis, speed) * speed
 
 
 def _slope(airframe: Airframe, axis: int, speed: float) -> float:
-    linear, quadratic = _brakes(airframe, axis)
+    linear, quadratic = brakes(airframe, axis)
     return linear + quadratic * speed
-
-
-def _brakes(airframe: Airframe, axis: int) -> tuple[float, float]:
-    """Return linear and quadratic drag along an axis, those of a polar with no sideslip in it."""
-    aero = airframe.aero
-    linear, quadratic = aero.linear_drag[axis], aero.quadratic_drag[axis]
-    if aero.polar is not None:
-        if axis == 0:
-            quadratic += 0.5 * SEA_LEVEL_DENSITY_KG_M3 * aero.polar.area_m2 * aero.polar.drag[0]
-        if axis >= 3:
-            linear += aero.polar.damping[axis - 3]
-    return linear, quadratic
-
-
-def _terminal(airframe: Airframe, axis: int, force: float) -> float:
-    """Return the speed at which drag takes `force`: the root of q v^2 + l v = force."""
-    if force <= 0.0:
-        return 0.0
-    linear, quadratic = _brakes(airframe, axis)
-    root = sqrt(linear * linear + 4.0 * quadratic * force)
-    return _ratio(2.0 * force, linear + root)
 
 
 def _ratio(a: float, b: float) -> float:
