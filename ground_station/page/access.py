@@ -30,10 +30,11 @@ HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-cache",
 }
+# Browsers take it of this machine alone, as there is no TLS; of others they call it an error.
+OPENER = {"cross-origin-opener-policy": "same-origin"}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OPEN = ("/static/",)  # no secret in it
 
@@ -89,7 +90,9 @@ class Access:
         cookie = None
         if role is not None and not is_cookie and scope["type"] == "http":
             cookie = f"{cookie_name(port)}={token}; Path=/; HttpOnly; SameSite=Strict"
-        await self._app(scope, receive, _with_headers(send, cookie))
+        is_local = _split(headers.get("host", ""))[0] in LOOPBACK
+        sent = HEADERS | OPENER if is_local else HEADERS
+        await self._app(scope, receive, _with_headers(send, cookie, sent))
 
     def _foreign(self, headers: Headers, port: int) -> tuple[int, str] | None:
         """Return status and reason for a request that was meant for another server, or by one."""
@@ -149,11 +152,11 @@ def _split(host: str) -> tuple[str, int]:
         return "", 0
 
 
-def _with_headers(send: Send, cookie: str | None) -> Send:
+def _with_headers(send: Send, cookie: str | None, sent: dict[str, str] = HEADERS) -> Send:
     async def send_more(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in sent.items():
                 headers.setdefault(name, value)
             if cookie is not None:
                 headers.append("set-cookie", cookie)

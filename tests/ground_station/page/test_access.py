@@ -65,6 +65,7 @@ def test_the_token_of_the_address_becomes_a_cookie_that_no_other_page_can_use(
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
+    assert answer.headers["cross-origin-opener-policy"] == "same-origin"
     link.request("GET", "/api/state", headers={"Cookie": cookie.partition(";")[0]})
     assert link.getresponse().status == 200
     link.close()
