@@ -8,6 +8,7 @@ from above. Unit and frame stand in the name.
 Data only: frozen structs, no behaviour but what can be derived from the fields.
 """
 
+from collections.abc import Callable
 from enum import IntEnum, StrEnum
 from math import inf
 from typing import Any
@@ -22,6 +23,12 @@ LEVEL: Quaternion = (1.0, 0.0, 0.0, 0.0)
 # What a ship does once its link has been lost for so long: see `blimp/control/failsafe.py`.
 LINK_HOLD_S, LINK_RETURN_S, LINK_LAND_S = 3.0, 30.0, 60.0
 VOTE_FRESH_S = 1.0  # an older vote is no witness
+
+Progress = Callable[[float], object]  # called with the share that is done, 0 to 1
+
+
+def unseen(share: float, /) -> None:
+    """Progress that nobody looks at."""
 
 
 class Mode(IntEnum):

@@ -1,5 +1,6 @@
 """Bad options, directories and brokers of `blimp`: nothing starts, and one line says why."""
 
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from blimp import __version__, airframe
 from blimp.cli import app as blimp_app
+from blimp.service.commands.terminal import progress
 from ground_station.commands import app as ground_app
 
 
@@ -181,3 +183,37 @@ def test_a_shell_completes_the_names(
         capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **asked},
     )  # fmt: skip
     assert ended.stdout.split() == names
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "after_s", "silent", "drawn"),
+    [
+        (Terminal, 0.0, False, True),
+        (Terminal, 0.0, True, False),  # --json
+        (Terminal, 1e9, False, False),  # done before that
+        (io.StringIO, 0.0, False, False),
+    ],
+)
+def test_a_bar_is_drawn_on_a_terminal_for_what_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+    stream: type[io.StringIO],
+    after_s: float,
+    silent: bool,
+    drawn: bool,
+) -> None:
+    err = stream()
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("blimp.service.commands.terminal.SILENT_S", after_s)
+    with progress("flying", silent=silent) as draw:
+        draw(0.25)
+    at_its_end = err.getvalue()
+    draw(0.5)  # by one who kept it
+    assert err.getvalue() == at_its_end
+    assert ("flying" in at_its_end and "25%" in at_its_end) is drawn
+    assert drawn or at_its_end == ""

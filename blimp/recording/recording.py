@@ -28,7 +28,7 @@ from blimp.errors import LogError
 from blimp.recording.log_file import AIRFRAME, FORMAT, LIBRARY, METADATA, PLANT
 from blimp.recording.tape import Session
 from blimp.recording.topics import NS, Message, schemas
-from blimp.types import Snapshot
+from blimp.types import Progress, Snapshot, unseen
 
 _RECORD_HEAD = 9  # opcode and length
 _MAX_RECORD_BYTES = 64 * 2**20  # of ours: a chunk has 256 KiB
@@ -77,10 +77,12 @@ class Recording(Closing):
     """An open log. Raises LogError if it is none of ours, or nothing whole is in it.
 
     session: of the flight process that it records, with airframe. chunks: all whole ones.
+    progress: is called with the share of the log up to the chunk that is read, 0 to 1.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, progress: Progress = unseen) -> None:
         self.path = path
+        self._progress = progress
         self.complete = False
         self.is_ours: bool | None = None  # None: it was cut before it says so
         self.chunks: list[ChunkAt] = []
@@ -164,6 +166,7 @@ class Recording(Closing):
         if self._last[0] == number:
             return self._last[1]
         chunk = self.chunks[number]
+        self._progress(number / len(self.chunks))
         try:
             self._file.seek(chunk.offset + _RECORD_HEAD)
             stored = Chunk.read(_stream(self._file.read(chunk.length - _RECORD_HEAD)))
@@ -260,9 +263,9 @@ class Recording(Closing):
         self._file.close()
 
 
-def open_recording(path: Path | str) -> Recording:
+def open_recording(path: Path | str, *, progress: Progress = unseen) -> Recording:
     """Open a log. Raises LogError if it cannot be read, or is none of this program's."""
-    return Recording(Path(path))
+    return Recording(Path(path), progress=progress)
 
 
 def snapshot_of(fields: dict[str, Any]) -> Snapshot:

@@ -7,6 +7,7 @@ import msgspec
 from blimp.errors import LogError
 from blimp.recording.log_file import LogFile
 from blimp.recording.recording import NothingWhole, Recording
+from blimp.types import Progress, unseen
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +17,7 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     lost_bytes: int
 
 
-def recover(path: Path, out: Path) -> Recovered:
+def recover(path: Path, out: Path, *, progress: Progress = unseen) -> Recovered:
     """Write all whole chunks of the log at `path` to a new log at `out`.
 
     A log that was cut before its first chunk gives none, and one cut before it says whose it is
@@ -24,7 +25,7 @@ def recover(path: Path, out: Path) -> Recovered:
     cannot be written.
     """
     try:
-        log = Recording(path)
+        log = Recording(path, progress=progress)
     except NothingWhole:
         return Recovered(chunks=0, lost_bytes=path.stat().st_size)
     chunks, lost = 0, log.size - log.whole_bytes

@@ -24,7 +24,7 @@ from blimp.errors import ConfigError, LogError
 from blimp.recording.recording import Recording, open_recording
 from blimp.rotation import from_euler
 from blimp.sim.physics import Physics
-from blimp.types import Vec3
+from blimp.types import Progress, Vec3, unseen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,12 +85,18 @@ class _Cycle(NamedTuple):
 Window = Sequence[_Cycle]  # the first ones warm up
 
 
-def identify(path: Path, *, airframe: Airframe | None = None, since_s: float = -inf) -> Identified:
+def identify(
+    path: Path,
+    *,
+    airframe: Airframe | None = None,
+    since_s: float = -inf,
+    progress: Progress = unseen,
+) -> Identified:
     """Return the parameters that fit the flight in a log. Still air is assumed.
 
     airframe: where to start; None for that of the log. since_s: only what was flown from then on,
-    by the flight process's clock. Raises LogError if the log has too little flight, ConfigError
-    without numpy.
+    by the flight process's clock. progress: is called with the share that is done, 0 to 1. Raises
+    LogError if the log has too little flight, ConfigError without numpy.
     """
     try:
         import numpy as np
@@ -109,10 +115,12 @@ def identify(path: Path, *, airframe: Airframe | None = None, since_s: float = -
         return _errors(_changed(ship, names, values.tolist()), windows, rate_hz)
 
     first = base = errors(guess)
-    for _ in range(ROUNDS):
-        slopes = np.stack(
-            [(errors(guess + STEP * np.eye(count)[i]) - base) / STEP for i in range(count)], axis=-1
-        )
+    for number in range(ROUNDS):
+        columns = []
+        for i in range(count):
+            progress((number + i / count) / ROUNDS)
+            columns.append((errors(guess + STEP * np.eye(count)[i]) - base) / STEP)
+        slopes = np.stack(columns, axis=-1)
         step = _solve(slopes, base, guess)
         guess = guess + np.clip(step, -0.5, 0.5)
         base = errors(guess)

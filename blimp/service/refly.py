@@ -14,9 +14,10 @@ from blimp.errors import LogError
 from blimp.recording.recording import Entry, Recording, open_recording
 from blimp.recording.tape import Injected
 from blimp.sim.lockstep import Lockstep
-from blimp.types import Command, Heartbeat
+from blimp.types import Command, Heartbeat, Progress, unseen
 
 _DID = ("/command", "/injected")
+_LOOK_CYCLES = 100  # between two looks at how far it is
 
 
 class Reflown(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,12 +38,13 @@ class _Cycle(NamedTuple):
     position_ned_m: list[float]
 
 
-def refly(path: Path, *, out: Path | None = None) -> Reflown:
+def refly(path: Path, *, out: Path | None = None, progress: Progress = unseen) -> Reflown:
     """Fly a simulated flight again, with its airframe, seed, wind, commands and faults.
 
     out: where to record the second flight; None to keep no log of it. A flight in Lockstep is the
-    same to the bit. One in real time is not: its sensors were read at other instants. Raises
-    LogError if the log is no simulated flight from its beginning, or `out` cannot be written.
+    same to the bit. One in real time is not: its sensors were read at other instants. progress: is
+    called with the share that is flown, 0 to 1. Raises LogError if the log is no simulated flight
+    from its beginning, or `out` cannot be written.
     """
     with open_recording(path) as log, tempfile.TemporaryDirectory() as scratch:
         cycles = _cycles(log)
@@ -50,7 +52,7 @@ def refly(path: Path, *, out: Path | None = None) -> Reflown:
             raise LogError(f"log {path}: no cycle is in it")
         _check(log, first=min(cycles))
         second = out or Path(scratch) / "refly.mcap"
-        skipped = _fly(log, second, first=min(cycles), last=max(cycles))
+        skipped = _fly(log, second, first=min(cycles), last=max(cycles), progress=progress)
         with open_recording(second) as again:
             return _compare(cycles, _cycles(again), skipped=skipped)
 
@@ -66,7 +68,7 @@ def _check(log: Recording, *, first: int) -> None:
         )
 
 
-def _fly(log: Recording, out: Path, *, first: int, last: int) -> int:
+def _fly(log: Recording, out: Path, *, first: int, last: int, progress: Progress) -> int:
     """Fly it; return by how many cycles the second flight is ahead of the first."""
     session = log.session
     try:
@@ -83,9 +85,9 @@ def _fly(log: Recording, out: Path, *, first: int, last: int) -> int:
         # A log that begins on the pad, long after the start, is flown from the pad at once.
         skipped = max(0, first - 1 - ship.cycle)
         for entry in log.entries(_DID):
-            _wait(ship, _acts(entry) - skipped)
+            _wait(ship, _acts(entry) - skipped, progress, last - skipped)
             _repeat(ship, entry, exact=session.lockstep)
-        _wait(ship, last - skipped)
+        _wait(ship, last - skipped, progress, last - skipped)
     return skipped
 
 
@@ -94,9 +96,10 @@ def _acts(entry: Entry) -> int:
     return int(entry.data["cycle"]) - (1 if entry.topic == "/command" else 0)
 
 
-def _wait(ship: Lockstep, cycle: int) -> None:
-    if cycle > ship.cycle:
-        ship.step_cycles(cycle - ship.cycle)
+def _wait(ship: Lockstep, cycle: int, progress: Progress, last: int) -> None:
+    while cycle > ship.cycle:
+        ship.step_cycles(min(_LOOK_CYCLES, cycle - ship.cycle))
+        progress(ship.cycle / last)
 
 
 def _repeat(ship: Lockstep, entry: Entry, *, exact: bool) -> None:

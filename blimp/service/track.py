@@ -20,7 +20,7 @@ from blimp.rotation import euler, wrap_pi
 from blimp.service.meter import Meter
 from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.lockstep import Lockstep
-from blimp.types import Outcome, OutcomeState
+from blimp.types import Outcome, OutcomeState, Progress, unseen
 from ground_station.trajectory import ReferenceCurve, chunks
 
 FROM_S = 20.0  # errors count from here on: before it the ship is still joining the path
@@ -99,10 +99,12 @@ def track(
     plant: Plant | None = None,
     pose_sensor: PoseSensor = "mocap",
     log: Path | None = None,
+    progress: Progress = unseen,
 ) -> Tracking:
     """Take off, go to the start of `curve` and fly it. Raises MissionError if it cannot be.
 
     log: where the flight is recorded; with the ending .csv, reference and true ship alone.
+    progress: is called with the share that is flown, 0 to 1.
     """
     if curve.duration_s <= FROM_S:
         raise MissionError(
@@ -119,7 +121,7 @@ def track(
         meter.clear()
         began_s = perf_counter()
         flight = _Flight(ship, curve)
-        flight.fly()
+        flight.fly(progress)
         took_s = perf_counter() - began_s
         if log is not None and is_table:
             _write(log, flight.rows)
@@ -154,17 +156,21 @@ class _Flight:
         self._full = 0
         self.rows: list[tuple[float, ...]] = []
 
-    def fly(self) -> None:
+    def fly(self, progress: Progress) -> None:
         ship = self._ship
         began_s = ship.now_s
-        for cycle in range(round(self._curve.duration_s / _CYCLE_S)):
+        cycles = round(self._curve.duration_s / _CYCLE_S)
+        for cycle in range(cycles):
             t_s = ship.now_s - began_s
             if self._parts and self._parts[0]["points"][0][0] < t_s + _AHEAD_S:
                 self._send(self._parts.pop(0))
             else:
                 ship.step(_CYCLE_S)
             self._look(ship.now_s - began_s)
-            if cycle % 100 == 99 and ship.snapshot().mode != "AUTO":
+            if cycle % 100 != 99:
+                continue
+            progress(cycle / cycles)
+            if ship.snapshot().mode != "AUTO":
                 said = "; ".join(ship.snapshot().messages)
                 raise MissionError(f"the ship left the path after {t_s:.0f} s: {said}")
 

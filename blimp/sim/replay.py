@@ -16,6 +16,7 @@ from blimp.errors import ConfigError
 from blimp.sim.batch import Batch
 from blimp.sim.flight_log import FlightLog, read
 from blimp.sim.physics import MAX_STEP_S, rotation_rows
+from blimp.types import Progress, unseen
 
 Floats = NDArray[np.float64]
 LONGEST_GAP_S = 0.25  # between two samples; a window with a longer one is left out
@@ -52,10 +53,17 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     velocity_ned_mps: Floats
 
 
-def replay(airframe: Airframe, log: Path, *, window_s: float = 3.0) -> Replay:
+def replay(
+    airframe: Airframe,
+    log: Path,
+    *,
+    window_s: float = 3.0,
+    progress: Progress = unseen,
+) -> Replay:
     """Replay a log in windows of `window_s`.
 
-    Raises ConfigError if the log is bad, too short, or of another ship.
+    progress: is called with the share that is flown, 0 to 1. Raises ConfigError if the log is bad,
+    too short, or of another ship.
     """
     if not SHORTEST_S <= window_s <= LONGEST_S:
         raise ConfigError(
@@ -66,7 +74,7 @@ def replay(airframe: Airframe, log: Path, *, window_s: float = 3.0) -> Replay:
     starts_s = _starts(flight, window_s)
     began, ended = state(flight, starts_s), state(flight, starts_s + window_s)
     error = slopes(flight, airframe, thrusts, angles) - flight.accelerations
-    flown = fly(airframe, flight, thrusts, angles, starts_s, window_s)
+    flown = fly(airframe, flight, thrusts, angles, starts_s, window_s, progress=progress)
     found = errors(flown, ended)
     rates = at(flight, flight.rates_body_radps, starts_s)
     steady = State(
@@ -174,6 +182,8 @@ def fly(
     angles: Floats,
     starts_s: Floats,
     window_s: float,
+    *,
+    progress: Progress = unseen,
 ) -> State:
     """Fly all windows at once, each with the inputs of its time, and return where they end."""
     batch = Batch(airframes=[airframe] * starts_s.size, seed=0, ground=False)
@@ -186,6 +196,7 @@ def fly(
     )
     steps = int(np.ceil(window_s / MAX_STEP_S - 1e-9))
     for step in range(steps):
+        progress(step / steps)
         now_s = starts_s + (step + 0.5) * window_s / steps
         sample = np.searchsorted(flight.t_s, now_s, side="right") - 1
         batch.push(window_s / steps, list(thrusts[:, sample]), list(angles[:, sample]))

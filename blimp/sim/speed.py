@@ -13,6 +13,7 @@ from blimp import airframe as airframes
 from blimp.sim.batch import Batch
 from blimp.sim.lockstep import Lockstep
 from blimp.sim.physics import Physics
+from blimp.types import Progress, unseen
 
 STEP_S = 0.005  # of the physics in Lockstep; the other two take the same
 SHIPS = 4000
@@ -31,8 +32,11 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     batch_x: float
 
 
-def measure(airframe: str = "twin") -> Speed:
-    """Measure all three, each `RUNS` times."""
+def measure(airframe: str = "twin", *, progress: Progress = unseen) -> Speed:
+    """Measure all three, each `RUNS` times.
+
+    progress: is called with the share that is done, 0 to 1, between the runs.
+    """
     frame = airframes.load(airframe)
     throttles, servos = [0.3] * len(frame.thruster), [0.3] * len(frame.servo)
     physics = Physics(airframe=frame, seed=1, wind_mps=WIND_MPS)
@@ -49,15 +53,16 @@ def measure(airframe: str = "twin") -> Speed:
         ship.complete("takeoff", within_s=60.0, altitude_m=3.0)
         whole_s, alone_s, batch_s = LOCKSTEP_S, PHYSICS_S, BATCH_S
         return Speed(
-            lockstep_x=_times(lambda: ship.step(whole_s), whole_s),
-            physics_x=_times(lambda: steps(physics.step, alone_s), alone_s),
-            batch_x=_times(lambda: steps(batch.step, batch_s), SHIPS * batch_s),
+            lockstep_x=_times(lambda: ship.step(whole_s), whole_s, progress, 0),
+            physics_x=_times(lambda: steps(physics.step, alone_s), alone_s, progress, 1),
+            batch_x=_times(lambda: steps(batch.step, batch_s), SHIPS * batch_s, progress, 2),
         )
 
 
-def _times(run: Callable[[], None], simulated_s: float) -> float:
+def _times(run: Callable[[], None], simulated_s: float, progress: Progress, before: int) -> float:
     took = []
-    for _ in range(RUNS):
+    for number in range(RUNS):
+        progress((before + number / RUNS) / 3)
         began_s = time.process_time()
         run()
         took.append(time.process_time() - began_s)

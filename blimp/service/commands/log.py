@@ -1,6 +1,7 @@
 """`blimp log`: records flights, and shows, exports and repeats what was recorded."""
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ import typer
 
 from blimp.errors import LogError
 from blimp.service.commands.options import Config, Json, RuntimeDir, Wind
-from blimp.service.commands.terminal import builtins, on_signals, print_json, say
+from blimp.service.commands.terminal import builtins, on_signals, print_json, progress, say
 
 if TYPE_CHECKING:
     from blimp.recording.recording import LogInfo
@@ -132,7 +133,10 @@ def info(file: File, *, json_output: Json = False) -> None:
     from blimp.queue.log import printable
     from blimp.recording.recording import open_recording
 
-    with open_recording(file) as log:
+    with (
+        progress("reading", silent=json_output) as draw,
+        open_recording(file, progress=draw) as log,
+    ):
         found = log.info()
         facts = log.metadata
     if json_output:
@@ -162,7 +166,8 @@ def recover(
     """
     from blimp.recording.recover import recover as run
 
-    found = run(file, out)
+    with progress("recovering", silent=json_output) as draw:
+        found = run(file, out, progress=draw)
     if json_output:
         print_json(builtins(found))
     else:
@@ -198,7 +203,7 @@ def export(
         raise typer.BadParameter(
             f"{name[:40]!r}: must be {', '.join(FORMATS)}", param_hint="--format"
         )
-    with open_recording(file) as log:
+    with progress("exporting") as draw, open_recording(file, progress=draw) as log:
         if out is None:
             FORMATS[name](log, sys.stdout)
             return
@@ -226,7 +231,10 @@ def plot(
     from blimp.recording.pictures import draw
     from blimp.recording.recording import open_recording
 
-    with open_recording(file) as log:
+    with (
+        progress("drawing", silent=json_output) as show,
+        open_recording(file, progress=show) as log,
+    ):
         written = draw(log, out or Path(file.stem))
     for path in written:
         if json_output:
@@ -253,7 +261,8 @@ def refly(
     """
     from blimp.service.refly import refly as run
 
-    found = run(file, out=out)
+    with progress("flying it again", silent=json_output) as draw:
+        found = run(file, out=out, progress=draw)
     if json_output:
         print_json(builtins(found))
     elif found.same:
@@ -300,12 +309,15 @@ def replay(
     from blimp.service.log_page import replay as run
 
     def tell(url: str) -> None:
+        opening.close()
         if json_output:
             print_json({"event": "page", "url": url})
         else:
             print(url, flush=True)
 
-    run(file, port=port, speed=speed, tell=tell)
+    with ExitStack() as opening:
+        draw = opening.enter_context(progress("reading", silent=json_output))
+        run(file, port=port, speed=speed, tell=tell, progress=draw)
 
 
 def _age(path: Path) -> tuple[float, str]:

@@ -9,7 +9,7 @@ import typer
 
 from blimp.errors import ConfigError
 from blimp.service.commands.options import Airframe, Held, Json, PadEast, RuntimeDir, Seed, Wind
-from blimp.service.commands.terminal import builtins, on_signals, print_json
+from blimp.service.commands.terminal import builtins, on_signals, print_json, progress
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -155,10 +155,11 @@ def track(
         seed=seed, heaviness_n=heaviness_n, gust_mps=gust_mps,
         drag_scale=drag_scale, thrust_scale=thrust_scale,
     )  # fmt: skip
-    tracking = tracker.track(
-        read_curve(reference), airframe=airframe, plant=plant,
-        pose_sensor="mocap" if pose_sensor == "mocap" else "tag", log=log,
-    )  # fmt: skip
+    with progress("flying", silent=json_output) as draw:
+        tracking = tracker.track(
+            read_curve(reference), airframe=airframe, plant=plant,
+            pose_sensor="mocap" if pose_sensor == "mocap" else "tag", log=log, progress=draw,
+        )  # fmt: skip
     print(tracker.as_json(tracking) if json_output else tracker.words(tracking))
 
 
@@ -315,7 +316,8 @@ def replay(
     with _numpy():
         from blimp.sim.replay import replay as fly_again
         from blimp.sim.replay import words
-    found = fly_again(ship, log, window_s=window)
+    with progress("replaying", silent=json_output) as draw:
+        found = fly_again(ship, log, window_s=window, progress=draw)
     if json_output:
         print_json(builtins(found))
     else:
@@ -332,7 +334,8 @@ def speed(*, airframe: Airframe = "twin", json_output: Json = False) -> None:
     """
     with _numpy():
         from blimp.sim.speed import measure
-    found = builtins(measure(airframe))
+    with progress("measuring", silent=json_output) as draw:
+        found = builtins(measure(airframe, progress=draw))
     if json_output:
         print_json(found)
         return

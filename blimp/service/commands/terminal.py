@@ -3,10 +3,13 @@
 import json
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import typer
+
+SILENT_S = 1.0  # what takes less than this needs no bar
 
 
 def say(text: str) -> None:
@@ -35,6 +38,40 @@ def builtins(value: object) -> Any:
     import msgspec
 
     return msgspec.to_builtins(value)
+
+
+@contextmanager
+def progress(words: str, *, silent: bool = False) -> Iterator[Callable[[float], object]]:
+    """Yield what draws a bar on standard error, called with the share that is done, 0 to 1.
+
+    Nothing is drawn in the first second, without a terminal, or if `silent`.
+    """
+    from blimp.clock import SystemClock
+
+    clock = SystemClock()
+    until_s = clock.now_s() + SILENT_S
+    is_seen = not silent and sys.stderr.isatty()
+    draw: Callable[[float], object] | None = None
+    with ExitStack() as stack:
+
+        def update(share: float) -> None:
+            nonlocal draw
+            if is_seen and clock.now_s() >= until_s:
+                draw = draw or stack.enter_context(_bar(words))
+                draw(share)
+
+        yield update
+        is_seen = False  # also for one who keeps it
+
+
+@contextmanager
+def _bar(words: str) -> Iterator[Callable[[float], object]]:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(words, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 def on_signals(stop: Callable[[], None]) -> None:

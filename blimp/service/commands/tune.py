@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blimp.service.commands.options import Json, RuntimeDir
-from blimp.service.commands.terminal import builtins, print_json, say
+from blimp.service.commands.terminal import builtins, print_json, progress, say
 
 if TYPE_CHECKING:
     from blimp.service.identify import Identified
@@ -41,7 +41,8 @@ def identify(
     from blimp.airframe import load
     from blimp.service.identify import identify as run
 
-    found = run(log, airframe=None if airframe is None else load(airframe))
+    with progress("identifying", silent=json_output) as draw:
+        found = run(log, airframe=None if airframe is None else load(airframe), progress=draw)
     if json_output:
         print_json(builtins(found))
         return
