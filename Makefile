@@ -14,7 +14,7 @@ KILLS ?= 1000
 FUZZ ?= 1000000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test coverage guests check docs format bench
+.PHONY: help demo quick test show pictures coverage guests check docs format bench
 .PHONY: faults boundaries kills server-kills flight-kills soak canvas releases events fuzz celery clean
 
 help: ## list the targets
@@ -30,6 +30,13 @@ quick: $(VENV)/dev.installed ## at every save: lint, types, and the quick tests 
 
 test: $(VENV)/dev.installed guests ## run the tests: flights, kills and all others
 	$(BIN)/pytest -n $(TEST_JOBS) --dist worksteal $(TESTS)
+
+show: $(VENV)/dev.installed ## fly the demo's show in front of two browsers, from start to end card: 2 minutes
+	$(BIN)/pytest -q tests/ground_station/page/whole_show.py
+
+pictures: $(VENV)/dev.installed ## take README's pictures of the page from a show that is flown for it
+	PICTURES=build/pictures $(MAKE) --no-print-directory show
+	cp build/pictures/page.png build/pictures/show.gif docs/pictures/
 
 coverage: $(VENV)/dev.installed guests ## run the units with branch coverage: a quarter slower
 	$(BIN)/pytest -n $(JOBS) --cov -m "not flight" $(TESTS)

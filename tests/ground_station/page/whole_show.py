@@ -1,0 +1,211 @@
+"""The show of `blimp demo` from its start to its end card, in a real browser: `make show`.
+
+It takes two minutes, so `make test` does not collect it. With PICTURES=DIR it keeps pictures of the
+show there: `make pictures`.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    expect,
+    sync_playwright,
+)
+
+from blimp.service.show import LINES, SCENES
+from tests.ground_station.page.conftest import CHROMIUM, OPTIONS
+from tests.ground_station.page.pictures import Album
+from tests.ground_station.page.test_browser import errors_of, serious_findings
+from tests.sim.test_demo import files
+
+WITHIN_MS = 60_000
+SHOW_MS = 280_000  # 90 s, and what a loaded machine adds
+END_S = 60.0
+LOOK = """
+window.seen = {captions: [], lost: []};
+let isOver = false;
+setInterval(() => {
+  const {captions, lost} = window.seen;
+  const named = (id) => document.querySelector(`[data-testid=${id}]`);
+  const caption = named("caption")?.textContent ?? "";
+  if (caption !== "" && caption !== captions.at(-1)) captions.push(caption);
+  if (!isOver && named("end-card")?.open) {
+    isOver = true;
+    console.info("the end card is here");
+  }
+  const words = document.getElementById("lost");
+  if (words && !words.hidden && words.textContent.includes("On board")) {
+    lost.push({
+      land: named("command-land")?.disabled, stop: named("estop").disabled,
+      old: named("altitude").classList.contains("old"), caption,
+    });
+  }
+}, 50);
+"""
+
+
+class Demo:
+    """A running `blimp demo`, its addresses, and its report once it has ended."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.said: list[str] = []
+        self.events: list[dict[str, Any]] = []
+        self._threads = [
+            threading.Thread(target=self._read, args=(process.stderr, self.said.append)),
+            threading.Thread(target=self._read, args=(process.stdout, self._hear)),
+        ]
+        self._news = threading.Condition()
+        for thread in self._threads:
+            thread.start()
+
+    def page(self) -> dict[str, str]:
+        with self._news:
+            assert self._news.wait_for(lambda: self.events, timeout=END_S), self.said
+        assert self.events[0]["event"] == "page"
+        return self.events[0]
+
+    def report(self) -> dict[str, Any]:
+        """Wait for its end, and return its report."""
+        self.process.wait(END_S)
+        for thread in self._threads:
+            thread.join(END_S)
+        return self.events[-1]
+
+    def _hear(self, line: str) -> None:
+        with self._news:
+            self.events.append(json.loads(line))
+            self._news.notify_all()
+
+    def _read(self, stream: IO[str], hear: Any) -> None:
+        with stream:
+            for line in stream:
+                hear(line.rstrip())
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A browser that gives way to the ship: it draws without a graphics card."""
+    os.nice(10)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield chromium
+        chromium.close()
+
+
+@contextmanager
+def running_demo(*options: str) -> Iterator[Demo]:
+    home = Path(tempfile.mkdtemp(prefix="blimp-show-"))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")}
+    environment |= {"XDG_RUNTIME_DIR": str(home), "TMPDIR": str(home), "BLIMP_LOG_MB": "0"}
+    demo = Demo(
+        subprocess.Popen(
+            [sys.executable, "-m", "blimp", "demo", "--headless", "--json", *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        )
+    )  # fmt: skip
+    try:
+        yield demo
+        left = files(home)
+    finally:
+        demo.process.send_signal(signal.SIGINT)
+        demo.report()
+        shutil.rmtree(home, ignore_errors=True)
+    assert left == []
+
+
+def opened(context: BrowserContext, url: str) -> tuple[Page, list[str]]:
+    """Return a page that watches itself, and the errors that it reports before its end card.
+
+    What comes later is the server's end, which a browser calls an error.
+    """
+    context.set_default_timeout(WITHIN_MS)
+    page = context.new_page()
+    wrong, until_end = errors_of(page), list[str]()
+
+    def note(message: ConsoleMessage) -> None:
+        if message.text == "the end card is here":
+            until_end.extend(wrong)
+
+    page.on("console", note)
+    page.add_init_script(LOOK)
+    page.goto(url)
+    expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
+    return page, until_end
+
+
+@pytest.mark.timeout(600)
+def test_the_show_is_seen_from_its_start_to_its_end_card() -> None:
+    with running_demo("--read-only") as demo, browser() as chromium:
+        urls = demo.page()
+        stage = chromium.new_context(viewport={"width": 1440, "height": 900})
+        phone = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+        operator, wrong = opened(stage, urls["url"])
+        viewer, also_wrong = opened(phone, urls["read_only_url"])
+        expect(viewer.get_by_test_id("estop")).to_be_hidden(timeout=WITHIN_MS)
+        card = operator.get_by_test_id("end-card")
+        pictures = os.environ.get("PICTURES")
+        album = Album(operator, viewer)
+        while pictures and not card.is_visible():
+            album.take()
+        expect(card).to_be_visible(timeout=SHOW_MS)
+        expect(viewer.get_by_test_id("end-card")).to_be_visible(timeout=WITHIN_MS)
+        legs = [one.get_by_test_id("end-card").inner_text() for one in (operator, viewer)]
+        wide = viewer.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+        seen = [one.evaluate("() => window.seen") for one in (operator, viewer)]
+        findings = serious_findings(operator) + serious_findings(viewer)
+        if pictures:
+            album.take()
+            album.save(Path(pictures))
+        report = demo.report()
+        stage.close()
+        phone.close()
+    assert report["ok"], "\n".join(demo.said)
+    assert all("8 of 8" in one for one in legs)
+    assert [*wrong, *also_wrong] == []
+    assert findings == []
+    assert report["left_behind"] == []
+    assert wide <= 0, "a phone must not have to scroll sideways"
+    for one in seen:
+        story = "\n".join(one["captions"])
+        for line in [LINES["land"], *(scene.before for scene in SCENES)]:
+            assert line in story
+        for scene in SCENES:
+            assert scene.after.partition("{")[0] in story
+    lost = seen[0]["lost"]
+    assert lost, "no lost link was shown while the broker was gone"
+    assert not any(one["stop"] for one in lost)
+    # Each part of the page looks at the age by itself, so in its first tenth they may differ.
+    assert all(one["land"] and one["old"] for one in lost[len(lost) // 4 : -len(lost) // 4]), lost
+
+
+@pytest.mark.timeout(300)
+def test_an_emergency_stop_needs_no_socket_of_the_page() -> None:
+    with running_demo("--mission", "hop") as demo, browser() as chromium:
+        context = chromium.new_context(viewport={"width": 1280, "height": 800})
+        page, wrong = opened(context, demo.page()["url"])
+        expect(page.get_by_test_id("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
+        page.evaluate("() => { page.connection.open = () => {}; page.connection.socket.close(); }")
+        page.get_by_test_id("estop").click()
+        expect(page.locator("#stop-answer")).to_contain_text("confirms", timeout=WITHIN_MS)
+        report = demo.report()
+        context.close()
+    assert wrong == []
+    assert not report["ok"]
+    assert report["mission"]["completed"] < report["mission"]["legs"]
+    assert any("emergency stop by" in line for line in demo.said), "\n".join(demo.said)
