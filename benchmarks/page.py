@@ -6,6 +6,8 @@ A simulated ship on a full stack, `ground page` in a process of its own, and vie
   motor that turns. Exit status 1 if p99 is above 0.15 s.
 - viewers: 20 updates a second for three viewers; the processor that the page takes, and the flight
   loop's overruns with and without it, in turns. Exit status 1 above a tenth of a processor.
+- readers: a thousand connections that ask for the socket and never read, opened again when the page
+  drops them; emergency stops meanwhile. Exit status 1 if one is not confirmed.
 """
 
 import argparse
@@ -47,6 +49,39 @@ for url in sys.argv[1:]:
 sys.stdin.read()
 """
 
+# Each connection asks for the socket in a small window and reads nothing, not even that.
+READERS = """
+import resource, select, socket, sys
+host, port, token, count = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count + 64), hard))
+asking = (
+    f"GET /api/socket?token={token} HTTP/1.1\\r\\nHost: {host}:{port}\\r\\nUpgrade: websocket\\r\\n"
+    "Connection: Upgrade\\r\\nSec-WebSocket-Version: 13\\r\\n"
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\\r\\n\\r\\n"
+).encode()
+ended = select.POLLRDHUP | select.POLLHUP | select.POLLERR
+poll, readers, opened = select.poll(), {}, 0
+while True:
+    while len(readers) < count:
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        try:
+            one.settimeout(10.0)
+            one.connect((host, port))
+            one.sendall(asking)
+        except OSError:
+            one.close()
+            break
+        readers[one.fileno()] = one
+        poll.register(one, ended)
+        opened += 1
+    print(len(readers), opened, flush=True)
+    for number, _ in poll.poll(500):
+        poll.unregister(number)
+        readers.pop(number).close()
+"""
+
 
 class ServedPage:
     """A running `ground page`."""
@@ -72,6 +107,10 @@ class ServedPage:
         with urllib.request.urlopen(request, timeout=30.0) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
+
+    def memory_mb(self) -> float:
+        with open(f"/proc/{self._child.pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def cpu_s(self) -> float:
         with open(f"/proc/{self._child.pid}/stat", encoding="ascii") as file:
@@ -160,6 +199,59 @@ def measure_viewers(*, seconds: float, rounds: int) -> dict[str, Any]:
     }
 
 
+def measure_readers(*, readers: int, seconds: float) -> dict[str, Any]:
+    taken_s, confirmed = [], 0
+    with running() as ship, served(ship.broker) as page, slow_readers(page, readers) as counts:
+        memory_mb, cpu_s, began_s = page.memory_mb(), page.cpu_s(), time.monotonic()
+        while time.monotonic() - began_s < seconds:
+            pressed_s = time.monotonic()
+            confirmed += page.post("estop", {})["state"] == "SUCCESS"
+            taken_s.append(time.monotonic() - pressed_s)
+            time.sleep(0.5)
+        lasted_s = time.monotonic() - began_s
+        share = (page.cpu_s() - cpu_s) / lasted_s
+        grown_mb = page.memory_mb() - memory_mb
+    taken_s.sort()
+    return {
+        "ok": confirmed == len(taken_s),
+        "simulated": True,
+        "readers": counts[0],
+        "connections": counts[1],
+        "seconds": round(lasted_s, 1),
+        "stops": len(taken_s),
+        "confirmed": confirmed,
+        "press_to_confirmed_p50_s": round(taken_s[len(taken_s) // 2], 4),
+        "press_to_confirmed_max_s": round(taken_s[-1], 4),
+        "share_of_a_processor": round(share, 4),
+        "grown_mb": round(grown_mb, 1),
+    }
+
+
+@contextlib.contextmanager
+def slow_readers(page: ServedPage, count: int) -> Iterator[list[int]]:
+    """Yield how many connections stand, and how many were opened, as it is by then."""
+    host, _, port = page.address.partition(":")
+    counts = [0, 0]
+    command = [sys.executable, "-c", READERS, host, port, page.token, str(count)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        lines = child.stdout
+
+        def count_them() -> None:
+            for line in lines:
+                counts[:] = map(int, line.split())
+
+        while counts[0] < count:
+            counts[:] = map(int, lines.readline().split())
+        counting = threading.Thread(target=count_them)
+        counting.start()
+        try:
+            yield counts
+        finally:
+            child.terminate()
+            counting.join()
+
+
 @contextlib.contextmanager
 def feeding(ship: Ship) -> Iterator[None]:
     """Publish the ship's snapshots again in between, so that there are HZ in a second."""
@@ -217,12 +309,16 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=200, help="emergency stops")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each look")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--readers", type=int, default=1000, help="connections that never read")
+    parser.add_argument("--reading", type=float, default=60.0, help="seconds that they last")
     options = parser.parse_args()
     stops = measure_stops(times=options.times)
     print_figures("benchmarks.page", stops)
     looks = measure_viewers(seconds=options.seconds, rounds=options.rounds)
     print_figures("benchmarks.page", looks)
-    return int(not (stops["ok"] and looks["ok"]))
+    crowd = measure_readers(readers=options.readers, seconds=options.reading)
+    print_figures("benchmarks.page", crowd)
+    return int(not (stops["ok"] and looks["ok"] and crowd["ok"]))
 
 
 if __name__ == "__main__":

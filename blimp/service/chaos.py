@@ -1,4 +1,6 @@
-"""Harm to a simulated stack that runs, each undone by itself, and what its ship did about it.
+"""Harm to a simulated stack that runs, and what its ship did about it.
+
+Each is undone by itself, but for a leak and a ship that is held.
 
 An action blocks until the ship is well again, so it runs in a thread of its own. It finds the
 stack's processes by the directory that they were started with, and refuses a ship that is not
@@ -150,6 +152,12 @@ class Chaos:
                 redis.client_pause(int(1e3 * OUTAGE_S))
             self._pass(OUTAGE_S)
             return f"the link carried nothing for {OUTAGE_S:g} s", self._clock.now_s(), self._pinged
+        if name in ("hold-ship", "let-go"):
+            is_held = name == "hold-ship"
+            with self._world() as world:
+                world.hold(is_held)
+            words = "a person holds it still" if is_held else "the ship was let go of"
+            return words, self._clock.now_s(), lambda _, over_s: over_s
         if name in ("gust", "heat", "leak"):
             return self._air(name, amount)
         return self._fault(name, device)

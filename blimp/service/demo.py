@@ -84,7 +84,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
             stack.wait_until_ready()
             say(f"{vehicle} is ready (simulated); mission {mission.name!r} begins")
             if options.held:
-                say(f"{vehicle} is held at its pad; this lets go of it: blimp sim hold off")
+                say(f"{vehicle} is held: let go on the page, or with: blimp sim hold off")
             story = Story(page=page, say=None if options.live else say)
             show = Show(actions=chaos.actions, tell=story.line, clock=clock)
             flight = _fly(

@@ -14,9 +14,11 @@ from blimp.service.airframes.figures import compute
 from blimp.service.chaos import Chaos, process_of, report_lines
 from blimp.service.chaos_offers import offers
 from blimp.service.reaction import changes, new_messages
+from blimp.sim.remote import RemoteWorld
 from blimp.sim.wire import Truth
 from blimp.sim.world import World
 from blimp.types import VehicleState
+from tests.queue.conftest import wait_until
 from tests.sim.running import RunningStack
 
 TWIN = airframes.load("twin")
@@ -125,6 +127,15 @@ def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
             chaos.act("gust", amount=5.0)
         with pytest.raises(ConfigError, match="no action 'rain'"):
             chaos.act("rain")
+        with RemoteWorld(stack.paths.world) as world:
+
+            def speed_mps() -> float:  # on its feet a ship trembles in the wind
+                return max(map(abs, world.truth().velocity_ned_mps))
+
+            chaos.act("hold-ship")
+            wait_until(lambda: speed_mps() < 1e-12, "not held")
+            assert chaos.act("let-go").words == "the ship was let go of"
+            wait_until(lambda: speed_mps() > 1e-8, "still held")
         report = chaos.act("kill-flight")
         assert report.back_ms is not None
         assert "the flight process runs again" in [one.text for one in report.seen]

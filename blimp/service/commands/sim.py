@@ -217,7 +217,7 @@ def chaos(
     """Do harm to a simulated ship that runs, and say what it did about it.
 
     Kill a process, stop the broker, cut the link, let a sensor fail, blow, heat, leak. Each is
-    undone by itself, but for the leak. No more than the airframe can fly.
+    undone by itself, but for the leak and a ship that is held. No more than the airframe can fly.
 
     \b
     Examples:

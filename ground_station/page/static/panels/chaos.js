@@ -9,6 +9,8 @@ const PROCESSES = [
   ["stop-broker", "Stop the broker"],
   ["cut-link", "Cut the link"],
   ["blind-position", "Blind the position"],
+  ["hold-ship", "Hold it still"],
+  ["let-go", "Let go of it"],
 ];
 const SENSOR = [
   ["blind-sensor", "Blind it"],
@@ -51,7 +53,7 @@ class Chaos {
     this.buttons = new Map();
     this.sensor = element("select", { "aria-label": "which sensor", "data-testid": "chaos-sensor", on: { change: () => this.limit() } });
     this.reports = element("ol", { class: "chaos-reports", "data-testid": "chaos-reports", "aria-live": "polite" });
-    this.empty = element("p", { class: "note" }, "Each is undone by itself, but for a leak. What the ship did about it stands here.");
+    this.empty = element("p", { class: "note" }, "Each is undone by itself, but for a leak and a ship that is held. What the ship did about it stands here.");
     const row = (...children) => element("div", { class: "row" }, ...children);
     box.append(
       element(
