@@ -254,6 +254,33 @@ def test_ballast_lost_on_the_way_down_is_felt_before_the_trial() -> None:
     assert land.result["heaviness_g"] == -25.0
 
 
+def test_what_a_ship_feels_after_it_has_stood_is_the_ground() -> None:
+    """Its height wandered off after touchdown: before, 107 g light, and held down for good."""
+    felt = [0.005]
+    ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: felt[0])
+    land = Land(at(1.0, 1.0, 0.6, velocity_ned_mps=(0.0, 0.0, 0.2)), ship=ship)
+    land.update(at(1.0, 1.0, 0.6, velocity_ned_mps=(0.0, 0.0, 0.2)), dt_s=DT_S)
+    for _ in range(round(1.0 / DT_S)):
+        land.update(at(1.0, 1.0, 0.3), dt_s=DT_S)  # it stands; its ranger is blind
+    felt[0] = -0.107
+    land.update(at(1.0, 1.0, 0.45, velocity_ned_mps=(0.0, 0.0, -0.08)), dt_s=DT_S)
+    for _ in range(round(6.0 / DT_S)):
+        land.update(at(1.0, 1.0, 0.3), dt_s=DT_S)
+    assert not land.held
+
+
+def test_a_ship_held_down_is_never_pushed_up_however_deep_it_believes_to_be() -> None:
+    """Its barometer sank: before, it flew up to where that said the ground is."""
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship(heaviness_kg=-0.006))
+    descend(land, seconds=60.0)
+    for altitude_m in (0.0, -0.2, -0.5, -8.0):
+        sinks = at(1.0, 1.0, altitude_m, velocity_ned_mps=(0.0, 0.0, 0.4))
+        setpoint = land.update(sinks, dt_s=DT_S)
+        down_m, push = setpoint.position_ned_m[2], setpoint.thrust_body[2]
+        assert push is not None or (down_m is not None and down_m > -altitude_m)
+        assert push is None or push > 0.0
+
+
 def test_a_sensor_that_says_not_down_keeps_the_ship_armed_and_is_named() -> None:
     ship = msgspec.structs.replace(a_ship(), doubt=lambda: "baro says 7.6 m")
     land = Land(at(1.0, 1.0, 3.0), ship=ship)

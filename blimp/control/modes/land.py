@@ -28,6 +28,7 @@ _BLIND_HEIGHT_M = 1.5  # a barometer alone may be this wrong about the ground
 _STILL_MPS = 0.05
 _TOUCH_S = 0.7
 _BLIND_S = 4.0
+_PRESS = 0.3  # of its thrust
 _PRESS_M = 0.3  # a light ship gets a setpoint this far below the ground
 
 
@@ -48,6 +49,7 @@ class Land:
         self._trial_s: float | None = None
         self._sure = False
         self._felt_kg: float | None = None
+        self._stood = False
         self._driven = DrivenDown(ship=ship)
         self.landed = False
         self.held = False
@@ -104,6 +106,8 @@ class Land:
             self._place_m = state.position_ned_m[:2]
         n, e = self._place_m or (None, None)
         if self.held:
+            if state.altitude_m < -0.5 * _PRESS_M:  # it cannot be: no height may push it up
+                return Setpoint(thrust_body=(None, None, _PRESS), yaw_rad=None)
             return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
         self._height_m = state.altitude_m
         limits = self._ship.airframe.limits
@@ -129,12 +133,14 @@ class Land:
         still = abs(state.velocity_ned_mps[2]) < _STILL_MPS
         if not still:
             self._touch_s = 0.0
-            if state.altitude_m > _CLEAR_M and self._ship.felt_kg is not None:
+            clear = state.altitude_m > _CLEAR_M and not self._stood
+            if clear and self._ship.felt_kg is not None:
                 self._felt_kg = self._ship.felt_kg()  # pushing the ground is no weighing
             if state.altitude_m > 0.05:
                 self._touchdown_mps = max(0.0, state.velocity_ned_mps[2])
             return
         self._touch_s += dt_s
+        self._stood = self._stood or self._touch_s >= _TOUCH_S
         low = state.altitude_m < _TOUCH_HEIGHT_M and state.height_valid
         needed_s = _TOUCH_S if low else _BLIND_S
         if self._ship.doubt():
