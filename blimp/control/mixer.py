@@ -73,7 +73,7 @@ class Mixer:
         self._given: list[Column] = []  # what that makes, by tilt
         self._scanned = self._far = 0
         self._far_cost = inf
-        self._inverse = [self._invert(columns) for columns in self._columns]
+        self._weigh()
         self._limits = self._whole = [self._limit(axis) for axis in range(6)]
         self._sways = self._can_sway()
         self._rudders = _rudders(airframe)
@@ -142,7 +142,7 @@ class Mixer:
         self._fixed = fixed
         rows = [(0.0, 0.0) if i in fixed else _range(t) for i, t in enumerate(self._thrusters)]
         self._low, self._high = tuple(low for low, _ in rows), tuple(high for _, high in rows)
-        self._inverse = [self._invert(columns) for columns in self._columns]
+        self._weigh()
         self._stuck = None
         self._given = []
         if any(fixed.values()):
@@ -225,7 +225,7 @@ class Mixer:
             return self._inverse[index]
         if self._stuck is None or self._stuck[0] != index:
             fx, fy, *rest = self._weights
-            weights: Column = (_STUCK * fx, _STUCK * fy, *rest)  # type: ignore[assignment]
+            weights: Column = (_STUCK * fx, _STUCK * fy, *rest)
             effort = (_STUCK * _EFFORT_WEIGHT,) * len(self._thrusters)
             inverse = weighted_pseudo_inverse(self._free(self._columns[index]), weights, effort)
             self._stuck = (index, inverse)
@@ -280,17 +280,13 @@ class Mixer:
         wish_x, wish_y, wish_z, wish_roll, _, wish_yaw = self._beside(index, demand)
         lack_x, lack_y, lack_z, lack_roll, lack_yaw = wish_x, wish_y, wish_z, wish_roll, wish_yaw
         effort = 0.0
-        for row, column, low, high in zip(
-            self._inverse[index], self._columns[index], self._low, self._high, strict=True
-        ):
-            by_x, by_y, by_z, _, _, by_yaw = row
+        for by_x, by_y, by_z, by_yaw, low, high, fx, fy, fz, roll, yaw in self._parts[index]:
             thrust = by_x * wish_x + by_y * wish_y + by_z * wish_z + by_yaw * wish_yaw
             if thrust > high:
                 thrust = high
             elif thrust < low:
                 thrust = low
             effort += thrust * thrust if thrust > 0.0 else _REVERSED * thrust * thrust
-            fx, fy, fz, roll, _, yaw = column
             lack_x -= fx * thrust
             lack_y -= fy * thrust
             lack_z -= fz * thrust
@@ -359,6 +355,22 @@ class Mixer:
     def _invert(self, columns: tuple[Column, ...]) -> list[Column]:
         effort = tuple(_EFFORT_WEIGHT for _ in self._high)
         return weighted_pseudo_inverse(self._free(columns), self._weights, effort)
+
+    def _weigh(self) -> None:
+        """Invert every tilt, and lay out by thruster what the search for the best one asks of it.
+
+        _parts: thrust for each newton wished, lowest and highest, and what one newton makes.
+        """
+        self._inverse = [self._invert(columns) for columns in self._columns]
+        self._parts = [
+            [
+                (row[_FX], row[_FY], row[_FZ], row[_MZ], low, high, fx, fy, fz, roll, yaw)
+                for row, (fx, fy, fz, roll, _, yaw), low, high in zip(
+                    inverse, columns, self._low, self._high, strict=True
+                )
+            ]
+            for inverse, columns in zip(self._inverse, self._columns, strict=True)
+        ]
 
     def _free(self, columns: tuple[Column, ...]) -> tuple[Column, ...]:
         """Return the columns, those of broken thrusters zero: so are their thrusts, then."""

@@ -14,6 +14,7 @@ from blimp.types import ActuatorCommand, SensorStatus
 CHECK_S = 0.1  # between two looks at an output device
 STAGGER_S = 0.2  # between the first pulses of two servos: two that jump at once brown out a Pi
 MAX_STEP_S = 0.1  # of slewing after a pause
+_NUMBER = (int, float)
 ROUNDING = 1e-6  # beyond a limit by this much is arithmetic, and is clipped
 
 
@@ -165,7 +166,7 @@ class Actuators:
 
     def _gate(self, name: str, value: object, low: float, high: float, *, safe: float) -> float:
         # NaN compares false with everything, and so is refused.
-        if isinstance(value, int | float) and low - ROUNDING <= value <= high + ROUNDING:
+        if isinstance(value, _NUMBER) and low - ROUNDING <= value <= high + ROUNDING:
             return min(max(float(value), low), high)
         self._refuse(name, f"{value!r} is outside {low:g} to {high:g}")
         return safe

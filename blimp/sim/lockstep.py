@@ -54,6 +54,8 @@ class LocalInbox:
         self._commands.append(command)
 
     def emergencies(self) -> list[Command]:
+        if not self._commands:
+            return []
         stops = [command for command in self._commands if command.name == "estop"]
         self._commands = [command for command in self._commands if command.name != "estop"]
         return stops

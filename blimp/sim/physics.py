@@ -137,6 +137,10 @@ class Physics:
         )
 
     @property
+    def rates_body_radps(self) -> Vec3:
+        return self._rates
+
+    @property
     def specific_force_body_mps2(self) -> Vec3:
         """What an accelerometer at the centre of gravity feels: (0, 0, -9.81) at rest."""
         return self._specific_force

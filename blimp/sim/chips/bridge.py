@@ -34,7 +34,7 @@ class Bridge(Chip):
         duty = self._pins.duty
         awake = self._kill_pin is None or duty(self._kill_pin) >= 0.5
         for name, pins in self._motors:
-            self._throttles[name] = self._bridge(*(duty(pin) for pin in pins)) if awake else 0.0
+            self._throttles[name] = self._bridge(*[duty(pin) for pin in pins]) if awake else 0.0
         self._awake = awake
 
     def _bridge(self, *duties: float) -> float:
