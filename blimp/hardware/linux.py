@@ -35,6 +35,10 @@ from blimp.hardware.sysfs_pwm import SysfsPulses
 
 _I2C_TIMEOUT = 0x0702  # uapi/linux/i2c-dev.h: the adapter's time-out, in units of 10 ms
 _I2C_SLAVE, _I2C_SMBUS = 0x0703, 0x0720
+# On the wires, beside 9 bits a byte of data: start, address, register, stop; reading, start and
+# address again (UM10204, 3.1.10).
+_WRITE_BITS = 1 + 9 + 9 + 1
+_READ_BITS = _WRITE_BITS + 1 + 9
 _SMBUS_DATA = struct.Struct("@BBIP")  # read or write, register, kind, pointer to the block
 _SMBUS_WRITE, _SMBUS_READ, _SMBUS_I2C_BLOCK = 0, 1, 8
 _SMBUS_BLOCK_SIZE = 34  # its length, up to 32 bytes, and one that the kernel uses
@@ -67,6 +71,10 @@ class LinuxBuses(Closing):
         opened = LinuxI2C(name=bus, closed=self._forget(bus))
         self._open[bus] = opened
         return opened
+
+    def i2c_bits(self) -> dict[str, int]:
+        """Return how many bits each open I2C bus has carried."""
+        return {bus.name: bus.bits for bus in self._open.values() if isinstance(bus, LinuxI2C)}
 
     def spi(self, device: str, *, mode: int, speed_hz: int) -> SpiDevice:
         """Open a chip on SPI ("spi-0.0"). Raises BusError when it is open already."""
@@ -200,6 +208,7 @@ class LinuxI2C:
         self._name = name
         self._message = i2c_msg
         self._closed = closed
+        self.bits = 0  # that have been on the wires
         self._number = int(match[1])
         self._open = SMBus
         self._is_open = True
@@ -214,6 +223,7 @@ class LinuxI2C:
     def read(self, address: int, register: int, length: int) -> bytes:
         if not 1 <= length <= 32:
             raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")
+        self.bits += _READ_BITS + 9 * length
         read = self._reads.get((register, length))
         if read is None:
             read = self._reads[register, length] = _BlockRead(register, length)
@@ -225,6 +235,7 @@ class LinuxI2C:
     def write(self, address: int, register: int, data: bytes) -> None:
         if not 1 <= len(data) <= 31:
             raise ValueError(f"an I2C write has 1 to 31 bytes, not {len(data)}")
+        self.bits += _WRITE_BITS + 9 * len(data)
         try:
             file = self._files.get(address) or self._file(address)
             if len(data) == 1:
@@ -237,6 +248,7 @@ class LinuxI2C:
             raise self._failed(address, register, "write", error) from error
 
     def command(self, address: int, command: int) -> None:
+        self.bits += _WRITE_BITS
         try:
             (self._files.get(address) or self._file(address)).write_byte(address, command)
         except OSError as error:
@@ -246,6 +258,7 @@ class LinuxI2C:
         if not 1 <= length <= 32:
             raise ValueError(f"an I2C read has 1 to 32 bytes, not {length}")
         self._check_open()
+        self.bits += _READ_BITS + 9 * (1 + length)
         pointer = self._message.write(address, register.to_bytes(2, "big"))
         answer = self._message.read(address, length)
         try:
@@ -258,6 +271,7 @@ class LinuxI2C:
         if not 1 <= len(data) <= 31:
             raise ValueError(f"an I2C write has 1 to 31 bytes, not {len(data)}")
         self._check_open()
+        self.bits += _WRITE_BITS + 9 * (1 + len(data))
         try:
             self._bus.i2c_rdwr(self._message.write(address, register.to_bytes(2, "big") + data))
         except OSError as error:

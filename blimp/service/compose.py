@@ -45,7 +45,7 @@ from blimp.service import notify
 from blimp.service.airframes.check import demand_airworthy
 from blimp.service.files import write_whole
 from blimp.service.meter import Meter, MeteredOutputs, MeteredSensors
-from blimp.service.realtime import make_realtime
+from blimp.service.realtime import BusLoad, make_realtime
 from blimp.types import FlightRecord
 
 OnStop = Callable[[Callable[[], None]], None]  # given what to call when the process must end
@@ -90,6 +90,10 @@ class Ship(Closing):
         self.board = board
         self.loop = loop
         self._buses = buses
+
+    def i2c_bits(self) -> dict[str, int]:
+        """Return how many bits each I2C bus has carried."""
+        return self._buses.i2c_bits()
 
     def close(self) -> None:
         """Make the outputs safe, close devices and buses. Idempotent."""
@@ -198,6 +202,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
         notified: set[str] = set()
         starting_s = max([0.0, *(device.start_s for device in ship.board.devices)]) + START_S
         started = ceil(starting_s * options.rate_hz)
+        load, watched = BusLoad(rate_hz=options.rate_hz), started + round(options.rate_hz)
         limit_s = watchdog_limit_s()
         beat_every = max(1, int((limit_s or 0.0) / notify.BEATS_A_LIMIT * options.rate_hz))
         ship.loop.timing.refused = refused
@@ -218,8 +223,14 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
                 tape.cycle(ship.loop, ship.board.actuators.last, number=number, step_s=step_s)
             if limit_s and ship.loop.timing.cycles % beat_every == 0:
                 notify.send(notify.ALIVE, address=supervisor)
-            if ship.loop.timing.cycles == started:
-                _log_sick(ship.board, log)
+            cycles = ship.loop.timing.cycles
+            if cycles == started:
+                _log_each(_sick(ship.board), log)
+            if not options.simulated and started <= cycles <= watched:
+                load.note(ship.i2c_bits())
+            if not options.simulated and cycles == watched:
+                ship.loop.timing.refused += (slow := load.slow())
+                _log_each([{"event": "bus", "error": why} for why in slow], log)
             # Notify early, so that the first command can come soon; afterwards do nothing.
             if len(notified) < 2 and ship.loop.timing.cycles % 10 == 1:
                 notified.update(_notify(ship.loop, notified, supervisor))
@@ -302,15 +313,20 @@ def _print_error(event: str, *, level: str = "info", **fields: object) -> None:
             print(f"blimp: {event} {': '.join(map(str, fields.values()))}", file=sys.stderr)
 
 
-def _log_sick(board: Board, log: Callable[..., object]) -> None:
-    """Log each device that has not started, in a thread of its own: a log may block."""
-    sick = {name: why for name, why in board.self_test().items() if why}
+def _sick(board: Board) -> list[dict[str, str]]:
+    """Return each device that has not started, as it is logged."""
+    states = board.self_test().items()
+    return [{"event": "device", "device": name, "error": why} for name, why in states if why]
+
+
+def _log_each(errors: list[dict[str, str]], log: Callable[..., object]) -> None:
+    """Log them in a thread of its own: a log may block."""
 
     def tell() -> None:
-        for name, why in sick.items():
-            log("device", level="error", device=name, error=why)
+        for fields in errors:
+            log(level="error", **fields)
 
-    if sick:
+    if errors:
         threading.Thread(target=tell, name="log", daemon=True).start()
 
 

@@ -1,6 +1,6 @@
-"""What the kernel can do for a punctual loop: keep its memory, and run it first.
+"""What the kernel can do for a punctual loop: keep its memory, run it first, clock the buses.
 
-Neither is needed to fly, and both need rights: what is refused is reported, and no more.
+None of it is needed to fly: what is refused, or too slow, is reported, and no more.
 """
 
 import ctypes
@@ -9,6 +9,7 @@ import resource
 from pathlib import Path
 
 PRIORITY = 50  # of SCHED_FIFO, as in the unit: below the kernel's own threads for buses
+BUS_SHARE = 0.4  # of a cycle that transfers on one bus may take: the rest is for the loop
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4  # mlockall(2)
 _CAP_IPC_LOCK = 14  # capabilities(7)
 
@@ -20,6 +21,44 @@ def make_realtime() -> tuple[str, ...]:
     """
     refused = {"mlockall": _lock_memory(), "SCHED_FIFO": _schedule_first()}
     return tuple(f"{what}: {why}" for what, why in refused.items() if why)
+
+
+def i2c_speed_hz(bus: str, root: Path = Path("/")) -> int:
+    """Return what the kernel clocks `bus` ("i2c-1") with, in Hz; 0 if it does not say."""
+    speed = root / f"sys/class/i2c-adapter/{bus}/of_node/clock-frequency"
+    return int.from_bytes(speed.read_bytes()[:4], "big") if speed.exists() else 0
+
+
+class BusLoad:
+    """How full the I2C buses are: `note` after each cycle, then ask `slow`."""
+
+    def __init__(self, *, rate_hz: float) -> None:
+        self._rate_hz = rate_hz
+        self._before: dict[str, int] = {}
+        self._worst: dict[str, int] = {}  # bits of the fullest cycle
+
+    def note(self, bits: dict[str, int]) -> None:
+        """Take how many bits each bus has carried so far."""
+        for bus, count in bits.items():
+            cycle = count - self._before.get(bus, count)
+            self._worst[bus] = max(self._worst.get(bus, 0), cycle)
+        self._before = bits
+
+    def slow(self, root: Path = Path("/")) -> tuple[str, ...]:
+        """Return each bus whose fullest cycle takes more than `BUS_SHARE` of the period, and why.
+
+        A bus whose speed the kernel does not tell is not among them: `blimp doctor` warns of it.
+        """
+        found = []
+        for bus, worst in self._worst.items():
+            speed_hz, bits_per_s = i2c_speed_hz(bus, root), worst * self._rate_hz
+            if 0 < speed_hz < bits_per_s / BUS_SHARE:
+                found.append(
+                    f"{bus}: {speed_hz // 1000} kHz, at which transfers take up to "
+                    f"{100.0 * bits_per_s / speed_hz:.0f} % of a cycle, {BUS_SHARE:.0%} are to be "
+                    f"had: clock it with {bits_per_s / BUS_SHARE / 1000:.0f} kHz or more"
+                )
+        return tuple(found)
 
 
 def _lock_memory() -> str:

@@ -229,6 +229,10 @@ class Lockstep(Closing):
         """The world itself, for what `truth` does not tell: outputs, wind, touchdown."""
         return self._world
 
+    def i2c_bits(self) -> dict[str, int]:
+        """Return how many bits the flight process has had on the wires of each I2C bus."""
+        return self._ship.i2c_bits()
+
     @property
     def armed(self) -> bool:
         return self._ship.loop.armed

@@ -4,6 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from blimp.service.realtime import BusLoad
+from blimp.sim import Lockstep
 
 ASK = """
 import json, os, re, resource, sys, threading
@@ -47,3 +53,21 @@ def test_without_rights_both_are_refused_by_name_and_nothing_fails() -> None:
         "SCHED_FIFO: Operation not permitted",
     ]
     assert (locked_kb, policy) == (0, os.SCHED_OTHER)
+
+
+@pytest.mark.parametrize(("speed_hz", "slow"), [(400_000, False), (50_000, True), (None, False)])
+def test_a_bus_that_is_too_slow_for_the_twin_is_named(
+    tmp_path: Path, speed_hz: int | None, slow: bool
+) -> None:
+    if speed_hz is not None:
+        file = tmp_path / "sys/class/i2c-adapter/i2c-1/of_node/clock-frequency"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(speed_hz.to_bytes(4, "big"))
+    load = BusLoad(rate_hz=100.0)
+    with Lockstep("twin") as ship:
+        for _ in range(100):
+            load.note(ship.i2c_bits())
+            ship.step(0.01)
+    found = load.slow(tmp_path)
+    assert len(found) == slow
+    assert not slow or "i2c-1: 50 kHz" in found[0]

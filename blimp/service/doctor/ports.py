@@ -5,6 +5,7 @@ from pathlib import Path
 
 from blimp.hardware.board import UART_PINS
 from blimp.service.doctor.computer import FLIGHT_UNIT, Computer, Finding, error, ok, warning
+from blimp.service.realtime import i2c_speed_hz
 
 BUS_HZ = 400_000
 CONFIG_TXT = "/boot/firmware/config.txt"
@@ -43,8 +44,7 @@ def i2c(computer: Computer) -> Iterator[Finding]:
         if not computer.path(f"/dev/{bus}").exists():
             yield error(f"no /dev/{bus}", "sudo raspi-config nonint do_i2c 0, then reboot")
             continue
-        speed = computer.path(f"/sys/class/i2c-adapter/{bus}/of_node/clock-frequency")
-        speed_hz = int.from_bytes(speed.read_bytes()[:4], "big") if speed.exists() else 0
+        speed_hz = i2c_speed_hz(bus, computer.path("/"))
         cure = f"add  dtparam=i2c_arm=on,i2c_arm_baudrate={BUS_HZ}  to {CONFIG_TXT}, then reboot"
         if not speed_hz:
             yield warning(f"{bus}: its speed is not known", cure)
