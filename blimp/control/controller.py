@@ -305,17 +305,15 @@ class Controller:
         pn, pe, pd = state.position_ned_m
         if n is not None and e is not None:
             kp = self._gains.position_p
-            dn, de = kp * (n - pn), kp * (e - pe)
-            shrink = limits.speed_mps / max(limits.speed_mps, hypot(dn, de))
-            north, east = north + dn * shrink, east + de * shrink
+            dn, de = _no_faster(kp * (n - pn), kp * (e - pe), limits.speed_mps)
+            north, east = north + dn, east + de
         if d is not None:
             down += self._gains.height_p * (d - pd)
         speed = 1.3 * limits.speed_mps  # room above the reference to catch up with it
         if self._course_rad is not None:
             speed *= _STEERED_SPEED
-        shrink = speed / max(speed, hypot(north, east))
         down = max(-1.3 * limits.climb_mps, min(1.3 * limits.descent_mps, down))
-        return (north * shrink, east * shrink, down)
+        return (*_no_faster(north, east, speed), down)
 
     def _course(self, state: VehicleState, setpoint: Setpoint) -> float | None:
         """Return the heading in which surge alone flies the demand through the wind."""
@@ -356,6 +354,15 @@ class Controller:
 
     def _drag(self, axis: int, speed: float) -> float:
         return speed * (self._linear[axis] + self._quadratic[axis] * abs(speed))
+
+
+def _no_faster(north_mps: float, east_mps: float, limit_mps: float) -> tuple[float, float]:
+    """Return the velocity, shortened to the limit."""
+    speed_mps = hypot(north_mps, east_mps)
+    if speed_mps <= limit_mps:
+        return north_mps, east_mps
+    shrink = limit_mps / speed_mps
+    return north_mps * shrink, east_mps * shrink
 
 
 def _sign(value: float) -> int:

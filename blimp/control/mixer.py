@@ -321,7 +321,10 @@ class Mixer:
             if scale > 0.0:
                 for k, row in enumerate(inverse):
                     thrusts[k] += scale * row[axis] * wanted
-        return [max(low[k], min(high[k], thrust)) for k, thrust in enumerate(thrusts)]
+        return [
+            least if thrust < least else most if thrust > most else thrust
+            for thrust, least, most in zip(thrusts, low, high, strict=True)
+        ]
 
     def _note(self, demand: Column, thrusts: list[float], columns: tuple[Column, ...]) -> None:
         fx = fy = fz = mx = my = mz = 0.0

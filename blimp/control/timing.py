@@ -1,5 +1,7 @@
 """How punctual the loop is: counters and bounded histograms."""
 
+from bisect import bisect_left
+from itertools import accumulate
 from math import log
 
 from blimp.types import LoopStatus
@@ -30,16 +32,13 @@ class Histogram:
     def mean_s(self) -> float:
         return self._sum_s / self.count if self.count else 0.0
 
-    def percentile_s(self, percent: float) -> float:
-        """Return the upper edge of the bin that holds this percentile; 0 while empty."""
+    def percentiles_s(self, *percents: float) -> list[float]:
+        """Return the upper edge of the bin that holds each percentile; 0 while empty."""
         if not self.count:
-            return 0.0
-        rest = percent / 100.0 * self.count
-        for index, number in enumerate(self._bins):
-            rest -= number
-            if rest <= 0.0 and number:
-                return self.FLOOR_S * float(self.RATIO**index)
-        return self.CEILING_S
+            return [0.0 for _ in percents]
+        sums = list(accumulate(self._bins))
+        ranks = [max(1.0, percent / 100.0 * self.count) for percent in percents]
+        return [self.FLOOR_S * float(self.RATIO ** bisect_left(sums, rank)) for rank in ranks]
 
 
 class Timing:
@@ -61,19 +60,19 @@ class Timing:
             self.overruns += 1
 
     def status(self) -> LoopStatus:
-        wakeup, step = self._wakeup, self._step
+        wakeup = self._wakeup.percentiles_s(50.0, 99.0, 99.9)
+        step = self._step
         return LoopStatus(
             rate_hz=self.rate_hz,
             cycles=self.cycles,
             overruns=self.overruns,
             wakeup_error_ms={
-                "p50": round(1e3 * wakeup.percentile_s(50.0), 4),
-                "p99": round(1e3 * wakeup.percentile_s(99.0), 4),
-                "p999": round(1e3 * wakeup.percentile_s(99.9), 4),
+                name: round(1e3 * late_s, 4)
+                for name, late_s in zip(("p50", "p99", "p999"), wakeup, strict=True)
             },
             step_ms={
                 "mean": round(1e3 * step.mean_s, 4),
-                "p99": round(1e3 * step.percentile_s(99.0), 4),
+                "p99": round(1e3 * step.percentiles_s(99.0)[0], 4),
             },
             refused=self.refused,
         )
