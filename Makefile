@@ -62,6 +62,7 @@ format: $(VENV)/dev.installed ## rewrite the code in the project's format
 bench: $(VENV)/dev.installed $(GUESTS)/installed ## measure the figures this project quotes
 	$(BIN)/python -m benchmarks.queue
 	$(BIN)/blimp sim speed --json
+	$(BIN)/python -m benchmarks.cycle
 	$(BIN)/python -m benchmarks.missions
 	$(BIN)/python -m benchmarks.loop
 	$(BIN)/python -m benchmarks.observe

@@ -24,6 +24,18 @@ BUS_HZ = 400_000
 WIND_MPS = 0.3
 SETTLE_S = 5.0  # after the take-off
 TURN = 50  # cycles
+# In the order of the loop: whose method, of the loop's own where no name is given.
+STAGES = {
+    "estimator": ("_estimator", "update"),
+    "witnesses": ("_witnesses", "update"),
+    "flags": ("", "_flags"),
+    "supervisor and mode": ("_supervisor", "decide"),
+    "controller": ("_controller", "update"),
+    "mixer": ("_mixer", "allocate"),
+    "effect check": ("", "_note_effect"),
+    "gate": ("_supervisor", "gate"),
+    "record and snapshot": ("", "_report"),
+}
 PERIOD_S = 0.01
 
 
@@ -41,34 +53,51 @@ class Hover:
         ship.complete("takeoff", within_s=60.0, altitude_m=3.0)
         ship.step(SETTLE_S)
         loop: Any = ship._ship.loop
-        self._devices_s = self._cycle_s = 0.0
-        for device, name in ((loop._sensors, "read"), (loop._outputs, "drive")):
-            setattr(device, name, self._timed(getattr(device, name), "_devices_s"))
-        loop.step = self._timed(loop.step, "_cycle_s")
+        self._loop = loop
+        self._took_s = dict.fromkeys(("devices", "cycle"), 0.0)
+        self._time(loop._sensors, "read", "devices")
+        self._time(loop._outputs, "drive", "devices")
+        self._time(loop, "step", "cycle")
 
-    def _timed(self, call: Any, sum_name: str) -> Any:
-        def timed(*arguments: Any) -> Any:
+    def _time(self, owner: Any, name: str, part: str) -> None:
+        """Let a method add the time that it takes to a part."""
+        call, took_s = getattr(owner, name), self._took_s
+
+        def timed(*arguments: Any, **named: Any) -> Any:
             began_s = thread_time()
             try:
-                return call(*arguments)
+                return call(*arguments, **named)
             finally:
-                setattr(self, sum_name, getattr(self, sum_name) + thread_time() - began_s)
+                took_s[part] += thread_time() - began_s
 
-        return timed
+        setattr(owner, name, timed)
 
     def turn(self) -> dict[str, float]:
         """Fly some cycles; return the mean of each part, ms."""
-        self._devices_s = self._cycle_s = 0.0
+        self._took_s.update(dict.fromkeys(self._took_s, 0.0))
         began_s = thread_time()
         self.ship.step(TURN * PERIOD_S)
         whole_s = thread_time() - began_s
+        devices_s, cycle_s = self._took_s["devices"], self._took_s["cycle"]
         parts = {
-            "compute": self._cycle_s - self._devices_s,
-            "devices": self._devices_s,
-            "world": whole_s - self._cycle_s,
+            "compute": cycle_s - devices_s,
+            "devices": devices_s,
+            "world": whole_s - cycle_s,
             "whole": whole_s,
         }
         return {name: 1e3 * seconds / TURN for name, seconds in parts.items()}
+
+    def stages(self, turns: int) -> dict[str, float]:
+        """Return the share of compute that each stage of a cycle takes, percent; the median."""
+        for stage, (owner, name) in STAGES.items():
+            self._took_s[stage] = 0.0
+            self._time(getattr(self._loop, owner) if owner else self._loop, name, stage)
+        rows = []
+        for _ in range(turns):
+            compute_s = 1e-3 * TURN * self.turn()["compute"]
+            shares = {stage: 100.0 * self._took_s[stage] / compute_s for stage in STAGES}
+            rows.append({**shares, "rest": 100.0 - sum(shares.values())})
+        return {stage: round(statistics.median(row[stage] for row in rows), 1) for stage in rows[0]}
 
     def bits(self, seconds: float) -> dict[str, float]:
         """What one cycle puts on the I2C buses."""
@@ -183,10 +212,11 @@ def main() -> None:
     hover = Hover(options.airframe)
     bits = hover.bits(20.0)
     calls, profile = hover.profile(options.lines)
+    stages = hover.stages(options.turns)
     print_figures(
         "benchmarks.cycle",
-        {"against": options.against, "ms": ratios, "i2c_bits": bits, "calls": calls,
-         "profile": profile},
+        {"against": options.against, "ms": ratios, "i2c_bits": bits, "stages_percent": stages,
+         "calls": round(calls), "profile": profile},
         one_line=False,
     )  # fmt: skip
 
