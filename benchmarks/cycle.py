@@ -119,7 +119,7 @@ class Hover:
     def profile(self, lines: int) -> tuple[float, list[dict[str, Any]]]:
         """Calls a cycle, and the functions of the loop that take longest, with their callees'.
 
-        By the thread's own time: a busy machine would count against whoever is interrupted.
+        By the time of the thread: the wall clock would count what interrupts a call.
         """
         profiler = cProfile.Profile(thread_time)
         profiler.runcall(self.ship.step, 10 * TURN * PERIOD_S)
