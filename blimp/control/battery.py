@@ -6,6 +6,7 @@ from blimp.types import PowerSample
 
 _SMOOTH_S = 3.0
 _STALE_S = 5.0
+_BACK_S = 0.5
 
 
 class BatteryFilter:
@@ -17,6 +18,8 @@ class BatteryFilter:
 
     def update(self, sample: PowerSample | None, now_s: float) -> float | None:
         """Return the smoothed voltage at `now_s`."""
+        if now_s < self._sample_s - _BACK_S:
+            self._volts = None  # the clock went back: what was measured is of no known age
         if sample is not None and isfinite(sample.voltage_v) and isfinite(sample.t_s):
             if self._volts is None:
                 self._volts, self._sample_s = sample.voltage_v, sample.t_s

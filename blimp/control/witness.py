@@ -58,6 +58,8 @@ class Witnesses:
     def _look_down(
         self, readings: SensorReadings, bad: set[str], found: dict[str, float], now_s: float
     ) -> None:
+        if now_s < self._range.t_s - _FRESH_S:
+            self._range = _Seen(inf, -inf)  # the clock went back
         for name, sample in (("ranger", readings.ranger), ("sonar", readings.sonar)):
             if sample is None or name in bad or not isfinite(sample.distance_m):
                 continue

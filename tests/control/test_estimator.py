@@ -11,6 +11,7 @@ from blimp.control.samples import Samples, role
 from blimp.rotation import euler
 from blimp.types import (
     BaroSample,
+    GpsSample,
     ImuSample,
     PositionSample,
     RangeSample,
@@ -145,7 +146,7 @@ def test_the_tag_sits_on_the_hull_and_the_imu_swings_below_it() -> None:
 _NUMBER = st.floats(allow_nan=True, allow_infinity=True)
 
 
-@given(values=st.lists(_NUMBER, min_size=12, max_size=12), name=st.integers(0, 4))
+@given(values=st.lists(_NUMBER, min_size=12, max_size=12), name=st.integers(0, 6))
 def test_no_sample_however_wild_makes_the_state_not_finite(values: list[float], name: int) -> None:
     ship = Still(altitude_m=1.0)
     ship.run(0.5)
@@ -163,6 +164,18 @@ def test_no_sample_however_wild_makes_the_state_not_finite(values: list[float], 
         {"baro": BaroSample(t_s=t_s, pressure_pa=a, temperature_c=b)},
         {"ranger": RangeSample(t_s=t_s, distance_m=a)},
         {"tag": PositionSample(t_s=t_s, position_ned_m=(a, b, c), accuracy_m=d)},
+        {"sonar": RangeSample(t_s=t_s, distance_m=a)},
+        {
+            "gps": GpsSample(
+                t_s=t_s,
+                latitude_deg=a,
+                longitude_deg=b,
+                altitude_msl_m=c,
+                velocity_ned_mps=(d, e, f),
+                accuracy_m=g,
+                satellites=9,
+            )
+        },
         {
             "imu": ImuSample(
                 t_s=a,

@@ -1,6 +1,9 @@
+from math import inf, nan
+
 import pytest
 
-from blimp.types import ActuatorCommand, Command, OutcomeState
+from blimp.control.battery import BatteryFilter
+from blimp.types import ActuatorCommand, Command, OutcomeState, PowerSample
 from tests.control.parts import Bench
 
 
@@ -201,3 +204,18 @@ def test_close_is_idempotent() -> None:
     ship.loop.close()
     ship.loop.close()
     assert ship.outputs.calls[-2:] == ["safe", "disable"]
+
+
+def test_a_battery_is_known_by_what_it_says_now_whatever_the_clock_does() -> None:
+    battery = BatteryFilter()
+
+    def says(volts: float, t_s: float) -> float | None:
+        return battery.update(PowerSample(t_s=t_s, voltage_v=volts, current_a=1.0), t_s)
+
+    assert says(8.2, 100.0) == 8.2
+    for wild in (nan, inf):
+        assert says(wild, 101.0) == 8.2
+        assert says(6.0, wild) in (8.2, None)
+    for k in range(1, 11):  # ten times as often as it should
+        assert says(8.0, 101.0 + 0.01 * k) == pytest.approx(8.13, abs=0.1)
+    assert says(6.5, 40.0) == 6.5  # back by a minute: before, 8.1 V was believed for that long

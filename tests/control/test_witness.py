@@ -69,6 +69,15 @@ def test_those_against_must_be_outnumbered(said: dict[str, float], doubt: str) -
     assert witnesses.doubt() == doubt
 
 
+def test_a_clock_that_goes_back_keeps_no_old_range() -> None:
+    """Before, what was seen last counted until the clock had caught up."""
+    witnesses = standing()
+    witnesses.update(readings(50.0, ranger_m=0.22, tag_m=0.2), at(), 50.0, at_rest=False)
+    witnesses.update(readings(20.0, ranger_m=5.0, tag_m=5.0), at(), 20.0, at_rest=False)
+    assert witnesses.heights_m["range"] > 4.0
+    assert "range says" in witnesses.doubt()
+
+
 def test_a_ranger_that_is_blind_near_the_ground_still_counts() -> None:
     witnesses = standing()
     witnesses.update(readings(20.0, ranger_m=0.25, tag_m=0.2), at(), 20.0, at_rest=False)
