@@ -343,10 +343,13 @@ def names() -> tuple[str, ...]:
 
 
 def load(name_or_path: str) -> Airframe:
-    """Read an airframe by its name, or from a path ending in `.toml`.
+    """Read an airframe by its name, or from a path ending in `.toml`, or in `.json` as a flight
+    process leaves it.
 
     Raises AirframeError naming the file, the key and the limit.
     """
+    if name_or_path.endswith(".json"):
+        return _from_json(Path(name_or_path))
     if name_or_path.endswith(".toml"):
         path = Path(name_or_path)
         try:
@@ -363,6 +366,14 @@ def load(name_or_path: str) -> Airframe:
     return parse(text, where=name_or_path)
 
 
+def _from_json(path: Path) -> Airframe:
+    try:
+        airframe = msgspec.json.decode(path.read_bytes(), type=Airframe)
+    except (OSError, ValueError, RecursionError) as error:
+        raise AirframeError(f"airframe file {path}: {error}") from error
+    return _checked(airframe, where=str(path))
+
+
 def parse(text: str, *, where: str) -> Airframe:
     """Read an airframe from TOML text; `where` names it in errors."""
     try:
@@ -370,6 +381,10 @@ def parse(text: str, *, where: str) -> Airframe:
     except (ValueError, msgspec.ValidationError, RecursionError) as error:
         problem = with_suggestion(str(error), Airframe)
         raise AirframeError(f"airframe {where}: {problem}") from error
+    return _checked(airframe, where=where)
+
+
+def _checked(airframe: Airframe, *, where: str) -> Airframe:
     for problem in _problems(airframe):
         raise AirframeError(f"airframe {where}: {problem}")
     return airframe

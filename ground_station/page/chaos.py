@@ -5,9 +5,6 @@ there is none here, and every request says so. Playing back a recorded command n
 to the ship's machine, so it is done here: it is what a stranger on the broker would do.
 """
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +22,7 @@ from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import link_errors
 from ground_station.page.answers import arguments_of, failed_answer, json_answer, refused_command
 from ground_station.page.journey import Recorded
+from ground_station.page.program import here, run_blimp
 from ground_station.report import Outcome
 from ground_station.session import Session
 
@@ -55,11 +53,8 @@ class Program:
     """
 
     def __init__(self, runtime_dir: Path, *, key_file: Path | None = None) -> None:
-        self._words = (sys.executable, "-m", "blimp", "sim", "chaos", "--json")
         self._where = ("--runtime-dir", str(runtime_dir))
-        self._environment = dict(os.environ)
-        if key_file is not None:
-            self._environment["BLIMP_SIGNING_KEY_FILE"] = str(key_file)
+        self._key_file = key_file
 
     def offers(self) -> Sequence[Any]:
         found: list[Any] = self._run()
@@ -71,33 +66,22 @@ class Program:
         return self._run(*words, "--", name)
 
     def _run(self, *words: str) -> Any:
-        command = [*self._words, *self._where, *words]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, timeout=WITHIN_S, env=self._environment, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise BlimpError(f"chaos: not done within {WITHIN_S:g} s") from None
-        if done.returncode != 0:
-            lines = done.stderr.decode(errors="replace").strip().splitlines()
-            raise BlimpError(lines[-1].removeprefix("blimp: ") if lines else "chaos: it died")
-        return msgspec.json.decode(done.stdout)
+        command = ("sim", "chaos", "--json", *self._where, *words)
+        return run_blimp(*command, within_s=WITHIN_S, key_file=self._key_file)
 
 
 def local_harm(session: Session) -> Program:
     """Return what harms the session's ship. Raises ConfigError if it is none of this machine."""
-    from ground_station.discover import running_stacks
-
-    ship = session.ship
-    for stack in running_stacks(session.registry):
-        if (stack.vehicle, stack.broker) == (ship.vehicle, ship.broker):
-            harm = Program(Path(stack.runtime_dir), key_file=session.options.signing_key_file)
-            try:
-                harm.offers()
-            except BlimpError as error:
-                raise ConfigError(f"--chaos: {error}") from error
-            return harm
-    raise ConfigError(f"--chaos: {ship.vehicle} is no simulated ship on this machine")
+    vehicle = session.ship.vehicle
+    place = here(session, vehicle)
+    if place is None or not place.is_simulated:
+        raise ConfigError(f"--chaos: {vehicle} is no simulated ship on this machine")
+    harm = Program(place.directory, key_file=session.options.signing_key_file)
+    try:
+        harm.offers()
+    except BlimpError as error:
+        raise ConfigError(f"--chaos: {error}") from error
+    return harm
 
 
 class ChaosRoom:

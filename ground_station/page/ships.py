@@ -19,9 +19,12 @@ from ground_station.discover import HEARD_LATELY_S, Ship, running_stacks
 from ground_station.page.chaos import ChaosRoom, Harm
 from ground_station.page.command_line import run_command
 from ground_station.page.fleet import Fleet
+from ground_station.page.flight_logs import FlightLogs
 from ground_station.page.journey import QUESTIONS, Journeys, Recorded
 from ground_station.page.joystick import Joystick
 from ground_station.page.queue_room import QueueRoom
+from ground_station.page.server import Part
+from ground_station.page.setup import Setup
 from ground_station.page.source import LiveShip, Source
 from ground_station.page.state import airframe_object
 from ground_station.report import Outcome, Report
@@ -49,6 +52,7 @@ class BrokerShips(Closing):
         self._airframe = airframe
         self._harm = harm
         self._journeys: dict[str, Journeys] = {}
+        self._logs = FlightLogs(session)
         self._session = session
         self._ship = session.ship
         self._lock = threading.Lock()
@@ -68,13 +72,15 @@ class BrokerShips(Closing):
     def about(self, vehicle: str) -> dict[str, Any]:
         """Return the ship's shape and limits, if it runs on this machine, and its link's rules."""
         found: dict[str, Any] = {"link_loss": LINK_LOSS}
-        airframe = self._airframe or self._local_airframe(vehicle)
+        airframe = self._airframe_of(vehicle)
         if airframe is not None:
             found["airframe"] = airframe_object(airframe)
         found["chaos"] = self._harm is not None and vehicle == self.vehicle
         return found
 
-    def _local_airframe(self, vehicle: str) -> Airframe | None:
+    def _airframe_of(self, vehicle: str) -> Airframe | None:
+        if self._airframe is not None:
+            return self._airframe
         try:
             stacks = running_stacks(self._session.registry)
             mine = [one for one in stacks if one.vehicle == vehicle]
@@ -144,15 +150,18 @@ class BrokerShips(Closing):
         journeys = self._journeys.get(self.vehicle)
         return None if journeys is None else journeys.last
 
-    def parts(self) -> tuple[ChaosRoom | QueueRoom | Fleet, ...]:
+    def parts(self) -> tuple[Part, ...]:
         """Return what panels need of the server beside the ships."""
         return (
+            self._logs,
+            Setup(self._session, airframe=self._airframe_of),
             ChaosRoom(self._harm, session=self._session, recorded=self._last_command),
             QueueRoom(self._session, vehicles=self.vehicles),
             Fleet(self._session, vehicles=self.vehicles),
         )
 
     def close(self) -> None:
+        self._logs.close()
         for client in self._clients.values():
             client.close()
         self._clients.clear()

@@ -57,10 +57,19 @@ class Page {
     this.save(`${this.vehicle}.csv`, new Blob([this.samples.csv()], { type: "text/csv" }));
   }
 
-  /** Save the ship from above, as a picture. */
+  /** Save the ship from above, as a picture; the ship's view is shown for it. */
   savePicture() {
-    const canvas = document.querySelector("[data-testid=map]");
-    canvas?.toBlob((blob) => this.save(`${this.vehicle}.png`, blob));
+    if (!document.querySelector("[data-testid=map]")) this.show(VIEWS[0]);
+    requestAnimationFrame(() => {
+      const map = document.querySelector("[data-testid=map]");
+      this.mounted.find((one) => one.canvas === map)?.draw();
+      const picture = element("canvas", { width: map.width, height: map.height });
+      const context = picture.getContext("2d");
+      context.fillStyle = getComputedStyle(document.body).getPropertyValue("--panel");
+      context.fillRect(0, 0, picture.width, picture.height);
+      context.drawImage(map, 0, 0);
+      picture.toBlob((blob) => this.save(`${this.vehicle}.png`, blob), "image/png");
+    });
   }
 
   save(name, blob) {

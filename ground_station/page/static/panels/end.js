@@ -1,5 +1,6 @@
 // The card at a show's end: what was flown, what was survived, and what to take home.
-import { element } from "../lib/dom.js";
+import { address } from "../lib/connection.js";
+import { element, say } from "../lib/dom.js";
 import { number } from "../lib/format.js";
 
 const FAULTS = {
@@ -22,6 +23,29 @@ export const panel = {
   },
 };
 
+/** The log of the flight, fetched at once: the server may end with the show. */
+async function fetchLog(page, button, note) {
+  try {
+    const answer = await fetch(address(`api/log?vehicle=${encodeURIComponent(page.vehicle)}`));
+    if (!answer.ok) return say(note, (await answer.json()).reason);
+    const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition"))?.[1] ?? `${page.vehicle}.mcap`;
+    const log = await answer.blob();
+    button.disabled = false;
+    button.addEventListener("click", () => page.save(name, log));
+    say(note, `The log is ${name}; after the show, blimp log replay opens it.`);
+  } catch {
+    say(note, "The server has ended before it gave the log: blimp log list finds it.");
+  }
+}
+
+/** Open the recording on a page of its own. */
+async function replay(page, note) {
+  const outcome = await page.post(`api/replay?vehicle=${encodeURIComponent(page.vehicle)}`);
+  if (outcome.state !== "SUCCESS") return say(note, `No replay here: ${outcome.reason}. On a terminal: blimp log replay`);
+  const opened = window.open(outcome.result.url, "_blank");
+  if (!opened) note.replaceChildren(element("a", { href: outcome.result.url, target: "_blank" }, "Open the recording"));
+}
+
 function show(dialog, { mission, lost, faults }, page) {
   const all = mission.completed === mission.legs;
   const rows = [
@@ -34,17 +58,22 @@ function show(dialog, { mission, lost, faults }, page) {
     ...faults.map((one) => [`· ${FAULTS[one.action] ?? one.action}`, `worked again after ${number(one.down_s, 1)} s`]),
   ];
   const list = element("dl", {}, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+  const note = element("p", { class: "note", role: "status", "data-testid": "end-note" });
+  const log = element("button", { type: "button", disabled: true, hidden: !page.mayCommand, "data-testid": "end-log" }, "Save log");
   dialog.replaceChildren(
     element("h2", { id: "end-title" }, all ? `${page.vehicle} has flown it (simulated)` : `${page.vehicle} ended early (simulated)`),
     list,
     element(
       "div",
       { class: "row" },
-      element("button", { type: "button", on: { click: () => page.saveLog() } }, "Save log"),
-      element("button", { type: "button", on: { click: () => page.savePicture() } }, "Save picture"),
+      element("button", { type: "button", "data-testid": "end-replay", hidden: !page.mayCommand, on: { click: () => replay(page, note) } }, "Replay"),
+      log,
+      element("button", { type: "button", "data-testid": "end-picture", on: { click: () => page.savePicture() } }, "Save picture"),
       element("button", { type: "button", on: { click: () => dialog.close() } }, "Close"),
     ),
+    note,
   );
+  if (page.mayCommand) fetchLog(page, log, note);
   // Not modal: the emergency stop stays within reach.
   dialog.show();
 }

@@ -13,6 +13,7 @@ import { panel as plots } from "./plots.js";
 import { panel as queue } from "./queue.js";
 import { panel as replay } from "./replay.js";
 import { panel as scene } from "./scene.js";
+import { panel as setup } from "./setup.js";
 
 // isLive: it is about a broker, which a recording has none of.
 export const VIEWS = [
@@ -20,6 +21,7 @@ export const VIEWS = [
   { name: "plots", title: "Plots" },
   { name: "queue", title: "Queue", isLive: true },
   { name: "fleet", title: "Fleet", isLive: true },
+  { name: "setup", title: "Setup", isLive: true },
 ];
 
 export const PANELS = [
@@ -33,6 +35,7 @@ export const PANELS = [
   plots,
   queue,
   fleet,
+  setup,
   end,
   replay,
 ];

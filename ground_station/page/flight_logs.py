@@ -1,0 +1,108 @@
+"""The log of the flight that is shown: to download, and to see again on a page of its own."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from blimp.closing import Closing
+from blimp.config import log_directory
+from blimp.errors import BlimpError, LogError
+from blimp.recording.directory import LogDirectory
+from blimp.recording.recording import Recording, open_recording
+from ground_station.page.answers import failed_answer, json_answer, refused_command
+from ground_station.page.program import here
+from ground_station.page.recorded import RecordedShip
+from ground_station.page.server import Page
+from ground_station.report import Outcome
+from ground_station.session import Session
+
+MAX_BYTES = 256 * 2**20
+TASK = "replay"
+
+
+class FlightLogs(Closing):
+    """Routes `/api/log` and `/api/replay`; at most one recording is open."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._lock = threading.Lock()
+        self._open: tuple[Page, RecordedShip, Recording] | None = None
+
+    def routes(self) -> Sequence[Route]:
+        return (
+            Route("/api/log", self._download),
+            Route("/api/replay", self._replay, methods=["POST"]),
+        )
+
+    async def _download(self, request: Request) -> Response:
+        if refused := refused_command(request, "log"):
+            return refused
+        try:
+            name, data = await run_in_threadpool(self.read, self._vehicle(request))
+        except (BlimpError, OSError) as error:
+            return failed_answer("log", str(error), 404)
+        disposition = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(data, media_type="application/octet-stream", headers=disposition)
+
+    async def _replay(self, request: Request) -> Response:
+        if refused := refused_command(request, TASK):
+            return refused
+        try:
+            url = await run_in_threadpool(self.replay, self._vehicle(request))
+        except (BlimpError, OSError) as error:
+            return json_answer(Outcome(id=None, task=TASK, state="REFUSED", reason=str(error)))
+        return json_answer(Outcome(id=None, task=TASK, state="SUCCESS", result={"url": url}))
+
+    def _vehicle(self, request: Request) -> str:
+        return request.query_params.get("vehicle") or self._session.ship.vehicle
+
+    def newest(self, vehicle: str) -> Path:
+        """Return the newest log of a ship that runs on this machine. Raises LogError."""
+        if here(self._session, vehicle) is None:
+            raise LogError(f"{vehicle[:40]!r} does not run on this machine: its log is not here")
+        directory = log_directory()
+        logs = LogDirectory(directory, max_bytes=0).logs() if directory.is_dir() else []
+        mine = [one for one in logs if one.path.name.rsplit("-", 2)[0] == vehicle]
+        if not mine:
+            raise LogError(f"no log of {vehicle} in {directory}")
+        return mine[-1].path
+
+    def read(self, vehicle: str) -> tuple[str, bytes]:
+        """Return name and content of the newest log, as far as it is written. Raises LogError."""
+        path = self.newest(vehicle)
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise LogError(f"{path} is over {MAX_BYTES // 2**20} MiB: copy the file")
+        return path.name, data
+
+    def replay(self, vehicle: str) -> str:
+        """Serve the newest log on a page of its own, for this machine; return its address."""
+        with self._lock:
+            path = self.newest(vehicle)
+            self._end()
+            log = open_recording(path)
+            try:
+                ship = RecordedShip(log, speed=1.0, clock=self._session.clock)
+                page = Page(ships=ship, clock=self._session.clock, title="recording")
+                page.start()
+            except BaseException:
+                log.close()
+                raise
+            self._open = page, ship, log
+            return page.url
+
+    def close(self) -> None:
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._open is not None:
+            for one in self._open:
+                one.close()
+            self._open = None

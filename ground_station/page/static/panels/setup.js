@@ -1,0 +1,130 @@
+// The ship on the bench: motors one by one, the airframe's check, the computer's, and its parameters.
+import { element, say } from "../lib/dom.js";
+import { number } from "../lib/format.js";
+import { table } from "../lib/table.js";
+
+const MARK = { ok: "✓", warning: "!", error: "✗" };
+const PERCENT = 15;
+const SECONDS = 1;
+
+export const panel = {
+  name: "setup",
+  title: "Setup, on the bench",
+  view: "setup",
+  mount(box, page) {
+    return new Setup(box, page);
+  },
+};
+
+class Setup {
+  constructor(box, page) {
+    this.page = page;
+    this.motors = element("div", { class: "row", "data-testid": "setup-motors" });
+    this.off = element("input", { type: "checkbox", id: "props-off", "data-testid": "setup-props-off", on: { change: () => this.able() } });
+    this.percent = element("input", { type: "number", min: -100, max: 100, value: PERCENT, "aria-label": "throttle, percent" });
+    this.answer = element("p", { class: "note", role: "status", "data-testid": "setup-answer" }, "The flight process turns motors when it runs with --bench and is disarmed; else it refuses.");
+    this.checks = table("What was found", ["", "check", "found", "cure"]);
+    this.filter = element("input", { type: "search", placeholder: "speed, battery …", "aria-label": "find a parameter", "data-testid": "setup-find", on: { input: () => this.show() } });
+    this.found = table("Parameters", ["parameter", "value", "unit", "limits"]);
+    this.parameters = [];
+    const run = (name, text) =>
+      element("button", { type: "button", "data-testid": `setup-${name}`, disabled: !page.mayCommand, on: { click: (event) => this.run(name, event.target) } }, text);
+    this.runs = [run("check", "Check the airframe"), run("doctor", "Run doctor")];
+    this.status = element("p", { class: "note", role: "status", "data-testid": "setup-status" }, "Both move nothing.");
+    box.append(
+      element("h3", {}, "Motor test"),
+      element("div", { class: "row acts" }, element("label", { class: "tick", for: "props-off" }, this.off, element("span", {}, "the propellers are off")), this.percent, element("span", { class: "unit" }, `% for ${SECONDS} s`)),
+      this.motors,
+      this.answer,
+      element("h3", {}, "Checks"),
+      element("div", { class: "row acts" }, ...this.runs),
+      this.status,
+      this.checks.root,
+      element("h3", {}, "Parameters"),
+      element("p", { class: "note" }, "The airframe’s numbers, as it flies. They are set in its file, which the flight process reads when it starts. A mission sets speed, geofence and ceiling for its own flight."),
+      element("div", { class: "row" }, this.filter),
+      this.found.root,
+    );
+    this.checks.root.hidden = true;
+    this.ask();
+    this.timer = setInterval(() => this.able(), 200);
+  }
+
+  hear(kind) {
+    if (kind === "hello") this.addMotors();
+  }
+
+  addMotors() {
+    for (const one of this.runs) one.disabled = !this.page.mayCommand;
+    const thrusters = this.page.about.airframe?.thruster ?? [];
+    const button = ({ name }) =>
+      element("button", { type: "button", "data-testid": `setup-motor-${name}`, "data-commands": "", on: { click: () => this.turn(name) } }, `Turn ${name}`);
+    this.motors.replaceChildren(...thrusters.map(button));
+    this.able();
+  }
+
+  /** Nothing turns while propellers may be on, or while it is armed. */
+  able() {
+    const may = this.off.checked && this.page.state && !this.page.state.armed;
+    for (const one of this.motors.children) one.dataset.off = may ? "" : "yes";
+    this.page.able();
+  }
+
+  async turn(name) {
+    const percent = Number(this.percent.value);
+    say(this.answer, `${name}: ${percent} % …`);
+    const outcome = await this.page.command("motor", { name, percent, seconds: SECONDS });
+    say(this.answer, outcome.state === "SUCCESS" ? `${name} was driven at ${percent} % for ${SECONDS} s: did it turn the right way?` : `${name}: ${outcome.state}: ${outcome.reason}`);
+  }
+
+  async run(name, button) {
+    const ship = encodeURIComponent(this.page.vehicle);
+    button.disabled = true;
+    say(this.status, `${button.textContent}: goes on …`);
+    const { state, reason, result } = await this.page.post(`api/setup/${name}?vehicle=${ship}`);
+    button.disabled = false;
+    if (state !== "SUCCESS") return say(this.status, `${name}: ${reason}`);
+    const rows = name === "check" ? figures(result) : result.findings.map((one) => [`${MARK[one.state] ?? ""} ${one.state}`, one.check, one.found, one.cure]);
+    say(this.status, result.ok ? "It can fly." : "Flying is refused as it is: see below.");
+    this.checks.root.hidden = false;
+    this.checks.fill(rows, "nothing");
+  }
+
+  async ask() {
+    try {
+      const { parameters, reason } = await this.page.get(`api/setup?vehicle=${encodeURIComponent(this.page.vehicle)}`);
+      this.parameters = parameters;
+      this.show(reason);
+    } catch {
+      // The age of the link says it already.
+    }
+  }
+
+  show(none = "") {
+    const words = this.filter.value.toLowerCase().split(/\s+/);
+    const rows = this.parameters
+      .map(({ section, name, value, unit, limits }) => [`${section}.${name}`, String(value), unit, limits])
+      .filter(([name]) => words.every((word) => name.includes(word)));
+    this.found.fill(rows, none || "no parameter has such a name");
+  }
+
+  close() {
+    clearInterval(this.timer);
+  }
+}
+
+/** The airframe's report as rows like those of doctor. */
+function figures({ errors, warnings, max_wind_mps, ballast_g, thrust_margin, swing_hz, static_lift_n }) {
+  const found = [
+    ["holds wind", `${number(max_wind_mps, 2)} m/s, nose into it`],
+    ["to float", `${number(Math.abs(ballast_g), 1)} g ${ballast_g > 0 ? "more" : "less"}`],
+    ["lift", `${number(static_lift_n, 3)} N at home`],
+    ["thrust margin", thrust_margin === null ? "unbounded" : `${number(thrust_margin, 1)} times what its limits take`],
+    ["swing", `${number(swing_hz, 3)} Hz`],
+  ];
+  return [
+    ...errors.map((text) => [`${MARK.error} error`, "airframe", text, ""]),
+    ...warnings.map((text) => [`${MARK.warning} warning`, "airframe", text, ""]),
+    ...(max_wind_mps === null ? [] : found.map(([name, text]) => [MARK.ok, name, text, ""])),
+  ];
+}

@@ -1,0 +1,106 @@
+"""Setup and the end card's buttons: what they show, who may, and what they refuse."""
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, expect
+
+from blimp import airframe as airframes
+from blimp.config import log_directory
+from blimp.link.paths import RuntimePaths
+from blimp.link.registry import register
+from ground_station.page.setup import parameters
+from tests.ground_station.page.client import Served
+from tests.ground_station.page.test_browser import (
+    FAULT,
+    MISSION,
+    WITHIN_MS,
+    errors_of,
+    serious_findings,
+)
+from tests.recording.conftest import flown
+
+__all__ = ["flown"]
+
+
+@pytest.fixture
+def local(served: Served, tmp_path: Path) -> Served:
+    """The same ship, registered as one that runs on this machine."""
+    ship = served.ship
+    paths = RuntimePaths(tmp_path / "here")
+    paths.directory.mkdir()
+    paths.airframe.write_bytes(msgspec.json.encode(airframes.load("twin")))
+    registry = tmp_path / "run" / f"{ship.vehicle}.json"
+    register(registry, vehicle=ship.vehicle, broker=ship.broker.url, runtime_dir=paths.directory)
+    return served
+
+
+def test_parameters_have_units_and_limits_of_the_schema() -> None:
+    twin = airframes.load("twin")
+    found = {f"{one['section']}.{one['name']}": one for one in parameters(twin)}
+    speed = found["limits.speed_mps"]
+    assert (speed["value"], speed["unit"], speed["limits"]) == (
+        twin.limits.speed_mps, "m/s", "above 0",
+    )  # fmt: skip
+    assert found["home.latitude_deg"]["limits"] == "-90 to 90"
+    assert found["limits.yaw_rate_radps"]["unit"] == "rad/s"
+    assert found["gains.velocity_i"]["limits"] == "at least 0"
+    assert found["gains.swing_damping"]["limits"] == "0 to 0.5"
+    assert all(one["limits"] for one in found.values())
+
+
+def test_checks_and_logs_are_for_the_operator_and_for_a_ship_that_is_here(served: Served) -> None:
+    for path in ("/api/setup/check", "/api/setup/doctor", "/api/replay"):
+        assert served.ask(path, {}, token=None)[0] == 401
+        status, answer = served.ask(path, {}, token="viewer")
+        assert (status, "read-only" in answer["reason"]) == (403, True)
+        assert served.ask(path, {}, headers={"Origin": "http://evil.example"})[0] == 403
+        answer = served.ask(path, {})[1]
+        assert answer["state"] == "REFUSED"
+        assert "machine" in answer["reason"]
+    assert served.ask("/api/log", token="viewer")[0] == 403
+    assert served.ask("/api/log")[0] == 404
+    assert served.ask("/api/setup/format", {})[0] == 404
+    assert served.ask("/api/setup", token="viewer")[1]["parameters"] == []
+
+
+def test_setup_and_the_end_card_in_a_browser(
+    local: Served, flown: Path, chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BLIMP_LOG_DIR", str(tmp_path / "logs"))
+    log_directory().mkdir(mode=0o700)
+    name = f"{local.ship.vehicle}-000007-20260101T000000Z.mcap"
+    shutil.copy(flown, log_directory() / name)
+    with closing(chromium.new_context(viewport={"width": 400, "height": 600})) as context:
+        context.set_default_timeout(WITHIN_MS)
+        page = context.new_page()
+        wrong = errors_of(page)
+        page.goto(f"{local.page.url}#setup")
+        by = page.get_by_test_id
+        expect(by("setup-motor-left")).to_be_disabled(timeout=WITHIN_MS)
+        by("setup-props-off").check()
+        by("setup-motor-left").click()
+        expect(by("setup-answer")).to_contain_text("REFUSED", timeout=WITHIN_MS)
+        by("setup-check").click()
+        expect(by("setup-status")).to_have_text("It can fly.", timeout=WITHIN_MS)
+        expect(page.locator("#panels")).to_contain_text("nose into it")
+        by("setup-find").fill("speed")
+        expect(page.locator("#panels")).to_contain_text("limits.speed_mps", timeout=WITHIN_MS)
+        expect(page.locator("#panels")).not_to_contain_text("limits.climb_mps")
+        assert serious_findings(page) == []
+
+        local.page.tell("end", {"mission": MISSION, "lost": 0, "faults": [FAULT]})
+        with page.expect_download() as log:
+            by("end-log").click()
+        assert log.value.suggested_filename == name
+        assert Path(log.value.path()).read_bytes() == flown.read_bytes()
+        with page.expect_download() as picture:
+            by("end-picture").click()
+        assert Path(picture.value.path()).read_bytes().startswith(b"\x89PNG")
+        with context.expect_page() as replayed:
+            by("end-replay").click()
+        expect(replayed.value.get_by_test_id("recording")).to_be_visible(timeout=WITHIN_MS)
+        assert wrong == []
