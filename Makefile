@@ -31,7 +31,7 @@ quick: $(VENV)/dev.installed ## at every save: lint, types, and the quick tests 
 test: $(VENV)/dev.installed guests ## run the tests: flights, kills and all others
 	$(BIN)/pytest -n $(TEST_JOBS) --dist worksteal $(TESTS)
 
-show: $(VENV)/dev.installed ## fly the demo's show in front of two browsers, from start to end card: 2 minutes
+show: $(VENV)/dev.installed ## fly the demo's show in front of two browsers, from start to end card: 3 minutes
 	$(BIN)/pytest -q tests/ground_station/page/whole_show.py
 
 pictures: $(VENV)/dev.installed ## take README's pictures of the page from a show that is flown for it

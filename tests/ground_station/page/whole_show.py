@@ -1,7 +1,7 @@
 """The show of `blimp demo` from its start to its end card, in a real browser: `make show`.
 
-It takes two minutes, so `make test` does not collect it. With PICTURES=DIR it keeps pictures of the
-show there: `make pictures`.
+It takes three minutes, so `make test` does not collect it. With PICTURES=DIR it keeps pictures
+of the show there: `make pictures`.
 """
 
 import json
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ from blimp.service.show import LINES, SCENES
 from tests.ground_station.page.conftest import CHROMIUM, OPTIONS
 from tests.ground_station.page.pictures import Album
 from tests.ground_station.page.test_browser import errors_of, serious_findings
-from tests.sim.test_demo import files
+from tests.sim.test_demo import files, wait_until
 
 WITHIN_MS = 60_000
 SHOW_MS = 280_000  # 90 s, and what a loaded machine adds
@@ -209,3 +210,22 @@ def test_an_emergency_stop_needs_no_socket_of_the_page() -> None:
     assert not report["ok"]
     assert report["mission"]["completed"] < report["mission"]["legs"]
     assert any("emergency stop by" in line for line in demo.said), "\n".join(demo.said)
+
+
+@pytest.mark.timeout(300)
+def test_all_ships_of_a_demo_are_on_one_page() -> None:
+    with running_demo("--mission", "hop", "--ships", "2", "--held") as demo:
+        address, _, token = demo.page()["url"].partition("?token=")
+
+        def vehicles() -> list[str]:
+            url = f"{address}api/ships?token={token}"
+            with urllib.request.urlopen(url, timeout=END_S) as answer:
+                found: list[str] = json.load(answer)["vehicles"]
+            return found
+
+        wait_until(lambda: vehicles() == ["twin-1", "twin-2"], "not all ships are on the page")
+        wait_until(lambda: any("does not lift" in line for line in demo.said), "it has lifted off")
+        demo.process.send_signal(signal.SIGINT)
+        report = demo.report()
+    assert report["left_behind"] == []
+    assert not report["ok"]
