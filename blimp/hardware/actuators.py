@@ -98,7 +98,8 @@ class Actuators:
                 continue
             step = servo.slew_radps * dt_s
             angle = self._angles[i]
-            angle += min(max(target - angle, -step), step)
+            turn = target - angle
+            angle += -step if turn < -step else step if turn > step else turn
             self._angles[i] = angle
             values.append(angle)
         for output, where in zip(self.outputs, self._where, strict=True):
@@ -167,7 +168,8 @@ class Actuators:
     def _gate(self, name: str, value: object, low: float, high: float, *, safe: float) -> float:
         # NaN compares false with everything, and so is refused.
         if isinstance(value, _NUMBER) and low - ROUNDING <= value <= high + ROUNDING:
-            return min(max(float(value), low), high)
+            value = float(value)
+            return low if value < low else high if value > high else value
         self._refuse(name, f"{value!r} is outside {low:g} to {high:g}")
         return safe
 
