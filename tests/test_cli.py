@@ -42,6 +42,8 @@ from ground_station.commands import app as ground_app
         (["up", "--sim", "--wind", "3"], "--wind must be 0 to 1.2 m/s for twin"),
         (["demo", "--headless", "--wind", "3"], "--wind must be 0 to 1.2 m/s for twin"),
         (["demo", "--ships", "2", "--wind", "3"], "--wind must be 0 to 1.2 m/s for twin"),
+        (["demo", "--scenes", "stop-brokr"], "did you mean 'stop-broker'?"),
+        (["demo", "--ships", "2", "--scenes", "kill-worker"], "several ships fly without scenes"),
         (["demo", "--mission", "squar"], "no mission 'squar' (did you mean 'square'?)"),
         (["up", "--sim", "--airframe", "twim"], "no airframe 'twim' (did you mean 'twin'?)"),
         (["doctor", "--sim"], "no simulated ship runs"),

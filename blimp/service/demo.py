@@ -23,8 +23,8 @@ from blimp.service.broker import socket_url
 from blimp.service.chaos import Chaos
 from blimp.service.demo_page import Story, demo_page
 from blimp.service.observer import LinkCheck, Observer, percentile
+from blimp.service.show import ALL, Show, chosen
 from blimp.service.show import MISSION as SHOW
-from blimp.service.show import Show
 from blimp.service.stack_process import StackProcess, scratch_directory
 from blimp.service.up import demand_wind
 from blimp.tasks.client import VehicleClient
@@ -45,6 +45,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """live: draw the flight on the terminal while it happens. page: serve it to a browser, too.
 
     read_only: at a second address, for everybody in the network. held: a person holds each ship.
+    scenes: of the show, as `chosen` of `blimp/service/show.py` reads them.
     """
 
     airframe: str
@@ -55,6 +56,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     page: bool = False
     read_only: bool = False
     held: bool = False
+    scenes: str = ALL
 
 
 def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> dict[str, Any]:
@@ -64,6 +66,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
     After Ctrl-C the ship holds its place, and the demo ends in order.
     """
     mission, airframe = flyable(options)
+    scenes = chosen(options.scenes, mission=options.mission)
     vehicle = airframe.name
     clock = SystemClock()
     with scratch_directory() as (paths, log), contextlib.ExitStack() as ending:
@@ -86,7 +89,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
             if options.held:
                 say(f"{vehicle} is held: let go on the page, or with: blimp sim hold off")
             story = Story(page=page, say=None if options.live else say)
-            show = Show(actions=chaos.actions, tell=story.line, clock=clock)
+            show = Show(actions=chaos.actions, tell=story.line, clock=clock, scenes=scenes)
             flight = _fly(
                 mission, broker=broker, vehicle=vehicle, world=paths.world, clock=clock,
                 live=options.live, say=say, page=page,

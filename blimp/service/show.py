@@ -5,13 +5,14 @@ the telemetry beside it.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from blimp.clock import Clock
-from blimp.errors import BlimpError
+from blimp.errors import BlimpError, ConfigError
 from blimp.service.chaos import ChaosReport
+from blimp.suggest import suggestion
 from ground_station.mission import MissionEvent
 
 MISSION = "show"
@@ -49,6 +50,31 @@ SCENES = (
     ),
 )  # fmt: skip
 
+ALL, NONE = "all", "none"
+
+
+def chosen(words: str, *, mission: str) -> tuple[Scene, ...]:
+    """Return the scenes of `words`: names with commas between them, `all` or `none`.
+
+    Raises ConfigError naming what is known, and for scenes of a mission that has none.
+    """
+    known = {scene.action: scene for scene in SCENES}
+    if words == NONE or (words == ALL and mission != MISSION):
+        return ()
+    if words == ALL:
+        return SCENES
+    if mission != MISSION:
+        raise ConfigError(f"--scenes belongs to the mission {MISSION!r}, not to {mission!r}")
+    names = [name.strip() for name in words.split(",")]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"--scenes must be {ALL}, {NONE} or of {', '.join(known)}, not {name[:40]!r}"
+                f"{suggestion(name, known)}"
+            )
+    return tuple(scene for scene in SCENES if scene.action in names)
+
+
 LINES = {
     "arm": "Armed: the propellers may turn.",
     "takeoff": "Take-off: the command goes through the queue.",
@@ -60,12 +86,17 @@ class Show:
     """Plays the scenes as the mission comes to them. tell: gets each line of the story."""
 
     def __init__(
-        self, *, actions: Mapping[str, Callable[[], ChaosReport]], tell: Tell, clock: Clock
+        self,
+        *,
+        actions: Mapping[str, Callable[[], ChaosReport]],
+        tell: Tell,
+        clock: Clock,
+        scenes: Sequence[Scene] = SCENES,
     ) -> None:
         self._clock = clock
         self._actions = actions
         self._tell = tell
-        self._waiting = list(SCENES)
+        self._waiting = list(scenes)
         self._threads: list[threading.Thread] = []
         self.reports: list[ChaosReport] = []
 

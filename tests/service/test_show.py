@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Callable
 
+import pytest
+
 from blimp.clock import ManualClock
-from blimp.errors import BlimpError
+from blimp.errors import BlimpError, ConfigError
 from blimp.service.chaos import ChaosReport
-from blimp.service.show import MISSION, SCENES, Show
+from blimp.service.show import MISSION, SCENES, Show, chosen
 from ground_station.legs import Hold
 from ground_station.mission import MissionEvent
 from ground_station.mission_file import load_mission
@@ -44,6 +46,32 @@ def test_each_scene_is_played_once_when_its_leg_has_come_so_far() -> None:
     show.close()
     assert done == ["kill-worker", "blind-position"]
     assert [report.action for report in show.reports] == done
+
+
+def test_scenes_are_chosen_by_their_names() -> None:
+    assert chosen("all", mission=MISSION) == SCENES
+    assert chosen("none", mission=MISSION) == chosen("all", mission="square") == ()
+    two = chosen("stop-broker, kill-worker", mission=MISSION)
+    assert [scene.action for scene in two] == ["kill-worker", "stop-broker"]
+    with pytest.raises(ConfigError, match=r"must be all, none or of kill-worker, .*'kil-worker'"):
+        chosen("kil-worker", mission=MISSION)
+    with pytest.raises(ConfigError, match="belongs to the mission 'show', not to 'hop'"):
+        chosen("kill-worker", mission="hop")
+    done: list[str] = []
+
+    def act() -> ChaosReport:
+        done.append("stop-broker")
+        return ChaosReport(action="stop-broker", down_s=5.0)
+
+    show = Show(
+        actions={"stop-broker": act}, tell=done.append, clock=ManualClock(),
+        scenes=chosen("stop-broker", mission=MISSION),
+    )  # fmt: skip
+    show.hear(event(3, "executing", fraction=0.9))
+    show.hear(event(6, "started"))
+    show.close()
+    assert done.count("stop-broker") == 1
+    assert not any("worker" in line for line in done)
 
 
 def test_a_scene_that_fails_is_said_and_counts_for_nothing() -> None:

@@ -216,6 +216,12 @@ def demo(
     mission: Annotated[
         str, typer.Option("--mission", metavar="NAME|FILE", help="A mission's name or file.")
     ] = "show",
+    scenes: Annotated[
+        str,
+        typer.Option(
+            "--scenes", metavar="A,B", help="Of the show: kill-worker, ...; or all, or none."
+        ),
+    ] = "all",
     seed: Seed = 1,
     wind: Wind = 0.3,
     ships: Annotated[
@@ -255,13 +261,15 @@ def demo(
     on_signals(interrupt)  # SIGTERM ends a demo the way Ctrl-C does: in order
     options = DemoOptions(
         airframe=airframe, mission=mission, seed=seed, wind_mps=wind, live=not headless, page=page,
-        read_only=read_only, held=held,
+        read_only=read_only, held=held, scenes=scenes,
     )  # fmt: skip
 
     def tell(event: dict[str, Any]) -> None:
         if json_output:
             print_json(event)
 
+    if ships > 1 and scenes not in ("all", "none"):
+        raise typer.BadParameter("several ships fly without scenes", param_hint="--scenes")
     if ships == 1:
         report = run_demo(options, say=say, tell=tell)
     else:
