@@ -119,8 +119,9 @@ def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
         assert report.back_ms is not None
         assert report.back_ms > 0.0
         assert process_of("worker", stack.paths.directory) != before
-        assert (
-            stack.wait_for_event(lambda event: event["event"] == "restarted")["process"] == "worker"
+        # A loaded machine may have starved the flight process, which is then restarted, too.
+        stack.wait_for_event(
+            lambda event: event["event"] == "restarted" and event["process"] == "worker"
         )
 
         with pytest.raises(ConfigError, match=r"gust must be above 0, to .* not 5"):
