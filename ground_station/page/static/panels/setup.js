@@ -23,7 +23,7 @@ class Setup {
     this.off = element("input", { type: "checkbox", id: "props-off", "data-testid": "setup-props-off", on: { change: () => this.able() } });
     this.percent = element("input", { type: "number", min: -100, max: 100, value: PERCENT, "aria-label": "throttle, percent" });
     this.answer = element("p", { class: "note", role: "status", "data-testid": "setup-answer" }, "The flight process turns motors when it runs with --bench and is disarmed; else it refuses.");
-    this.checks = table("What was found", ["", "check", "found", "cure"]);
+    this.checks = table("What was found", ["state", "check", "found", "cure"]);
     this.filter = element("input", { type: "search", placeholder: "speed, battery …", "aria-label": "find a parameter", "data-testid": "setup-find", on: { input: () => this.show() } });
     this.found = table("Parameters", ["parameter", "value", "unit", "limits"]);
     this.parameters = [];
