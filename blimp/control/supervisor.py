@@ -185,7 +185,8 @@ class Supervisor:
             return
         if isinstance(pilot.flying, Descend) and action < Action.DESCEND:
             # A blip must not cost the rest of the way down its sight: land, in control.
-            pilot.enter(Land(state, ship=pilot.ship), reason="attitude and height are known again")
+            land = Land(state, ship=pilot.ship, pushed=True)
+            pilot.enter(land, reason="attitude and height are known again")
             return
         if action == Action.NONE:
             pilot.resume(state)

@@ -264,9 +264,12 @@ def test_what_a_ship_feels_after_it_has_stood_is_the_ground() -> None:
         land.update(at(1.0, 1.0, 0.3), dt_s=DT_S)  # it stands; its ranger is blind
     felt[0] = -0.107
     land.update(at(1.0, 1.0, 0.45, velocity_ned_mps=(0.0, 0.0, -0.08)), dt_s=DT_S)
-    for _ in range(round(6.0 / DT_S)):
-        land.update(at(1.0, 1.0, 0.3), dt_s=DT_S)
-    assert not land.held
+    pushed = Land(at(1.0, 1.0, 0.45), ship=ship, pushed=True)  # after a blind descent
+    pushed.update(at(1.0, 1.0, 0.45, velocity_ned_mps=(0.0, 0.0, -0.08)), dt_s=DT_S)
+    for one in (land, pushed):
+        for _ in range(round(6.0 / DT_S)):
+            one.update(at(1.0, 1.0, 0.3), dt_s=DT_S)
+        assert not one.held
 
 
 def test_a_ship_held_down_is_never_pushed_up_however_deep_it_believes_to_be() -> None:

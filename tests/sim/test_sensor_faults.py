@@ -108,6 +108,11 @@ def test_a_gyro_that_turns_while_down_stands_still_is_not_believed() -> None:
 
 
 def test_a_tag_that_drifts_beside_a_good_gps_is_left() -> None:
+    """East. Of 12 flights, both ways along both axes with seeds 1 to 3, 9 leave the tag.
+
+    In 3 along x the accelerometer's bias has followed the tag, which then outvotes the GPS: the
+    ship goes 6 m, of 11 before sensors voted (docs/failsafe.md, what is open).
+    """
     with Flight() as flight:
         flight.ship.fault("tag", "drift", channel="y", rate=0.3)
         flight.fly(20.0)

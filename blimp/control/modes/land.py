@@ -41,7 +41,8 @@ class Land:
 
     number = Mode.LAND
 
-    def __init__(self, state: VehicleState, *, ship: Ship) -> None:
+    def __init__(self, state: VehicleState, *, ship: Ship, pushed: bool = False) -> None:
+        """pushed: without a height until now: what it felt may be the ground."""
         self._ship = ship
         self._start_m = max(0.1, state.altitude_m)
         self._touch_s = 0.0
@@ -49,7 +50,7 @@ class Land:
         self._trial_s: float | None = None
         self._sure = False
         self._felt_kg: float | None = None
-        self._stood = False
+        self._stood = pushed
         self._driven = DrivenDown(ship=ship)
         self.landed = False
         self.held = False
