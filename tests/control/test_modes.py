@@ -254,6 +254,17 @@ def test_ballast_lost_on_the_way_down_is_felt_before_the_trial() -> None:
     assert land.result["heaviness_g"] == -25.0
 
 
+def test_ballast_that_stops_the_ship_on_its_way_down_is_felt() -> None:
+    felt = [0.005]
+    ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: felt[0])
+    land = Land(at(1.0, 1.0, 1.2), ship=ship)
+    for _ in range(round(1.5 / DT_S)):
+        land.update(at(1.0, 1.0, 1.2), dt_s=DT_S)  # it hangs until it is pushed
+    felt[0] = -0.025
+    descend(land, seconds=60.0)
+    assert land.held
+
+
 def test_what_a_ship_feels_after_it_has_stood_is_the_ground() -> None:
     """Its height wandered off after touchdown: before, 107 g light, and held down for good."""
     felt = [0.005]

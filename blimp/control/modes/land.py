@@ -141,7 +141,8 @@ class Land:
                 self._touchdown_mps = max(0.0, state.velocity_ned_mps[2])
             return
         self._touch_s += dt_s
-        self._stood = self._stood or self._touch_s >= _TOUCH_S
+        below = state.altitude_m < _CLEAR_M  # higher up, one that lost ballast stops as well
+        self._stood = self._stood or (below and self._touch_s >= _TOUCH_S)
         low = state.altitude_m < _TOUCH_HEIGHT_M and state.height_valid
         needed_s = _TOUCH_S if low else _BLIND_S
         if self._ship.doubt():
