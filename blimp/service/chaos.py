@@ -46,6 +46,7 @@ LEAK_S = 5.0
 HEAT_S = 15.0
 NEAR_M = 0.5
 FRESH_S = 1.0
+HELD = ("hold-ship", "let-go")  # no fault
 POSITION_SENSORS = ("tag", "gps", "mocap")
 
 
@@ -87,6 +88,7 @@ class Chaos:
         self._airframe = airframe
         self._clock = clock
         self._keys = keys
+        self.survived: list[ChaosReport] = []  # what the ship is back from
 
     @property
     def actions(self) -> Mapping[str, Callable[[], ChaosReport]]:
@@ -118,7 +120,7 @@ class Chaos:
             words, over_s, is_back = self._do(name, amount, device, before)
             back_s = is_back(reaction, over_s)
             now_s = self._clock.now_s()
-            return ChaosReport(
+            report = ChaosReport(
                 action=name,
                 down_s=round((now_s if back_s is None else back_s) - began_s, 3),
                 back_ms=None if back_s is None else round(1e3 * max(0.0, back_s - over_s)),
@@ -126,6 +128,9 @@ class Chaos:
                 words=words,
                 seen=tuple(reaction.seen),
             )
+        if report.back_ms is not None and name not in HELD:
+            self.survived.append(report)
+        return report
 
     # --- each action: what was done, when it was over, and how to wait until the ship is well ---
 

@@ -96,7 +96,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
                 hear=show.hear if options.mission == SHOW else story.hear,
             )  # fmt: skip
             show.close()
-            story.end(flight.mission(), lost=flight.lost(), faults=show.reports)
+            story.end(flight.mission(), lost=flight.lost(), faults=chaos.survived)
         finally:
             left_behind = stack.end()
         report = {

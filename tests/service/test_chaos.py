@@ -141,6 +141,7 @@ def test_a_running_ship_is_harmed_and_says_what_it_did() -> None:
         assert report.back_ms is not None
         assert "the flight process runs again" in [one.text for one in report.seen]
         assert "back in" in report_lines(report)[0]
+        assert [one.action for one in chaos.survived] == ["kill-worker", "kill-flight"]
     finally:
         stack.close()
     with pytest.raises(BlimpError, match="no simulated world answers"):

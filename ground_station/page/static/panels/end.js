@@ -9,6 +9,9 @@ const FAULTS = {
   "stop-broker": "broker stopped",
   "cut-link": "link cut",
   "blind-position": "position blinded",
+  "blind-sensor": "a sensor blinded",
+  "freeze-sensor": "a sensor frozen",
+  "lie-sensor": "a sensor that lied",
 };
 
 export const panel = {
