@@ -7,11 +7,25 @@ was not flown, or if `twin` in its default wind left the limits of tests/sim/tes
 import argparse
 import json
 import sys
+from collections.abc import Callable
 
 import msgspec
 
 from blimp.service.sortie import fly
+from blimp.sim.lockstep import Lockstep
 from ground_station.mission import load_mission
+
+
+def dies(motor: str) -> Callable[[Lockstep, int], None]:
+    """Return what makes a motor stand still for good as the third leg begins."""
+
+    def before_leg(ship: Lockstep, leg: int) -> None:
+        if leg == 3:
+            outputs = {row.name: row.outputs for row in ship.airframe.device}
+            device = next(name for name, all in outputs.items() if motor in all.values())
+            ship.fault(device, "stuck", channel=motor, value=0.0)
+
+    return before_leg
 
 
 def main() -> int:
@@ -20,12 +34,16 @@ def main() -> int:
     parser.add_argument("--airframe", default="twin")
     parser.add_argument("--wind", type=float, default=0.3, help="mean wind, m/s")
     parser.add_argument("--seeds", type=int, default=20, help="fly seeds 1 to N")
+    parser.add_argument("--dead", metavar="MOTOR", help="dies as leg 3 begins")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     mission = load_mission(options.mission)
     sorties = []
     for seed in range(1, options.seeds + 1):
-        sortie = fly(mission, airframe=options.airframe, seed=seed, wind_mps=options.wind)
+        sortie = fly(
+            mission, airframe=options.airframe, seed=seed, wind_mps=options.wind,
+            before_leg=dies(options.dead) if options.dead else None,
+        )  # fmt: skip
         sorties.append(sortie)
         if options.json:
             print(json.dumps(msgspec.to_builtins(sortie)), flush=True)
@@ -45,7 +63,11 @@ def main() -> int:
         f"{max(s.touchdown_mps for s in sorties):.2f} m/s",
         file=sys.stderr,
     )
-    is_default = (options.mission, options.airframe, options.wind) == ("square", "twin", 0.3)
+    is_default = not options.dead and (options.mission, options.airframe, options.wind) == (
+        "square",
+        "twin",
+        0.3,
+    )
     is_within = not is_default or all(
         one.max_cross_track_m <= 1.0 and one.landing_error_m <= 1.0 and one.touchdown_mps <= 0.5
         for one in flown
