@@ -224,8 +224,8 @@ class Mixer:
         if max(abs(column[_FZ]) for column in self._columns[index]) < _LEVER:
             return self._inverse[index]
         if self._stuck is None or self._stuck[0] != index:
-            fx, fy, *rest = self._weights
-            weights: Column = (_STUCK * fx, _STUCK * fy, *rest)
+            fx, fy, fz, *torques = self._weights
+            weights: Column = (_STUCK * fx, _STUCK * fy, fz, torques[0], torques[1], torques[2])
             effort = (_STUCK * _EFFORT_WEIGHT,) * len(self._thrusters)
             inverse = weighted_pseudo_inverse(self._free(self._columns[index]), weights, effort)
             self._stuck = (index, inverse)

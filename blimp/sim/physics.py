@@ -137,7 +137,8 @@ class Physics:
         )
 
     @property
-    def rates_body_radps(self) -> Vec3:
+    def body_rates_radps(self) -> Vec3:
+        """The rates of `truth`, without all the rest of it."""
         return self._rates
 
     @property

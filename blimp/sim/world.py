@@ -54,7 +54,7 @@ class _PhysicsTruth:
 
     @property
     def rates_body_radps(self) -> Vec3:
-        return self._physics.rates_body_radps if self.held is None else ZERO3
+        return self._physics.body_rates_radps if self.held is None else ZERO3
 
     @property
     def specific_force_body_mps2(self) -> Vec3:
