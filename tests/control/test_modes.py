@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from blimp.control.modes.descend import Descend
+from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.idle import Idle
 from blimp.control.modes.land import Land
@@ -484,3 +485,15 @@ def test_a_heading_that_was_asked_for_is_waited_for_but_not_for_ever() -> None:
     for _ in range(400):  # 15 s of turning before the leg, 20 s after it
         never.update(there, dt_s=0.1)
     assert never.done
+
+
+@pytest.mark.parametrize(("heaviness_kg", "driven"), [(0.005, True), (0.017, True), (0.04, False)])
+def test_a_ship_that_sinks_faster_than_its_weight_explains_is_driven(
+    heaviness_kg: float, driven: bool
+) -> None:
+    """Of 17 g, its motors once drove it into the ground at 0.68 m/s: asked for 0.3, it sinks at
+    0.34 by itself. One of 40 g sinks as fast as that, and its motors are what slows it."""
+    check = DrivenDown(ship=a_ship(heaviness_kg=heaviness_kg))
+    sinking = [at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, mps)) for mps in (0.4, 0.47, 0.4, 0.3)]
+    said = [check.update(state, 0.3) for state in sinking]
+    assert said == [False, driven, driven, False]

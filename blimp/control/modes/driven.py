@@ -1,11 +1,13 @@
 """Whether motors drive a ship down that is slow by its weight."""
 
+from blimp.ability import terminal_mps
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 from blimp.types import VehicleState
 
 _SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
 _FAST = 1.5  # times what it is asked to sink at
+_OWN = 1.1  # times what it sinks at by its weight alone
 
 
 class DrivenDown:
@@ -22,10 +24,12 @@ class DrivenDown:
 
     def update(self, state: VehicleState, wish_mps: float) -> bool:
         """wish_mps: what it is asked to sink at, at the most."""
-        fast_mps = wish_mps if self._driven else _FAST * wish_mps
-        aero, heaviness_kg = self._ship.airframe.aero, self._ship.heaviness_kg()
-        drag_n = wish_mps * (aero.linear_drag[2] + wish_mps * aero.quadratic_drag[2])
-        slow = self._sure_kg < heaviness_kg and GRAVITY_MPS2 * heaviness_kg < drag_n
-        sinks = state.height_valid and state.velocity_ned_mps[2] > fast_mps
-        self._driven = slow and sinks
+        sink_mps, heaviness_kg = state.velocity_ned_mps[2], self._ship.heaviness_kg()
+        if not state.height_valid or sink_mps <= wish_mps or heaviness_kg <= self._sure_kg:
+            self._driven = False
+            return False
+        own_mps = terminal_mps(self._ship.airframe, 2, GRAVITY_MPS2 * heaviness_kg)
+        limit_mps = wish_mps if self._driven else _FAST * wish_mps
+        slow = own_mps < _FAST * wish_mps
+        self._driven = slow and sink_mps > max(limit_mps, _OWN * own_mps)
         return self._driven
