@@ -67,6 +67,7 @@ class Supervisor:
 
     def arm(self, state: VehicleState) -> None:
         """Arm and clear the kill latch. The checks are the caller's (see arming.py)."""
+        self._driven = DrivenDown(ship=self._pilot.ship)
         self.killed = self.recovering = False
         self._grounded = ""
         self.armed = True

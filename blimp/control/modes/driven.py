@@ -7,6 +7,7 @@ from blimp.types import VehicleState
 
 _SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
 _FAST = 1.5  # times what it is asked to sink at
+_AGAIN = 1.2  # the same, once it has been driven: motors and servos take a while to give way
 _OWN = 1.1  # times what it sinks at by its weight alone
 
 
@@ -21,6 +22,7 @@ class DrivenDown:
         self._ship = ship
         self._sure_kg = _SURE * AIR_DENSITY_KGM3 * ship.airframe.hull.volume_m3
         self._driven = False
+        self._fast = _FAST
 
     def update(self, state: VehicleState, wish_mps: float) -> bool:
         """wish_mps: what it is asked to sink at, at the most."""
@@ -29,7 +31,8 @@ class DrivenDown:
             self._driven = False
             return False
         own_mps = terminal_mps(self._ship.airframe, 2, GRAVITY_MPS2 * heaviness_kg)
-        limit_mps = wish_mps if self._driven else _FAST * wish_mps
+        limit_mps = wish_mps if self._driven else self._fast * wish_mps
         slow = own_mps < _FAST * wish_mps
         self._driven = slow and sink_mps > max(limit_mps, _OWN * own_mps)
+        self._fast = _AGAIN if self._driven else self._fast
         return self._driven
