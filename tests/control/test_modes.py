@@ -499,3 +499,11 @@ def test_a_ship_that_sinks_faster_than_its_weight_explains_is_driven(
     ]
     said = [check.update(state, 0.3) for state in sinking]
     assert said == [False, driven, driven, False, driven]  # sooner, the second time
+
+
+def test_a_ship_that_lost_its_ballast_is_not_driven_but_pushed() -> None:
+    """It is still taken for heavy, and idling in turns had a good output named as broken."""
+    ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: -0.02)
+    sinking = at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, 0.5))
+    assert not DrivenDown(ship=ship).update(sinking, 0.3)
+    assert DrivenDown(ship=a_ship(heaviness_kg=0.005)).update(sinking, 0.3)

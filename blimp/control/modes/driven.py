@@ -27,7 +27,10 @@ class DrivenDown:
     def update(self, state: VehicleState, wish_mps: float) -> bool:
         """wish_mps: what it is asked to sink at, at the most."""
         sink_mps, heaviness_kg = state.velocity_ned_mps[2], self._ship.heaviness_kg()
-        if not state.height_valid or sink_mps <= wish_mps or heaviness_kg <= self._sure_kg:
+        # One that lost its ballast feels light, and one that is driven down heavy.
+        felt_kg = self._ship.felt_kg() if self._ship.felt_kg is not None else heaviness_kg
+        heavy = min(heaviness_kg, felt_kg) > self._sure_kg
+        if not state.height_valid or sink_mps <= wish_mps or not heavy:
             self._driven = False
             return False
         own_mps = terminal_mps(self._ship.airframe, 2, GRAVITY_MPS2 * heaviness_kg)
