@@ -65,12 +65,12 @@ def euler(q: Quaternion) -> Vec3:
     return (
         atan2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y)),
         asin(sin_pitch),
-        atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z)),
+        yaw_of(q),
     )
 
 
 def yaw_of(q: Quaternion) -> float:
-    """Return the yaw of `euler` alone."""
+    """Return the yaw alone, in radians."""
     w, x, y, z = q
     return atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
 

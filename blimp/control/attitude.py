@@ -18,7 +18,7 @@ from blimp.airframe import Estimation
 from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.plumb import PlumbCheck
 from blimp.control.rest import RestBias
-from blimp.rotation import euler, from_euler, integrate, rotate_back
+from blimp.rotation import euler, from_euler, integrate, rotate_back, yaw_of
 from blimp.types import LEVEL, ZERO3, ImuSample, QuantityHealth, Quaternion, Vec3, Vote
 
 _DOWN = (0.0, 0.0, 1.0)
@@ -193,7 +193,7 @@ class AttitudeFilter:
     def _hang(self, plumb: Vec3) -> None:
         """Set roll and pitch by the plumb line; yaw stays."""
         px, py, pz = plumb
-        yaw = euler(self.attitude)[2]
+        yaw = yaw_of(self.attitude)
         self.attitude = from_euler(atan2(py, pz), atan2(-px, hypot(py, pz)), yaw)
 
     def _learn_bias(self, sample: ImuSample, dt_s: float, at_rest: bool) -> None:

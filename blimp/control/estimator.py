@@ -19,7 +19,7 @@ from blimp.control.pressure import baro_height_m, pad_ratio
 from blimp.control.samples import Samples, role
 from blimp.control.vector import cross
 from blimp.control.yaw_rate import YawRateCheck
-from blimp.rotation import euler, rotate, rotate_back, wrap_pi
+from blimp.rotation import rotate, rotate_back, wrap_pi, yaw_of
 from blimp.types import (
     BaroSample,
     EstimateHealth,
@@ -318,7 +318,7 @@ class Estimator:
         if not (0.0 <= latency_s <= MAX_LATENCY_S and self._attitude.rest.known):
             return None
         turned_rad = latency_s * self._attitude.rates_body_radps[2]
-        error_rad = wrap_pi(yaw_rad + turned_rad - euler(self._attitude.attitude)[2])
+        error_rad = wrap_pi(yaw_rad + turned_rad - yaw_of(self._attitude.attitude))
         self._attitude.turn(_POSE_TURN * error_rad, -_POSE_BIAS * error_rad)
         self._heading.seen(max(_POSE_RAD, abs(error_rad)))
         self._posed_s = now_s

@@ -23,7 +23,7 @@ from math import atan2, cos, hypot, isfinite, pi, sin
 from blimp.airframe import Airframe
 from blimp.control.attitude import AttitudeFilter
 from blimp.control.horizontal import HorizontalFilter
-from blimp.rotation import euler, rotate, wrap_pi
+from blimp.rotation import rotate, wrap_pi, yaw_of
 from blimp.types import QuantityHealth, Vec3, Vote, Wrench
 
 STEP_S = 0.2
@@ -142,7 +142,7 @@ class HeadingFilter:
         if self._sum[3] < STEP_S:
             return
         self._fixed_s = now_s
-        self._predict(euler(attitude.attitude)[2])
+        self._predict(yaw_of(attitude.attitude))
         latency_s = self._noise.tag_latency_s if source == "tag" else self._noise.gps_latency_s
         error_rad, error_radps = self._correct(position_m, sigma_m, latency_s)
         if error_rad or error_radps:

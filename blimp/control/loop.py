@@ -23,7 +23,7 @@ from blimp.control.supervisor import Supervisor
 from blimp.control.timing import Timing
 from blimp.control.witness import Witnesses
 from blimp.errors import HardwareError
-from blimp.rotation import euler
+from blimp.rotation import yaw_of
 from blimp.types import (
     ActuatorCommand,
     Command,
@@ -254,7 +254,7 @@ class FlightLoop:
                 height_m=self.state.altitude_m,
                 heaviness_kg=self._controller.heaviness_kg,
                 pressure_pa=self._pressure_pa,
-                yaw_rad=euler(self.state.attitude)[2],
+                yaw_rad=yaw_of(self.state.attitude),
                 yaw_sigma_rad=self._estimator.yaw_sigma_rad,
                 gyro_bias_radps=self._estimator.gyro_bias_radps,
             )

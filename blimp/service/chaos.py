@@ -26,7 +26,7 @@ from blimp.link.telemetry import TelemetryReader, signer_of
 from blimp.queue.log import printable
 from blimp.queue.redis.client import open_redis
 from blimp.queue.redis.urls import link_errors
-from blimp.rotation import euler
+from blimp.rotation import yaw_of
 from blimp.service.broker import socket_url
 from blimp.service.chaos_offers import HELIUM_LIFT_KG_M3, LIES, Offer, failures, offers
 from blimp.service.reaction import Reaction, Seen, off_m
@@ -204,7 +204,7 @@ class Chaos:
     def _air(self, name: str, amount: float) -> tuple[str, float, "_Wait"]:
         with self._world() as world:
             if name == "gust":
-                yaw = euler(world.truth().attitude)[2]
+                yaw = yaw_of(world.truth().attitude)
                 world.air(
                     "gust", north_mps=-amount * cos(yaw), east_mps=-amount * sin(yaw),
                     seconds=GUST_S,

@@ -16,7 +16,7 @@ import msgspec
 from blimp import airframe as airframes
 from blimp.airframe import Airframe
 from blimp.errors import MissionError
-from blimp.rotation import euler, wrap_pi
+from blimp.rotation import wrap_pi, yaw_of
 from blimp.service.meter import Meter
 from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.lockstep import Lockstep
@@ -185,7 +185,7 @@ class _Flight:
         if any(abs(outputs[name]) > _FULL for name in self._motors):
             self._full += 1
         reference = self._curve.at(t_s)[:4]
-        self.rows.append((t_s, *reference, *truth.position_ned_m, euler(truth.attitude)[2]))
+        self.rows.append((t_s, *reference, *truth.position_ned_m, yaw_of(truth.attitude)))
 
     def result(self, *, step_ms: dict[str, float], speedup: float) -> Tracking:
         sums = [0.0] * 4

@@ -3,7 +3,7 @@
 from math import degrees
 
 from blimp.hardware.registers import MOCAP
-from blimp.rotation import euler
+from blimp.rotation import yaw_of
 from blimp.sim.chips.chip import Fitting, SerialChip
 
 _NOISE_M = 0.005
@@ -52,7 +52,7 @@ class Mocap(SerialChip):
             "x": north + gauss(0.0, _NOISE_M),
             "y": east + gauss(0.0, _NOISE_M),
             "z": down + gauss(0.0, _NOISE_M),
-            "yaw": degrees(euler(self.truth.attitude)[2]) + gauss(0.0, _NOISE_DEG),
+            "yaw": degrees(yaw_of(self.truth.attitude)) + gauss(0.0, _NOISE_DEG),
         }
         if self.faults.altered:
             now_s = self.timeline.now_s
