@@ -9,9 +9,10 @@ from math import asin, sqrt
 import msgspec
 
 from blimp.airframe import Airframe
-from blimp.control.constants import GRAVITY_MPS2
+from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 
 _MARGIN = 1.5
+_SURE = 0.001  # of the displaced mass
 _GUST_MPS = 0.5  # the drag of a gust accelerates a ship that stands still
 _SWING_RAD = 0.2  # the IMU hangs below the hull and swings with it
 _SURE_TILT_RAD = 0.1  # mounting, trim, and the acceleration of a turn
@@ -58,6 +59,11 @@ def bounds(airframe: Airframe) -> Bounds:
         accel_up_mps2=_MARGIN * up + 0.5 * swing_mps2,
         tilt_rad=min(0.5, tilt + _SURE_TILT_RAD),
     )
+
+
+def sure_kg(airframe: Airframe) -> float:
+    """Return how heavy a ship must have weighed itself to be heavy beyond doubt."""
+    return _SURE * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
 
 
 def _terminal_mps(force_n: float, linear: float, quadratic: float) -> float:

@@ -15,6 +15,7 @@ at is information: wind, and how heavy or light the ship is.
 from math import atan2, cos, hypot, sin
 
 from blimp.airframe import Airframe
+from blimp.control.bounds import sure_kg
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.horizontal import RECKONED_S
 from blimp.control.pid import Pid
@@ -34,7 +35,6 @@ _SWAYS = 0.7
 _TURN_SHARE = 0.6
 _WEIGHED_S = 5.0
 _FEEL_S = 3.0
-_SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
 _STEERED = 0.25  # of the surge: the rest is left to turn, and one propeller alone pushes aside, too
 _STEERED_SPEED = 0.4  # of its speed: it has to turn before it can brake
@@ -72,7 +72,7 @@ class Controller:
             mass_kg=self._mass_kg[:2],
             force_limit_n=force_limit_n[:2],
         )
-        self._sure_kg = _SURE * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
+        self._sure_kg = sure_kg(airframe)
         self._given_n = ZERO3
         self._level_s = 0.0
         self._weighed = False  # in flight, long enough to know

@@ -8,7 +8,7 @@ air. docs/decisions/0030-resume-after-a-crash.md weighs it.
 from math import inf, isfinite
 
 from blimp.airframe import Airframe
-from blimp.control.constants import AIR_DENSITY_KGM3
+from blimp.control.bounds import sure_kg
 from blimp.control.pressure import baro_height_m
 from blimp.control.samples import role
 from blimp.types import FlightRecord, RangeSample, SensorReadings
@@ -20,13 +20,11 @@ _HIGH_M = 0.5
 _LOW_M = 0.35  # what the estimator calls airborne
 _FRESH_S = 0.5
 _ACCURATE_M = 0.3  # a tag that is less sure of itself does not count
-_SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
 
 
 def may_recover(record: FlightRecord, *, age_s: float, airframe: Airframe) -> bool:
     """Whether `record`, `age_s` old when the process started, allows to look for it at all."""
-    sure_kg = _SURE * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
-    allowed = {"never": False, "light": record.heaviness_kg < sure_kg, "always": True}
+    allowed = {"never": False, "light": record.heaviness_kg < sure_kg(airframe), "always": True}
     return (
         record.armed
         and not record.killed

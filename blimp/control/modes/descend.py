@@ -6,11 +6,10 @@ can ask for: the failsafe flies it, and telemetry shows LAND.
 
 from typing import Any
 
-from blimp.control.constants import AIR_DENSITY_KGM3
+from blimp.control.bounds import sure_kg
 from blimp.control.modes.mode import Ship
 from blimp.types import Mode, Setpoint, VehicleState
 
-_SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
 _MARGIN = 2.0
 _MARGIN_S = 10.0
 
@@ -30,8 +29,8 @@ class Descend:
         self._sink_mps = ship.airframe.limits.touchdown_mps
         height_m = max(0.0, state.altitude_m) if state is not None else 0.0
         self._left_s = _MARGIN * height_m / self._sink_mps + _MARGIN_S
-        sure_kg = _SURE * AIR_DENSITY_KGM3 * ship.airframe.hull.volume_m3
-        self._heavy = ship.heaviness_kg() > sure_kg  # as weighed while it knew its height
+        # As weighed while it knew its height.
+        self._heavy = ship.heaviness_kg() > sure_kg(ship.airframe)
         self.idle = False
 
     @property

@@ -1,11 +1,11 @@
 """Whether motors drive a ship down that is slow by its weight."""
 
 from blimp.ability import terminal_mps
-from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
+from blimp.control.bounds import sure_kg
+from blimp.control.constants import GRAVITY_MPS2
 from blimp.control.modes.mode import Ship
 from blimp.types import VehicleState
 
-_SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
 _FAST = 1.5  # times what it is asked to sink at
 _AGAIN = 1.2  # the same, once it has been driven: motors and servos take a while to give way
 _OWN = 1.1  # times what it sinks at by its weight alone
@@ -20,7 +20,7 @@ class DrivenDown:
 
     def __init__(self, *, ship: Ship) -> None:
         self._ship = ship
-        self._sure_kg = _SURE * AIR_DENSITY_KGM3 * ship.airframe.hull.volume_m3
+        self._sure_kg = sure_kg(ship.airframe)
         self._driven = False
         self._fast = _FAST
 

@@ -7,6 +7,7 @@ says so. Only a ship that stays down, and that no raw sensor sees in the air, is
 
 from typing import Any
 
+from blimp.control.bounds import sure_kg
 from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.mode import Ship
@@ -14,7 +15,6 @@ from blimp.control.modes.nose import Nose
 from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
-_SURE = 0.001  # of the displaced mass: the estimate of heaviness is better than that
 _TRIAL_S = 8.0
 _SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
 _RISEN_M = 0.2
@@ -155,7 +155,8 @@ class Land:
         if felt_kg is not None and felt_kg < self._heaviness_kg - _FELT * displaced_kg:
             self._heaviness_kg = min(felt_kg, self._heaviness_kg)
         self._resting_m = state.altitude_m
-        self._sure = low and self._heaviness_kg > _SURE * displaced_kg  # a few grams sink slowly
+        # A few grams sink slowly.
+        self._sure = low and self._heaviness_kg > sure_kg(self._ship.airframe)
         if self._heaviness_kg < 0.0:
             self.held = True
         else:
