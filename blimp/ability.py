@@ -125,9 +125,13 @@ def terminal_mps(airframe: Airframe, axis: int, force: float) -> float:
 
     axis: as of the drag: 0-2 in N and m/s, 3-5 in N m and rad/s.
     """
+    return drag_speed(force, *brakes(airframe, axis))
+
+
+def drag_speed(force: float, linear: float, quadratic: float) -> float:
+    """Return the speed at which this drag takes `force`; infinite without drag."""
     if force <= 0.0:
         return 0.0
-    linear, quadratic = brakes(airframe, axis)
     slope = linear + sqrt(linear * linear + 4.0 * quadratic * force)
     return 2.0 * force / slope if slope > 0.0 else inf
 

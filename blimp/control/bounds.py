@@ -4,10 +4,11 @@ From thrust, drag, mass and balance of the airframe. Wind carries a ship as fast
 speed over ground is bounded by twice the airspeed at full thrust: in more wind it cannot fly.
 """
 
-from math import asin, sqrt
+from math import asin
 
 import msgspec
 
+from blimp.ability import drag_speed
 from blimp.airframe import Airframe
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 
@@ -67,8 +68,7 @@ def sure_kg(airframe: Airframe) -> float:
 
 
 def _terminal_mps(force_n: float, linear: float, quadratic: float) -> float:
-    """Return the airspeed whose drag is `force_n`."""
+    """Return the airspeed whose drag is `force_n`, 10 m/s at the most."""
     if quadratic < 1e-6:
-        return min(10.0, force_n / max(linear, 1e-3))
-    speed = (sqrt(linear * linear + 4.0 * quadratic * force_n) - linear) / (2.0 * quadratic)
-    return min(10.0, speed)
+        linear = max(linear, 1e-3)
+    return min(10.0, drag_speed(force_n, linear, quadratic))

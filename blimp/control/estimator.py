@@ -176,6 +176,7 @@ class Estimator:
         swing_ned = rotate(q, cross(rates, self._imu_m))
         north_m, east_m = horizontal.position_m
         north_mps, east_mps = horizontal.velocity_mps
+        heading_known = self._heading_known
         return VehicleState(
             t_s=now_s,
             attitude=q,
@@ -188,9 +189,9 @@ class Estimator:
             ),
             attitude_valid=attitude.valid(now_s),
             height_valid=height.valid(now_s),
-            position_valid=horizontal.valid(now_s) and self._heading_known,
+            position_valid=horizontal.valid(now_s) and heading_known,
             position_age_s=min(horizontal.age_s(now_s), 1e6),
-            heading_valid=self._heading_known,
+            heading_valid=heading_known,
             on_ground=self._ground.down,
             health=self._health,
         )
