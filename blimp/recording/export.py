@@ -11,7 +11,7 @@ import msgspec
 
 from blimp.airframe import Home
 from blimp.errors import LogError
-from blimp.recording.recording import Recording
+from blimp.recording.recording import QUIET, Recording
 from blimp.recording.topics import NS
 
 _AXES = ("north", "east", "down")
@@ -137,7 +137,7 @@ def _track(log: Recording) -> tuple[list[Fix], list[Mark]]:
 
 
 def _mark(topic: str, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if topic == "/command" and data["name"] not in ("ping", "status", "sensor"):
+    if topic == "/command" and data["name"] not in QUIET:
         yield str(data["name"]), json.dumps(data["arguments"])
     elif topic == "/event":
         yield str(data["name"]), str(data["message"])

@@ -32,7 +32,7 @@ from blimp.types import Progress, Snapshot, unseen
 
 _RECORD_HEAD = 9  # opcode and length
 _MAX_RECORD_BYTES = 64 * 2**20  # of ours: a chunk has 256 KiB
-_QUIET = ("ping", "status", "sensor")  # they move nothing
+QUIET = ("ping", "status", "sensor")  # they move nothing
 _CHUNK_TIMES = 16  # both of a chunk's, at its beginning
 
 
@@ -276,7 +276,7 @@ def snapshot_of(fields: dict[str, Any]) -> Snapshot:
 def mark_of(entry: Entry) -> tuple[str, bool] | None:
     """Return the words that mark a message over time, and whether it is a fault; None for none."""
     data = entry.data
-    if entry.topic == "/command" and data["name"] not in _QUIET:
+    if entry.topic == "/command" and data["name"] not in QUIET:
         return str(data["name"]), False
     if entry.topic == "/fault":
         state = "" if data["active"] else " works"

@@ -15,7 +15,7 @@ from secrets import token_hex
 
 import msgspec
 
-from blimp.airframe import SEA_LEVEL_DENSITY_KG_M3, Airframe
+from blimp.airframe import Airframe
 from blimp.errors import BlimpError, LogError
 from blimp.recording.recording import open_recording
 from blimp.service.bench.ship import Ship
@@ -164,7 +164,9 @@ def newest_log(directory: Path, boot_id: str) -> Path:
         with suppress(LogError), open_recording(path) as log:
             if log.session.boot_id == boot_id:
                 return path
-    raise LogError(f"log directory {directory}: no log of this flight; is `blimp record` running?")
+    raise LogError(
+        f"log directory {directory}: no log of this flight; is `blimp log record` running?"
+    )
 
 
 def proposals(found: Identified, airframe: Airframe) -> tuple[Proposal, ...]:
@@ -177,8 +179,7 @@ def proposals(found: Identified, airframe: Airframe) -> tuple[Proposal, ...]:
     thrust, gains = known.get("thrust"), airframe.gains
     if thrust is None or not thrust.excited:
         return ()
-    ship_kg = SEA_LEVEL_DENSITY_KG_M3 * airframe.hull.volume_m3 + airframe.mass.heaviness_kg
-    added = airframe.aero.added_mass_kg
+    ship_kg, added = airframe.mass_kg, airframe.aero.added_mass_kg
     rows = (
         ("velocity_p", gains.velocity_p, "added_mass_surge", ship_kg, added[0]),
         ("climb_p", gains.climb_p, "added_mass_heave", ship_kg, added[2]),

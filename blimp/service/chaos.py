@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from blimp.airframe import Airframe
+from blimp.airframe import Airframe, load
 from blimp.clock import Clock, SystemClock
 from blimp.config import registry_dir, signing_keys_from_environment
 from blimp.errors import BlimpError, ConfigError
@@ -341,12 +341,8 @@ def chaos_of(runtime_dir: Path | None) -> Chaos:
         raise ConfigError(f"no stack of this user runs in {directory}")
     paths = RuntimePaths(directory)
     paths.check()
-    try:
-        airframe = msgspec.json.decode(paths.airframe.read_bytes(), type=Airframe)
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ConfigError(f"{paths.airframe}: no airframe can be read: {error}") from error
     return Chaos(
-        paths=paths, vehicle=stack.vehicle, broker=stack.broker, airframe=airframe,
+        paths=paths, vehicle=stack.vehicle, broker=stack.broker, airframe=load(str(paths.airframe)),
         clock=SystemClock(), keys=signing_keys_from_environment(),
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from blimp.airframe import Airframe
+from blimp.airframe import Airframe, load
 from blimp.closing import Closing
 from blimp.errors import BlimpError, ConfigError
 from blimp.link.paths import RuntimePaths
@@ -86,9 +86,8 @@ class BrokerShips(Closing):
             mine = [one for one in stacks if one.vehicle == vehicle]
             if not mine or mine[0].broker != self._ship.broker:
                 return None
-            path = RuntimePaths(Path(mine[0].runtime_dir)).airframe
-            return msgspec.json.decode(path.read_bytes(), type=Airframe)
-        except (BlimpError, OSError, msgspec.MsgspecError):
+            return load(str(RuntimePaths(Path(mine[0].runtime_dir)).airframe))
+        except (BlimpError, OSError):
             return None
 
     def source(self, vehicle: str) -> Source:
