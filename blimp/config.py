@@ -180,6 +180,13 @@ def registry_dir(environment: Mapping[str, str] | None = None) -> Path:
     return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"blimp-{os.getuid()}"
 
 
+def state_directory(environment: Mapping[str, str] | None = None) -> Path | None:
+    """Return what systemd keeps for this service (StateDirectory=), None outside of it."""
+    env = os.environ if environment is None else environment
+    first = env.get("STATE_DIRECTORY", "").partition(":")[0]
+    return Path(first) if first else None
+
+
 def log_directory(environment: Mapping[str, str] | None = None) -> Path:
     """Return `BLIMP_LOG_DIR`, by default a directory of this user's state."""
     env = os.environ if environment is None else environment

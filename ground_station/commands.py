@@ -35,6 +35,7 @@ from ground_station.session import SILENT_S
 SHORT_S = 10.0
 FLIGHT_S = 180.0
 ESTOP_S = 5.0
+PARAMETER_S = 20.0  # its new flight loop may take a moment to begin
 HELD_S = 10.0  # beyond the seconds a command runs for
 OLD_S = 10.0  # a snapshot older than this is no link
 
@@ -215,6 +216,39 @@ def result(context: typer.Context, id: Annotated[str, typer.Argument(metavar="ID
     if not this.report.as_json:
         this.report.say(f"{reply.task or id}: {reply.state} {reply.reason}".rstrip())
     return this.report.outcome(outcome_of(reply))
+
+
+@app.command(cls=NumbersCommand)
+def param(
+    context: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="limits.speed_mps", autocompletion=names.parameters),
+    ] = None,
+    value: Annotated[
+        float | None,
+        typer.Argument(
+            metavar="VALUE", help="Set it; else print it.", parser=number(unit="number")
+        ),
+    ] = None,
+) -> int:
+    """Print the numbers of the ship's airframe, or set one of them while it is disarmed.
+
+    Without a name it lists them, with units and limits. The ship refuses what it could not fly
+    with, keeps the others over its next start, and begins a new flight loop with each.
+
+    \b
+    Examples:
+      ground param
+      ground param limits.speed_mps
+      ground param limits.speed_mps 0.5
+    """
+    if name is not None and value is not None:
+        asked = {"name": name, "value": value}
+        return session(context).command("param", asked, timeout_s=PARAMETER_S)
+    from ground_station.parameter_command import show
+
+    return show(session(context), name)
 
 
 # --- flying -------------------------------------------------------------------------------

@@ -43,6 +43,13 @@ def list_names(session: Session, kind: str) -> int:
     return DONE
 
 
+def _parameters() -> Iterable[str]:
+    from blimp import airframe as airframes
+    from blimp.parameters import parameters
+
+    return [one.path for one in parameters(airframes.load("twin"))]
+
+
 def _starting(known: Callable[[], Iterable[str]]) -> Complete:
     def complete(incomplete: str) -> list[str]:
         try:
@@ -88,4 +95,5 @@ missions = _starting(_missions)
 airframe_names = _starting(_airframes)
 sensors = _starting(_of_airframes("device"))
 motors = _starting(_of_airframes("thruster"))
+parameters = _starting(_parameters)
 servos = _starting(_of_airframes("servo"))

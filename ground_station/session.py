@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from blimp.tasks.client import Reply, VehicleClient
     from ground_station.control import Control
 
-FOR_EVERYBODY = ("ping", "limits", "sensor", "estop")
+FOR_EVERYBODY = ("ping", "limits", "sensor", "airframe", "estop")
 SILENT_S = 1.0  # a ship that says nothing for so long may not be there
 START_TTL_S = 5.0  # the age past which a command must not begin
 

@@ -14,6 +14,7 @@ from blimp.airframe import Airframe
 from blimp.control import trajectory
 from blimp.control.trajectory import TrajectoryPoint
 from blimp.geofence import Geofence, Rally, Zone
+from blimp.parameters import with_parameter
 from blimp.types import Mode
 
 MIN_ALTITUDE_M = 0.5
@@ -211,6 +212,14 @@ class Payload(Arguments, frozen=True, kw_only=True):
         pulse_s = 1e-6 * (self.pulse_us or 0.0)
         share = (pulse_s - servo.min_pulse_s) / (servo.max_pulse_s - servo.min_pulse_s)
         return servo.min_rad + max(0.0, min(1.0, share)) * (servo.max_rad - servo.min_rad)
+
+
+class SetParameter(Arguments, frozen=True, kw_only=True):
+    name: str  # "limits.speed_mps"
+    value: float
+
+    def check(self, airframe: Airframe) -> None:
+        with_parameter(airframe, self.name, self.value)
 
 
 class Sensor(Arguments, frozen=True, kw_only=True):

@@ -36,12 +36,14 @@ def build_flight_loop(
     recorder: Callable[[FlightRecord], object] | None = None,
     left: FlightRecord | None = None,
     left_age_s: float = 0.0,
+    take_over: Callable[[Airframe], object] | None = None,
 ) -> FlightLoop:
     """Return a disarmed flight loop for `airframe`, to be stepped at `rate_hz`.
 
     bench: the ship is tied down: motor and servo commands work disarmed, arm may be forced.
     recorder: called with what a successor must know. left: the record of a flight process that
-    died; it was so old when this one started.
+    died; it was so old when this one started. take_over: begins another flight loop with that
+    airframe, disarmed, after the present cycle; None where nobody can.
     Raises AirframeError if the mixer cannot drive this geometry.
     """
     mixer = Mixer(airframe=airframe)
@@ -85,6 +87,7 @@ def build_flight_loop(
             yaw_nm=min(mixer.reach_n(5, 1.0), mixer.reach_n(5, -1.0)),
         ),
         pad_deg=estimator.pad_deg,
+        take_over=take_over,
     )
     return FlightLoop(
         sensors=sensors,

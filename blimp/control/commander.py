@@ -34,6 +34,7 @@ from blimp.control.pilot import Pilot
 from blimp.control.running import FlightInProgress, OrderInProgress, Running, judge
 from blimp.control.supervisor import Supervisor
 from blimp.geofence import Geofence
+from blimp.parameters import with_parameter
 from blimp.types import Command, Mode, Outcome, OutcomeState, SensorStatus, VehicleState
 
 _PROGRESS_S = 0.2
@@ -63,7 +64,11 @@ class Commander:
         max_wind_mps: float,
         memory: OutcomeMemory | None = None,
         pad_deg: Callable[[], tuple[float, float] | None] = lambda: None,
+        take_over: Callable[[Airframe], object] | None = None,
     ) -> None:
+        """take_over: begins another flight loop with that airframe after this cycle; None where
+        nobody can.
+        """
         self._airframe = airframe
         self._pilot = pilot
         self._supervisor = supervisor
@@ -71,6 +76,8 @@ class Commander:
         self._boot_id = boot_id
         self._max_wind_mps = max_wind_mps
         self._pad_deg = pad_deg
+        self._take_over = take_over
+        self._ends = False
         self._memory = memory or OutcomeMemory()
         self._authority = AuthorityFence()
         self._running: list[Running] = []
@@ -178,6 +185,8 @@ class Commander:
 
     def arm(self, command: Command, wish: forms.Arm, at: Situation) -> Outcome:
         supervisor = self._supervisor
+        if self._ends:
+            raise Refusal("arm: a parameter is being taken over: send it again in a moment")
         if supervisor.armed and not supervisor.recovering:
             return self._done(command, at, {"armed": True})
         issued_s = at.now_s - max(0.0, command.age_s) - command.waited_s
@@ -341,6 +350,21 @@ class Commander:
             )
         self._pilot.ship.area.fence = wish.fence
         return self._done(command, at, {"zones": len(wish.zones), "rally": len(wish.rally)})
+
+    def set_parameter(self, command: Command, wish: forms.SetParameter, at: Situation) -> Outcome:
+        if self._supervisor.armed or self._supervisor.recovering:
+            raise Refusal("param: works only while disarmed: no flight changes on the way")
+        if self._supervisor.killed:  # another flight loop would not know of the emergency stop
+            raise Refusal("param: killed: arm and disarm first")
+        if self._ends:
+            raise Refusal("param: another one is being taken over: send it again in a moment")
+        changed = with_parameter(self._airframe, wish.name, wish.value)
+        if changed != self._airframe:
+            if self._take_over is None:
+                raise Refusal("param: this flight loop keeps its airframe to its end")
+            self._take_over(changed)
+            self._ends = True
+        return self._done(command, at, {"name": wish.name, "value": wish.value})
 
     def payload(self, command: Command, wish: forms.Payload, at: Situation) -> Outcome:
         self._must_fly()
@@ -507,6 +531,7 @@ HANDLERS: dict[str, tuple[type[forms.Arguments], Callable[..., Outcome]]] = {
     "land": (forms.Nothing, Commander.land),
     "return": (forms.Nothing, Commander.return_to_pad),
     "geofence": (forms.SetGeofence, Commander.set_geofence),
+    "param": (forms.SetParameter, Commander.set_parameter),
     "payload": (forms.Payload, Commander.payload),
     "estop": (forms.Nothing, Commander.estop),
     "stick": (forms.PushStick, Commander.stick),

@@ -24,6 +24,7 @@ from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
 from blimp.config import (
     notify_address,
+    state_directory,
     vehicle_name,
     watchdog_limit_s,
 )
@@ -45,6 +46,7 @@ from blimp.service import notify
 from blimp.service.airframes.check import demand_airworthy
 from blimp.service.files import write_whole
 from blimp.service.meter import Meter, MeteredOutputs, MeteredSensors
+from blimp.service.parameters import ParameterFile
 from blimp.service.realtime import BusLoad, make_realtime
 from blimp.types import FlightRecord
 
@@ -117,10 +119,12 @@ def assemble(
     left: FlightRecord | None = None,
     left_age_s: float = 0.0,
     meter: Meter | None = None,
+    take_over: Callable[[Airframe], object] | None = None,
 ) -> Ship:
     """Open the airframe's board on this machine's buses and build the loop that flies it.
 
     left: the record of a flight process that died; it was so old when this one started.
+    take_over: see `build_flight_loop`.
     """
     buses = LinuxBuses(clock=clock)
     try:
@@ -141,6 +145,7 @@ def assemble(
         recorder=recorder,
         left=left,
         left_age_s=left_age_s,
+        take_over=take_over,
     )
     return Ship(board=board, loop=loop, buses=buses)
 
@@ -165,20 +170,66 @@ def machine(*, simulated: bool, paths: RuntimePaths, clock: Clock) -> Iterator[N
 
 
 def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
-    """Run the flight process until it is stopped. Outputs are safe on every way out."""
-    airframe = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
-    vehicle = _vehicle(options.vehicle, airframe)
+    """Run the flight process until it is stopped. Outputs are safe on every way out.
+
+    When a parameter is set, the flight loop ends in order and another one begins with it.
+    """
+    own = airframes.load(options.airframe).with_pad_east(options.pad_east_m)
+    vehicle = _vehicle(options.vehicle, own)
     paths = own_paths(options.runtime_dir)
+    kept = ParameterFile((state_directory() or paths.directory) / "parameters.json")
+    try:
+        airframe, passed_over = kept.onto(own)
+    except ConfigError as error:
+        left = flown_airframe(paths)
+        if left is None:
+            raise
+        airframe, passed_over = left, (str(error),)  # it may be in the air
     # A ship that was in the air when its flight process died is not judged again.
     if not options.bench and flown_airframe(paths) != airframe:
         demand_airworthy(airframe)
     clock = SystemClock()
     stopping: list[bool] = []  # no Event: a second signal inside its set() would hang
     on_stop(lambda: stopping.append(True))
-    supervisor = notify_address()
     log = _flight_log(options.log_format, vehicle)
-    boot_id = secrets.token_hex(4)
+    for why in passed_over:
+        log("parameter passed over", level="error", error=why)
     refused = make_realtime()  # before threads are started, which inherit it
+    while True:
+        wanted = _fly(
+            airframe, options, vehicle=vehicle, paths=paths, clock=clock, log=log,
+            refused=refused, stopping=stopping,
+        )  # fmt: skip
+        if wanted is None:
+            return
+        # No loop runs, and the outputs are safe: one heartbeat a step, so that a hang still shows.
+        notify.send(notify.ALIVE, address=notify_address())
+        try:
+            kept.keep(wanted, own=own)
+        except ConfigError as error:
+            log("parameter not kept", level="error", error=str(error))
+        else:
+            airframe = wanted
+        if stopping:
+            return
+
+
+def _fly(
+    airframe: Airframe,
+    options: FlightOptions,
+    *,
+    vehicle: str,
+    paths: RuntimePaths,
+    clock: Clock,
+    log: Callable[..., object],
+    refused: tuple[str, ...],
+    stopping: list[bool],
+) -> Airframe | None:
+    """Run one flight loop to its end; return the airframe to begin another with, or None."""
+    wanted: list[Airframe] = []
+    supervisor = notify_address()
+    boot_id = secrets.token_hex(4)
+    notify.send(notify.ALIVE, address=supervisor)
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
         RecordFile(paths.record) as record,
@@ -196,6 +247,7 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
             recorder=record.write,
             left=(left := record.read()),
             left_age_s=0.0 if left is None else _started_s(clock) - left.t_s,
+            take_over=wanted.append,
         ) as ship,
         Watchdog(clock=clock, safe=ship.board.actuators.safe) as watchdog,
     ):
@@ -235,15 +287,17 @@ def fly(options: FlightOptions, *, on_stop: OnStop) -> None:
             if len(notified) < 2 and ship.loop.timing.cycles % 10 == 1:
                 notified.update(_notify(ship.loop, notified, supervisor))
 
+        notify.send(notify.ALIVE, address=supervisor)
         run(
             ship.loop,
             clock=clock,
             rate_hz=options.rate_hz,
-            should_stop=lambda: bool(stopping),
+            should_stop=lambda: bool(stopping or wanted),
             on_cycle=after_cycle,
         )
         record.clear()  # it ends in order: nothing to resume
     log("stopped", boot_id=boot_id)
+    return wanted[0] if wanted else None
 
 
 def session_of(

@@ -148,12 +148,14 @@ def _keys(options: WorkerOptions) -> tuple[str, ...] | None:
 
 
 def _ship_app(options: WorkerOptions, *, mailbox: MailboxClient, clock: Clock) -> TaskApp:
+    from blimp.service.parameters import FlownFile
     from blimp.tasks.app import build_ship_app
 
     vehicle, broker = _reached(options)
     keys = _keys(options)
     check_broker_is_closed(broker, keys)
     return build_ship_app(
+        flown=FlownFile(own_paths(options.runtime_dir).airframe),
         vehicle=vehicle,
         broker=broker,
         mailbox=mailbox,

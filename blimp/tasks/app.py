@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from blimp.queue.app import TaskApp
 from blimp.queue.options import INSPECT
-from blimp.tasks import estop, flight, motor, sensor, servo, status
+from blimp.tasks import estop, flight, motor, parameter, sensor, servo, status
 from blimp.tasks.authority import Authority
 from blimp.tasks.client import vehicle_queue
 from blimp.tasks.command import Mailbox, command_task
@@ -16,14 +16,16 @@ from blimp.tasks.pilot_link import HeartbeatRelay
 if TYPE_CHECKING:
     from blimp.clock import Clock
     from blimp.queue.protocol.signing import Key
+    from blimp.tasks.parameter import FlownAirframe
 
-# Every command that is a task, kind by kind; `blimp.status` is the one task that is no command.
+# Every command that is a task, kind by kind; `blimp.status` and `blimp.airframe` are no commands.
 TASKS = (
     *status.TASKS,
     *flight.TASKS,
     *motor.TASKS,
     *servo.TASKS,
     *sensor.TASKS,
+    *parameter.TASKS,
     *estop.TASKS,
 )
 
@@ -33,6 +35,7 @@ def build_ship_app(
     vehicle: str,
     broker: str,
     mailbox: Mailbox,
+    flown: FlownAirframe | None = None,
     clock: Clock | None = None,
     signing_key: Key | Sequence[Key] | None = None,
     remote_control: str = INSPECT,
@@ -41,6 +44,7 @@ def build_ship_app(
 
     Its queue is `blimp.<vehicle>`; results go to the broker's server. Run it with a Worker of
     at least 8 threads: a command that is superseded takes a moment to end.
+    flown: the airframe that the flight process flies; without it nothing of that is a task.
     remote_control: see TaskApp. By default remote control only answers questions, so that
     access to the broker is not enough to stop a ship's worker.
     """
@@ -56,6 +60,11 @@ def build_ship_app(
     )
     authority = Authority(link=app.broker_link, vehicle=vehicle)
     for row in TASKS:
+        run = command_task(row, vehicle=vehicle, mailbox=mailbox, authority=authority)
+        if row.command == parameter.PARAMETER:
+            if flown is None:
+                continue
+            run = parameter.checked(run, flown=flown, mailbox=mailbox)
         app.task(
             name=f"blimp.{row.command}",
             idempotent=row.idempotent,
@@ -65,8 +74,10 @@ def build_ship_app(
             bind=True,
             interruptible=False,  # the emergency stop takes the mailbox's locks, too
             priority=row.priority,
-        )(command_task(row, vehicle=vehicle, mailbox=mailbox, authority=authority))
+        )(run)
     status.register_status(app, mailbox)
+    if flown is not None:
+        parameter.register_airframe(app, flown)
     estop.register_broadcast(app, mailbox)
 
     pilots = HeartbeatRelay(

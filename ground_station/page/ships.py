@@ -3,7 +3,6 @@
 import io
 import threading
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,18 +14,20 @@ from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import vehicles
 from blimp.tasks.client import VehicleClient
 from blimp.types import LINK_HOLD_S, LINK_LAND_S, LINK_RETURN_S
-from ground_station.discover import HEARD_LATELY_S, Ship, running_stacks
+from ground_station.discover import HEARD_LATELY_S, Ship
 from ground_station.page.chaos import ChaosRoom, Harm
 from ground_station.page.command_line import run_command
 from ground_station.page.fleet import Fleet
 from ground_station.page.flight_logs import FlightLogs
 from ground_station.page.journey import QUESTIONS, Journeys, Recorded
 from ground_station.page.joystick import Joystick
+from ground_station.page.program import here
 from ground_station.page.queue_room import QueueRoom
 from ground_station.page.server import Part
 from ground_station.page.setup import Setup
 from ground_station.page.source import LiveShip, Source
 from ground_station.page.state import airframe_object
+from ground_station.parameter_command import flown_airframe
 from ground_station.report import Outcome, Report
 from ground_station.session import Session, outcome_of
 
@@ -72,23 +73,25 @@ class BrokerShips(Closing):
     def about(self, vehicle: str) -> dict[str, Any]:
         """Return the ship's shape and limits, if it runs on this machine, and its link's rules."""
         found: dict[str, Any] = {"link_loss": LINK_LOSS}
-        airframe = self._airframe_of(vehicle)
+        airframe = self._airframe or self._airframe_here(vehicle)
         if airframe is not None:
             found["airframe"] = airframe_object(airframe)
         found["chaos"] = self._harm is not None and vehicle == self.vehicle
         return found
 
-    def _airframe_of(self, vehicle: str) -> Airframe | None:
-        if self._airframe is not None:
-            return self._airframe
+    def _airframe_here(self, vehicle: str) -> Airframe | None:
         try:
-            stacks = running_stacks(self._session.registry)
-            mine = [one for one in stacks if one.vehicle == vehicle]
-            if not mine or mine[0].broker != self._ship.broker:
-                return None
-            return load(str(RuntimePaths(Path(mine[0].runtime_dir)).airframe))
+            place = here(self._session, vehicle)
+            return None if place is None else load(str(RuntimePaths(place.directory).airframe))
         except (BlimpError, OSError):
             return None
+
+    def airframe(self, vehicle: str) -> Airframe:
+        """Return what a ship flies: from this machine, else the ship is asked, which may wait.
+
+        Raises BlimpError if it does not say.
+        """
+        return self._airframe_here(vehicle) or flown_airframe(self._quiet(vehicle))
 
     def source(self, vehicle: str) -> Source:
         session, ship = self._session, Ship(vehicle=vehicle, broker=self._ship.broker)
@@ -153,7 +156,7 @@ class BrokerShips(Closing):
         """Return what panels need of the server beside the ships."""
         return (
             self._logs,
-            Setup(self._session, airframe=self._airframe_of),
+            Setup(self._session, airframe=self.airframe),
             ChaosRoom(self._harm, session=self._session, recorded=self._last_command),
             QueueRoom(self._session, vehicles=self.vehicles),
             Fleet(self._session, vehicles=self.vehicles),

@@ -184,6 +184,7 @@ class Bench:
         self.sensors = BenchSensors()
         self.outputs = RecordingOutputs()
         self.inbox = ListInbox()
+        self.taken_over: list[Airframe] = []
         self.loop: FlightLoop = build_flight_loop(
             airframe or twin(),
             sensors=self.sensors,
@@ -192,6 +193,7 @@ class Bench:
             vehicle="test",
             boot_id="boot-1",
             bench=bench,
+            take_over=self.taken_over.append,
         )
         self.now_s = 0.0
         self._sent = 0

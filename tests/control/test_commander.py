@@ -33,7 +33,7 @@ def test_the_commands_are_those_of_the_interface() -> None:
     assert set(HANDLERS) == {
         "ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land",
         "return", "estop", "motor", "servo", "sensor", "trajectory", "stick",
-        "geofence", "payload", "limits",
+        "geofence", "payload", "limits", "param",
     }  # fmt: skip
 
 
@@ -517,3 +517,44 @@ def test_a_stick_works_in_stabilize_and_althold_only() -> None:
         assert ship.tell("stick", **push).result == {"mode": name, "seconds": 1.0}
         ship.run(0.3)
         assert ship.motors_driven()
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+def test_a_parameter_is_taken_over_by_a_disarmed_ship_which_arms_no_more() -> None:
+    ship = Bench()
+    assert ship.tell("param", name="limits.speed_mps", value=0.7).state is DONE
+    assert ship.taken_over == []  # it is so already
+    assert ship.tell("param", name="limits.speed_mps", value=0.5).state is DONE
+    assert [one.limits.speed_mps for one in ship.taken_over] == [0.5]
+    assert "taken over" in refused(ship.tell("arm"))
+    assert "another one" in refused(ship.tell("param", name="limits.speed_mps", value=0.6))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("limits.speed_mps", -1.0, "limits.speed_mps is -1 m/s, must be above 0 m/s"),
+        ("limits.speed_mps", nan, "limits.speed_mps is"),
+        ("limits.sped_mps", 1.0, "did you mean 'limits.speed_mps'"),
+        ("mass.heaviness_kg", 1.0, "no parameter"),
+        ("limits.speed_mps", "fast", "Expected `float`"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_refused_with_its_limit(
+    name: str, value: object, words: str
+) -> None:
+    ship = Bench()
+    assert words in refused(ship.tell("param", name=name, value=value))
+    assert ship.taken_over == []
+
+
+def test_no_parameter_changes_while_armed_or_killed() -> None:
+    ship = flying()
+    asked: dict[str, Any] = {"name": "limits.speed_mps", "value": 0.5}
+    assert "disarmed" in refused(ship.tell("param", **asked))
+    ship.tell("estop")
+    assert "killed" in refused(ship.tell("param", **asked))
+    assert ship.taken_over == []
+    assert "killed" in refused(ship.tell("takeoff", altitude_m=3.0))  # and is still

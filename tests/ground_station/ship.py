@@ -5,12 +5,17 @@ lockstep ship, which flies on whenever somebody waits for it.
 """
 
 import contextlib
+import tempfile
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
 
 from blimp.link.telemetry import TelemetryPublisher
 from blimp.queue.observability.settings import Watching
 from blimp.queue.observability.watch import watched
+from blimp.service.parameters import FlownFile
 from blimp.sim import Lockstep
 from blimp.tasks.app import build_ship_app
 from blimp.types import Command, Heartbeat, Outcome, Snapshot
@@ -66,9 +71,17 @@ class FlyingShip:
     @contextlib.contextmanager
     def worker(self, watching: Watching = UNWATCHED) -> Iterator[None]:
         """Run its worker; ending and running it again is a restart under the same name."""
-        app = build_ship_app(vehicle=self.vehicle, broker=self.broker.url, mailbox=self.mailbox)
-        with app, watched(app, watching), working(app, name=self.vehicle):
-            yield
+        with tempfile.TemporaryDirectory(prefix="blimp-") as directory:
+            flown = Path(directory) / "airframe.json"
+            flown.write_bytes(msgspec.json.encode(self.ship.airframe))
+            app = build_ship_app(
+                vehicle=self.vehicle,
+                broker=self.broker.url,
+                mailbox=self.mailbox,
+                flown=FlownFile(flown),
+            )
+            with app, watched(app, watching), working(app, name=self.vehicle):
+                yield
 
     def publish(self, age_s: float = 0.0) -> Snapshot:
         """Send the present snapshot to everybody who watches."""

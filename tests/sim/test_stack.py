@@ -131,6 +131,37 @@ def test_manual_mode_drives_one_motor_and_an_estop_ends_it_for_good_worker_or_no
     stack.wait_until(lambda: stack.status()["killed"], within_s=60.0)
 
 
+def test_a_parameter_set_on_the_ground_flies_at_once_and_after_a_crash_and_never_while_armed(
+    stack: RunningStack,
+) -> None:
+    assert stack.ground("param", "limits.max_altitude_m", "4").status == 0
+    assert stack.wait_for_event(lambda e: e["event"] == "ready")["pids"] == stack.pids
+    assert not any(e["event"] == "restarted" for e in stack.events)  # no process ended for it
+    refused = stack.ground("param", "limits.descent_mps", "50")
+    assert (refused.status, refused.json["state"]) == (5, "REFUSED")
+    assert "cannot fly" in refused.json["reason"]
+
+    def asked_of_the_ship(value: float) -> bool:
+        found = stack.ground("param", "limits.max_altitude_m")
+        return found.status == 0 and found.json["result"]["parameters"][0]["value"] == value
+
+    def armed() -> bool:
+        return stack.ground("--timeout", "5", "arm").status == 0
+
+    assert asked_of_the_ship(4.0)
+    stack.wait_until(armed, within_s=60.0)  # its gyroscopes are measured again
+    too_high = stack.ground("takeoff", "5")
+    assert "altitude_m is 5, must be within 0.5 to 4 m" in too_high.json["reason"]
+    refused = stack.ground("param", "limits.max_altitude_m", "3")
+    assert (refused.status, refused.json["state"]) == (5, "REFUSED")
+    assert "disarmed" in refused.json["reason"]
+    stack.kill("flight")
+    stack.wait_for_event(lambda e: e["event"] == "restarted")
+    stack.wait_until(lambda: asked_of_the_ship(4.0), within_s=60.0)
+    assert stack.end() == 0
+    assert stack.left_behind() == []
+
+
 def test_a_worker_killed_in_mid_leg_costs_the_mission_nothing(
     stack: RunningStack, tmp_path: Path
 ) -> None:

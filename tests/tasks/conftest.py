@@ -12,6 +12,7 @@ from blimp.clock import SystemClock
 from blimp.link.mailbox import MailboxClient
 from blimp.queue import TaskApp
 from blimp.queue.redis.client import RedisServer
+from blimp.service.parameters import FlownFile
 from blimp.tasks.app import build_ship_app
 from blimp.tasks.client import VehicleClient
 from tests.queue.conftest import look, own_broker, server, start_worker, transport, url, working
@@ -51,8 +52,9 @@ def mailbox(directory: Path) -> Iterator[MailboxClient]:
 
 
 @pytest.fixture
-def app(url: str, mailbox: MailboxClient) -> Iterator[TaskApp]:
-    with build_ship_app(vehicle="twin", broker=url, mailbox=mailbox) as app:
+def app(url: str, mailbox: MailboxClient, directory: Path) -> Iterator[TaskApp]:
+    flown = FlownFile(directory / "airframe.json")
+    with build_ship_app(vehicle="twin", broker=url, mailbox=mailbox, flown=flown) as app:
         yield app
 
 

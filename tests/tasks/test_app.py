@@ -12,7 +12,7 @@ def test_every_command_has_its_task_and_arm_alone_may_not_run_twice(app: TaskApp
     assert {name.removeprefix("blimp.") for name in app.tasks} == {
         *("ping", "arm", "disarm", "mode", "takeoff", "goto", "velocity", "hold", "land"),
         *("return", "motor", "servo", "sensor", "status", "estop", "trajectory", "stick"),
-        *("geofence", "payload", "limits"),
+        *("geofence", "payload", "limits", "param", "airframe"),
     }
     assert [row.command for row in TASKS if not row.idempotent] == ["arm"]
     assert app.queue == "blimp.twin"

@@ -12,7 +12,6 @@ from blimp import airframe as airframes
 from blimp.config import log_directory
 from blimp.link.paths import RuntimePaths
 from blimp.link.registry import register
-from ground_station.page.setup import parameters
 from tests.ground_station.page.client import Served
 from tests.ground_station.page.test_browser import (
     FAULT,
@@ -38,20 +37,6 @@ def local(served: Served, tmp_path: Path) -> Served:
     return served
 
 
-def test_parameters_have_units_and_limits_of_the_schema() -> None:
-    twin = airframes.load("twin")
-    found = {f"{one['section']}.{one['name']}": one for one in parameters(twin)}
-    speed = found["limits.speed_mps"]
-    assert (speed["value"], speed["unit"], speed["limits"]) == (
-        twin.limits.speed_mps, "m/s", "above 0",
-    )  # fmt: skip
-    assert found["home.latitude_deg"]["limits"] == "-90 to 90"
-    assert found["limits.yaw_rate_radps"]["unit"] == "rad/s"
-    assert found["gains.velocity_i"]["limits"] == "at least 0"
-    assert found["gains.swing_damping"]["limits"] == "0 to 0.5"
-    assert all(one["limits"] for one in found.values())
-
-
 def test_checks_and_logs_are_for_the_operator_and_for_a_ship_that_is_here(served: Served) -> None:
     for path in ("/api/setup/check", "/api/setup/doctor", "/api/replay"):
         assert served.ask(path, {}, token=None)[0] == 401
@@ -64,7 +49,22 @@ def test_checks_and_logs_are_for_the_operator_and_for_a_ship_that_is_here(served
     assert served.ask("/api/log", token="viewer")[0] == 403
     assert served.ask("/api/log")[0] == 404
     assert served.ask("/api/setup/format", {})[0] == 404
-    assert served.ask("/api/setup", token="viewer")[1]["parameters"] == []
+
+
+def test_parameters_are_read_from_a_ship_elsewhere_and_set_by_the_operator(served: Served) -> None:
+    found = served.ask("/api/setup", token="viewer")[1]  # it is not registered on this machine
+    speed = next(one for one in found["parameters"] if one["name"] == "speed_mps")
+    assert (speed["section"], speed["unit"], speed["limits"]) == ("limits", "m/s", "above 0")
+    assert found["motors"] == ["left", "right", "tail"]
+    asked = {"name": "limits.speed_mps", "value": -1}
+    assert served.ask("/api/command/param", asked, token="viewer")[0] == 403
+    answer = served.ask("/api/command/param", asked)[1]
+    assert (answer["state"], "above 0 m/s" in answer["reason"]) == ("REFUSED", True)
+    answer = served.ask("/api/command/param", {"name": "limits.speed_mps"})[1]
+    assert [one["value"] for one in answer["result"]["parameters"]] == [speed["value"]]
+    nobody = served.ask("/api/setup?vehicle=nobody")[1]
+    assert nobody["parameters"] == []
+    assert "nobody" in nobody["reason"]
 
 
 def test_setup_and_the_end_card_in_a_browser(
@@ -90,6 +90,11 @@ def test_setup_and_the_end_card_in_a_browser(
         by("setup-find").fill("speed")
         expect(page.locator("#panels")).to_contain_text("limits.speed_mps", timeout=WITHIN_MS)
         expect(page.locator("#panels")).not_to_contain_text("limits.climb_mps")
+        by("setup-choose-limits.speed_mps").click()
+        for wanted, words in (("fast", "is no number"), ("-1", "must be above 0 m/s")):
+            by("setup-value").fill(wanted)
+            by("setup-set").click()
+            expect(by("setup-set-answer")).to_contain_text(words, timeout=WITHIN_MS)
         assert serious_findings(page) == []
 
         local.page.tell("end", {"mission": MISSION, "lost": 0, "faults": [FAULT]})

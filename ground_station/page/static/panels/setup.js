@@ -5,6 +5,7 @@ import { table } from "../lib/table.js";
 
 const MARK = { ok: "✓", warning: "!", error: "✗" };
 const PERCENT = 15;
+const SETTING = "The airframe’s numbers, as it flies. A ship that is disarmed takes a new one if it can fly with it, and keeps it. A mission sets speed, geofence and ceiling for its own flight.";
 const SECONDS = 1;
 
 export const panel = {
@@ -25,8 +26,14 @@ class Setup {
     this.answer = element("p", { class: "note", role: "status", "data-testid": "setup-answer" }, "The flight process turns motors when it runs with --bench and is disarmed; else it refuses.");
     this.checks = table("What was found", ["state", "check", "found", "cure"]);
     this.filter = element("input", { type: "search", placeholder: "speed, battery …", "aria-label": "find a parameter", "data-testid": "setup-find", on: { input: () => this.show() } });
-    this.found = table("Parameters", ["parameter", "value", "unit", "limits"]);
+    this.found = table("Parameters", ["parameter", "value", "unit", "limits", ""]);
+    this.wanted = element("input", { type: "text", inputmode: "decimal", "aria-labelledby": "setup-name", "data-testid": "setup-value" });
+    this.name = element("span", { id: "setup-name" });
+    this.set = element("button", { type: "submit", "data-commands": "", "data-testid": "setup-set" }, "Set");
+    this.form = element("form", { class: "row acts", hidden: true, on: { submit: (event) => this.submit(event) } }, element("label", {}, this.name, this.wanted), this.set);
+    this.setAnswer = element("p", { class: "note", role: "status", "data-testid": "setup-set-answer" }, SETTING);
     this.parameters = [];
+    this.thrusters = [];
     const run = (name, text) =>
       element("button", { type: "button", "data-testid": `setup-${name}`, disabled: !page.mayCommand, on: { click: (event) => this.run(name, event.target) } }, text);
     this.runs = [run("check", "Check the airframe"), run("doctor", "Run doctor")];
@@ -41,8 +48,9 @@ class Setup {
       this.status,
       this.checks.root,
       element("h3", {}, "Parameters"),
-      element("p", { class: "note" }, "The airframe’s numbers, as it flies. They are set in its file, which the flight process reads when it starts. A mission sets speed, geofence and ceiling for its own flight."),
       element("div", { class: "row" }, this.filter),
+      this.form,
+      this.setAnswer,
       this.found.root,
     );
     this.checks.root.hidden = true;
@@ -56,17 +64,18 @@ class Setup {
 
   addMotors() {
     for (const one of this.runs) one.disabled = !this.page.mayCommand;
-    const thrusters = this.page.about.airframe?.thruster ?? [];
-    const button = ({ name }) =>
+    const names = this.page.about.airframe?.thruster.map((one) => one.name) ?? this.thrusters;
+    const button = (name) =>
       element("button", { type: "button", "data-testid": `setup-motor-${name}`, "data-commands": "", on: { click: () => this.turn(name) } }, `Turn ${name}`);
-    this.motors.replaceChildren(...thrusters.map(button));
+    this.motors.replaceChildren(...names.map(button));
     this.able();
   }
 
   /** Nothing turns while propellers may be on, or while it is armed. */
   able() {
-    const may = this.off.checked && this.page.state && !this.page.state.armed;
-    for (const one of this.motors.children) one.dataset.off = may ? "" : "yes";
+    const isDisarmed = this.page.state && !this.page.state.armed;
+    for (const one of this.motors.children) one.dataset.off = this.off.checked && isDisarmed ? "" : "yes";
+    this.set.dataset.off = isDisarmed && this.chosen ? "" : "yes";
     this.page.able();
   }
 
@@ -92,8 +101,10 @@ class Setup {
 
   async ask() {
     try {
-      const { parameters, reason } = await this.page.get(`api/setup?vehicle=${encodeURIComponent(this.page.vehicle)}`);
+      const { parameters, motors, reason } = await this.page.get(`api/setup?vehicle=${encodeURIComponent(this.page.vehicle)}`);
       this.parameters = parameters;
+      this.thrusters = motors;
+      this.addMotors();
       this.show(reason);
     } catch {
       // The age of the link says it already.
@@ -103,9 +114,39 @@ class Setup {
   show(none = "") {
     const words = this.filter.value.toLowerCase().split(/\s+/);
     const rows = this.parameters
-      .map(({ section, name, value, unit, limits }) => [`${section}.${name}`, String(value), unit, limits])
+      .map((one) => [`${one.section}.${one.name}`, String(one.value), one.unit, one.limits, this.page.mayCommand ? this.chooser(one) : ""])
       .filter(([name]) => words.every((word) => name.includes(word)));
     this.found.fill(rows, none || "no parameter has such a name");
+  }
+
+  chooser(one) {
+    const path = `${one.section}.${one.name}`;
+    return element("button", { type: "button", "data-testid": `setup-choose-${path}`, "aria-label": `Set ${path}`, on: { click: () => this.choose(path, one) } }, "Set …");
+  }
+
+  choose(path, one) {
+    this.chosen = path;
+    say(this.name, `${path}, ${one.limits} ${one.unit}`.trim());
+    this.wanted.value = one.value;
+    this.form.hidden = false;
+    say(this.setAnswer, SETTING);
+    this.able();
+    this.wanted.focus();
+  }
+
+  async submit(event) {
+    event.preventDefault();
+    const name = this.chosen;
+    const value = Number(this.wanted.value.trim().replace(",", ".") || NaN);
+    if (Number.isNaN(value)) return say(this.setAnswer, `${name}: ${this.wanted.value || "nothing"} is no number`);
+    say(this.setAnswer, `${name}: being set …`);
+    this.set.dataset.busy = "yes";
+    this.page.able();
+    const { state, reason, result } = await this.page.command("param", { name, value });
+    this.set.dataset.busy = "";
+    const warned = result?.warnings?.length ? ` Mind: ${result.warnings.join("; ")}.` : "";
+    say(this.setAnswer, state === "SUCCESS" ? `${name} is ${value}, and the ship flies with it.${warned}` : `${name}: ${state}: ${reason}`);
+    await this.ask();
   }
 
   close() {
