@@ -79,6 +79,15 @@ class LogDirectory:
         return about.f_bavail * about.f_frsize
 
 
+def newest_log(directory: Path, vehicle: str) -> Path | None:
+    """Return the newest log of a ship in a directory, None if there is none."""
+    if not directory.is_dir():
+        return None
+    logs = LogDirectory(directory, max_bytes=0).logs()
+    mine = [one.path for one in logs if one.path.name.rsplit("-", 2)[0] == vehicle]
+    return mine[-1] if mine else None
+
+
 def _entries(directory: Path) -> Iterator[Entry]:
     try:
         found = list(os.scandir(directory))

@@ -6,6 +6,8 @@ part of the flight control ever sees.
 """
 
 import contextlib
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -16,9 +18,15 @@ from blimp import airframe as airframes
 from blimp.ability import ability, full_v
 from blimp.airframe import Airframe
 from blimp.clock import Clock, SystemClock
-from blimp.config import broker_url_from_environment, signing_keys_from_environment
+from blimp.config import (
+    broker_url_from_environment,
+    log_directory,
+    signing_keys_from_environment,
+)
+from blimp.errors import BlimpError
 from blimp.link.paths import RuntimePaths
 from blimp.link.telemetry import TelemetryReader, signer_of
+from blimp.recording.directory import newest_log
 from blimp.service.broker import socket_url
 from blimp.service.chaos import Chaos
 from blimp.service.demo_page import Story, demo_page
@@ -68,6 +76,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
     mission, airframe = flyable(options)
     scenes = chosen(options.scenes, mission=options.mission)
     vehicle = airframe.name
+    before = newest(vehicle)
     clock = SystemClock()
     with scratch_directory() as (paths, log), contextlib.ExitStack() as ending:
         stack = _stack(options, vehicles=[vehicle], paths=paths, log=log)
@@ -99,6 +108,7 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
             story.end(flight.mission(), lost=flight.lost(), faults=chaos.survived)
         finally:
             left_behind = stack.end()
+        log_path = recorded_since(before, vehicle=vehicle)
         report = {
             "ok": flight.result.ok and not left_behind,
             "simulated": True,
@@ -108,13 +118,42 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
             "tasks": flight.tasks(),
             "loop": flight.loop(),
             "left_behind": left_behind,
+            "log": log_path,
         }
         if not flight.result.ok:
             say(f"not flown: {flight.result.reason}")
             if flight.result.state != STOPPED:  # after Ctrl-C there is no fault to look for
                 say(f"the end of the stack's log:\n{stack.log_tail()}")
         say(_summary(report))
+        say_replay(log_path, say=say)
         return report
+
+
+def recorded_since(before: Path | None, *, vehicle: str) -> str | None:
+    """Return the path of the ship's newest log, None if it is that of before."""
+    found = newest(vehicle)
+    return None if found in (None, before) else str(found)
+
+
+def newest(vehicle: str) -> Path | None:
+    """Return the ship's newest log, None without one: no demo fails for its log."""
+    with contextlib.suppress(BlimpError):
+        return newest_log(log_directory(), vehicle)
+    return None
+
+
+def say_replay(log: str | None, *, say: Say) -> None:
+    """Say how the flight is seen again: as it must be typed here."""
+    if log is not None:
+        say(f"see it again: {_program()} log replay {Path(log).name}")
+
+
+def _program() -> str:
+    """Return how this program is called here: `make demo` does not put it on the PATH."""
+    if shutil.which("blimp"):
+        return "blimp"
+    is_script = Path(sys.argv[0]).name == "blimp"
+    return sys.argv[0] if is_script else f"{sys.executable} -m blimp"
 
 
 def flyable(options: DemoOptions) -> tuple[Mission, Airframe]:

@@ -14,7 +14,16 @@ from blimp.config import signing_keys_from_environment
 from blimp.link.paths import RuntimePaths
 from blimp.processes import Child
 from blimp.service.chaos import Chaos
-from blimp.service.demo import DemoOptions, Say, Tell, flyable, starting_stack
+from blimp.service.demo import (
+    DemoOptions,
+    Say,
+    Tell,
+    flyable,
+    newest,
+    recorded_since,
+    say_replay,
+    starting_stack,
+)
 from blimp.service.demo_page import demo_page
 from blimp.service.up import vehicle_names
 from ground_station.report import NOT_AUTHORISED
@@ -81,6 +90,7 @@ def run_demo_ships(options: DemoOptions, *, ships: int, say: Say, tell: Tell) ->
     """
     _, airframe = flyable(options)
     names = vehicle_names(airframe.name, ships=ships)
+    before = {name: newest(name) for name in names}
     with (
         starting_stack(options, vehicles=names) as (stack, broker),
         demo_page(
@@ -104,6 +114,7 @@ def run_demo_ships(options: DemoOptions, *, ships: int, say: Say, tell: Tell) ->
         say_to_all(f"{', '.join(names)} are ready (simulated), on one broker")
         flights, late = _fly(options, broker=broker, ships=ships, say=say_to_all)
     flown = [flight["status"] == 0 for flight in flights]
+    logs = [recorded_since(before[name], vehicle=name) for name in names]
     is_refused = late is not None and late["status"] == NOT_AUTHORISED
     report = {
         "ok": all(flown) and is_refused and not stack.left,
@@ -113,11 +124,14 @@ def run_demo_ships(options: DemoOptions, *, ships: int, say: Say, tell: Tell) ->
         "flights": flights,
         "refused": late,
         "left_behind": stack.left,
+        "logs": logs,
     }
     say(
         f"{sum(flown)} of {ships} ships have flown the mission (simulated)\n"
         f"left behind: {', '.join(stack.left) or 'nothing'}"
     )
+    for log in logs:
+        say_replay(log, say=say)
     return report
 
 

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from blimp.closing import Closing
 from blimp.config import log_directory
 from blimp.errors import BlimpError, LogError
-from blimp.recording.directory import LogDirectory
+from blimp.recording.directory import newest_log
 from blimp.recording.recording import Recording, open_recording
 from ground_station.page.answers import failed_answer, json_answer, refused_command
 from ground_station.page.program import here
@@ -65,12 +65,10 @@ class FlightLogs(Closing):
         """Return the newest log of a ship that runs on this machine. Raises LogError."""
         if here(self._session, vehicle) is None:
             raise LogError(f"{vehicle[:40]!r} does not run on this machine: its log is not here")
-        directory = log_directory()
-        logs = LogDirectory(directory, max_bytes=0).logs() if directory.is_dir() else []
-        mine = [one for one in logs if one.path.name.rsplit("-", 2)[0] == vehicle]
-        if not mine:
-            raise LogError(f"no log of {vehicle} in {directory}")
-        return mine[-1].path
+        found = newest_log(log_directory(), vehicle)
+        if found is None:
+            raise LogError(f"no log of {vehicle} in {log_directory()}")
+        return found
 
     def read(self, vehicle: str) -> tuple[str, bytes]:
         """Return name and content of the newest log, as far as it is written. Raises LogError."""

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from blimp.cli import app
 from blimp.errors import LogError
-from blimp.recording.directory import LogDirectory
+from blimp.recording.directory import LogDirectory, newest_log
 from blimp.recording.log_file import LogFile
 from blimp.recording.recording import NothingWhole, Recording, open_recording
 from blimp.recording.recover import recover
@@ -236,3 +236,18 @@ def test_the_oldest_logs_go_first_and_open_ones_stay(flown: Path, tmp_path: Path
     with directory.new(session) as newest:
         assert "-000006-" in newest.path.name
         assert newest.path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_is_looked_for_where_logs_go(
+    flown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BLIMP_LOG_DIR", str(tmp_path))
+    shutil.copy(flown, tmp_path / "twin-000007-20260101T000000Z.mcap")
+    shutil.copy(flown, tmp_path / "twin-2-000008-20260101T000000Z.mcap")
+    found = newest_log(tmp_path, "twin")
+    assert found == tmp_path / "twin-000007-20260101T000000Z.mcap"
+    assert newest_log(tmp_path, "twin-3") is None
+    assert newest_log(tmp_path / "none", "twin") is None
+    done = CliRunner().invoke(app, ["log", "info", found.name, "--json"])
+    assert json.loads(done.stdout)["path"] == str(found)
+    assert CliRunner().invoke(app, ["log", "info", f"./sub/{found.name}"]).exit_code != 0

@@ -16,7 +16,23 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A log.")]
+
+def _in_its_directory(file: Path) -> Path:
+    """Return the log of that name where logs go, if there is no such file here."""
+    from blimp.config import log_directory
+
+    kept = log_directory() / file
+    return kept if file.name == str(file) and not file.exists() and kept.exists() else file
+
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A log; or the name of one in BLIMP_LOG_DIR.",
+        callback=_in_its_directory,
+    ),
+]
 
 
 @app.command()

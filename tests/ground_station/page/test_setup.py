@@ -109,3 +109,10 @@ def test_setup_and_the_end_card_in_a_browser(
             by("end-replay").click()
         expect(replayed.value.get_by_test_id("recording")).to_be_visible(timeout=WITHIN_MS)
         assert wrong == []
+        local.page.close()
+        expect(by("end-note")).to_have_text(
+            "The demo has ended, and the server of this page with it. To see it again, on a "
+            f"terminal: blimp log replay {name}",
+            timeout=WITHIN_MS,
+        )
+        expect(by("end-replay")).to_be_disabled()

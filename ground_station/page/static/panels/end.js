@@ -14,6 +14,9 @@ const FAULTS = {
   "lie-sensor": "a sensor that lied",
 };
 
+const OVER = "The demo has ended, and the server of this page with it.";
+let again = ""; // the command that replays the flight, once its log is known
+
 export const panel = {
   name: "end",
   mount(_, page) {
@@ -35,16 +38,27 @@ async function fetchLog(page, button, note) {
     const log = await answer.blob();
     button.disabled = false;
     button.addEventListener("click", () => page.save(name, log));
-    say(note, `The log is ${name}; after the show, blimp log replay opens it.`);
+    again = `blimp log replay ${name}`;
+    say(note, `To see it again later, on a terminal: ${again}`);
   } catch {
-    say(note, "The server has ended before it gave the log: blimp log list finds it.");
+    say(note, `${OVER} blimp log list finds the flight’s log.`);
   }
+}
+
+/** Once the server is gone there is no replay here: say where there is one. */
+function watchServer(page, button, note) {
+  const timer = setInterval(() => {
+    if (page.isConnected) return;
+    clearInterval(timer);
+    button.disabled = true;
+    if (again) say(note, `${OVER} To see it again, on a terminal: ${again}`);
+  }, 500);
 }
 
 /** Open the recording on a page of its own. */
 async function replay(page, note) {
   const outcome = await page.post(`api/replay?vehicle=${encodeURIComponent(page.vehicle)}`);
-  if (outcome.state !== "SUCCESS") return say(note, `No replay here: ${outcome.reason}. On a terminal: blimp log replay`);
+  if (outcome.state !== "SUCCESS") return say(note, `No replay here: ${outcome.reason}. ${again ? `On a terminal: ${again}` : ""}`);
   const opened = window.open(outcome.result.url, "_blank");
   if (!opened) note.replaceChildren(element("a", { href: outcome.result.url, target: "_blank" }, "Open the recording"));
 }
@@ -63,20 +77,24 @@ function show(dialog, { mission, lost, faults }, page) {
   const list = element("dl", {}, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
   const note = element("p", { class: "note", role: "status", "data-testid": "end-note" });
   const log = element("button", { type: "button", disabled: true, hidden: !page.mayCommand, "data-testid": "end-log" }, "Save log");
+  const replaying = element("button", { type: "button", "data-testid": "end-replay", hidden: !page.mayCommand, on: { click: () => replay(page, note) } }, "Replay");
   dialog.replaceChildren(
     element("h2", { id: "end-title" }, all ? `${page.vehicle} has flown it (simulated)` : `${page.vehicle} ended early (simulated)`),
     list,
     element(
       "div",
       { class: "row" },
-      element("button", { type: "button", "data-testid": "end-replay", hidden: !page.mayCommand, on: { click: () => replay(page, note) } }, "Replay"),
+      replaying,
       log,
       element("button", { type: "button", "data-testid": "end-picture", on: { click: () => page.savePicture() } }, "Save picture"),
       element("button", { type: "button", on: { click: () => dialog.close() } }, "Close"),
     ),
     note,
   );
-  if (page.mayCommand) fetchLog(page, log, note);
+  if (page.mayCommand) {
+    fetchLog(page, log, note);
+    watchServer(page, replaying, note);
+  }
   // Not modal: the emergency stop stays within reach.
   dialog.show();
 }
