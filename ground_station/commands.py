@@ -232,10 +232,10 @@ def param(
         ),
     ] = None,
 ) -> int:
-    """Print the numbers of the ship's airframe, or set one of them while it is disarmed.
+    """Print or set the numbers of the ship's airframe.
 
-    Without a name it lists them, with units and limits. The ship refuses what it could not fly
-    with, keeps the others over its next start, and begins a new flight loop with each.
+    Without a name it lists them, with units and limits. A ship that is disarmed takes
+    a new one, refuses what it could not fly with, and keeps it over its next start.
 
     \b
     Examples:
