@@ -20,11 +20,12 @@ from typing import Any
 import msgspec
 
 from blimp import airframe as airframes
+from blimp.ability import ability, full_v
 from blimp.airframe import Device as Row
 from blimp.clock import ManualClock
 from blimp.config import check_broker_is_closed
 from blimp.control.failsafe import Flags
-from blimp.errors import BlimpError
+from blimp.errors import BlimpError, MissionError
 from blimp.hardware import nmea, ubx
 from blimp.hardware.board import CHIPS, check
 from blimp.hardware.device import Sensor
@@ -35,9 +36,12 @@ from blimp.service import compose
 from blimp.service.configuration import read_configuration
 from blimp.sim import Lockstep
 from blimp.types import Command, Heartbeat
-from ground_station.mission_file import builtin_missions, load_mission
+from ground_station.mission_check import judge
+from ground_station.mission_file import ENDINGS, builtin_missions, load_mission
+from ground_station.mission_file import Mission as Mission_
 from tests.faults import fuzz_queue
 from tests.faults.fuzz_target import Broken, Target, check_at_rest, unarmable
+from tests.ground_station.test_plan_file import ITEMS, WAYPOINTS, plan
 
 CYCLE_EVERY = 32  # datagrams: as many as one cycle reads
 PROBE_EVERY = 250  # messages
@@ -287,9 +291,40 @@ class Configuration(Target):
         self._directory.cleanup()
 
 
-def _read_mission(path: Path) -> None:
+class Mission(Target):
+    """The first byte chooses the ending; what follows is the file. A refusal is a MissionError."""
+
+    def __init__(self) -> None:
+        memory = Path("/dev/shm")
+        place = memory if memory.is_dir() else None
+        self._directory = tempfile.TemporaryDirectory(prefix="fuzz-", dir=place)
+        self._paths = [Path(self._directory.name) / f"site{ending}" for ending in ENDINGS]
+        twin = airframes.load("twin")
+        self._ability = ability(twin, battery_v=full_v(twin.battery))
+        missions = Path(load_mission.__code__.co_filename).parent / "missions"
+        self.seeds = [
+            *(b"\0" + (missions / f"{name}.toml").read_bytes() for name in builtin_missions()),
+            b"\1" + plan().encode(),
+            *(b"\1" + plan([one]).encode() for one in ITEMS),
+            b"\2" + WAYPOINTS.encode(),
+        ]
+
+    def feed(self, data: bytes) -> None:
+        path = self._paths[(data[:1] or b"\0")[0] % len(self._paths)]
+        path.write_bytes(data[1:])
+        with contextlib.suppress(MissionError):
+            judge(_read_mission(path), self._ability)
+
+    def close(self) -> None:
+        self._directory.cleanup()
+
+
+def _read_mission(path: Path) -> Mission_:
     mission = load_mission(str(path))
     _check_finite([mission.reach_m(), [tuple(line) for line in mission.track().values()]])
+    _check_finite(msgspec.to_builtins(mission))
+    msgspec.json.encode(mission)  # as it is sent
+    return mission
 
 
 def _read_airframe(path: Path) -> None:
@@ -302,7 +337,7 @@ def _read_configuration(path: Path) -> None:
         raise Broken("a broker is neither here nor there")
 
 
-_READERS: tuple[Callable[[Path], None], ...] = (
+_READERS: tuple[Callable[[Path], object], ...] = (
     _read_configuration,
     _read_mission,
     _read_airframe,
@@ -435,6 +470,7 @@ TARGETS: dict[str, type[Target]] = {
     "mailbox": Mailbox,
     "serial": Serial,
     "configuration": Configuration,
+    "mission": Mission,
     "worker-message": WorkerMessage,
     "worker-broadcast": WorkerBroadcast,
 }

@@ -1,8 +1,8 @@
 """The targets, and what a coverage-guided run of each watches. Imports nothing that it watches."""
 
 NAMES = (
-    "message", "broadcast", "mailbox", "serial", "configuration", "worker-message",
-    "worker-broadcast",
+    "message", "broadcast", "mailbox", "serial", "configuration", "mission",
+    "worker-message", "worker-broadcast",
 )  # fmt: skip
 
 # What a coverage-guided run watches: the readers, not the physics behind them.
@@ -30,5 +30,9 @@ WATCHED: dict[str, tuple[str, ...]] = {
     "configuration": (
         "blimp.config", "blimp.airframe", "blimp.hardware.board", "blimp.service.configuration",
         "ground_station.mission_file", "blimp.queue.redis.urls", "tomllib",
+    ),
+    "mission": (
+        "ground_station.mission_file", "ground_station.plan_file", "ground_station.mavlink_items",
+        "ground_station.legs", "ground_station.mission_check", "blimp.geofence",
     ),
 }  # fmt: skip

@@ -11,6 +11,7 @@ SLICES = {
     "mailbox": 2000,
     "serial": 3000,
     "configuration": 1000,
+    "mission": 1000,
     "worker-message": 250,
     "worker-broadcast": 30,
 }
