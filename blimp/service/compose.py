@@ -399,6 +399,7 @@ def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     paths = own_paths(options.runtime_dir)
     world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
     world.physics.held = options.held
+    make_realtime()  # the flight process waits for its buses, and air waits for no processor
     with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
         on_stop(server.stop)
         _stop_when_orphaned(server.stop, parent=options.parent)

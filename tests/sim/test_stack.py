@@ -51,6 +51,9 @@ def test_the_ready_line_the_command_line_and_a_clean_end(stack: RunningStack) ->
     assert list(stack.ready) == ["event", "vehicle", "broker", "pids"]
     assert list(stack.pids) == ["broker", "world", "flight", "worker"]
 
+    # The flight process waits for the world: what starves one stalls both.
+    assert len({os.sched_getscheduler(stack.pids[name]) for name in ("world", "flight")}) == 1
+
     status = stack.status()
     assert list(status) == STATUS_KEYS
     assert list(status["attitude_rad"]) == ["roll", "pitch", "yaw"]
