@@ -34,9 +34,9 @@ test: $(VENV)/dev.installed guests ## run the tests: flights, kills and all othe
 show: $(VENV)/dev.installed ## fly the demo's show in front of two browsers, from start to end card: 3 minutes
 	$(BIN)/pytest -q tests/ground_station/page/whole_show.py
 
-pictures: $(VENV)/dev.installed ## take README's pictures of the page from a show that is flown for it
+pictures: $(VENV)/dev.installed ## take the documents' pictures of the page from a show that is flown for it
 	PICTURES=build/pictures $(MAKE) --no-print-directory show
-	cp build/pictures/page.png build/pictures/show.gif docs/pictures/
+	cd build/pictures && cp page.png show.gif chaos.png lost.png queue.png replay.png phone.png end-phone.png ../../docs/pictures/
 
 coverage: $(VENV)/dev.installed guests ## run the units with branch coverage: a quarter slower
 	$(BIN)/pytest -n $(JOBS) --cov -m "not flight" $(TESTS)

@@ -123,6 +123,12 @@ def run_demo(options: DemoOptions, *, say: Say, tell: Tell = lambda _: None) -> 
         if not flight.result.ok:
             say(f"not flown: {flight.result.reason}")
             if flight.result.state != STOPPED:  # after Ctrl-C there is no fault to look for
+                for event in stack.events:
+                    if event["event"] == "hung":
+                        say(
+                            f"{event['process']} did not answer for {event['silent_s']:.2f} s "
+                            "and was restarted: this machine has too much else to do"
+                        )
                 say(f"the end of the stack's log:\n{stack.log_tail()}")
         say(_summary(report))
         say_replay(log_path, say=say)

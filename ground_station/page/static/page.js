@@ -10,6 +10,8 @@ import { PANELS, VIEWS } from "./panels/index.js";
 const options = new URLSearchParams(location.search);
 const DRAW_EVERY_S = 0.033;
 const SHIPS_MS = 3000;
+const CAPTION_MS = 1500; // for which a line of the story stands at least, to be read
+const WAITING_LINES = 3; // a story that is told faster loses its oldest lines
 
 class Page {
   constructor() {
@@ -21,6 +23,7 @@ class Page {
     this.isConnected = false;
     this.trouble = "";
     this.mounted = [];
+    this.story = [];
     this.samples = new Samples();
     this.kept = new Map(); // the newest of each kind, for panels that are mounted later
     document.body.classList.toggle("stage", options.get("stage") === "1");
@@ -143,13 +146,21 @@ class Page {
     this.able();
   }
 
-  /** The caption line: what a show tells, else what the ship says of itself. */
+  /** The caption line: what a show tells, line by line. */
   tellStory(text) {
-    say(document.getElementById("caption"), text);
+    this.story = [...this.story, text].slice(-WAITING_LINES);
+    if (this.nextLine) return;
+    const next = () => {
+      this.nextLine = null;
+      if (!this.story.length) return;
+      say(document.getElementById("caption"), this.story.shift());
+      this.nextLine = setTimeout(next, CAPTION_MS);
+    };
+    next();
   }
 
   take(state) {
-    if (!this.kept.has("caption")) this.tellStory(state.failsafe || (state.messages.at(-1) ?? ""));
+    if (!this.kept.has("caption")) say(document.getElementById("caption"), state.failsafe || (state.messages.at(-1) ?? ""));
     this.state = state;
     this.heardS = performance.now() / 1000 - state.age_s;
     const { mode, armed, altitude, battery, link, simulated } = this.strip;

@@ -16,14 +16,15 @@ SIGNALS = (
     (240, 228, 66), (212, 53, 28), (230, 159, 0), (43, 194, 151), (86, 180, 233), (58, 124, 165),
     (255, 138, 92), (204, 121, 167), (255, 255, 255), (140, 152, 164),
 )  # fmt: skip
-STORIES = {"worker died": "page", "the broker stops": "lost"}  # a caption's words: a picture's name
+# A caption's words: the names of the operator's picture, the phone's, and the queue room's.
+STORIES = {"worker died": ("page", "phone", "queue"), "the broker stops": ("lost", "lost-phone")}
 
 
 class Album:
-    """The frames of one show. `save` writes show.gif, and a picture for each of STORIES."""
+    """The frames of one show. `save` writes show.gif, and the pictures of STORIES and the end."""
 
-    def __init__(self, operator: Page, viewer: Page) -> None:
-        self._operator, self._viewer = operator, viewer
+    def __init__(self, operator: Page, *others: Page) -> None:
+        self._operator, self._others = operator, others
         self._frames: list[bytes] = []
         self._stories: dict[str, bytes] = {}
         self._next_s = time.monotonic()
@@ -34,16 +35,18 @@ class Album:
         self._next_s = max(self._next_s + FRAME_S, time.monotonic())
         self._frames.append(self._operator.screenshot())
         caption = self._operator.get_by_test_id("caption").inner_text()
-        for words, name in STORIES.items():
-            if words in caption:  # the last picture of it
+        for words, (name, *names) in STORIES.items():
+            # The last picture of it; of the broker's absence, once the link counts as lost.
+            if words in caption and (name != "lost" or self._operator.locator(".lost").count()):
                 self._stories[name] = self._frames[-1]
-                self._stories[f"{name}-phone"] = self._viewer.screenshot()
+                for other, page in zip(names, self._others, strict=False):
+                    self._stories[other] = page.screenshot()
 
     def save(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        for name, png in {**self._stories, "end": self._frames[-1]}.items():
-            picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(128)
-            picture.save(directory / f"{name}.png", optimize=True)
+        end = {"end": self._frames[-1], "end-phone": self._others[0].screenshot()}
+        for name, png in {**self._stories, **end}.items():
+            save(png, directory / f"{name}.png")
         small = [_small(png) for png in self._frames]
         # One palette for all: what does not change is then the same from frame to frame.
         height_px = small[0].height
@@ -58,6 +61,12 @@ class Album:
             directory / "show.gif", save_all=True, append_images=drawn[1:],
             duration=round(1e3 * RECORDING_S / len(drawn)), loop=0, optimize=True,
         )  # fmt: skip
+
+
+def save(png: bytes, path: Path) -> None:
+    """Write a picture with few colours; the page has not many more."""
+    picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(160, kmeans=2)
+    picture.save(path, optimize=True)
 
 
 def _small(png: bytes) -> Image.Image:

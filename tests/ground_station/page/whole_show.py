@@ -1,9 +1,10 @@
 """The show of `blimp demo` from its start to its end card, in a real browser: `make show`.
 
 It takes three minutes, so `make test` does not collect it. With PICTURES=DIR it keeps pictures
-of the show there: `make pictures`.
+of the show there, and of what else the page can show: `make pictures`.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -30,13 +31,16 @@ from playwright.sync_api import (
 
 from blimp.service.show import LINES, SCENES
 from tests.ground_station.page.conftest import CHROMIUM, OPTIONS
-from tests.ground_station.page.pictures import Album
+from tests.ground_station.page.pictures import Album, save
 from tests.ground_station.page.test_browser import errors_of, serious_findings
 from tests.sim.test_demo import files, wait_until
+from tests.stopwatch import Stopwatch
 
 WITHIN_MS = 60_000
 SHOW_MS = 280_000  # 90 s, and what a loaded machine adds
 END_S = 60.0
+ATTEMPTS = 3
+MOST_DISTURBED_S = 1.0  # of the five until it arms: a loaded machine may open the page later
 LOOK = """
 window.seen = {captions: [], lost: []};
 let isOver = false;
@@ -64,6 +68,8 @@ class Demo:
     """A running `blimp demo`, its addresses, and its report once it has ended."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
+        with contextlib.suppress(PermissionError):  # a ship and its world come before who looks
+            os.setpriority(os.PRIO_PROCESS, process.pid, -10)
         self.process = process
         self.said: list[str] = []
         self.events: list[dict[str, Any]] = []
@@ -102,18 +108,23 @@ class Demo:
 @contextmanager
 def browser() -> Iterator[Browser]:
     """A browser that gives way to the ship: it draws without a graphics card."""
-    os.nice(10)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+    with tempfile.TemporaryDirectory() as directory, sync_playwright() as playwright:
+        gentle = Path(directory) / "chromium"
+        gentle.write_text(f'#!/bin/sh\nexec nice -n 10 {CHROMIUM} "$@"\n')
+        gentle.chmod(0o700)
+        chromium = playwright.chromium.launch(executable_path=gentle, args=OPTIONS)
         yield chromium
         chromium.close()
 
 
 @contextmanager
-def running_demo(*options: str) -> Iterator[Demo]:
+def running_demo(*options: str, logs: Path | None = None) -> Iterator[Demo]:
+    """Run `blimp demo`. logs: where its flight is recorded, if it is."""
     home = Path(tempfile.mkdtemp(prefix="blimp-show-"))
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")}
     environment |= {"XDG_RUNTIME_DIR": str(home), "TMPDIR": str(home), "BLIMP_LOG_MB": "0"}
+    if logs is not None:
+        environment |= {"BLIMP_LOG_MB": "100", "BLIMP_LOG_DIR": str(logs)}
     demo = Demo(
         subprocess.Popen(
             [sys.executable, "-m", "blimp", "demo", "--headless", "--json", *options],
@@ -150,18 +161,33 @@ def opened(context: BrowserContext, url: str) -> tuple[Page, list[str]]:
     return page, until_end
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_show_is_seen_from_its_start_to_its_end_card() -> None:
-    with running_demo("--read-only") as demo, browser() as chromium:
+    # A flight process that gets no processor for 0.4 s is killed by its watchdog, as it must be,
+    # and the ship is disarmed. On a machine that does that, the page cannot be judged.
+    for _ in range(ATTEMPTS):
+        if is_seen_whole():
+            return
+    pytest.fail(f"the flight process got no processor in each of {ATTEMPTS} shows")
+
+
+def is_seen_whole() -> bool:
+    """Fly the show and assert all of it; False if the machine had no processor for the ship."""
+    # The browser is there first, so that it sees the first line of the story.
+    with browser() as chromium, running_demo("--read-only") as demo:
+        watch = Stopwatch()
         urls = demo.page()
         stage = chromium.new_context(viewport={"width": 1440, "height": 900})
         phone = chromium.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
         operator, wrong = opened(stage, urls["url"])
+        is_early = "ARMED" not in operator.get_by_test_id("armed").inner_text()
+        was_busy = watch.disturbed_s() > MOST_DISTURBED_S
         viewer, also_wrong = opened(phone, urls["read_only_url"])
         expect(viewer.get_by_test_id("estop")).to_be_hidden(timeout=WITHIN_MS)
         card = operator.get_by_test_id("end-card")
         pictures = os.environ.get("PICTURES")
-        album = Album(operator, viewer)
+        rooms = [opened(stage, f"{urls['url']}#queue")[0]] if pictures else []
+        album = Album(operator, viewer, *rooms)
         while pictures and not card.is_visible():
             album.take()
         expect(card).to_be_visible(timeout=SHOW_MS)
@@ -176,7 +202,13 @@ def test_the_show_is_seen_from_its_start_to_its_end_card() -> None:
         report = demo.report()
         stage.close()
         phone.close()
+    if any("this machine has too much else to do" in line for line in demo.said):
+        return False
     assert report["ok"], "\n".join(demo.said)
+    assert is_early or was_busy, "the page opened after the show had begun"
+    if is_early:
+        story = "\n".join(seen[0]["captions"])
+        assert f"{LINES['arm']}\n{LINES['takeoff']}" in story
     assert all("8 of 8" in one for one in legs)
     assert [*wrong, *also_wrong] == []
     assert findings == []
@@ -193,6 +225,7 @@ def test_the_show_is_seen_from_its_start_to_its_end_card() -> None:
     assert not any(one["stop"] for one in lost)
     # Each part of the page looks at the age by itself, so in its first tenth they may differ.
     assert all(one["land"] and one["old"] for one in lost[len(lost) // 4 : -len(lost) // 4]), lost
+    return True
 
 
 @pytest.mark.timeout(300)
@@ -229,3 +262,38 @@ def test_all_ships_of_a_demo_are_on_one_page() -> None:
         report = demo.report()
     assert report["left_behind"] == []
     assert not report["ok"]
+
+
+@pytest.mark.skipif("PICTURES" not in os.environ, reason="only pictures of it are wanted")
+@pytest.mark.timeout(300)
+def test_pictures_of_chaos_and_of_a_replay(tmp_path: Path) -> None:
+    pictures = Path(os.environ["PICTURES"])
+    with browser() as chromium:
+        context = chromium.new_context(viewport={"width": 1280, "height": 800})
+        with running_demo("--scenes", "none", logs=tmp_path) as demo:
+            page, _ = opened(context, demo.page()["url"])
+            by = page.get_by_test_id
+            page.wait_for_function("() => window.page.state?.position_ned_m[0] > 1.5")
+            by("chaos-sensor").select_option("baro")
+            by("chaos-lie-sensor").click()
+            expect(by("chaos-reports")).to_contain_text("baro", timeout=WITHIN_MS)
+            by("chaos-reports").scroll_into_view_if_needed()
+            page.wait_for_timeout(6000)  # in which the ship does something about it
+            save(page.screenshot(), pictures / "chaos.png")
+            expect(by("end-card")).to_be_visible(timeout=SHOW_MS)
+            report = demo.report()
+        assert Path(report["log"]).parent == tmp_path
+        typed = next(line for line in demo.said if line.startswith("see it again: "))
+        assert typed.endswith(f"log replay {Path(report['log']).name}")
+        command = [sys.executable, "-m", "blimp", "log", "replay", report["log"], "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            page = context.new_page()
+            page.goto(json.loads(child.stdout.readline())["url"])
+            slider = page.get_by_test_id("replay-slider")
+            expect(slider).to_be_enabled(timeout=WITHIN_MS)
+            slider.fill(str(0.6 * report["mission"]["duration_s"]))
+            page.wait_for_timeout(2500)
+            save(page.screenshot(), pictures / "replay.png")
+            child.terminate()
+        context.close()
