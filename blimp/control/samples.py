@@ -51,20 +51,20 @@ class Samples:
         self._spacing_s = {name: 1.0 / (_FASTEST * rate_hz) for name, rate_hz in rates.items()}
         for name in ("tag", "gps"):  # each is asked for twice
             self._spacing_s[f"{name}-height"] = self._spacing_s.get(name, 0.0)
-        self._last_s: dict[str, float] = {}
+        self._from_s: dict[str, float] = {}  # what is earlier is old, or comes too fast
 
     def begin_again(self) -> None:
         """The clock went back: no time of before says anything."""
-        self._last_s.clear()
+        self._from_s.clear()
 
     def is_new(self, name: str, sample: Timed | None, now_s: float) -> bool:
         """Whether this sample is later than the last one of its role, by enough."""
         if sample is None:
             return False
-        t_s, last_s = sample.t_s, self._last_s.get(name)
-        if last_s is not None and t_s < last_s + self._spacing_s.get(name, 0.0):
+        t_s = sample.t_s
+        if t_s < self._from_s.get(name, t_s):
             return False
         if not (isfinite(t_s) and now_s - _OLD_S <= t_s <= now_s + _AHEAD_S):
             return False
-        self._last_s[name] = t_s
+        self._from_s[name] = t_s + self._spacing_s.get(name, 0.0)
         return True
