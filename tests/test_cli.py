@@ -4,10 +4,13 @@ import io
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
 import threading
+import traceback
+import warnings
 from pathlib import Path
 
 import pytest
@@ -57,15 +60,51 @@ from ground_station.commands import app as ground_app
 def test_bad_options_are_named_in_one_breath(arguments: list[str], words: str) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("BLIMP_")}
     environment["XDG_RUNTIME_DIR"] = "/nonexistent"  # no stack of this user is found
-    ended = subprocess.run(
-        [sys.executable, "-m", "blimp", *arguments],
-        capture_output=True, text=True, env=environment, check=False, timeout=60,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert ended.returncode in (1, 2)
-    assert ended.stdout == ""
-    assert words in ended.stderr
-    assert "Traceback" not in ended.stderr
+    status, stdout, stderr = forked("blimp", *arguments, environment=environment)
+    assert status in (1, 2)
+    assert stdout == ""
+    assert words in stderr
+    assert "Traceback" not in stderr
+
+
+def forked(program: str, *words: str, environment: dict[str, str]) -> tuple[int, str, str]:
+    """Run `python -m program` in a fork; return its exit status, output and errors.
+
+    Another interpreter would import all of it again, for 0.4 s of a processor each.
+    """
+    with (
+        tempfile.TemporaryFile("w+") as stdout,
+        tempfile.TemporaryFile("w+") as stderr,
+        warnings.catch_warnings(),  # of a fork beside threads: it starts and waits for none
+    ):
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+        if child == 0:
+            status = 70
+            try:
+                with open(os.devnull) as nothing:
+                    for number, file in enumerate((nothing, stdout, stderr)):
+                        os.dup2(file.fileno(), number)
+                sys.stdout, sys.stderr = stdout, stderr
+                os.environ.clear()
+                os.environ.update(environment)
+                sys.argv = [program, *words]
+                runpy.run_module(program, run_name="__main__", alter_sys=True)
+                status = 0
+            except SystemExit as end:  # as the interpreter does it
+                status = end.code if isinstance(end.code, int) else int(end.code is not None)
+                if isinstance(end.code, str):
+                    print(end.code, file=stderr)
+            except BaseException:
+                traceback.print_exc(file=stderr)
+            finally:  # nothing else of the test may run in a fork
+                stdout.flush()
+                stderr.flush()
+                os._exit(status)
+        _, ended = os.waitpid(child, 0)
+        stdout.seek(0)
+        stderr.seek(0)
+        return os.waitstatus_to_exitcode(ended), stdout.read(), stderr.read()
 
 
 def blimp(*words: str, **environment: str) -> str:
@@ -180,11 +219,8 @@ def test_a_shell_completes_the_names(
     program: str, variable: str, line: str, names: list[str]
 ) -> None:
     asked = {variable: "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    ended = subprocess.run(
-        [sys.executable, "-m", program],
-        capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **asked},
-    )  # fmt: skip
-    assert ended.stdout.split() == names
+    _, stdout, _ = forked(program, environment={**os.environ, **asked})
+    assert stdout.split() == names
 
 
 class Terminal(io.StringIO):

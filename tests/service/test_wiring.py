@@ -49,15 +49,15 @@ def test_a_file_is_written_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", names())
 def test_every_pin_of_the_table_has_its_wire(name: str) -> None:
     ship = airframe.load(name)
-    wires = drawn(ship)
+    wires, said = drawn(ship), text(ship)
     for row in ship.device:
         for label, bcm in row.pins.items():
             assert wires[f"{row.name}.{label}"] == HEADER[bcm]
         if row.bus == "i2c-1":
             assert (wires[f"{row.name}.SDA"], wires[f"{row.name}.SCL"]) == (3, 5)
-            assert f"{row.chip}, 0x{row.address:02x} on i2c-1" in text(ship)
+            assert f"{row.chip}, 0x{row.address:02x} on i2c-1" in said
         for channel, output in row.outputs.items():
-            assert f"{channel} → {output}" in text(ship)
+            assert f"{channel} → {output}" in said
 
 
 @pytest.mark.parametrize("name", names())
