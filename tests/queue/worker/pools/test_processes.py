@@ -81,9 +81,10 @@ def test_a_bound_task_sees_its_message_and_tells_progress(
     }
 
 
-def test_a_result_that_cannot_be_sent_back_is_a_clear_failure(
+def test_whatever_a_task_does_in_its_child_the_worker_goes_on(
     labour: TaskApp, worker: WorkerProcess
 ) -> None:
+    # A result that cannot be sent back is a clear failure.
     for what, complaint in (
         ("nan", "cpu.returns returned what JSON cannot hold"),
         ("set", "cpu.returns returned what JSON cannot hold"),
@@ -94,10 +95,7 @@ def test_a_result_that_cannot_be_sent_back_is_a_clear_failure(
             labour.send_task("cpu.returns", (what,)).get(DEADLINE_S)
         labour.send_task("cpu.pid").get(DEADLINE_S)
 
-
-def test_what_it_raises_is_reported_as_from_a_thread(
-    labour: TaskApp, worker: WorkerProcess
-) -> None:
+    # What it raises is reported as from a thread.
     with pytest.raises(TaskFailed, match="ValueError: the valve is shut") as caught:
         labour.send_task("cpu.raises", ("value",)).get(DEADLINE_S)
     assert "in cpu_raises" in (caught.value.trace or "")
@@ -107,6 +105,26 @@ def test_what_it_raises_is_reported_as_from_a_thread(
         labour.send_task("cpu.raises", ("exit",)).get(DEADLINE_S)
     assert labour.send_task("cpu.raises", ("os",)).get(DEADLINE_S) == 1
     assert labour.send_task("cpu.raises", ("retry",)).get(DEADLINE_S) == 1
+
+    # Its noise and hunger do not reach its channel.
+    assert labour.send_task("cpu.prints").get(DEADLINE_S) == [""]
+    wait_until(lambda: any("more noise" in line for line in worker.lines), "it is not heard")
+
+    # A soft limit strikes.
+    for hears, state in ((True, State.SUCCESS), (False, State.FAILURE)):
+        record = labour.send_task("cpu.spin", (hears,)).wait(DEADLINE_S)
+        assert record.state is state
+        reported = record.fault.exc_type if record.fault else record.result
+        assert reported == ("noticed" if hears else "SoftTimeLimitExceeded")
+    assert labour.send_task("cpu.sleep").get(DEADLINE_S) == "noticed"
+
+    # Past its hard limit the child is killed.
+    record = labour.send_task("cpu.deaf").wait(DEADLINE_S)
+    assert record.reason == "cpu.deaf ran longer than its time limit of 0.3 s"
+    assert record.fault is not None
+    assert record.fault.exc_type == "TimeLimitExceeded"
+    labour.send_task("cpu.pid").get(DEADLINE_S)
+    assert worker.starts == 1
 
 
 def test_a_killed_child_costs_its_own_task_alone(
@@ -163,28 +181,6 @@ def test_a_child_that_leaves_an_heir_of_its_channel_is_seen_to_be_dead(
     wait_until(lambda: any("worker lost" in line for line in worker.lines), "it is not seen")
 
 
-@pytest.mark.parametrize(("hears", "state"), [(True, State.SUCCESS), (False, State.FAILURE)])
-def test_a_soft_limit_strikes_in_a_child(
-    labour: TaskApp, worker: WorkerProcess, hears: bool, state: State
-) -> None:
-    record = labour.send_task("cpu.spin", (hears,)).wait(DEADLINE_S)
-    assert record.state is state
-    reported = record.fault.exc_type if record.fault else record.result
-    assert reported == ("noticed" if hears else "SoftTimeLimitExceeded")
-    assert labour.send_task("cpu.sleep").get(DEADLINE_S) == "noticed"
-
-
-def test_past_its_hard_limit_a_child_is_killed_and_the_worker_goes_on(
-    labour: TaskApp, worker: WorkerProcess
-) -> None:
-    record = labour.send_task("cpu.deaf").wait(DEADLINE_S)
-    assert record.reason == "cpu.deaf ran longer than its time limit of 0.3 s"
-    assert record.fault is not None
-    assert record.fault.exc_type == "TimeLimitExceeded"
-    labour.send_task("cpu.pid").get(DEADLINE_S)
-    assert worker.starts == 1
-
-
 def test_a_child_is_replaced_after_its_most_tasks_and_the_worker_is_not(
     labour: TaskApp, url: str, start_worker: Start
 ) -> None:
@@ -204,13 +200,6 @@ def test_a_child_that_has_grown_too_large_is_replaced(
     assert labour.send_task("cpu.hoard", (120,)).get(DEADLINE_S) == first
     assert labour.send_task("cpu.hoard", (1,)).get(DEADLINE_S) != first
     assert worker.starts == 1
-
-
-def test_noise_and_hunger_of_a_task_do_not_reach_its_channel(
-    labour: TaskApp, worker: WorkerProcess
-) -> None:
-    assert labour.send_task("cpu.prints").get(DEADLINE_S) == [""]
-    wait_until(lambda: any("more noise" in line for line in worker.lines), "it is not heard")
 
 
 def test_no_child_outlives_a_killed_worker(labour: TaskApp, worker: WorkerProcess) -> None:
