@@ -14,7 +14,8 @@ from ground_station.mission import load_mission
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("seed", range(1, 5))
+# Of seeds 1 to 8 the farthest from its track, and the hardest touchdown; 4 is in test_effect.py.
+@pytest.mark.parametrize("seed", [3, 6])
 def test_the_square_is_flown_within_its_limits(seed: int) -> None:
     sortie = fly(load_mission("square"), airframe="twin", seed=seed, wind_mps=0.3)
     assert sortie.failure == ""

@@ -25,8 +25,8 @@ THERE = """
 name = "there"
 leg = [
   { do = "arm" },
-  { do = "takeoff", altitude_m = 1.5 },
-  { do = "goto", north_m = 4.0, east_m = 0.0, altitude_m = 1.5 },
+  { do = "takeoff", altitude_m = 1.0 },
+  { do = "goto", north_m = 3.0, east_m = 0.0, altitude_m = 1.0 },
   { do = "land" },
 ]
 """
@@ -47,7 +47,9 @@ def motors_at_rest(stack: RunningStack) -> bool:
         return all(outputs[name] == 0.0 for name in ("left", "right", "tail"))
 
 
-def test_the_ready_line_the_command_line_and_a_clean_end(stack: RunningStack) -> None:
+def test_the_command_line_a_mission_whose_worker_is_killed_and_a_clean_end(
+    stack: RunningStack, tmp_path: Path
+) -> None:
     assert list(stack.ready) == ["event", "vehicle", "broker", "pids"]
     assert list(stack.pids) == ["broker", "world", "flight", "worker"]
 
@@ -96,14 +98,62 @@ def test_the_ready_line_the_command_line_and_a_clean_end(stack: RunningStack) ->
     assert "a ship named 'twin' runs on this machine already" in same_name.stderr
     assert stack.ground("ping").status == 0
 
+    # A leg to be killed in, and one more: this is real time, and squares are flown in lockstep.
+    there = tmp_path / "there.toml"
+    there.write_text(THERE)
+    mission = stack.start_ground("--json", "mission", "run", str(there))
+    with stack.world() as world:
+        stack.wait_until(lambda: world.truth().position_ned_m[0] > 1.0, within_s=120.0)
+        before, watch = world.truth(), Stopwatch()
+        stack.kill("worker")
+        restarted = stack.wait_for_event(lambda e: e.get("process") == "worker")
+        after = world.truth()
+        assert restarted["down_s"] - watch.disturbed_s() < 3.0, stack.log()
+        assert abs(after.altitude_m - before.altitude_m) < 0.5
+        assert abs(after.position_ned_m[1] - before.position_ned_m[1]) < 1.0  # on its leg
+    flown = stack.finish(mission)
+    assert flown.status == 0, flown.stdout + flown.stderr
+    result = flown.json["result"]
+    assert result["completed"] == result["legs"] == 4
     assert stack.end() == 0
     assert stack.left_behind() == []
 
 
-def test_manual_mode_drives_one_motor_and_an_estop_ends_it_for_good_worker_or_not(
+def highest_m(stack: RunningStack) -> float | None:
+    """Return the parameter as the ship says it; None where it says nothing."""
+    found = stack.ground("param", "limits.max_altitude_m")
+    if found.status != 0:
+        return None
+    value: float = found.json["result"]["parameters"][0]["value"]
+    return value
+
+
+def set_a_parameter(stack: RunningStack) -> None:
+    """It flies at once, is never set while armed, and leaves the ship armed."""
+    assert stack.ground("param", "limits.max_altitude_m", "4").status == 0
+    assert stack.wait_for_event(lambda e: e["event"] == "ready")["pids"] == stack.pids
+    assert not any(e["event"] == "restarted" for e in stack.events)  # no process ended for it
+    refused = stack.ground("param", "limits.descent_mps", "50")
+    assert (refused.status, refused.json["state"]) == (5, "REFUSED")
+    assert "cannot fly" in refused.json["reason"]
+    assert highest_m(stack) == 4.0
+    stack.wait_until(
+        lambda: stack.ground("--timeout", "5", "arm").status == 0, within_s=60.0
+    )  # its gyroscopes are measured again
+    too_high = stack.ground("takeoff", "5")
+    assert "altitude_m is 5, must be within 0.5 to 4 m" in too_high.json["reason"]
+    refused = stack.ground("param", "limits.max_altitude_m", "3")
+    assert (refused.status, refused.json["state"]) == (5, "REFUSED")
+    assert "disarmed" in refused.json["reason"]
+
+
+def test_a_ship_is_safe_after_an_estop_and_a_killed_and_a_stopped_flight_process(
     stack: RunningStack,
 ) -> None:
-    assert stack.ground("arm").status == 0
+    """On one stack, whose start costs as much as a flight of seventeen seconds."""
+    set_a_parameter(stack)
+
+    # Manual mode drives one motor, and an emergency stop ends it for good.
     assert stack.ground("mode", "MANUAL").status == 0
     motor = stack.start_ground("--json", "motor", "tail", "-40", "--seconds", "20")
     with stack.world() as world:
@@ -133,63 +183,7 @@ def test_manual_mode_drives_one_motor_and_an_estop_ends_it_for_good_worker_or_no
     stack.finish(motor)
     stack.wait_until(lambda: stack.status()["killed"], within_s=60.0)
 
-
-def test_a_parameter_set_on_the_ground_flies_at_once_and_after_a_crash_and_never_while_armed(
-    stack: RunningStack,
-) -> None:
-    assert stack.ground("param", "limits.max_altitude_m", "4").status == 0
-    assert stack.wait_for_event(lambda e: e["event"] == "ready")["pids"] == stack.pids
-    assert not any(e["event"] == "restarted" for e in stack.events)  # no process ended for it
-    refused = stack.ground("param", "limits.descent_mps", "50")
-    assert (refused.status, refused.json["state"]) == (5, "REFUSED")
-    assert "cannot fly" in refused.json["reason"]
-
-    def asked_of_the_ship(value: float) -> bool:
-        found = stack.ground("param", "limits.max_altitude_m")
-        return found.status == 0 and found.json["result"]["parameters"][0]["value"] == value
-
-    def armed() -> bool:
-        return stack.ground("--timeout", "5", "arm").status == 0
-
-    assert asked_of_the_ship(4.0)
-    stack.wait_until(armed, within_s=60.0)  # its gyroscopes are measured again
-    too_high = stack.ground("takeoff", "5")
-    assert "altitude_m is 5, must be within 0.5 to 4 m" in too_high.json["reason"]
-    refused = stack.ground("param", "limits.max_altitude_m", "3")
-    assert (refused.status, refused.json["state"]) == (5, "REFUSED")
-    assert "disarmed" in refused.json["reason"]
-    stack.kill("flight")
-    stack.wait_for_event(lambda e: e["event"] == "restarted")
-    stack.wait_until(lambda: asked_of_the_ship(4.0), within_s=60.0)
-    assert stack.end() == 0
-    assert stack.left_behind() == []
-
-
-def test_a_worker_killed_in_mid_leg_costs_the_mission_nothing(
-    stack: RunningStack, tmp_path: Path
-) -> None:
-    # A leg to be killed in, and one more: this is real time, and squares are flown in lockstep.
-    there = tmp_path / "there.toml"
-    there.write_text(THERE)
-    mission = stack.start_ground("--json", "mission", "run", str(there))
-    with stack.world() as world:
-        stack.wait_until(lambda: world.truth().position_ned_m[0] > 1.5, within_s=120.0)
-        before, watch = world.truth(), Stopwatch()
-        stack.kill("worker")
-        restarted = stack.wait_for_event(lambda e: e.get("process") == "worker")
-        after = world.truth()
-        assert restarted["down_s"] - watch.disturbed_s() < 3.0, stack.log()
-        assert abs(after.altitude_m - before.altitude_m) < 0.5
-        assert abs(after.position_ned_m[1] - before.position_ned_m[1]) < 1.0  # on its leg
-    flown = stack.finish(mission)
-    assert flown.status == 0, flown.stdout + flown.stderr
-    result = flown.json["result"]
-    assert result["completed"] == result["legs"] == 4
-    assert stack.end() == 0
-    assert stack.left_behind() == []
-
-
-def test_a_killed_flight_process_is_safe_at_once_and_back_disarmed(stack: RunningStack) -> None:
+    # A killed flight process is safe at once, and back disarmed.
     assert stack.ground("arm").status == 0
     takeoff = stack.start_ground("--json", "takeoff", "3")
     with stack.world() as world:
@@ -199,6 +193,7 @@ def test_a_killed_flight_process_is_safe_at_once_and_back_disarmed(stack: Runnin
         stack.kill("flight")
         stack.wait_until(lambda: motors_at_rest(stack), within_s=60.0)
         assert watch.undisturbed_s() <= 0.5
+    killed = stack.wait_for_event(lambda e: e["event"] == "safe")
     restarted = stack.wait_for_event(lambda e: e.get("process") == "flight")
     assert restarted["pid"] != stack.pids["flight"]
     lost = stack.finish(takeoff)
@@ -209,29 +204,29 @@ def test_a_killed_flight_process_is_safe_at_once_and_back_disarmed(stack: Runnin
     assert (status["armed"], status["killed"]) == (False, False)
     stack.wait_until(lambda: stack.status()["age_s"] < 1.0, within_s=60.0)
     assert motors_at_rest(stack)
+    stack.wait_until(lambda: highest_m(stack) == 4.0, within_s=60.0)  # the parameter is kept
 
-
-def test_a_stopped_flight_process_is_safe_within_a_second_and_back_disarmed(
-    stack: RunningStack,
-) -> None:
-    """SIGSTOP, like a held interpreter or a page fault, stops its own watchdog as well."""
-    assert stack.ground("arm").status == 0
+    # A stopped one within a second: SIGSTOP, like a held interpreter or a page fault, stops its
+    # own watchdog as well.
+    stack.wait_until(lambda: stack.ground("arm").status == 0, within_s=60.0)
     takeoff = stack.start_ground("--json", "takeoff", "3")
     with stack.world() as world:
-        stack.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=60.0)
-        assert not world.report().outputs_safe
+        stack.wait_until(
+            lambda: world.truth().altitude_m > 0.5 and not world.report().outputs_safe,
+            within_s=60.0,
+        )  # it may still be up there from before
         watch = Stopwatch()
-        os.kill(stack.pids["flight"], signal.SIGSTOP)
+        os.kill(restarted["pid"], signal.SIGSTOP)
         stack.wait_until(lambda: world.report().outputs_safe, within_s=60.0)
         assert watch.undisturbed_s() <= 1.0
     hung = stack.wait_for_event(lambda e: e["event"] == "hung")
     assert list(hung) == ["event", "process", "silent_s"]
     assert hung["process"] == "flight"
-    safe = stack.wait_for_event(lambda e: e["event"] == "safe")
+    safe = stack.wait_for_event(lambda e: e["event"] == "safe" and e is not killed)
     assert list(safe) == ["event", "after_s"]
     assert hung["silent_s"] <= safe["after_s"] <= 1.0 + watch.disturbed_s()
-    restarted = stack.wait_for_event(lambda e: e.get("event") == "restarted")
-    assert restarted["pid"] != stack.pids["flight"]
+    earlier = (stack.pids["flight"], restarted["pid"])
+    stack.wait_for_event(lambda e: e["event"] == "restarted" and e["pid"] not in earlier)
     stack.finish(takeoff)
     stack.wait_until(lambda: not stack.status()["armed"], within_s=60.0)
     assert motors_at_rest(stack)
@@ -247,7 +242,7 @@ def test_a_light_ship_whose_flight_process_dies_in_the_air_is_landed_by_the_next
     stack = RunningStack("--airframe", str(airframe))
     try:
         assert stack.ground("arm").status == 0
-        assert stack.ground("takeoff", "1.5").status == 0
+        assert stack.ground("takeoff", "1").status == 0
         stack.kill("flight")
         stack.wait_for_event(lambda e: e["event"] == "restarted")
         stack.wait_until(lambda: stack.status()["mode"] == "LAND", within_s=60.0)
@@ -259,21 +254,7 @@ def test_a_light_ship_whose_flight_process_dies_in_the_air_is_landed_by_the_next
         stack.close()
 
 
-def test_a_killed_supervisor_leaves_nothing(stack: RunningStack) -> None:
-    assert stack.ground("arm").status == 0
-    takeoff = stack.start_ground("--json", "takeoff", "3")
-    with stack.world() as world:
-        stack.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=60.0)
-    stack.end(signal.SIGKILL)
-    stack.wait_until(lambda: '"event": "cleaned"' in stack.log(), within_s=60.0)
-    assert stack.left_behind() == []
-    assert '"outputs_safe": true' in stack.log()
-    assert '"forced": []' in stack.log()
-    takeoff.kill()
-    takeoff.communicate()
-
-
-def test_a_killed_broker_world_and_guard_come_back_and_the_guard_cleans_up(
+def test_a_killed_broker_world_and_guard_come_back_and_a_killed_supervisor_leaves_nothing(
     stack: RunningStack,
 ) -> None:
     stack.kill("broker")
@@ -287,6 +268,14 @@ def test_a_killed_broker_world_and_guard_come_back_and_the_guard_cleans_up(
     os.kill(before, signal.SIGKILL)
     stack.wait_until(lambda: stack.guard_pid() not in (0, before), within_s=60.0)
     stack.wait_until(lambda: stack.ground("ping").status == 0, within_s=60.0)
+    # The new guard cleans up after a ship in the air.
+    takeoff = stack.start_ground("--json", "takeoff", "3")
+    with stack.world() as world:
+        stack.wait_until(lambda: world.truth().altitude_m > 0.5, within_s=60.0)
     stack.end(signal.SIGKILL)
     stack.wait_until(lambda: '"event": "cleaned"' in stack.log(), within_s=60.0)
     assert stack.left_behind() == []
+    assert '"outputs_safe": true' in stack.log()
+    assert '"forced": []' in stack.log()
+    takeoff.kill()
+    takeoff.communicate()
