@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 GUESTS := .venv-peers
 CELERY := .venv-celery
 JOBS ?= 2
-# Tests that wait leave a processor to others: one process of tests more than processors.
-TEST_JOBS ?= $(shell expr $(JOBS) + 1)
+# Tests that wait leave a processor to others: two processes of tests more than processors.
+TEST_JOBS ?= $(shell expr $(JOBS) + 2)
 # Tests start hundreds of interpreters: without bytecode each would compile what it imports.
 export PYTHONDONTWRITEBYTECODE :=
 SOAK ?= 200000
