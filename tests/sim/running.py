@@ -96,14 +96,19 @@ class RunningStack:
         return (self.home / "up.log").read_text()
 
     def wait_for_event(
-        self, matches: Callable[[dict[str, Any]], bool], *, within_s: float = DEADLINE_S
+        self,
+        matches: Callable[[dict[str, Any]], bool],
+        *,
+        since: int = 0,
+        within_s: float = DEADLINE_S,
     ) -> dict[str, Any]:
+        """Return the first event that matches. since: how many came before and do not count."""
         with self._news:
             found = self._news.wait_for(
-                lambda: any(matches(e) for e in self.events), timeout=within_s
+                lambda: any(matches(e) for e in self.events[since:]), timeout=within_s
             )
             assert found, f"no such event in {self.events}; log:\n{self.log()}"
-            return next(e for e in self.events if matches(e))
+            return next(e for e in self.events[since:] if matches(e))
 
     # --- the ground ---------------------------------------------------------------------
 
@@ -160,8 +165,16 @@ class RunningStack:
             ask_again.wait(0.02 if waited_s < 1.0 else 0.1)
         return value
 
-    def kill(self, name: str) -> None:
-        os.kill(self.pids[name], signal.SIGKILL)
+    def pid(self, name: str) -> int:
+        """Return the number of the process that runs now, or ran last."""
+        again = [e["pid"] for e in self.events if e.get("process") == name and "pid" in e]
+        return again[-1] if again else self.pids[name]
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send the signal, and return the number of the process that got it."""
+        pid = self.pid(name)
+        os.kill(pid, number)
+        return pid
 
     def guard_pid(self) -> int:
         """Return the process number of the stack's guard now, 0 where there is none."""

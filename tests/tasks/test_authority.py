@@ -237,7 +237,7 @@ def test_where_nobody_can_say_who_has_control_nothing_is_done_and_nobody_is_blam
         raise LinkError("broker: does not answer")
 
     monkeypatch.setattr(Authority, "admit", unreachable)
-    reply = ground.send("land", ttl_s=0.5).wait(10.0)
+    reply = ground.send("land", ttl_s=2.0).wait(10.0)
     assert (reply.state, reply.kind) == ("FAILURE", "ControlUnknown")
     assert reply.reason == "cannot tell who holds control of it: broker: does not answer"
     assert ship.named("land") == []
