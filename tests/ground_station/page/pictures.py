@@ -33,11 +33,12 @@ class Album:
         """Take the next frame as soon as it is due."""
         self._operator.wait_for_timeout(max(0.0, 1e3 * (self._next_s - time.monotonic())))
         self._next_s = max(self._next_s + FRAME_S, time.monotonic())
+        is_lost = self._operator.locator("body.lost").count() == 1
         self._frames.append(self._operator.screenshot())
         caption = self._operator.get_by_test_id("caption").inner_text()
         for words, (name, *names) in STORIES.items():
             # The last picture of it; of the broker's absence, once the link counts as lost.
-            if words in caption and (name != "lost" or self._operator.locator(".lost").count()):
+            if words in caption and (is_lost or name != "lost"):
                 self._stories[name] = self._frames[-1]
                 for other, page in zip(names, self._others, strict=False):
                     self._stories[other] = page.screenshot()
