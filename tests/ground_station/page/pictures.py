@@ -10,6 +10,7 @@ from playwright.sync_api import Page
 FRAME_S = 1.8  # between two frames of the recording
 RECORDING_S = 20.0
 WIDTH_PX = 640
+LOST_MS = 10_000  # for the link to count as lost
 COLOURS = 30
 # Of static/page.css: a red button is small, and would lose its colour to the many dark ones.
 SIGNALS = (
@@ -33,12 +34,14 @@ class Album:
         """Take the next frame as soon as it is due."""
         self._operator.wait_for_timeout(max(0.0, 1e3 * (self._next_s - time.monotonic())))
         self._next_s = max(self._next_s + FRAME_S, time.monotonic())
-        is_lost = self._operator.locator("body.lost").count() == 1
         self._frames.append(self._operator.screenshot())
         caption = self._operator.get_by_test_id("caption").inner_text()
+        # The last picture of each, but for the lost link, which is waited for once.
         for words, (name, *names) in STORIES.items():
-            # The last picture of it; of the broker's absence, once the link counts as lost.
-            if words in caption and (is_lost or name != "lost"):
+            if words in caption and not (name == "lost" and name in self._stories):
+                if name == "lost":
+                    self._operator.wait_for_selector("body.lost", timeout=LOST_MS)
+                    self._frames[-1] = self._operator.screenshot()
                 self._stories[name] = self._frames[-1]
                 for other, page in zip(names, self._others, strict=False):
                     self._stories[other] = page.screenshot()
