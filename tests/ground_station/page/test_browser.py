@@ -42,10 +42,12 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     expect(by("caption")).to_have_text("<b>worker</b> died", timeout=WITHIN_MS)
     assert serious_findings(page) == []
 
+    place = by("estop").bounding_box()
     served.silence.set()
     expect(page.locator("#lost")).to_contain_text("On board", timeout=WITHIN_MS)
     expect(by("command-land")).to_be_disabled(timeout=WITHIN_MS)
     expect(by("estop")).to_be_enabled()
+    assert by("estop").bounding_box() == place, "who presses must not miss what has moved"
     page.wait_for_function(  # the link's age is not the altitude's: either may be the older
         "() => Number(document.querySelector('[data-testid=altitude]').dataset.ageS) >= 3.5"
     )
