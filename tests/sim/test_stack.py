@@ -143,17 +143,9 @@ def is_manual(stack: RunningStack) -> bool:
     return False
 
 
-def highest_m(stack: RunningStack) -> float | None:
-    """Return the parameter as the ship says it; None where it says nothing."""
-    found = stack.ground("param", "limits.max_altitude_m")
-    if found.status != 0:
-        return None
-    value: float = found.json["result"]["parameters"][0]["value"]
-    return value
-
-
-def set_a_parameter(stack: RunningStack) -> None:
-    """It flies at once, is never set while armed, and leaves the ship armed."""
+def test_a_parameter_set_on_the_ground_flies_at_once_and_after_a_crash_and_never_while_armed(
+    stack: RunningStack,
+) -> None:
     assert stack.ground("param", "limits.max_altitude_m", "4").status == 0
     assert stack.wait_for_event(lambda e: e["event"] == "ready")["pids"] == stack.pids
     # No process ended for it; one that a loaded machine starves is killed, and said to be hung.
@@ -162,23 +154,32 @@ def set_a_parameter(stack: RunningStack) -> None:
     refused = stack.ground("param", "limits.descent_mps", "50")
     assert (refused.status, refused.json["state"]) == (5, "REFUSED")
     assert "cannot fly" in refused.json["reason"]
-    assert highest_m(stack) == 4.0
-    stack.wait_until(
-        lambda: stack.ground("--timeout", "5", "arm").status == 0, within_s=60.0
-    )  # its gyroscopes are measured again
+
+    def asked_of_the_ship(value: float) -> bool:
+        found = stack.ground("param", "limits.max_altitude_m")
+        return found.status == 0 and found.json["result"]["parameters"][0]["value"] == value
+
+    def armed() -> bool:
+        return stack.ground("--timeout", "5", "arm").status == 0
+
+    assert asked_of_the_ship(4.0)
+    stack.wait_until(armed, within_s=60.0)  # its gyroscopes are measured again
     too_high = stack.ground("takeoff", "5")
     assert "altitude_m is 5, must be within 0.5 to 4 m" in too_high.json["reason"]
     refused = stack.ground("param", "limits.max_altitude_m", "3")
     assert (refused.status, refused.json["state"]) == (5, "REFUSED")
     assert "disarmed" in refused.json["reason"]
+    stack.kill("flight")
+    stack.wait_for_event(lambda e: e["event"] == "restarted")
+    stack.wait_until(lambda: asked_of_the_ship(4.0), within_s=60.0)
+    assert stack.end() == 0
+    assert stack.left_behind() == []
 
 
 def test_a_ship_is_safe_after_an_estop_and_a_killed_and_a_stopped_flight_process(
     stack: RunningStack,
 ) -> None:
     """On one stack, whose start costs as much as a flight of seventeen seconds."""
-    set_a_parameter(stack)
-
     # Manual mode drives one motor, and an emergency stop ends it for good.
     stack.wait_until(lambda: is_manual(stack), within_s=60.0)
     motor = stack.start_ground("--json", "motor", "tail", "-40", "--seconds", "20")
@@ -226,7 +227,6 @@ def test_a_ship_is_safe_after_an_estop_and_a_killed_and_a_stopped_flight_process
     assert (status["armed"], status["killed"]) == (False, False)
     stack.wait_until(lambda: stack.status()["age_s"] < 1.0, within_s=60.0)
     assert motors_at_rest(stack)
-    stack.wait_until(lambda: highest_m(stack) == 4.0, within_s=60.0)  # the parameter is kept
 
     # A stopped one within a second: SIGSTOP, like a held interpreter or a page fault, stops its
     # own watchdog as well.
