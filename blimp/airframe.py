@@ -227,7 +227,7 @@ class Estimation(_Part, frozen=True, kw_only=True):
     accel_up_drift_mps2: Positive = 0.01
     height_gate_m: Positive = 0.4  # an innovation within it is never refused
     accel_sigma_mps2: Positive = 0.06
-    accel_drift_mps2: Positive = 0.02
+    accel_drift_mps2: Positive = 0.01  # of the tilt, times g
     position_gate_m: Positive = 0.6
     gps_share: Positive = 0.3  # of its stated accuracy that is noise; the rest wanders slowly
     gps_floor_m: Positive = 0.5

@@ -30,6 +30,7 @@ _BIAS_LIMIT_RADPS = 0.4  # MPU-6050 datasheet, 6.1: zero-rate output within 20 d
 _RATE_LIMIT_RADPS = 40.0  # past the 2000 deg/s full scale: not a gyro's value
 _ACCEL_GATE_MPS2 = 2.0  # this far from g the plumb line says nothing
 _APART_COS = 0.8  # nor when it is so far from the filter's
+_ACCELERATES_RAD = 0.05  # no ship accelerates by more of g: past it the accelerometer is off
 _STALE_S = 0.3
 _SIGMA_RAD = 0.02
 _DOUBT_SIGMA_RAD = 0.1
@@ -48,6 +49,7 @@ class AttitudeFilter:
         self.yaw_rate_radps: float | None = None  # of a model, while gyro z is not believed
         self.gyro_yaw_radps = 0.0  # what gyro z says, its bias taken out
         self.gyro_yaw_raw_radps = 0.0
+        self.righted_body_radps: Vec3 = ZERO3  # how fast the plumb line turns it, beside the gyro
         self._sample_s: float | None = None
         self._check = PlumbCheck()
         self._innovation_rad = 0.0
@@ -169,6 +171,7 @@ class AttitudeFilter:
             wy = 0.0
         rates = (wx, wy, wz)
         noise, still = self._noise, at_rest and self.still
+        self.righted_body_radps = ZERO3
         if not self.accel_believed:
             # The pendulum hangs level in the mean: body z is down.
             wx, wy = wx - _GAIN_LEVEL * dy, wy + _GAIN_LEVEL * dx
@@ -180,7 +183,10 @@ class AttitudeFilter:
                 gain = trust * (_GAIN_REST if still else noise.plumb_gain)
                 if self._check.tilt_is_poor:
                     gain = trust * _GAIN_NO_GYRO
-                wx, wy, wz = wx + gain * ex, wy + gain * ey, wz + gain * ez
+                righted = gain * ex, gain * ey, gain * ez
+                if self._innovation_rad < _ACCELERATES_RAD:
+                    self.righted_body_radps = righted
+                wx, wy, wz = wx + righted[0], wy + righted[1], wz + righted[2]
                 if not still and not self._check.tilt_is_poor:
                     k = trust * noise.gyro_bias_gain * dt_s
                     self.bias_radps = (_bounded(bx - k * ex), _bounded(by - k * ey), bz)

@@ -231,7 +231,14 @@ class Estimator:
                 height.drift(dt_s, now_s)
             if believed and abs(north) + abs(east) < 2.0 * limits.accel_mps2:
                 turn_rad = attitude.rates_body_radps[2] * dt_s
-                horizontal.predict(north, east, dt_s, turn_rad=turn_rad)
+                tilt_mps2 = 0j
+                if not at_rest:
+                    # What the plumb line turns the attitude by, it turns gravity by.
+                    right_n, right_e, _ = rotate(q, attitude.righted_body_radps)
+                    tilt_mps2 = GRAVITY_MPS2 * dt_s * complex(-right_e, right_n)
+                horizontal.predict(
+                    north, east, dt_s, turn_rad=turn_rad, tilt_mps2=tilt_mps2, on_feet=at_rest
+                )
             else:
                 horizontal.drift(dt_s, now_s)
         elif now_s - self._moved_s > _BLIND_S:

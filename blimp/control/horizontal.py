@@ -1,12 +1,15 @@
 """Horizontal position and velocity from position tag or GPS, with acceleration between.
 
-One Kalman filter with three states an axis: position p, velocity v and acceleration bias b
-(a tilt error of half a degree is 0.09 m/s^2, more than the ship ever accelerates). North
-and east get the same samples with the same noise, so they share one covariance, and the
-bias, which sits in the ship, may be turned with it.
+One Kalman filter with four states an axis: position p, velocity v, tilt b and accelerometer bias c
+(a tilt error of half a degree is 0.09 m/s^2, more than the ship ever accelerates). The tilt stays
+where it is while the ship turns, and the bias turns with it. Levelled by its accelerometer, the
+ship starts with one the opposite of the other. What the plumb line turns the attitude by is known,
+so b follows it; else each correction would be a surprise, and the plumb hides slow accelerations.
 
-F: p' = v, v' = a - b with the measured acceleration a as input, b' = 0.
-Q: accel_sigma on v, accel_drift on b, per second.
+F: p' = v, v' = a - b - c with the measured acceleration a as input, b' = what the plumb line turns
+gravity by, c' = i w c with the turn rate w.
+Q: accel_sigma on v, accel_drift on b, a tenth of it on c, per second.
+Covariance: `blimp/control/motion.py`.
 H: tag and GPS see p as it was their latency ago; a GPS's Doppler sees v.
 Source: Bar-Shalom, "Estimation with Applications to Tracking and Navigation", chapter 6.
 
@@ -15,17 +18,27 @@ compares how far each has moved with the other and with the accelerometer: a tag
 a good GPS is left, and what it did to the estimate is undone.
 """
 
+from cmath import rect
 from collections import deque
-from math import cos, hypot, isfinite, sin
+from math import hypot, isfinite
 
 from blimp.airframe import Estimation, Home
 from blimp.control.gate import Gate
+from blimp.control.motion import Column, MotionCovariance
 from blimp.control.votes import WINDOW_TICKS, Source, Votes
 from blimp.types import ZERO3, GpsSample, PositionSample, QuantityHealth, Vec3, Vote
 
 RECKONED_S = 8.0  # so long the accelerometer alone gives a velocity good for braking
 MAX_LATENCY_S = 0.5  # of a sample that says its own
 _BLIND_ACCEL_MPS2 = 0.2  # what a ship may accelerate by unseen, per sqrt(s)
+_LEVEL_MPS2 = 0.1  # tilt and bias together, levelled on the pad
+_BIAS_MPS2 = 0.05  # MPU-6050 datasheet, 6.2, once trimmed
+_SHOCK_MPS2 = 0.06
+_SHOCK_DRIFT_MPS2 = 0.02
+_GROW_S = 0.1
+_SURPRISE_SHARE = 0.05  # of each position
+_SURPRISING = 8.0  # at most: one reflection is no reason to doubt the accelerometer
+_OPENING = 3  # innovations twice as large as they should be: noise 64 times as large
 _PERSISTENT_S = 1.5
 _STALE_S = 2.5
 _TAG_LOST_S = 1.0
@@ -75,8 +88,12 @@ class HorizontalFilter:
         self._q = (noise.accel_sigma_mps2**2, noise.accel_drift_mps2**2)
         self.position_m = [0.0, 0.0]
         self.velocity_mps = [0.0, 0.0]
-        self._bias = [0.0, 0.0]
-        self._p = (4.0, 0.0, 0.0, 0.04, 0.0, 0.01)  # pp pv pb vv vb bb
+        self._bias = self._tilt = 0j
+        self._p = MotionCovariance(
+            position_m=2.0, velocity_mps=0.2, level_mps2=_LEVEL_MPS2, bias_mps2=_BIAS_MPS2
+        )
+        self._ahead = (0.0, 0.0)  # seconds and angle that the covariance does not hold yet
+        self._surprise = 1.0  # mean square of the innovations in their deviations
         self._accepted_s: float | None = None
         self._seen_m = (0.0, 0.0)
         self.gps_offset: tuple[float, float] | None = None
@@ -131,7 +148,7 @@ class HorizontalFilter:
             for name, gate in self._gates.items()
             if gate.seen_s is not None
         )
-        pp, vv = self._p[0], self._p[3]
+        pp, vv = self._p.pp, self._p.vv
         return (
             QuantityHealth(sigma=pp**0.5, age_s=age_s, doubt=self._doubt, votes=votes),
             QuantityHealth(sigma=vv**0.5, age_s=age_s, doubt=self._doubt, votes=votes),
@@ -146,13 +163,20 @@ class HorizontalFilter:
         dt_s: float,
         *,
         turn_rad: float = 0.0,
+        tilt_mps2: complex = 0j,
+        on_feet: bool = False,
     ) -> None:
-        """Move on by `dt_s`. turn_rad: how far the ship has turned, and its bias with it."""
-        c, s = cos(turn_rad), sin(turn_rad)
-        north, east = self._bias
-        self._bias = [c * north - s * east, s * north + c * east]
+        """Move on by `dt_s`.
+
+        turn_rad: how far the ship has turned, and the accelerometer's bias with it. tilt_mps2: the
+        acceleration, north + i east, that the attitude's last correction adds to the measured one.
+        on_feet: a ship that stands and rocks feels shocks that no sampling shows.
+        """
+        self._bias *= rect(1.0, turn_rad)
+        self._tilt += tilt_mps2
+        wrong = self._bias + self._tilt
         position, velocity = self.position_m, self.velocity_mps
-        an, ae = accel_north_mps2 - self._bias[0], accel_east_mps2 - self._bias[1]
+        an, ae = accel_north_mps2 - wrong.real, accel_east_mps2 - wrong.imag
         position[0] += (velocity[0] + 0.5 * an * dt_s) * dt_s
         position[1] += (velocity[1] + 0.5 * ae * dt_s) * dt_s
         velocity[0] += an * dt_s
@@ -160,22 +184,28 @@ class HorizontalFilter:
         speed, way = self.reckoned
         gained = complex(an, ae) * dt_s
         self.reckoned = (speed + gained, way + (speed + 0.5 * gained) * dt_s)
-        q_accel, q_bias = self._q
-        pp, pv, pb, vv, vb, bb = self._p
-        self._p = (
-            pp + dt_s * (2.0 * pv + dt_s * vv) + 1e-8 * dt_s,
-            pv + dt_s * (vv - pb - dt_s * vb),
-            pb + dt_s * vb,
-            vv + dt_s * (dt_s * bb - 2.0 * vb) + q_accel * dt_s,
-            vb - dt_s * bb,
-            bb + q_bias * dt_s,
-        )
+        if on_feet:
+            self._p.vv += _SHOCK_MPS2**2 * dt_s
+            self._p.bb += _SHOCK_DRIFT_MPS2**2 * dt_s
+        ahead_s, turned_rad = self._ahead
+        self._ahead = (ahead_s + dt_s, turned_rad + turn_rad)
+        if ahead_s + dt_s >= _GROW_S:
+            self._grow()
+
+    def _grow(self) -> None:
+        """Bring the covariance up to now; it needs no hundred steps a second."""
+        dt_s, turn_rad = self._ahead
+        if dt_s > 0.0:
+            noise, drift = self._q
+            noise *= max(1.0, self._surprise) ** _OPENING
+            self._p.grow(dt_s, turn_rad=turn_rad, noise=noise, drift=drift)
+            self._ahead = (0.0, 0.0)
 
     def drift(self, dt_s: float, now_s: float) -> None:
         """Move on by `dt_s` without an accelerometer."""
-        self.predict(self._bias[0], self._bias[1], dt_s)
-        pp, pv, pb, vv, vb, bb = self._p
-        self._p = (pp, pv, pb, vv + _BLIND_ACCEL_MPS2**2 * dt_s, vb, bb)
+        wrong = self._bias + self._tilt
+        self.predict(wrong.real, wrong.imag, dt_s)
+        self._p.vv += _BLIND_ACCEL_MPS2**2 * dt_s
         self._felt_s = now_s
 
     def coast(self, now_s: float, dt_s: float) -> None:
@@ -185,10 +215,9 @@ class HorizontalFilter:
             self.velocity_mps = [v * keep for v in self.velocity_mps]
 
     def turn(self, angle_rad: float) -> None:
-        """The heading was wrong by this: the bias sits in the ship."""
-        c, s = cos(angle_rad), sin(angle_rad)
-        north, east = self._bias
-        self._bias = [c * north - s * east, s * north + c * east]
+        """The heading was wrong by this: what the ship feels, it feels in another direction."""
+        self._bias *= rect(1.0, angle_rad)
+        self._tilt *= rect(1.0, angle_rad)
 
     # --- measurements -------------------------------------------------------------------------
 
@@ -313,11 +342,13 @@ class HorizontalFilter:
             gate.accepts(0.0, 1.0, now_s)
             self._restart(*measured, sigma_m, now_s)
             return True
-        pp, pv, pb, _, _, _ = self._p
-        variance = pp + sigma_m * sigma_m
+        self._grow()
+        variance = self._p.pp + sigma_m * sigma_m
+        surprise = min(_SURPRISING, 0.5 * far_m * far_m / variance)
+        self._surprise += _SURPRISE_SHARE * (surprise - self._surprise)
         if gate.accepts(far_m, variance, now_s):
             self._accepted_s, self._seen_m = now_s, measured
-            self._correct(dn, de, (pp, pv, pb), variance)
+            self._correct(complex(dn, de), self._p.of_position, variance)
             return True
         # It insists: believed if nothing else speaks, and if the ship can have got there.
         if gate.refused_s(now_s) >= _PERSISTENT_S <= age_s and gone_m <= reach_m:
@@ -327,10 +358,11 @@ class HorizontalFilter:
         return False
 
     def _take_velocity(self, north_mps: float, east_mps: float) -> None:
-        _, pv, _, vv, vb, _ = self._p
+        self._grow()
         dn, de = north_mps - self.velocity_mps[0], east_mps - self.velocity_mps[1]
         if hypot(dn, de) < _GPS_SPEED_GATE_MPS:
-            self._correct(dn, de, (pv, vv, vb), vv + self._noise.gps_velocity_sigma_mps**2)
+            variance = self._p.vv + self._noise.gps_velocity_sigma_mps**2
+            self._correct(complex(dn, de), self._p.of_velocity, variance)
 
     # --- the vote -----------------------------------------------------------------------------
 
@@ -370,33 +402,23 @@ class HorizontalFilter:
         self.position_m = [position.real, position.imag]
         self.velocity_mps = [velocity.real, velocity.imag]
         self.gps_offset = old.gps_offset
-        pp, _, _, vv, _, bb = self._p
-        self._p = (max(pp, 0.25), 0.0, 0.0, max(vv, 0.02), 0.0, bb)
+        self._grow()
+        self._p.restart(max(self._p.pp, 0.25), max(self._p.vv, 0.02))
 
     # --- arithmetic -----------------------------------------------------------------------------
 
-    def _correct(
-        self, dn: float, de: float, column: tuple[float, float, float], variance: float
-    ) -> None:
-        cp, cv, cb = column
-        kp, kv, kb = cp / variance, cv / variance, cb / variance
-        for axis, innovation in enumerate((dn, de)):
-            self.position_m[axis] += kp * innovation
-            self.velocity_mps[axis] += kv * innovation
-            self._bias[axis] += kb * innovation
-        pp, pv, pb, vv, vb, bb = self._p
-        self._p = (
-            max(1e-9, pp - kp * cp),
-            pv - kp * cv,
-            pb - kp * cb,
-            max(1e-9, vv - kv * cv),
-            vb - kv * cb,
-            max(1e-9, bb - kb * cb),
-        )
+    def _correct(self, innovation: complex, column: Column, variance: float) -> None:
+        kp, kv, kb, kc = self._p.correct(column, variance)
+        for state, gain in ((self.position_m, kp), (self.velocity_mps, kv)):
+            change = gain * innovation
+            state[0] += change.real
+            state[1] += change.imag
+        self._tilt += kb * innovation
+        self._bias += kc * innovation
 
     def _restart(self, north_m: float, east_m: float, sigma_m: float, now_s: float) -> None:
         """Believe this sample alone: the first one, or one that has insisted."""
         self.position_m = [north_m, east_m]
-        _, _, _, vv, _, bb = self._p
-        self._p = (sigma_m * sigma_m, 0.0, 0.0, max(vv, 0.25), 0.0, bb)
+        self._grow()
+        self._p.restart(sigma_m * sigma_m, max(self._p.vv, 0.25))
         self._accepted_s, self._seen_m = now_s, (north_m, east_m)

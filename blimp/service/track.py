@@ -87,7 +87,9 @@ def with_pose_sensor(airframe: Airframe, kind: PoseSensor) -> Airframe:
             f"airframe {airframe.name}: has no device 'tag' to put {kind} in place of"
         )
     chip, rate_hz = {"mocap": ("mocap", 40.0), "tag": ("dwm1001", 10.0)}[kind]
-    row = msgspec.structs.replace(rows["tag"], chip=chip, rate_hz=rate_hz, options={})
+    row = rows["tag"]
+    if row.chip != chip:
+        row = msgspec.structs.replace(row, chip=chip, rate_hz=rate_hz, options={})
     devices = tuple(row if device.name == "tag" else device for device in airframe.device)
     return msgspec.structs.replace(airframe, device=devices)
 

@@ -4,6 +4,7 @@ from random import Random
 import msgspec
 import pytest
 
+from blimp.airframe import Estimation
 from blimp.control.horizontal import HorizontalFilter
 from blimp.types import GpsSample, PositionSample
 from tests.control.parts import twin
@@ -221,3 +222,43 @@ def test_a_pose_of_no_believable_age_is_left_out(latency_s: float) -> None:
     flight.update_tag(bad, 0.1)
     assert flight.position_m == [1.0, 2.0]
     assert isfinite(sum(flight.velocity_mps))
+
+
+def test_what_the_plumb_line_turns_gravity_by_moves_nothing() -> None:
+    flight = Flight(bias_mps2=0.0)
+    flight.fly(20.0)
+    filter, before = flight.filter, complex(*flight.filter.velocity_mps)
+    filter.predict(0.0, 0.0, DT_S, tilt_mps2=0.3 - 0.2j)
+    for _ in range(10):
+        filter.predict(0.3, -0.2, DT_S)
+    assert abs(complex(*filter.velocity_mps) - before) < 0.01
+
+
+def test_an_accelerometer_bias_is_followed_as_the_ship_turns() -> None:
+    filter, t_s, yaw = HorizontalFilter(home=HOME), 0.0, 0.0
+    worst = 0.0
+    for step in range(6000):
+        t_s += DT_S
+        turn = 0.3 * DT_S if step > 1000 else 0.0
+        yaw += turn
+        # Levelled by its accelerometer at the start, it is tilted by what it feels there.
+        filter.predict(0.3 * (cos(yaw) - 1.0), 0.3 * sin(yaw), DT_S, turn_rad=turn)
+        if step % 10 == 0:
+            filter.update_tag(tag(0.0, 0.0, t_s), t_s)
+        if step > 4000:
+            worst = max(worst, hypot(*filter.position_m))
+    assert worst < 0.02
+
+
+def test_surprises_open_a_filter_that_trusts_its_accelerometer_too_much() -> None:
+    noise = Estimation(accel_sigma_mps2=0.004, accel_drift_mps2=0.001)
+    filter, chance, t_s = HorizontalFilter(home=HOME, noise=noise), Random(3), 0.0
+    worst_mps = 0.0
+    for step in range(5000):
+        t_s += DT_S
+        filter.predict(0.1 if 3000 < step < 3600 else 0.0, 0.0, DT_S)
+        if step % 10 == 0:
+            filter.update_tag(tag(chance.gauss(0.0, 0.1), chance.gauss(0.0, 0.1), t_s), t_s)
+        if step > 3600:
+            worst_mps = max(worst_mps, hypot(*filter.velocity_mps))
+    assert worst_mps < 0.13

@@ -53,6 +53,11 @@ def test_it_flies_a_file_and_prints_the_errors_of_the_true_ship(tmp_path: Path) 
     assert len(lines) == 2201
 
 
+def test_with_the_stock_tag_a_ship_that_spins_is_on_its_path() -> None:
+    found = track(reference("helix_spin"), plant=plant(2), pose_sensor="tag")
+    assert found.rmse_3d_m < 0.06
+
+
 def test_the_eight_references_are_within_the_ships_limits() -> None:
     limits = airframes.load("gtmab").limits
     for name in REFERENCES:

@@ -98,7 +98,7 @@ def test_hold_stays_and_return_comes_home() -> None:
     shown = rig.loop.snapshot(rig.now_s)
     assert shown.wind_age_s == pytest.approx(0.0, abs=0.02)
     # The truth has gusts of some seconds on it, which the estimate smooths.
-    assert shown.wind_ned_mps == pytest.approx(rig.physics.wind_ned_mps, abs=0.15)
+    assert shown.wind_ned_mps == pytest.approx(rig.physics.wind_ned_mps, abs=0.2)
     assert rig.complete("return", within_s=90.0).state is OutcomeState.DONE
     assert hypot(*rig.physics.state.position_ned_m[:2]) < 0.6
 
