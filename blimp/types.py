@@ -250,11 +250,13 @@ class VehicleState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class ActuatorCommand(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The commands to the drivers, in the airframe's order.
 
-    motors: one throttle in [-1, 1] per thruster. servos: one angle in radians per servo.
+    motors: one throttle in [-1, 1] per thruster. servos: one angle in radians per servo. asleep:
+    no motor is to turn, and drivers that can sleep do: then even a stuck input turns none.
     """
 
     motors: tuple[float, ...]
     servos: tuple[float, ...]
+    asleep: bool = False
 
 
 class Wrench(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -270,7 +272,8 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     A field that is None is not controlled. `velocity_ned_mps` is the demand itself if
     `position_ned_m` is None, else a feed-forward beside it. `thrust_body`: the share, -1 to 1, of
     the force that the ship has forward, right and down, where a person asks for it instead; down
-    comes beside the ship's weight. `actuators`
+    comes beside the ship's weight. `sink_mps`: thrust and weight together must not be enough for a
+    faster descent, whatever the estimate says. `actuators`
     (MANUAL and bench only) bypasses controller and mixer, never the motor gate.
     """
 
@@ -280,6 +283,7 @@ class Setpoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     yaw_rad: float | None = None
     yaw_rate_radps: float = 0.0
     thrust_body: tuple[float | None, float | None, float | None] = (None, None, None)
+    sink_mps: float | None = None
     actuators: ActuatorCommand | None = None
     idle: bool = False  # outputs at their safe state: disarmed, killed or resting on the ground
 

@@ -81,6 +81,7 @@ class Mixer:
         self.neutral = ActuatorCommand(
             motors=(0.0,) * len(self._thrusters),
             servos=tuple(s.neutral_rad for s in airframe.servo),
+            asleep=True,
         )
         self.achieved = Wrench()
         self.thrusts_n: tuple[float, ...] | None = (

@@ -92,6 +92,8 @@ class Actuators:
             return
         self._motors = motors
         values: list[float | None] = [*motors]
+        if command.asleep and not any(motors):
+            values = [None] * len(motors)
         for i, (servo, target) in enumerate(zip(self._servos, angles, strict=True)):
             if now_s < self._pulses_from_s[i]:
                 values.append(None)

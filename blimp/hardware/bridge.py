@@ -25,6 +25,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Bridge(Output):
     """Throttles in [-1, 1] per channel. Safe is the pin `KILL` low and all inputs low.
 
+    It sleeps, `KILL` low, if no channel is to turn (None), too: then a stuck input turns nothing.
+
     PWM_PINS: which of the channels' pins carry the modulation; the others are levels.
     """
 
@@ -42,6 +44,7 @@ class Bridge(Output):
         self._frequency_hz = options.frequency_hz
         self._input_pins = [self.WIRING.channel_pins[channel] for channel in self._channels]
         self._kill: DigitalOutput | None = None
+        self._awake = False
         self._pwms: dict[str, PwmOutput] = {}
         self._levels: dict[str, DigitalOutput] = {}
         self._steps_out = [0] * len(self.outputs)  # the last command to each bridge, in steps
@@ -82,6 +85,8 @@ class Bridge(Output):
             if wanted != before:
                 self._drive(pins, before, wanted)
                 self._steps_out[i] = wanted
+        if self._awake == all(value is None for value in values):
+            (self._sleep if self._awake else self._enable)()
 
     @abstractmethod
     def _drive(self, pins: tuple[str, ...], before: int, wanted: int) -> None:
@@ -97,10 +102,12 @@ class Bridge(Output):
     def _enable(self) -> None:
         if self._kill is not None:
             self._kill.write(True)
+        self._awake = True
 
     def _sleep(self) -> None:
         if self._kill is None:
             self._kill = self._buses.digital(self._row.pins[self.KILL])
+        self._awake = False
         self._kill.write(False)
 
     def _low(self, pin: str) -> None:

@@ -73,6 +73,17 @@ def test_enabled_commands_go_to_their_pins(rig: Rig) -> None:
     assert rig.out.last["right"] == -0.25
 
 
+def test_motors_that_are_not_to_turn_sleep_and_servos_go_on(rig: Rig) -> None:
+    rig.out.enable()
+    rig.run(1.0, motors=(0.5, -0.25, 1.0))
+    still = ActuatorCommand(motors=NEUTRAL, servos=(0.3, 0.0, 0.0), asleep=True)
+    rig.out.drive(still)
+    assert rig.level(NSLEEP_MAIN) == rig.level(NSLEEP_TAIL) == 0.0
+    assert rig.pulse(0) is not None
+    rig.drive(motors=(0.0, 0.1, 0.0))
+    assert rig.level(NSLEEP_MAIN) == rig.level(NSLEEP_TAIL) == 1.0
+
+
 def test_servos_start_one_after_the_other(rig: Rig) -> None:
     rig.out.enable()
     seen: list[int] = []

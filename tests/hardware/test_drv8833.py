@@ -73,6 +73,19 @@ def test_only_what_changed_is_written() -> None:
     assert buses.levels == []
 
 
+def test_it_sleeps_while_no_motor_is_to_turn() -> None:
+    """An input that is stuck drives an awake bridge, whatever is written."""
+    motors, buses = started()
+    motors.enable(0.1)
+    motors.write([0.5, 0.0], 0.1)
+    motors.write([0.0, 0.0], 0.11)
+    assert buses.pins[NSLEEP].level == 1.0  # a throttle of 0 is one, too
+    motors.write([None, None], 0.12)
+    assert buses.pins[NSLEEP].level == 0.0
+    motors.write([0.0, 0.5], 0.13)
+    assert buses.pins[NSLEEP].level == 1.0
+
+
 def test_disabled_it_writes_nothing() -> None:
     motors, buses = started()
     motors.write([1.0, 1.0], 0.1)
