@@ -155,6 +155,7 @@ def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) 
     with Lockstep(airframe, seed=seed, wind_mps=wind_mps) as ship:
         physics = ship.world.physics
         physics.load(load * physics.displaced_kg)
+        _flush(ship)
 
         def begin() -> None:
             ship.command("arm", check=False)
@@ -165,9 +166,16 @@ def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) 
             yield _branch(_Flight(ship, mode, failure, seed, before=begin))
         if len(early) < len(failures):
             begin()
+            _flush(ship)
         for failure in failures:
             if not failure.at_start:
                 yield _branch(_Flight(ship, mode, failure, seed))
+
+
+def _flush(ship: Lockstep) -> None:
+    """Drop what is on the serial lines: all forks share them, and none is to read another's."""
+    for line in ship.world.computer.lines.values():
+        line.flush()
 
 
 def _branch(flight: "_Flight") -> Cell:
@@ -178,7 +186,6 @@ def _branch(flight: "_Flight") -> Cell:
         answer = b""
         try:
             os.close(reading)
-            flight.flush()
             answer = msgspec.json.encode(flight.cell())
         except BaseException as error:  # the cell tells it; nothing else of a fork may run
             answer = msgspec.json.encode(flight.broken(repr(error)))
@@ -189,6 +196,7 @@ def _branch(flight: "_Flight") -> Cell:
     with open(reading, "rb") as pipe:
         answer = pipe.read()
     os.waitpid(child, 0)
+    _flush(flight.ship)
     return msgspec.json.decode(answer, type=Cell)
 
 
@@ -203,7 +211,7 @@ class _Flight:
         seed: int,
         before: Callable[[], None] | None = None,
     ) -> None:
-        self._ship = ship
+        self.ship = ship
         self._mode = mode
         self._failure = failure
         self._seed = seed
@@ -216,13 +224,8 @@ class _Flight:
         self._powered_s = 0.0
         self._idle_s = 0.0
 
-    def flush(self) -> None:
-        """Drop what is left on the serial lines, which all forks share."""
-        for line in self._ship.world.computer.lines.values():
-            line.flush()
-
     def cell(self) -> Cell:
-        ship = self._ship
+        ship = self.ship
         self._failure.happen(ship)
         if self._before is not None:
             self._before()
@@ -241,7 +244,7 @@ class _Flight:
         return self._cell_of(outcome)
 
     def _look(self) -> None:
-        ship = self._ship
+        ship = self.ship
         physics, truth = ship.world.physics, ship.truth
         self._far_m = max(self._far_m, hypot(*truth.position_ned_m[:2]))
         self._high_m = max(self._high_m, truth.altitude_m)
@@ -257,11 +260,11 @@ class _Flight:
 
     @property
     def _turning(self) -> bool:
-        return any(self._ship.world.electronics.throttles())
+        return any(self.ship.world.electronics.throttles())
 
     def _ended(self, flown_s: float) -> str:
         """Return how it ended, "" while it has not."""
-        ship = self._ship
+        ship = self.ship
         physics = ship.world.physics
         if self._far_m > FLY_AWAY_M or self._high_m > FLY_UP_M:
             return "flown away"
@@ -279,7 +282,7 @@ class _Flight:
         return "motors run on the ground" if self._powered_s else "still in the air"
 
     def _cell_of(self, outcome: str) -> Cell:
-        physics = self._ship.world.physics
+        physics = self.ship.world.physics
         # A new flight process starts disarmed: a heavy ship comes down so (decision 30).
         high = self._disarmed_m is not None and self._disarmed_m > DISARM_M
         let_go = (high and not self._failure.dead_s) or (

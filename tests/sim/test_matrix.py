@@ -49,6 +49,9 @@ def test_a_sample_of_the_cells_is_safe(mode: str) -> None:
     assert len(cells) == len(failures)
     assert [cell for cell in cells if not cell.safe] == []
     assert [cell for cell in cells if cell.failure in IDLE and not cell.motors_stopped] == []
+    if mode == "land":  # the same alone: forks that share serial lines read what another left
+        alone = fly(airframes.load("twin"), modes=[mode], failures=failures[-1:], seeds=[1])
+        assert list(alone) == cells[-1:]
     light = [cell for cell in cells if cell.failure in ("light-5", "ballast-lost")]
     assert [cell for cell in light if cell.disarmed_at_m is not None] == []
 
