@@ -254,7 +254,9 @@ class HeartbeatRelay:
             )
         snapshot = self._mailbox.snapshot()
         present = "" if snapshot is None else snapshot.boot_id
-        if content.boot_id != present and (content.boot_id or self._signer is not None):
+        # A goodbye counts for any boot: the new flight process may have heard the session begin.
+        named = content.boot_id or self._signer is not None
+        if content.boot_id != present and named and not content.ends:
             raise MessageError(f"heartbeat: for boot {content.boot_id!r}, this is {present!r}")
         return document.id, content
 

@@ -168,6 +168,10 @@ def test_what_was_meant_for_an_earlier_boot_does_not_count(way: Way) -> None:
         wait_until(heard, "no snapshot came")
         assert way.received() == []
         assert "boot-1" in way.relay.last_refused
+        # Unheard, it left a pilot to be missed: 3 s later the new flight process held the ship.
+        sender.send(ends=True)
+        (goodbye,) = way.received()
+        assert goodbye.ends
 
 
 def test_while_a_pilot_has_control_only_that_pilots_heartbeat_counts(way: Way) -> None:
