@@ -62,6 +62,7 @@ def build_flight_loop(
     ship = Ship(
         airframe=airframe,
         heaviness_kg=lambda: controller.heaviness_kg,
+        weighed=lambda: controller.weighed_kg is not None,
         wind_mps=lambda: (controller.wind.north_mps, controller.wind.east_mps),
         felt_kg=lambda: controller.felt_kg,
         doubt=witnesses.doubt,

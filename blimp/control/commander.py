@@ -335,7 +335,7 @@ class Commander:
         returning = supervisor.armed and isinstance(self._pilot.mode, ReturnToPad)
         if refusal and not returning and not supervisor.recovering:
             raise Refusal(refusal)
-        return self._fly(command, at, Land(at.state, ship=self._pilot.ship))
+        return self._fly(command, at, Land(at.state, ship=self._pilot.ship, weigh=True))
 
     def return_to_pad(self, command: Command, _: forms.Nothing, at: Situation) -> Outcome:
         self._must_fly()

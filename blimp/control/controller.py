@@ -12,6 +12,7 @@ An integral stops growing into an axis the mixer calls saturated. What the integ
 at is information: wind, and how heavy or light the ship is.
 """
 
+from collections import deque
 from math import atan2, cos, hypot, sin
 
 from blimp.airframe import Airframe
@@ -33,7 +34,8 @@ _LEVEL_S = 2.0
 _WEIGH_S = 8.0
 _SWAYS = 0.7
 _TURN_SHARE = 0.6
-_WEIGHED_S = 5.0
+_WEIGHED_S = 4.0  # of level flight, to know
+_KEPT_S = 6  # of level flight, that a fault of an output takes to be named
 _FEEL_S = 3.0
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
 _STEERED = 0.25  # of the surge: the rest is left to turn, and one propeller alone pushes aside, too
@@ -75,7 +77,9 @@ class Controller:
         self._sure_kg = sure_kg(airframe)
         self._given_n = ZERO3
         self._level_s = 0.0
-        self._weighed = False  # in flight, long enough to know
+        self._weighed_s = self._mean_kg = 0.0
+        self._kept_kg: deque[float] = deque(maxlen=_KEPT_S)
+        self._weighs = True
         self.felt_kg = airframe.mass.heaviness_kg  # heaviness by the last seconds, climbing or not
         self._sink_mps: float | None = None
         self._course_rad: float | None = None
@@ -106,7 +110,7 @@ class Controller:
     @property
     def weighed_kg(self) -> float | None:
         """The heaviness, None until level flight has shown it."""
-        return self._heaviness_kg if self._weighed else None
+        return self._heaviness_kg if self._weighed_s >= _WEIGHED_S else None
 
     @property
     def heaviness_kg(self) -> float:
@@ -116,7 +120,8 @@ class Controller:
     @property
     def heavy(self) -> bool:
         """Whether level flight has shown it to be heavy, beyond doubt."""
-        return self._weighed and self._heaviness_kg > self._sure_kg
+        weighed_kg = self.weighed_kg
+        return weighed_kg is not None and weighed_kg > self._sure_kg
 
     def reset(self) -> None:
         """Forget wind and yaw trim, for a ship at rest; heaviness is kept: it is the ship's."""
@@ -129,6 +134,10 @@ class Controller:
         """What was learnt in the last seconds came from thrusts that were not given."""
         for axis in (self._north, self._east, self._turn):
             axis.reset()
+        if self.weighed_kg is None:
+            self._weighed_s = 0.0
+        elif self._kept_kg:
+            self._heaviness_kg = self._mean_kg = self._kept_kg[0]
         heavier_n = self._nominal_n - GRAVITY_MPS2 * self._heaviness_kg
         self._down.integral = heavier_n / self._mass_kg[2]
         self.wind.go_back()
@@ -142,18 +151,20 @@ class Controller:
         achieved: Wrench,
         saturated: Saturation,
         sways: bool = True,
+        weighs: bool = True,
     ) -> Wrench:
         """Return the wrench about the centre of gravity that follows `setpoint`.
 
         achieved, saturated: what the mixer made of the last one. sways: whether there is side
         force; without, the ship gets to its place by turning the nose, whatever yaw is asked.
+        weighs: whether thrusts are what is commanded, so that they tell the ship's weight.
 
         Without a valid attitude the ship is taken to hang level, which it does by itself,
         and only the vertical axis is driven; without a valid position the horizontal force
         is what the wind last known needs; without a valid height the vertical force is
         the heaviness last known and a gentle push down.
         """
-        self._given_n = achieved.force_body_n
+        self._given_n, self._weighs = achieved.force_body_n, weighs
         self._course_rad = None if sways else self._course(state, setpoint)
         attitude = state.attitude if state.attitude_valid else LEVEL
         force = self._force_ned(state, setpoint, attitude, dt_s, saturated, sways=sways)
@@ -198,7 +209,9 @@ class Controller:
             fz = within(push * self._force_limit_n[2] - weight_n, self._force_limit_n[2])
             return (*turned_back((fx, fy), heading), fz)
         speeding = setpoint.acceleration_ned_mps2[2]
-        fz = self._vertical_force(state, velocity[2], speeding, dt_s, saturated[2])
+        fz = self._vertical_force(
+            state, velocity[2], speeding, setpoint.sink_mps, dt_s, saturated[2]
+        )
         return (*turned_back((fx, fy), heading), fz)
 
     def _horizontal_force(
@@ -262,6 +275,7 @@ class Controller:
         state: VehicleState,
         down_mps: float,
         ahead_mps2: float,
+        sink_mps: float | None,
         dt_s: float,
         saturated: int,
     ) -> float:
@@ -272,31 +286,42 @@ class Controller:
             fz = self._mass_kg[2] * demand
         else:
             fz = self._mass_kg[2] * self._down.integral
-        return within(fz - self._nominal_n + self._drag(2, down_mps), self._force_limit_n[2])
+        fz += self._drag(2, down_mps) - self._nominal_n
+        if sink_mps is not None:
+            weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)
+            fz = min(fz, self._drag(2, sink_mps) - weight_n)
+        return within(fz, self._force_limit_n[2])
 
     def _weigh(self, state: VehicleState, demand_mps: float, dt_s: float) -> None:
-        """In level flight the mean lift of the thrusters is what the ship is too heavy by."""
+        """In level flight the mean of what it feels is what the ship is too heavy by."""
         sink_mps = state.velocity_ned_mps[2]
-        self._feel(sink_mps, dt_s)
-        if abs(demand_mps) > _LEVEL_MPS or abs(sink_mps) > _LEVEL_MPS or state.on_ground:
+        now_kg = self._feel(sink_mps, dt_s)
+        level = abs(demand_mps) <= _LEVEL_MPS and abs(sink_mps) <= _LEVEL_MPS
+        if not level or state.on_ground or not self._weighs:
             self._level_s = 0.0
             return
         self._level_s += dt_s
         if self._level_s < _LEVEL_S:  # still slowing down from a climb
             return
-        lift_n = self._drag(2, sink_mps) - self._given_n[2]
-        self._weighed = self._weighed or self._level_s > _WEIGHED_S
-        share = dt_s / _WEIGH_S
-        self._heaviness_kg += share * (lift_n / GRAVITY_MPS2 - self._heaviness_kg)
+        if int(self._weighed_s + dt_s) > int(self._weighed_s):
+            self._kept_kg.append(self._mean_kg)
+        self._weighed_s += dt_s
+        self._mean_kg += dt_s / min(_WEIGH_S, self._weighed_s) * (now_kg - self._mean_kg)
+        if self._weighed_s >= _WEIGHED_S:  # nothing is left in it of what the airframe says
+            self._heaviness_kg = self._mean_kg
 
-    def _feel(self, sink_mps: float, dt_s: float) -> None:
-        """Weigh in any flight, quickly and roughly: lost ballast shows on the way down."""
+    def _feel(self, sink_mps: float, dt_s: float) -> float:
+        """Weigh in any flight, quickly and roughly: lost ballast shows on the way down.
+
+        Returns what this cycle says.
+        """
         before_mps, self._sink_mps = self._sink_mps, sink_mps
-        if before_mps is None:
-            return
-        inertia_n = self._mass_kg[2] * (sink_mps - before_mps) / dt_s if dt_s > 0.0 else 0.0
-        weight_n = inertia_n + self._drag(2, sink_mps) - self._given_n[2]
-        self.felt_kg += dt_s / _FEEL_S * (weight_n / GRAVITY_MPS2 - self.felt_kg)
+        if before_mps is None or dt_s <= 0.0:
+            return self.felt_kg
+        inertia_n = self._mass_kg[2] * (sink_mps - before_mps) / dt_s
+        now_kg = (inertia_n + self._drag(2, sink_mps) - self._given_n[2]) / GRAVITY_MPS2
+        self.felt_kg += dt_s / _FEEL_S * (now_kg - self.felt_kg)
+        return now_kg
 
     def _velocity_demand(self, state: VehicleState, setpoint: Setpoint) -> Vec3:
         limits = self._limits

@@ -16,6 +16,7 @@ from math import cos, degrees, exp, hypot, isfinite, sin
 
 import msgspec
 
+from blimp.ability import drag_speed
 from blimp.airframe import Airframe
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.vector import minus
@@ -132,15 +133,14 @@ class EffectCheck:
         """From now on these are known.
 
         fixed_n: what broken motors give, by name. stuck_rad: the angle at which the tilt servo
-        stays, None if it moves. broken: every actuator that is named. runs: a motor pushes by
-        itself. only_dead: none does and no servo stays, so that the mixer knows what they give.
+        stays, None if it moves. broken: every actuator that is named. only_dead: no motor pushes by
+        itself and no servo stays, so that the mixer knows what they give.
         """
         self.faults = faults
         named = [fault for fault in faults if not fault.all_dead]
         self.fixed_n = {name: n for fault in named for name, n in fault.fixed_n.items()}
         self.stuck_rad = next((f.tilt_rad for f in faults if f.tilt_rad is not None), None)
         self.broken = tuple(name for fault in faults for name in fault.names)
-        self.runs = any(fault.runs for fault in faults)
         self.only_dead = all(fault.dead and not fault.all_dead for fault in faults)
         self._lost = any(fault.all_dead for fault in faults)
 
@@ -251,6 +251,14 @@ class EffectCheck:
         if not others or best.left < clearer * min(others):
             self._blame((*dead, best.fault))  # what ran or stayed was not it
             self._before = None  # from here on the mixer leaves it out
+
+    def float_mps(self, weight_n: float) -> float:
+        """Return the speed at which no ship of about this weight rises without thrust."""
+        return drag_speed(
+            self._bounds[1] - min(0.0, weight_n),
+            self._aero.linear_drag[2],
+            self._aero.quadratic_drag[2],
+        )
 
     def wrench(self, thrusts: Sequence[float], tilts: dict[str, float]) -> Column:
         """Return surge, heave and yaw of these thrusts, servos at these angles."""

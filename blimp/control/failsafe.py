@@ -37,8 +37,9 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     unhealthy: tuple[str, ...] = ()  # devices
     broken: tuple[str, ...] = ()  # actuators that do not do what is commanded
     spared: float = 0.0  # share of surge, heave and yaw that is left without dead motors
-    runs: bool = False  # one of them pushes without a command
+    astray: bool = False  # one of them does something else, not only nothing
     rising_s: float = 0.0  # sent down and rising all the same, for so long
+    driven_up: bool = False  # and faster than without thrust
     heavy: bool = False  # has weighed itself in flight, and is
     gyro_settled: bool = True
     since_stall_s: float = 1e9  # since a cycle last came far too late
@@ -111,18 +112,20 @@ def rules(
     return (
         Rule(
             name="outputs, last stage",
-            when=lambda _, flags: flags.heavy and flags.rising_s >= times.rising_s,
+            when=lambda _, flags: (
+                (flags.heavy or flags.driven_up) and flags.rising_s >= times.rising_s
+            ),
             action=Action.IDLE,
             text="sent down and rising all the same: motors idle until an arm",
-            light="never applies: what it weighed must say heavy",
+            light="only if it rises faster than without thrust: slower then, and pushed down after",
             heavy="without thrust it sinks by its own weight; what pushed it up is off",
             latched=True,
         ),
         Rule(
-            name="outputs that run",
-            when=lambda _, flags: flags.heavy and flags.runs,
+            name="outputs astray",
+            when=lambda _, flags: flags.heavy and flags.astray,
             action=Action.IDLE,
-            text="a motor runs by itself: motors asleep until an arm",
+            text="an output goes astray: motors asleep until an arm",
             light="never applies: what it weighed must say heavy",
             heavy="asleep the driver stops the motor, and it sinks by its own weight",
             latched=True,

@@ -153,6 +153,7 @@ class FlightLoop:
         self._measures_power = measures_power
         self._power_s: float | None = None
         self._rising_s = 0.0
+        self._driven_up = False
         self._vehicle = vehicle
         self._boot_id = boot_id
         self._simulated = simulated
@@ -278,6 +279,7 @@ class FlightLoop:
             achieved=self._mixer.achieved,
             saturated=self._mixer.saturated,
             sways=self._mixer.sways,
+            weighs=self._effect.only_dead,
         )
         forward_mps = self._controller.forward_mps(state)
         return self._mixer.allocate(
@@ -291,10 +293,10 @@ class FlightLoop:
     def _note_effect(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> None:
         """Compare what the outputs were sent with what the ship does."""
         thrusts_n, known = self._mixer.thrusts_n, self._effect.faults
+        weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
         if not self.armed:
             self._effect.reset()
         elif thrusts_n is not None:
-            weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
             tilts_rad = self._mixer.tilts_rad
             self._effect.update(state, thrusts_n, tilts_rad, weight_n=weight_n, dt_s=dt_s)
         for fault in self._effect.faults:
@@ -310,6 +312,7 @@ class FlightLoop:
         rises = -state.velocity_ned_mps[2] > _RISING_MPS and not state.on_ground
         share = 1.0 if pushed else _ASKED
         self._rising_s = self._rising_s + share * dt_s if commanded and rises else 0.0
+        self._driven_up = -state.velocity_ned_mps[2] > self._effect.float_mps(weight_n)
 
     def _drive(self, actuators: ActuatorCommand, setpoint: Setpoint, now_s: float) -> None:
         """Ask the gate once more, then drive; or make safe, and say so again at 4 Hz."""
@@ -394,10 +397,11 @@ class FlightLoop:
         return Flags(
             link_age_s=max(self._inbox.link_age_s(now_s), self._pilot_age_s(now_s) or 0.0),
             broken=effect.broken,
-            runs=effect.runs,
+            astray=not effect.only_dead,
             spared=self._mixer.left_over if len(effect.faults) == 1 and effect.only_dead else 0.0,
             power_age_s=now_s - self._power_s if self._measures_power else 0.0,
             rising_s=self._rising_s,
+            driven_up=self._driven_up,
             heavy=self._controller.heavy,
             battery_v=self._battery_v,
             unhealthy=readings.unhealthy,

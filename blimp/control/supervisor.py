@@ -9,7 +9,7 @@ from blimp.control.modes.descend import Descend
 from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.hold import Hold
 from blimp.control.modes.idle import Idle
-from blimp.control.modes.land import Land
+from blimp.control.modes.land import UNWEIGHED, Land
 from blimp.control.modes.loiter import Loiter
 from blimp.control.modes.rtl import ReturnToPad
 from blimp.control.pilot import IDLE, Pilot
@@ -81,7 +81,8 @@ class Supervisor:
         """Land a ship whose flight process died in the air. The checks are the caller's."""
         self.armed = self.recovering = True
         self._failsafe.reset()
-        self._pilot.enter(Land(state, ship=self._pilot.ship), reason="resumed after a crash")
+        land = Land(state, ship=self._pilot.ship, weigh=True)
+        self._pilot.enter(land, reason="resumed after a crash")
         self.say("resumed after a crash in the air: landing, and nothing else until an arm")
 
     def disarm(self, state: VehicleState, *, reason: str) -> None:
@@ -102,8 +103,7 @@ class Supervisor:
         if not self._pilot.ship.airframe.ground.hold_n:
             self.disarm(state, reason=reason)
             return ""
-        doubt = "not weighed, and its feet would hold a light ship: idle, still armed; "
-        doubt += "look at it, then disarm"
+        doubt = f"{UNWEIGHED}: idle, still armed; look at it, then disarm"
         self.say(doubt)
         return doubt
 
@@ -168,8 +168,6 @@ class Supervisor:
             return "killed"
         if not self.armed and not (self._bench and self._pilot.manual.active(now_s)):
             return "not armed"
-        if isinstance(self._pilot.flying, Idle) and not any(actuators.motors):
-            return "the last stage: drivers asleep"  # asleep even a stuck input drives nothing
         if not isfinite(sum(actuators.motors) + sum(actuators.servos)):
             return "an actuator value is not finite"
         return ""
@@ -196,8 +194,15 @@ class Supervisor:
             held = isinstance(pilot.flying, _SATISFIES[action]) and not lost
             if not held and not pilot.paused:
                 pilot.pause(Hold(state, yaw_rad=pilot.heading_rad(state)))
-        elif not isinstance(pilot.flying, _SATISFIES[action]):
+        elif not isinstance(pilot.flying, _SATISFIES[action]) and not (
+            self._held_down and action < Action.IDLE
+        ):
             pilot.enter(self._remedy(action, state), reason=decision.text)
+
+    @property
+    def _held_down(self) -> bool:
+        """Whether thrust holds a light ship on the ground: nothing else may let go of it."""
+        return isinstance(self._pilot.flying, Land) and self._pilot.flying.held
 
     def _remedy(self, action: Action, state: VehicleState) -> ReturnToPad | Land | Descend | Idle:
         ship = self._pilot.ship

@@ -42,10 +42,12 @@ def a_ship(
     heaviness_kg: float = 0.005,
     wind_mps: tuple[float, float] = (0.0, 0.0),
     steers: bool = True,
+    weighed: bool = True,
 ) -> Ship:
     return Ship(
         airframe=twin(),
         heaviness_kg=lambda: heaviness_kg,
+        weighed=lambda: weighed,
         wind_mps=lambda: wind_mps,
         steers=steers,
     )

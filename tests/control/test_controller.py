@@ -151,6 +151,48 @@ def test_heaviness_is_what_level_flight_takes() -> None:
     assert control.heaviness_kg == pytest.approx(-0.003, abs=2e-4)  # the ship's, not the flight's
 
 
+def test_a_first_weighing_holds_nothing_of_what_the_airframe_says() -> None:
+    """It counted as weighed while half of it still was: 6 g light, believed heavy, let go."""
+    control = controller()
+    light = Wrench(force_body_n=(0.0, 0.0, 0.006 * GRAVITY_MPS2))
+    level = Setpoint(position_ned_m=(0.0, 0.0, -3.0))
+    while control.weighed_kg is None:
+        ask(control, at(0.0, 0.0, 3.0), level, achieved=light)
+    assert control.weighed_kg == pytest.approx(-0.006, abs=1e-4)
+
+
+def test_a_fault_that_is_named_takes_back_what_was_weighed_under_it() -> None:
+    control = controller()
+    level, given = Setpoint(position_ned_m=(0.0, 0.0, -3.0)), -0.01 * GRAVITY_MPS2
+    for down_n, seconds in ((given, 30.0), (3.0 * given, 4.0)):
+        for _ in range(round(seconds / DT_S)):
+            wrench = Wrench(force_body_n=(0.0, 0.0, down_n))
+            ask(control, at(0.0, 0.0, 3.0), level, achieved=wrench)
+    assert control.heaviness_kg > 0.015
+    control.correct()
+    assert control.heaviness_kg == pytest.approx(0.01, abs=2e-4)
+    for _ in range(round(10.0 / DT_S)):  # a broken output gives what nobody knows
+        control.update(
+            at(0.0, 0.0, 3.0), level, dt_s=DT_S, achieved=Wrench(), saturated=FREE, weighs=False
+        )
+    assert control.heaviness_kg == pytest.approx(0.01, abs=2e-4)
+
+
+def test_thrust_and_weight_sink_no_faster_than_asked_whatever_the_estimate_says() -> None:
+    """Rangers stuck at 1 m, say: the ship that seems to hang is pushed into the ground."""
+    control = controller()
+    hangs = at(0.0, 0.0, 1.0)
+    sink = Setpoint(velocity_ned_mps=(0.0, 0.0, 0.25))
+    slow = structs.replace(sink, sink_mps=0.3)
+    free = [ask(control, hangs, sink).force_body_n[2] for _ in range(100)][-1]
+    control = controller()
+    bound = [ask(control, hangs, slow).force_body_n[2] for _ in range(100)][-1]
+    drag_n = 0.3 * (SHIP.aero.linear_drag[2] + 0.3 * SHIP.aero.quadratic_drag[2])
+    least_n = drag_n - SHIP.mass.heaviness_kg * GRAVITY_MPS2
+    assert free > 2.0 * least_n
+    assert bound < 2.0 * least_n
+
+
 def test_the_swing_is_not_taken_for_speed() -> None:
     """Rolling about the common centre moves the hull, not the ship: no sideways force."""
     mass_kg = 1.225 * SHIP.hull.volume_m3 + SHIP.mass.heaviness_kg

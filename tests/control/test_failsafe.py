@@ -98,9 +98,11 @@ def test_reset_forgets_since_when() -> None:
 def test_only_the_last_stage_stops_motors_and_only_of_a_ship_weighed_heavy() -> None:
     """A light ship that is let go flies away: no row but one has an action that stops motors."""
     rows = [rule for rule in rules(SHIP, Times()) if rule.action is Action.IDLE]
-    assert [rule.name for rule in rows] == ["outputs, last stage", "outputs that run"]
-    assert outcome(FLYING, runs=True, heavy=False) == (Action.NONE, "")
+    assert [rule.name for rule in rows] == ["outputs, last stage", "outputs astray"]
+    assert outcome(FLYING, astray=True, heavy=False) == (Action.NONE, "")
     assert outcome(FLYING, rising_s=60.0, heavy=False) == (Action.NONE, "")
+    driven = outcome(FLYING, rising_s=6.0, driven_up=True)  # faster than any lightness
+    assert driven[0] is Action.IDLE
     assert outcome(FLYING, rising_s=5.9, heavy=True) == (Action.NONE, "")
     stopped = "sent down and rising all the same: motors idle until an arm"
     assert outcome(FLYING, rising_s=6.0, heavy=True) == (Action.IDLE, stopped)

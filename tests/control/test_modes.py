@@ -250,9 +250,12 @@ def test_a_ship_that_weighed_itself_heavy_and_rises_on_trial_has_lost_ballast() 
 def test_ballast_lost_on_the_way_down_is_felt_before_the_trial() -> None:
     ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: -0.025)
     land = Land(at(1.0, 1.0, 3.0), ship=ship)
-    descend(land, seconds=60.0)
-    assert land.held  # hook-and-loop feet would have hidden it
+    state, _ = descend(land, seconds=60.0)
+    lies(land, state)
+    assert "felt 25 g light" in land.doubt  # hook-and-loop feet hide it
     assert land.result["heaviness_g"] == -25.0
+    assert not land.landed
+    assert not land.update(at(1.0, 1.0, 0.3), dt_s=DT_S).idle  # they gave way: held down
 
 
 def test_ballast_that_stops_the_ship_on_its_way_down_is_felt() -> None:
@@ -262,8 +265,43 @@ def test_ballast_that_stops_the_ship_on_its_way_down_is_felt() -> None:
     for _ in range(round(1.5 / DT_S)):
         land.update(at(1.0, 1.0, 1.2), dt_s=DT_S)  # it hangs until it is pushed
     felt[0] = -0.025
-    descend(land, seconds=60.0)
-    assert land.held
+    state, _ = descend(land, seconds=60.0)
+    lies(land, state)
+    assert "felt 25 g light" in land.doubt
+
+
+def test_a_ship_not_weighed_yet_weighs_itself_before_it_comes_down() -> None:
+    """Landed right after a take-off it was let go on feet that hid that it was light."""
+    weighed = [False]
+    ship = msgspec.structs.replace(a_ship(), weighed=lambda: weighed[0])
+    land = Land(at(1.0, 1.0, 2.0), ship=ship, weigh=True)
+    for _ in range(round(6.0 / DT_S)):
+        assert land.update(at(1.0, 1.0, 2.0), dt_s=DT_S).velocity_ned_mps[2] == 0.0
+    weighed[0] = True
+    for _ in range(round(3.0 / DT_S)):
+        setpoint = land.update(at(1.0, 1.0, 2.0), dt_s=DT_S)
+    assert setpoint.velocity_ned_mps[2] == pytest.approx(LIMITS.column_mps)
+
+
+def test_a_ship_that_cannot_weigh_itself_stays_armed_on_feet_that_hold() -> None:
+    land = Land(at(1.0, 1.0, 3.0), ship=a_ship(weighed=False), weigh=True)
+    state, _ = descend(land, seconds=80.0)  # it waits, and comes down
+    lies(land, state)
+    assert not land.landed
+    assert "not weighed" in land.doubt
+
+
+def test_an_estimate_below_the_ground_ends_the_landing_and_is_no_rise_on_its_way_back() -> None:
+    """The barometer sinks and nothing else sees the ground: it braked there, and flew up."""
+    land = Land(at(1.0, 1.0, 0.5), ship=a_ship(heaviness_kg=0.005))
+    land.update(at(1.0, 1.0, 0.2), dt_s=DT_S)
+    below = [-0.01 * k for k in range(16, 70)]
+    for altitude_m in below:
+        under = at(1.0, 1.0, altitude_m, velocity_ned_mps=(0.0, 0.0, 0.4))
+        setpoint = land.update(under, dt_s=DT_S)
+    assert setpoint.idle
+    lies(land, at(1.0, 1.0, 0.0), seconds=4.0)  # rest sets it right
+    assert land.landed
 
 
 def test_what_a_ship_feels_after_it_has_stood_is_the_ground() -> None:

@@ -5,7 +5,7 @@ from math import nan
 import msgspec
 import pytest
 
-from blimp.control.failsafe import Failsafe
+from blimp.control.failsafe import Failsafe, Flags
 from blimp.control.modes.descend import Descend
 from blimp.control.modes.land import Land
 from blimp.control.pilot import Pilot
@@ -250,3 +250,23 @@ def test_a_blind_descent_ends_as_a_landing_in_control_once_the_ship_sees_again()
     assert (
         ship.tell("goto", north_m=0.0, east_m=0.0, altitude_m=3.0).state is OutcomeState.IN_PROGRESS
     )
+
+
+def test_a_blip_of_the_height_does_not_end_the_push_on_a_light_ship() -> None:
+    """It began a new landing, which forgot what the old one knew, and let go."""
+    pilot = Pilot(ship=a_ship(heaviness_kg=-0.006))
+    supervisor = Supervisor(
+        pilot=pilot, failsafe=Failsafe(airframe=twin()), bench=False, on_landed=lambda: None
+    )
+    supervisor.armed = True
+    land = Land(at(), ship=pilot.ship)
+    land.held = True
+    pilot.enter(land, reason="landing")
+    for valid in (False, True):
+        for k in range(100):
+            now_s = 0.02 * k
+            state = at(0.0, 0.0, 0.0, t_s=now_s, height_valid=valid)
+            setpoint = supervisor.decide(state, Flags(), now_s=now_s, dt_s=0.02)
+            assert pilot.flying is land
+            assert not setpoint.idle
+            assert setpoint.thrust_body[2] or setpoint.position_ned_m[2]

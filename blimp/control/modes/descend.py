@@ -30,7 +30,7 @@ class Descend:
         height_m = max(0.0, state.altitude_m) if state is not None else 0.0
         self._left_s = _MARGIN * height_m / self._sink_mps + _MARGIN_S
         # As weighed while it knew its height.
-        self._heavy = ship.heaviness_kg() > sure_kg(ship.airframe)
+        self._heavy = ship.weighed() and ship.heaviness_kg() > sure_kg(ship.airframe)
         self.idle = False
 
     @property

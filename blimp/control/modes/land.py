@@ -15,6 +15,11 @@ from blimp.control.modes.nose import Nose
 from blimp.rotation import yaw_of
 from blimp.types import Mode, Setpoint, VehicleState
 
+UNWEIGHED = "not weighed, and its feet would hold a light ship"
+
+_SINK = 1.2
+_WEIGH_S = 10.0  # level flight shows the heaviness in less
+_WEIGH_M = 0.8  # and no nearer to the ground
 _TRIAL_S = 8.0
 _SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
 _RISEN_M = 0.2
@@ -41,10 +46,16 @@ class Land:
 
     number = Mode.LAND
 
-    def __init__(self, state: VehicleState, *, ship: Ship, pushed: bool = False) -> None:
-        """pushed: without a height until now: what it felt may be the ground."""
+    def __init__(
+        self, state: VehicleState, *, ship: Ship, weigh: bool = False, pushed: bool = False
+    ) -> None:
+        """weigh: time is left for level flight, of a ship whose heaviness is not known yet.
+
+        pushed: without a height until now: what it felt may be the ground.
+        """
         self._ship = ship
         self._start_m = max(0.1, state.altitude_m)
+        self._weigh_s = _WEIGH_S if weigh else 0.0
         self._touch_s = 0.0
         self._resting_m = 0.0
         self._trial_s: float | None = None
@@ -107,7 +118,8 @@ class Land:
             self._place_m = state.position_ned_m[:2]
         n, e = self._place_m or (None, None)
         if self.held:
-            if state.altitude_m < -0.5 * _PRESS_M:  # it cannot be: no height may push it up
+            below = state.altitude_m < -0.5 * _PRESS_M  # it cannot be: no height may push it up
+            if below or not state.height_valid:
                 return Setpoint(thrust_body=(None, None, _PRESS), yaw_rad=None)
             return Setpoint(position_ned_m=(None, None, _PRESS_M), yaw_rad=None)
         self._height_m = state.altitude_m
@@ -116,23 +128,36 @@ class Land:
             limits.touchdown_mps * 0.6,
             min(limits.descent_mps, limits.column_mps, _FLARE_PER_S * self._height_m),
         )
+        self._weigh_s = self._weigh_s - dt_s if self._must_weigh(state) else 0.0
+        if self._weigh_s > 0.0:
+            wish = 0.0
         step = limits.acceleration_mps2 * dt_s
         self._wish_mps = max(self._wish_mps - 2.0 * step, min(self._wish_mps + step, wish))
         # The reference sinks with the ship, never more than half a metre ahead of it.
         self._down_m = min(self._down_m + self._wish_mps * dt_s, 0.5 - self._height_m)
-        self._feel(state, dt_s)
+        if wish > 0.0:
+            self._feel(state, dt_s)
         if self._driven.update(state, wish):
             return Setpoint(idle=True)
         return Setpoint(
             position_ned_m=(n, e, self._down_m),
             velocity_ned_mps=(0.0, 0.0, self._wish_mps),
+            sink_mps=_SINK * limits.descent_mps,
             yaw_rad=self._nose.follow(0.0, 0.0, dt_s),
         )
 
+    @property
+    def _weighed_heavy(self) -> bool:
+        return self._ship.weighed() and self._ship.heaviness_kg() > sure_kg(self._ship.airframe)
+
+    def _must_weigh(self, state: VehicleState) -> bool:
+        high = state.height_valid and state.altitude_m > _WEIGH_M
+        return self._weigh_s > 0.0 and high and not self._ship.weighed()
+
     def _feel(self, state: VehicleState, dt_s: float) -> None:
         """Touchdown: low, commanded to sink, and not sinking; blind, the same for longer."""
-        still = abs(state.velocity_ned_mps[2]) < _STILL_MPS
-        if not still:
+        under = state.height_valid and state.altitude_m < -0.5 * _PRESS_M  # whatever it seems to do
+        if abs(state.velocity_ned_mps[2]) >= _STILL_MPS and not under:
             self._touch_s = 0.0
             clear = state.altitude_m > _CLEAR_M and not self._stood
             if clear and self._ship.felt_kg is not None:
@@ -149,22 +174,21 @@ class Land:
             needed_s = _DOUBT_S
         if self._touch_s < needed_s or not (low or state.altitude_m < _BLIND_HEIGHT_M):
             return
-        self._heaviness_kg = self._ship.heaviness_kg()
+        self._heaviness_kg = weighed_kg = self._ship.heaviness_kg()
         displaced_kg = AIR_DENSITY_KGM3 * self._ship.airframe.hull.volume_m3
         felt_kg = self._felt_kg
         if felt_kg is not None and felt_kg < self._heaviness_kg - _FELT * displaced_kg:
             self._heaviness_kg = min(felt_kg, self._heaviness_kg)
-        self._resting_m = state.altitude_m
+        self._resting_m = max(0.0, state.altitude_m)  # an estimate below the ground is wrong
         # A few grams sink slowly.
-        self._sure = low and self._heaviness_kg > sure_kg(self._ship.airframe)
-        if self._heaviness_kg < 0.0:
-            self.held = True
-        else:
-            self._trial_s = 0.0
+        self._sure = low and self._weighed_heavy and self._heaviness_kg == weighed_kg
+        # What it feels or its file says may be wrong: the trial tells.
+        self.held = self._ship.weighed() and weighed_kg < 0.0
+        self._trial_s = None if self.held else 0.0
 
     def _rises(self, state: VehicleState) -> bool:
         """Whether it has left the place where it was let go: press it down again."""
-        risen_m = state.altitude_m - self._resting_m
+        risen_m = max(0.0, state.altitude_m) - self._resting_m
         if not state.height_valid or risen_m < _RISEN_M:
             return False
         self._heaviness_kg = min(self._heaviness_kg, self._ship.heaviness_kg(), -1e-4)
@@ -178,8 +202,16 @@ class Land:
         rising = -state.velocity_ned_mps[2] > _RISING_MPS and state.height_valid
         if self._rises(state) or (rising and self._trial_s > 1.0):
             self.held = True
-        elif state.height_valid and self._resting_m - state.altitude_m > _RISEN_M:
+        elif state.height_valid and self._resting_m - max(0.0, state.altitude_m) > _RISEN_M:
             self._trial_s, self._touch_s = None, 0.0  # it hung in the air, and sinks
         elif self._trial_s >= (_SURE_TRIAL_S if self._sure else _TRIAL_S) and not rising:
-            self.doubt = self._ship.doubt()
+            self.doubt = self._ship.doubt() or self._hidden()
             self.landed = not self.doubt
+
+    def _hidden(self) -> str:
+        """Return why a trial that it stays down in proves nothing, or ""."""
+        if not self._ship.airframe.ground.hold_n:
+            return ""
+        if self._heaviness_kg < 0.0:
+            return f"felt {-1e3 * self._heaviness_kg:.0f} g light, and its feet would hold it"
+        return "" if self._ship.weighed() else UNWEIGHED

@@ -23,6 +23,7 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     airframe: Airframe
     heaviness_kg: Callable[[], float]  # negative: light
     wind_mps: Callable[[], tuple[float, float]]  # north, east, as estimated
+    weighed: Callable[[], bool]  # in level flight since the arm; else `heaviness_kg` is assumed
     steers: bool  # it goes where its nose points: sideways it is weak
     felt_kg: Callable[[], float] | None = None  # heaviness by the last seconds, less sure
     doubt: Callable[[], str] = lambda: ""  # why raw sensors say that it is not down, or ""

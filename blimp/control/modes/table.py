@@ -15,7 +15,7 @@ Factory = Callable[[VehicleState, Ship], FlightMode]
 
 # MANUAL is not made here: the pilot keeps the one that the bench uses too.
 MODES: dict[Mode, Factory] = {
-    Mode.LAND: lambda state, ship: Land(state, ship=ship),
+    Mode.LAND: lambda state, ship: Land(state, ship=ship, weigh=True),
     Mode.VELOCITY: lambda state, ship: Velocity(
         state, ship=ship, velocity_ned_mps=(0.0, 0.0, 0.0), seconds=1.0
     ),
