@@ -19,7 +19,7 @@ UNWEIGHED = "not weighed, and its feet would hold a light ship"
 
 _SINK = 1.2
 _WEIGH_S = 10.0  # level flight shows the heaviness in less
-_WEIGH_M = 0.8  # and no nearer to the ground
+_WEIGH_M = 0.45  # and no nearer to the ground
 _TRIAL_S = 8.0
 _SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
 _RISEN_M = 0.2
