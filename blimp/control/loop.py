@@ -40,7 +40,8 @@ from blimp.types import (
 _STALL_S = 0.25  # the watchdog has put the outputs safe by then
 _LATE_S = 1.0  # nobody knows what the ship has done meanwhile: it needs an arm
 _MAX_DT_S = 0.1
-_PUBLISH_HZ = 10.0
+_PUBLISH_HZ = 20.0
+_RECORD_HZ = 10.0  # a successor reads it once; nothing in it changes faster
 _PUSHED = 0.3  # of the vertical force: less may be a gust's
 _ASKED = 0.5
 _RISING_MPS = 0.1
@@ -166,6 +167,7 @@ class FlightLoop:
         self._battery = BatteryFilter()
         self._pilot_link = PilotLink()
         self._publish_every = max(1, round(rate_hz / _PUBLISH_HZ))
+        self._record_every = max(1, round(rate_hz / _RECORD_HZ))
         self._assert_safe_every = max(1, round(rate_hz / _ASSERT_SAFE_HZ))
         self._last_s: float | None = None
         self._flags_seen: Flags | None = None
@@ -242,7 +244,7 @@ class FlightLoop:
         """Leave word for a successor: ten times a second, and of every change at once."""
         supervisor = self._supervisor
         status = (supervisor.armed, supervisor.killed, self.state.on_ground)
-        is_due = self.timing.cycles % self._publish_every == 0 or status != self._recorded
+        is_due = self.timing.cycles % self._record_every == 0 or status != self._recorded
         if self._recorder is None or self._recovery is not None or not is_due:
             return
         self._recorded = status

@@ -9,13 +9,14 @@ from blimp.link.mailbox import MailboxClient
 from blimp.link.telemetry import TelemetryPublisher
 from blimp.queue.protocol.signing import Signer
 
-PERIOD_S = 0.1
+WAIT_S = 0.1  # without a snapshot, until it looks whether it is closed
 
 
 class Downlink(Closing):
-    """Carries snapshots from the mailbox to the broker, ten a second, on its own thread.
+    """Carries each snapshot from the mailbox to the broker, on its own thread.
 
-    It drops what the broker does not accept: the next snapshot is newer anyway.
+    It drops what the broker does not accept, and what comes while the broker has not answered:
+    the next snapshot is newer anyway. A slow link carries as many as it can.
     """
 
     def __init__(
@@ -32,13 +33,13 @@ class Downlink(Closing):
         self._first = call
 
     def _run(self) -> None:
-        published = None
-        while not self._stop.wait(PERIOD_S):
-            snapshot, age_s = self._mailbox.snapshot(), self._mailbox.snapshot_age_s()
-            if snapshot is None or age_s is None or snapshot is published:
+        seen = None
+        while not self._stop.is_set():
+            found = self._mailbox.next_snapshot(seen, timeout_s=WAIT_S)
+            if found is None:
                 continue
-            if self._publisher.publish(snapshot, age_s):
-                published = snapshot
+            seen = found[0]
+            if self._publisher.publish(*found):
                 first = self._first
                 if first is not None:
                     self._first = None

@@ -269,6 +269,21 @@ class MailboxClient(Closing):
         with self._changed:
             return None if self._snapshot is None else self._clock.now_s() - self._snapshot_s
 
+    def next_snapshot(
+        self, before: Snapshot | None, *, timeout_s: float
+    ) -> tuple[Snapshot, float] | None:
+        """Return the newest snapshot and its age, as soon as it is another one than `before`.
+
+        None if none comes in time.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._snapshot is not before, timeout=timeout_s
+            )
+            if self._snapshot is None or self._snapshot is before:
+                return None
+            return self._snapshot, self._clock.now_s() - self._snapshot_s
+
     @property
     def boot_id(self) -> str:
         """The boot id in the newest snapshot, "" before the first."""

@@ -24,10 +24,11 @@ from blimp.queue.redis.urls import check_url, hide_password, redis_url
 from blimp.types import Snapshot
 
 KEY_PREFIX = "blimp:telemetry:"
-KEPT_ENTRIES = 300  # about half a minute at 10 Hz; the server trims in whole nodes
+KEPT_ENTRIES = 600  # about half a minute at 20 Hz; the server trims in whole nodes
 KEPT_S = 600  # then a ship that no longer runs leaves nothing on a shared broker
 PUBLISH_TIMEOUT_S = 0.25
 READ_TIMEOUT_S = 2.0
+BEHIND_S = 0.04  # a snapshot that is older may not be the newest any more
 LOOK_BACK = 16  # entries among which one that is signed is looked for
 
 
@@ -110,7 +111,7 @@ class TelemetryReader(Closing):
         return found
 
     def follow(self, *, poll_s: float = 1.0) -> Iterator[tuple[Snapshot, float] | None]:
-        """Yield the newest snapshot and its age whenever there is a newer one.
+        """Yield the next snapshot and its age, or the newest if the next is over 0.04 s old.
 
         Yields None whenever `poll_s` (0 to 1.5 s) passes without one, so that a view can let
         its values age. Skips what it cannot read. Raises LinkError as soon as the broker
@@ -120,15 +121,30 @@ class TelemetryReader(Closing):
         last_id, found = self._newest()
         yield found
         while True:
-            read = partial(
-                self._redis.xread, {self._key: last_id or "0-0"}, count=1, block=block_ms
-            )
-            news = self._ask(read)
-            if not news:
+            news = self._ask(partial(self._next, last_id or "0-0", block_ms))
+            if news is None:
                 yield None
                 continue
-            last_id, found = self._newest()
+            last_id, found = news
+            if found is None or found[1] > BEHIND_S:
+                last_id, found = self._newest()
             yield found
+
+    def _next(
+        self, last_id: str, block_ms: int
+    ) -> tuple[str, tuple[Snapshot, float] | None] | None:
+        """Wait for the entry after `last_id`; return its id and content, None if none comes.
+
+        In one answer, with the snapshot once in it: a radio link has no bytes to spare.
+        """
+        with self._redis.pipeline(transaction=False) as pipe:
+            pipe.xread({self._key: last_id}, count=1, block=block_ms)
+            pipe.time()  # answered after the wait
+            news, (seconds, microseconds) = pipe.execute()
+        if not news:
+            return None
+        ((raw_id, fields),) = news[0][1]
+        return raw_id.decode(), self._read(raw_id, fields, seconds + 1e-6 * microseconds)
 
     def _newest(self) -> tuple[str | None, tuple[Snapshot, float] | None]:
         """Return the newest entry's id and its content, None for what is not there."""

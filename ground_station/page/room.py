@@ -10,7 +10,7 @@ import msgspec
 from blimp.clock import Clock
 from ground_station.page.source import Source
 
-PERIOD_S = 0.05  # 20 updates a second
+PERIOD_S = 0.04  # of two updates, at least: a ship publishes each 0.05 s, not to the ms
 MAX_WAITING = 60  # messages for one viewer; who is further behind is dropped
 COMMANDS = 30
 TRAIL_POINTS = 1500

@@ -151,11 +151,11 @@ def test_a_late_cycle_of_a_ship_that_drives_nothing_kills_nothing() -> None:
     assert ship.tell("arm").state is OutcomeState.DONE
 
 
-def test_snapshots_come_at_ten_hertz_and_carry_everything() -> None:
+def test_snapshots_come_at_twenty_hertz_and_carry_everything() -> None:
     ship = Bench()
     ship.inbox.snapshots.clear()
     ship.run(2.0)
-    assert len(ship.inbox.snapshots) == 20
+    assert len(ship.inbox.snapshots) == 40
     shown = ship.inbox.snapshots[-1]
     assert (shown.boot_id, shown.vehicle, shown.mode) == ("boot-1", "test", "HOLD")
     assert shown.battery_v == pytest.approx(8.2)

@@ -157,7 +157,11 @@ def test_snapshots_reach_those_who_greeted_and_carry_the_boot_id(
     assert client.boot_id == ""
     client.greet(link=False)
     server.receive()
+    assert client.next_snapshot(None, timeout_s=0.0) is None
     server.publish(snapshot())
+    found = client.next_snapshot(None, timeout_s=20.0)
+    assert found == (snapshot(), 0.0)
+    assert client.next_snapshot(found[0], timeout_s=0.0) is None
     server.post(Outcome(id="after", state=OutcomeState.DONE))  # arrives behind the snapshot
     assert client.wait("after", timeout_s=5.0) is not None
     assert client.snapshot() == snapshot()

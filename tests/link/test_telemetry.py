@@ -13,6 +13,7 @@ import redis
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
 from blimp.link.telemetry import (
+    BEHIND_S,
     TelemetryPublisher,
     TelemetryReader,
     stream_key,
@@ -87,7 +88,7 @@ def test_follow_skips_to_the_newest_and_tells_when_there_is_none(
         following = ground.follow(poll_s=0.02)
         assert next(following) is None
         for t_s in (1.0, 2.0, 3.0):
-            ship.publish(snapshot(t_s=t_s), 0.0)
+            ship.publish(snapshot(t_s=t_s), 0.1)
         found = next(following)
         assert found is not None
         assert found[0].t_s == 3.0
@@ -96,6 +97,29 @@ def test_follow_skips_to_the_newest_and_tells_when_there_is_none(
         found = next(following)
         assert found is not None
         assert found[0].t_s == 4.0
+
+
+def test_a_reader_that_keeps_up_has_each_snapshot_once(
+    broker: EmbeddedBroker, vehicle: str
+) -> None:
+    def asked_for_the_newest() -> int:
+        return int(raw.info("commandstats").get("cmdstat_xrevrange", {"calls": 0})["calls"])
+
+    with (
+        redis.Redis.from_url(redis_url(broker.url)) as raw,
+        TelemetryPublisher(broker.url, vehicle) as ship,
+        TelemetryReader(broker.url, vehicle) as ground,
+    ):
+        following = ground.follow(poll_s=1.5)
+        assert next(following) is None
+        before, late = asked_for_the_newest(), 0
+        for t_s in range(20):
+            ship.publish(snapshot(t_s=t_s), 0.0)
+            found = next(following)
+            assert found is not None
+            assert found[0].t_s == t_s
+            late += found[1] > BEHIND_S
+        assert asked_for_the_newest() - before == late  # on a quiet machine never
 
 
 def test_an_entry_that_is_no_snapshot_is_named(broker: EmbeddedBroker, vehicle: str) -> None:
@@ -135,7 +159,7 @@ def test_the_stream_stays_short_and_ends_with_its_ship(
         for _ in range(1000):
             ship.publish(snapshot(), 0.0)
     with Redis.from_url(redis_url(broker.url)) as raw:
-        assert 300 <= int(raw.xlen(stream_key(vehicle))) <= 400
+        assert 600 <= int(raw.xlen(stream_key(vehicle))) <= 700
         assert 0 < int(raw.ttl(stream_key(vehicle))) <= 600
 
 

@@ -24,7 +24,7 @@ from blimp.types import Snapshot
 State = Literal["ok", "warning", "error"]
 
 FLIGHT_UNIT = str(UNIT_DIR / FLIGHT)
-SNAPSHOT_S = 0.5  # the flight process sends ten a second
+SNAPSHOT_S = 0.5  # the flight process sends 20 a second
 _LOOK_S = 0.02
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
 
