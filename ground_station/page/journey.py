@@ -81,12 +81,16 @@ class Journey:
         self.stages.setdefault(stage, round(max(0.0, 1e3 * (at_s - self.sent_s)), 2))
 
     def document(self) -> dict[str, Any]:
+        stages, at_ms = {}, 0.0
+        for name in STAGES:
+            if name in self.stages:  # two clocks are compared, by a round trip: not to the ms
+                stages[name] = at_ms = max(at_ms, self.stages[name])
         return {
             "id": self.id,
             "command": self.command,
             "arguments": self.arguments,
             "source": self.source,
-            "stages": dict(self.stages),
+            "stages": stages,
             "state": self.state,
             "reason": self.reason,
             "fraction": self.fraction,

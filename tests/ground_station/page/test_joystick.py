@@ -36,7 +36,13 @@ window.unplug = () => {
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loaded machine is silent for longer than a pilot may be, and answers later."""
-    for name, seconds in (("SILENT_S", 5.0), ("ANSWER_S", 10.0), ("TTL_S", 20.0), ("REST_S", 20.0)):
+    for name, seconds in (
+        ("SILENT_S", 5.0),
+        ("ANSWER_S", 10.0),
+        ("TTL_S", 20.0),
+        ("REST_S", 20.0),
+        ("DROP_S", 20.0),
+    ):
         monkeypatch.setattr(joystick, name, seconds)
 
 
