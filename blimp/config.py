@@ -13,6 +13,7 @@
 | `BLIMP_LOG_MB`           | bound of all logs there, the oldest go first; 0: none; 1000          |
 | `BLIMP_FOXGLOVE_PORT`    | a port of this machine for Foxglove's live view; none by default     |
 | `XDG_RUNTIME_DIR`        | parent of the run registry; `/tmp` if it is not set                  |
+| `BLIMP_REALTIME`         | 0: flight process and simulated world do not ask for SCHED_FIFO; 1   |
 | `BLIMP_TRACE_FILE`       | gets a line of JSON for each span                                    |
 | `OTEL_*`                 | OpenTelemetry's own: the exporters of spans (see docs/observe.md)    |
 | `NOTIFY_SOCKET`          | the socket on which systemd or `blimp up` receives readiness         |
@@ -201,6 +202,15 @@ def log_bound_mb(environment: Mapping[str, str] | None = None) -> int:
     if not text.isdecimal():
         raise ConfigError(f"BLIMP_LOG_MB: {text[:20]!r} is no whole number of MB")
     return int(text)
+
+
+def realtime_from_environment(environment: Mapping[str, str] | None = None) -> bool:
+    """Return `BLIMP_REALTIME`: whether to ask for SCHED_FIFO. Raises ConfigError if not 0 or 1."""
+    env = os.environ if environment is None else environment
+    text = env.get("BLIMP_REALTIME") or "1"
+    if text not in ("0", "1"):
+        raise ConfigError(f"BLIMP_REALTIME must be 0 or 1, not {text[:20]!r}")
+    return text == "1"
 
 
 def notify_address(environment: Mapping[str, str] | None = None) -> str | None:

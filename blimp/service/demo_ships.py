@@ -25,7 +25,7 @@ from blimp.service.demo import (
     starting_stack,
 )
 from blimp.service.demo_page import demo_page
-from blimp.service.up import vehicle_names
+from blimp.service.up import crowded, vehicle_names
 from ground_station.report import NOT_AUTHORISED
 
 PILOTS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan")
@@ -90,6 +90,8 @@ def run_demo_ships(options: DemoOptions, *, ships: int, say: Say, tell: Tell) ->
     """
     _, airframe = flyable(options)
     names = vehicle_names(airframe.name, ships=ships)
+    if (warning := crowded(ships)) is not None:
+        say(warning)
     before = {name: newest(name) for name in names}
     with (
         starting_stack(options, vehicles=names) as (stack, broker),

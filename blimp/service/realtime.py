@@ -8,6 +8,8 @@ import os
 import resource
 from pathlib import Path
 
+from blimp.config import realtime_from_environment
+
 PRIORITY = 50  # of SCHED_FIFO, as in the unit: below the kernel's own threads for buses
 BUS_SHARE = 0.4  # of a cycle that transfers on one bus may take: the rest is for the loop
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4  # mlockall(2)
@@ -17,7 +19,8 @@ _CAP_IPC_LOCK = 14  # capabilities(7)
 def make_realtime() -> tuple[str, ...]:
     """Lock this process's memory, and have its threads to come scheduled by SCHED_FIFO.
 
-    Call it before threads are started. Returns what was refused, each as "what: why".
+    Call it before threads are started. Returns what was refused, each as "what: why". Raises
+    ConfigError if BLIMP_REALTIME is neither 0 nor 1.
     """
     refused = {"mlockall": _lock_memory(), "SCHED_FIFO": _schedule_first()}
     return tuple(f"{what}: {why}" for what, why in refused.items() if why)
@@ -88,6 +91,8 @@ def _may_lock_any() -> bool:
 def _schedule_first() -> str:
     if os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR):
         return ""  # the service manager has done it
+    if not realtime_from_environment():
+        return "not asked for: BLIMP_REALTIME is 0"
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
     except OSError as error:

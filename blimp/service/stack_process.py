@@ -19,7 +19,7 @@ from blimp.processes import Child
 from blimp.service.stack import StackError
 
 START_DEADLINE_S = 60.0
-END_DEADLINE_S = 20.0
+END_DEADLINE_S = 20.0  # for each ship: their processes end one after another
 LOG_TAIL_LINES = 20
 LOG_TAIL_BYTES = 16_384
 
@@ -112,7 +112,7 @@ class StackProcess:
 
     def end(self) -> list[str]:
         """End the stack and return the name of every process and file that is left behind."""
-        self._child.end(within_s=END_DEADLINE_S)
+        self._child.end(within_s=END_DEADLINE_S * len(self._vehicles))
         self.left = self.left_behind()
         return self.left
 

@@ -35,6 +35,8 @@ from blimp.service.stack import Event, Role, Stack, StackShip
 
 FLIGHT_WATCHDOG_S = 0.6  # silence after which it is killed: the outputs are safe within 1 s
 PAD_SPACING_M = 20.0  # from pad to pad, to the east: a built-in mission reaches 10 m
+SHIP_SHARE = 0.25  # of a processor: what world and flight process of one ship take at 100 Hz
+FIRST_SHARE = 0.5  # of all processors: what may go before brokers, workers and pages
 
 _THIS = (sys.executable, "-m", "blimp")
 
@@ -63,6 +65,8 @@ def build_stack(options: StackOptions, *, on_event: Event) -> Stack:
     directory = (options.runtime_dir or registry_dir() / f"{name}-{os.getpid()}").absolute()
     paths = RuntimePaths(directory)
     ships = _ships(options, name=name, paths=paths)
+    if (warning := crowded(options.ships)) is not None:
+        on_event({"event": "crowded", "warning": warning})
     for ship in ships:
         ship.paths.check()
     paths.check()
@@ -112,6 +116,26 @@ def demand_wind(airframe: Airframe, wind_mps: float) -> None:
             f"--wind must be 0 to {most_mps:.2g} m/s for {airframe.name}, not {wind_mps:g}: "
             "it would be blown off"
         )
+
+
+def may_go_first(ships: int) -> bool:
+    """Whether so many simulated ships may ask for SCHED_FIFO: all of them, or none.
+
+    What goes first leaves the others nothing, and the ships that went first the rest of the ships.
+    """
+    return ships * SHIP_SHARE <= FIRST_SHARE * len(os.sched_getaffinity(0))
+
+
+def crowded(ships: int) -> str | None:
+    """Return what to say of more ships than may go first, None for fewer."""
+    if may_go_first(ships):
+        return None
+    processors = len(os.sched_getaffinity(0))
+    return (
+        f"{ships} ships take about {ships * SHIP_SHARE:g} of {processors} processors, so none is "
+        f"scheduled before others, and cycles may be late; up to "
+        f"{int(FIRST_SHARE / SHIP_SHARE * processors)} ships are punctual here"
+    )
 
 
 def vehicle_names(name: str, *, ships: int) -> list[str]:
@@ -175,6 +199,7 @@ def _recorder(options: StackOptions, *, ship: StackShip, number: int) -> list[Ro
 def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) -> list[Role]:
     """Return the processes of one ship, the `number`th from 0."""
     url = {"BLIMP_BROKER_URL": broker}  # every user can read a command line
+    scheduling = {} if may_go_first(options.ships) else {"BLIMP_REALTIME": "0"}
     here = ("--runtime-dir", str(ship.paths.directory))
     pad = ("--pad-east", str(number * PAD_SPACING_M)) if number else ()
     return [
@@ -188,6 +213,7 @@ def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) 
                 "--seed", str((options.seed + number) % 2**31), "--wind", str(options.wind_mps),
                 "--parent", str(os.getpid()),
             ),
+            environment=scheduling,
             restarts=("flight",),
             death_signal=None,  # the ship must be safe first: see _stop_when_orphaned
         ),
@@ -198,6 +224,7 @@ def _roles(options: StackOptions, *, ship: StackShip, number: int, broker: str) 
                 *_THIS, "fly", "--sim", *here, "--airframe", options.airframe, *pad,
                 "--vehicle", ship.vehicle, *(["--bench"] if options.bench else []),
             ),
+            environment=scheduling,
             needs=("world",),
             watchdog_s=FLIGHT_WATCHDOG_S,
         ),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from blimp.config import realtime_from_environment
+from blimp.errors import ConfigError
 from blimp.service.realtime import BusLoad
 from blimp.sim import Lockstep
 
@@ -53,6 +55,15 @@ def test_without_rights_both_are_refused_by_name_and_nothing_fails() -> None:
         "SCHED_FIFO: Operation not permitted",
     ]
     assert (locked_kb, policy) == (0, os.SCHED_OTHER)
+
+
+def test_a_process_that_is_not_to_go_first_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BLIMP_REALTIME", "0")
+    refused, _, policy = ask()
+    assert "SCHED_FIFO: not asked for: BLIMP_REALTIME is 0" in str(refused)
+    assert policy == os.SCHED_OTHER
+    with pytest.raises(ConfigError, match="BLIMP_REALTIME must be 0 or 1, not 'no'"):
+        realtime_from_environment({"BLIMP_REALTIME": "no"})
 
 
 @pytest.mark.parametrize(("speed_hz", "slow"), [(400_000, False), (50_000, True), (None, False)])

@@ -1,5 +1,6 @@
 """What `blimp up` puts together: one ship as ever, several each with what is its own."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -7,16 +8,18 @@ import pytest
 
 from blimp import airframe
 from blimp.errors import AirframeError, ConfigError
-from blimp.service.stack import Role
+from blimp.service.stack import Event, Role
 from blimp.service.up import StackOptions, build_stack, vehicle_names
 from blimp.sim import Lockstep
 
 
-def roles_of(directory: Path, **options: float | str | None) -> list[Role]:
+def roles_of(
+    directory: Path, *, on_event: Event = print, **options: float | str | None
+) -> list[Role]:
     settings: dict[str, object] = {"airframe": "twin", "vehicle": None, "seed": 1, "wind_mps": 0.0}
     stack = build_stack(
         StackOptions(runtime_dir=directory, **(settings | options)),  # type: ignore[arg-type]
-        on_event=print,
+        on_event=on_event,
     )
     return [running.role for running in stack._roles.values()]
 
@@ -50,6 +53,23 @@ def test_of_several_ships_each_has_its_own_and_all_have_one_broker(directory: Pa
     for name in ("world", "flight"):  # both must think the pad in the same place
         pads = [value(r, "--pad-east") for r in roles[5:] if r.name == name]
         assert pads == ["20.0", "40.0"]
+
+
+def test_more_ships_than_fill_half_the_processors_do_not_go_before_the_rest(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    said: list[dict[str, object]] = []
+    for ships, first in ((4, True), (5, False)):
+        roles = roles_of(directory, on_event=said.append, ships=ships)
+        timed = [role for role in roles if role.name in ("world", "flight")]
+        assert len(timed) == 2 * ships
+        assert {role.environment.get("BLIMP_REALTIME") for role in timed} == {
+            None if first else "0"
+        }
+        assert bool(said) is not first
+    assert "5 ships take about 1.25 of 2 processors" in str(said[0]["warning"])
+    assert "up to 4 ships are punctual here" in str(said[0]["warning"])
 
 
 def test_a_ship_that_cannot_be_built_is_refused_once_and_starts_nothing(tmp_path: Path) -> None:
