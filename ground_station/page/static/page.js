@@ -160,7 +160,8 @@ class Page {
   }
 
   take(state) {
-    if (!this.kept.has("caption")) say(document.getElementById("caption"), state.failsafe || (state.messages.at(-1) ?? ""));
+    const words = state.failsafe || (state.messages.at(-1) ?? "");
+    if (!this.kept.has("caption")) say(document.getElementById("caption"), words && `${state.vehicle}: ${words}`);
     this.state = state;
     this.heardS = performance.now() / 1000 - state.age_s;
     const { mode, armed, altitude, battery, link, simulated } = this.strip;

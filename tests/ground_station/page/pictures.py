@@ -1,11 +1,13 @@
 """Pictures of the page for the documents, taken while the show runs: `make pictures`."""
 
+import contextlib
 import io
 import time
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Page
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 FRAME_S = 1.8  # between two frames of the recording
 RECORDING_S = 20.0
@@ -40,11 +42,18 @@ class Album:
         for words, (name, *names) in STORIES.items():
             if words in caption and not (name == "lost" and name in self._stories):
                 if name == "lost":
-                    self._operator.wait_for_selector("body.lost", timeout=LOST_MS)
+                    with contextlib.suppress(PlaywrightTimeout):
+                        self._operator.wait_for_selector("body.lost", timeout=LOST_MS)
                     self._frames[-1] = self._operator.screenshot()
+                    if self._operator.locator("body.lost").count() == 0:
+                        continue  # a loaded machine was too late: the broker is back
                 self._stories[name] = self._frames[-1]
                 for other, page in zip(names, self._others, strict=False):
                     self._stories[other] = page.screenshot()
+
+    @property
+    def is_whole(self) -> bool:
+        return all(name in self._stories for name, *_ in STORIES.values())
 
     def save(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

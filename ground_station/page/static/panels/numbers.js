@@ -1,5 +1,6 @@
 // The large numbers: readable from the last row.
 import { element, say } from "../lib/dom.js";
+import { OLD_S } from "../lib/freshness.js";
 import { heading, number, wind as windWords } from "../lib/format.js";
 
 const NO_WORDS = "";
@@ -21,11 +22,14 @@ export const panel = {
     const left = page.value({ label: "time left, about", unit: "min" });
     const heavy = page.value({ label: "heaviness", unit: "g" });
     const trip = page.value({ label: "queue to loop", unit: "ms" });
-    const wind = page.value({ testid: "wind", label: "wind, as the ship feels it" });
+    const wind = page.value({ testid: "wind", label: "wind, estimated" });
     const all = [altitude, speed, climb, yaw, battery, left, heavy, wind, trip];
     const supply = new Supply();
     let shown_ms = null;
-    trip.root.hidden = true; // until a command or a ping has gone that way
+    trip.root.hidden = true; // until a command or a ping has gone that way: then nothing is silent
+    trip.ticked = (ageS) => {
+      if (ageS >= OLD_S) trip.root.hidden = true;
+    };
     const failsafe = element("p", { class: "failsafe", role: "status", hidden: true });
     box.append(element("div", { class: "numbers-grid" }, ...all.map((one) => one.root)), failsafe);
     return {
