@@ -14,6 +14,7 @@ from blimp.control.samples import role
 from blimp.errors import AirframeError, BoardError
 from blimp.hardware import board
 from blimp.service.airframes.figures import AXES, Figures, compute
+from blimp.service.airframes.gains import unstable_loops
 from blimp.sim.atmosphere import GRAVITY_MPS2, gas_density_kg_m3
 
 LEVEL_LIMIT_RAD = 0.26  # 15 degrees: arming refuses a ship that stands more tilted
@@ -389,6 +390,15 @@ def _motion(airframe: Airframe, figures: Figures) -> Found:
         yield error("thrusters: no margin can be computed: climbing takes no force")
 
 
+def _gains(airframe: Airframe) -> Found:
+    for loop, most in unstable_loops(airframe):
+        cures = " or ".join(f"{name} to at most about {value:.2g}" for name, value in most.items())
+        yield error(
+            f"gains: the control of {loop} swings up by itself: "
+            f"{f'set {cures}' if cures else 'several of its gains are too high'}"
+        )
+
+
 OF_THE_FILE: tuple[Callable[[Airframe], Found], ...] = (
     _hull,
     _balance,
@@ -399,6 +409,7 @@ OF_THE_FILE: tuple[Callable[[Airframe], Found], ...] = (
     _servos,
     _battery,
     _devices,
+    _gains,
 )
 OF_THE_FIGURES: tuple[Callable[[Airframe, Figures], Found], ...] = (_lift, _steering, _motion)
 

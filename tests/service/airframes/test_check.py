@@ -12,8 +12,10 @@ from blimp import airframe
 from blimp.airframe import Airframe
 from blimp.cli import app
 from blimp.errors import AirframeError
+from blimp.parameters import with_parameter
 from blimp.service.airframes.check import check, demand_airworthy
 from blimp.service.airframes.figures import Figures, compute
+from blimp.service.airframes.gains import CYCLE_S, is_stable
 from blimp.service.compose import FlightOptions, fly
 from blimp.service.up import StackOptions, build_stack
 
@@ -219,3 +221,40 @@ def test_hobby_is_a_90_cm_balloon_from_a_shop() -> None:
     assert found.terminal_speeds_mps["forward"] == pytest.approx(1.21, abs=0.01)
     assert found.terminal_speeds_mps["side"] == 0.0
     assert found.max_wind_mps > 0.8
+
+
+@pytest.mark.parametrize(
+    ("gain", "value", "loop"),
+    [
+        ("position_p", 20.0, "position"),
+        ("velocity_p", 200.0, "position"),
+        ("climb_i", 4.0, "height"),
+        ("yaw_rate_p", 1e5, "yaw"),
+    ],
+)
+def test_gains_with_which_a_loop_cannot_be_stable_are_refused_with_the_most(
+    gain: str, value: float, loop: str
+) -> None:
+    twin = airframe.load("twin")
+    report = check(with_parameter(twin, f"gains.{gain}", value))
+    (text,) = report.errors
+    assert text.startswith(f"gains: the control of {loop} swings up by itself: set ")
+    found = re.search(rf"{gain} to at most about (\S+)", text)
+    assert found is not None
+    assert check(with_parameter(twin, f"gains.{gain}", 0.9 * float(found[1]))).ok
+
+
+def test_the_limit_of_a_gain_is_that_of_the_routh_criterion() -> None:
+    """Without an integral: 1 / lag, of which the age of a command is a part."""
+    for lag_s in (0.05, 0.1, 0.4):
+        assert is_stable(0.9 / (lag_s + 1.5 * CYCLE_S), 0.8, 0.0, lag_s=lag_s)
+        assert not is_stable(1.0 / lag_s, 0.8, 0.0, lag_s=lag_s)
+
+
+def test_a_ship_whose_gains_all_are_too_high_is_refused_without_a_number() -> None:
+    twin = airframe.load("twin")
+    for gain in ("yaw_p", "yaw_rate_p", "yaw_rate_i"):
+        twin = with_parameter(twin, f"gains.{gain}", 9e5)
+    assert check(twin).errors == (
+        "gains: the control of yaw swings up by itself: several of its gains are too high",
+    )
