@@ -179,20 +179,17 @@ class Observers:
 
     def __init__(self, *, log: Any) -> None:
         self._log = log
-        self._extensions: tuple[Extension, ...] = ()
-
-    def __bool__(self) -> bool:
-        return self._extensions != ()
+        self.extensions: tuple[Extension, ...] = ()
 
     def add(self, extension: Extension) -> None:
         """Call its job hooks from now on, for jobs under way too; those it does not have, never."""
-        self._extensions = (*self._extensions, extension)
+        self.extensions = (*self.extensions, extension)
 
     def remove(self, extension: Extension) -> None:
-        self._extensions = tuple(one for one in self._extensions if one is not extension)
+        self.extensions = tuple(one for one in self.extensions if one is not extension)
 
     def _call(self, hook: str, job: Any, *outcome: Any) -> None:
-        for extension in self._extensions:
+        for extension in self.extensions:
             try:
                 getattr(extension, hook)(job, *outcome)
             except Exception:

@@ -143,7 +143,7 @@ class Acker:
         if marks:
             with contextlib.suppress(LinkError):  # they stay: some bytes, and no wrong answer
                 let_marks_expire(self._app, marks)
-        if self._observers:
+        if self._observers.extensions:
             self._notify(written)
         try:
             self._on_done(*(completion.job for completion in batch))

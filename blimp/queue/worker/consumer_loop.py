@@ -250,10 +250,10 @@ class ConsumerLoop:
         mark = getattr(message, "revoked", b"")  # of streams
         if mark and self._app.revocations.accept(parsed.id, mark):
             wait_s = 0.0  # it ends at once, whenever it was to run
-        elif wait_s <= 0.0 and self._postpone(job):
+        elif wait_s <= 0.0 and self._in_flight.rates and self._postpone(job):
             return
         self.totals[parsed.task] += 1
-        if self._observers:
+        if self._observers.extensions:
             job.received_s = self._app.clock.now_s()
             self._observers.received(job)
         if self._in_flight.take(job, wait_s=wait_s):

@@ -138,7 +138,7 @@ class InFlight:
         self._waiting: list[tuple[float, int, Job]] = []  # a heap; the consuming thread's
         self._order = itertools.count()
         self.held_by: Callable[[], bool] = bool  # returns whether to take nothing more
-        self._rates: dict[str, Rate] = {}  # by the task's name
+        self.rates: dict[str, Rate] = {}  # by the task's name
         self._freed: list[Job] = []  # of the SLOWED, those whose rate limit was lifted
 
     def expect(self, tasks: Iterable[Task]) -> None:
@@ -148,26 +148,24 @@ class InFlight:
                 self._busy.setdefault(place_of(task), 0)
                 per_s = per_second(task.options.rate_limit)
                 if per_s is not None:
-                    self._rates.setdefault(task.name, Rate(per_s))
+                    self.rates.setdefault(task.name, Rate(per_s))
 
     def limit_rate(self, task: str, per_s: float | None) -> None:
         """Limit how often a second `task` begins from now on; None: no limit."""
         with self._lock:
-            rate = self._rates.get(task)
+            rate = self.rates.get(task)
             if rate is not None and per_s is not None:
                 rate.change(per_s, now_s=self._clock.now_s())
             elif rate is not None:
-                del self._rates[task]
+                del self.rates[task]
                 self._freed += rate.waiting
             elif per_s is not None:
-                self._rates[task] = Rate(per_s)
+                self.rates[task] = Rate(per_s)
 
     def postpone_s(self, task: str) -> float | None:
         """Return in how long one more of `task` should be delivered; None to take it now."""
-        if not self._rates:
-            return None
         with self._lock:
-            rate = self._rates.get(task)
+            rate = self.rates.get(task)
             if rate is None or not rate.is_full():
                 return None
             return rate.later_s(self._clock.now_s())
@@ -210,7 +208,7 @@ class InFlight:
         with self._lock:
             if self._freed:
                 return 0.0
-            next_s += [rate.next_s for rate in self._rates.values() if rate.waiting]
+            next_s += [rate.next_s for rate in self.rates.values() if rate.waiting]
         return min((longest_s, *(max(0.0, one - self._clock.now_s()) for one in next_s)))
 
     def room(self) -> int:
@@ -252,7 +250,7 @@ class InFlight:
             for job in jobs:
                 self._jobs.pop(job.delivery.tag, None)
                 if job.phase is Phase.SLOWED:  # it is lost, requeued or revoked
-                    rate = self._rates.get(job.task.name)
+                    rate = self.rates.get(job.task.name)
                     for waiting in (self._freed, *([rate.waiting] if rate else [])):
                         with contextlib.suppress(ValueError):
                             waiting.remove(job)
@@ -310,7 +308,7 @@ class InFlight:
 
     def _may_run(self, job: Job) -> bool:
         """Count `job` as running, or have it wait for its task's rate."""
-        rate = self._rates.get(job.task.name) if self._rates else None
+        rate = self.rates.get(job.task.name) if self.rates else None
         if rate is None or (not rate.waiting and rate.take(self._clock.now_s())):
             self._enter(job, Phase.COUNTED)
             return True
@@ -322,7 +320,7 @@ class InFlight:
         """Return the jobs that their task's rate allows now."""
         now_s, released = self._clock.now_s(), self._freed
         self._freed = []
-        for rate in self._rates.values():
+        for rate in self.rates.values():
             while rate.waiting and rate.take(now_s, has_waited=True):
                 released.append(rate.waiting.popleft())
         for job in released:

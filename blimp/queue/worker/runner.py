@@ -114,7 +114,7 @@ class Runner:
         if not job.finish():
             return  # requeued meanwhile, in a cold stop
         job.outcome = outcome
-        if job.is_called and self._observers:
+        if job.is_called and self._observers.extensions:
             job.ended_s = self._app.clock.now_s()
         if job.is_lost:
             self._log.warning("result refused", task=job.task.name, id=job.message.id)
@@ -213,7 +213,7 @@ class Runner:
                 job.grant.check()
             job.is_called = True
             job.started_s = self._app.clock.now_s()
-            if self._observers:
+            if self._observers.extensions:
                 self._observers.started(job)
             hard_s, soft_s = limits_of(job)
             # A coroutine and a process are cancelled: only a thread must be interrupted.
