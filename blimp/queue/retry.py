@@ -86,11 +86,12 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         began_s = clock.now_s()
         if self.timeout_s is not None:
             timeout_s = self.timeout_s
-        waits = self.waits(chance=chance, brokers=brokers)
+        waits: Iterator[float] | None = None
         for attempt in itertools.count(1):
             try:
                 return function()
             except LinkError:
+                waits = waits or self.waits(chance=chance, brokers=brokers)
                 now_s, wait_s = clock.now_s(), next(waits, None)
                 late = timeout_s is not None and now_s - began_s >= timeout_s
                 if wait_s is None or (late and attempt >= brokers):

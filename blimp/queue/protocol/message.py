@@ -256,9 +256,9 @@ def epoch_s(moment: datetime | str) -> float:
 
 def new_id() -> str:
     """Return a random id, a UUID of version 4: uuid.uuid4() takes 2 µs more."""
-    number = int.from_bytes(os.urandom(16), "big")
-    text = f"{number & ~0xF000C000000000000000 | 0x40008000000000000000:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    text = os.urandom(16).hex()
+    variant = "89ab"[int(text[16], 16) & 3]
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 
 
 def check_priority(priority: int) -> int:

@@ -223,7 +223,9 @@ def send(
         policy = policy_for(app, options)
     at_s = 0.0 if app.on_sent is None else app.clock.wall_s()
     # A repeated attempt sends the same message, with the time of the first.
-    now_s = policy.call(app.broker_clock.recent_s, clock=app.clock, chance=app.chance)
+    now_s = app.broker_clock.known_s() or policy.call(
+        app.broker_clock.now_s, clock=app.clock, chance=app.chance
+    )
     message = _message(app, name, args, kwargs or {}, options, now_s=now_s)
     if app.tracer is None:
         message = _publish(app, message, policy)

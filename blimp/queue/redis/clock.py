@@ -143,17 +143,21 @@ class BrokerClock:
         return back_s if issued_s <= until_s else 0.0
 
     def recent_s(self) -> float:
-        """Return the same without asking a broker that answered within the last second.
+        """Return `now_s` without asking a broker that answered within the last second.
 
         For senders: if this machine slept in between it is early, never late, so what is
         sent expires too soon rather than too late.
         """
+        return self.known_s() or self.now_s()
+
+    def known_s(self) -> float | None:
+        """Return `recent_s` if no broker needs to be asked."""
         last = self._last
         if last is not None and self._link is not None and last.url == self._link.brokers.current:
             now_s = self._clock.now_s()
             if now_s - last.came_s < RECENT_S:
                 return now_s + last.least_s
-        return self.now_s()
+        return None
 
     def now_s(self) -> float:
         """Return seconds since the epoch on the broker's clock, never late.

@@ -187,7 +187,7 @@ class Brokers:
                 raise ConfigError(f"failover strategy {strategy!r}: must be one of {names}")
             strategy = STRATEGIES[strategy]
         self._lock = threading.Lock()
-        self._current = self.urls[0]
+        self.current = self.urls[0]  # the URL in use
         self._order = strategy(self.urls)
         if len(self.urls) > 1 and strategy is itertools.cycle:
             next(self._order)  # the first is in use
@@ -198,16 +198,11 @@ class Brokers:
     def __str__(self) -> str:
         return ";".join(hide_password(url) for url in self.urls)
 
-    @property
-    def current(self) -> str:
-        """The URL in use."""
-        return self._current
-
     def failed(self, url: str) -> None:
         """`url` does not answer: have the next in use, unless another is already."""
         with self._lock:
-            if len(self.urls) > 1 and url == self._current:
-                self._current = next(self._order)
+            if len(self.urls) > 1 and url == self.current:
+                self.current = next(self._order)
 
 
 def split_urls(urls: str | Sequence[str]) -> tuple[str, ...]:

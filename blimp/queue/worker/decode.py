@@ -38,7 +38,10 @@ class Decoder:
         parsed = None
         try:
             parsed = self._parse(message, queue)
-            self._admit(message)
+            signer = self._app.signer
+            if signer is not None and (claim := getattr(message, "claim", None)) is not None:
+                # Raises Copied. Other brokers than streams do not say whether they deliver again.
+                signer.window.admit(message.headers[SEAL], f"{claim.stream} {claim.id}")
             if parsed.chord is not None and self._app.chords is None:
                 raise MessageError(NO_REDIS)
             task = self._app.task_for(parsed)
@@ -101,15 +104,6 @@ class Decoder:
         It may name any id and seal: its result is not signed, and no seal is forgotten.
         """
         return error if self._app.signer is None else NotGenuine(str(error))
-
-    def _admit(self, message: Any) -> None:
-        """Raise Copied for a message whose seal came in another entry before.
-
-        Only streams have entries: other brokers do not say whether they deliver again, or first.
-        """
-        claim, signer = getattr(message, "claim", None), self._app.signer
-        if signer is not None and claim is not None:
-            signer.window.admit(message.headers[SEAL], f"{claim.stream} {claim.id}")
 
     def _rejected(self, error: Exception, *, queue: str, headers: object) -> None:
         """Count it, log it, and store a FAILURE if it has a readable id.

@@ -16,8 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from blimp.errors import LinkError
-from blimp.queue.brokers.base import MOST_DELIVERIES as MOST_DELIVERIES
-from blimp.queue.brokers.base import BrokerLeft
+from blimp.queue.brokers.base import MOST_DELIVERIES, BrokerLeft
 from blimp.queue.brokers.streams.completion import CompletionArguments
 from blimp.queue.brokers.streams.envelope import HEAD, Claim, open_message
 from blimp.queue.brokers.streams.fetcher import Fetcher
@@ -29,7 +28,6 @@ from blimp.queue.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.base import Completion, ConsumerOptions
-    from blimp.queue.brokers.streams.visibility import StreamsSession
     from blimp.queue.redis.urls import Brokers
 
 T = TypeVar("T")

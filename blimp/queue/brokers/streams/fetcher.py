@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from blimp.queue.redis.keys import QueueKeys
 
 UNBLOCK_AGAIN_MS = 5
+READ_BYTES = 65_536
 
 Entry = tuple[str, str, list[bytes]]  # stream, entry id, fields
 Streams = Mapping[str, tuple["QueueKeys", int]]  # queue and level of each stream
@@ -69,14 +70,15 @@ class Question:
 
     def answer(self) -> list[Entry]:
         """Read the answer. NOGROUP is raised as redis.ResponseError."""
-        try:
-            reply = self._connection.read_response()
-        except redis.ResponseError as error:
-            self.asked = False
-            if str(error).startswith("UNBLOCKED"):
-                return []
-            raise
+        socket, parser = self._connection._sock, self._connection._parser
+        if socket is not None:  # redis-py has six calls around this one
+            parser._reader.feed(socket.recv(READ_BYTES))
+        reply = parser.read_response()
         self.asked = False
+        if isinstance(reply, redis.ResponseError):
+            if str(reply).startswith("UNBLOCKED"):
+                return []
+            raise reply
         return [
             (stream.decode(), id.decode(), fields)
             for stream, entries in reply or ()

@@ -29,8 +29,6 @@ UNKNOWN = 2  # how a renewal may be: the server was emptied
 FORGET_AFTER_MS = 3_600_000  # a silent consumer that holds nothing
 PURGE_AT_ONCE = SEARCH_AT_ONCE = 1000
 
-Run = Callable[[Any, list[str], list[Any]], Any]  # a client, keys, arguments
-
 
 def _load() -> dict[str, Script]:
     """Return the scripts of this folder by name: a mistake in a name is a KeyError."""
@@ -231,12 +229,11 @@ class Store:
         args = [GROUP, self.consumer, claim.id, claim.fence, self._dead_limit, claim.level, reason]
         return int(self.run("dead_letter", [claim.stream, claim.queue.dead], args))
 
-    def _each(self, run: Run, claims: Sequence[Claim]) -> list[int]:
+    def _each(self, run: Callable[..., list[int]], claims: Sequence[Claim]) -> list[int]:
         args: list[Any] = [GROUP, self.consumer]
         for one in claims:
             args += [one.id, one.fence]
-        answers: list[int] = run(self.link.client, [one.stream for one in claims], args)
-        return answers
+        return run(self.link.client, [one.stream for one in claims], args)
 
     # --- whole queues ------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ from blimp.queue.redis.keys import Keys
 
 if TYPE_CHECKING:
     from blimp.queue.brokers.streams.envelope import Claim
-    from blimp.queue.brokers.streams.store import Store
 
 RENEWALS_PER_LEASE = 4
 PERIODS_TO_IDLE = 4
@@ -48,7 +47,8 @@ class Leases:
     def forget(self) -> None:
         """Hold nothing, and report nothing: for a forked child, which does not have the thread."""
         self._held: dict[str, Claim] = {}
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._idle = True
         self._thread: threading.Thread | None = None
         self._later: deque[str] = deque()
@@ -59,9 +59,10 @@ class Leases:
     def hold(self, claims: Sequence[Claim]) -> None:
         if not claims:
             return
-        with self._changed:
-            self._held.update((claim.tag, claim) for claim in claims)
-            self._sent.difference_update(claim.tag for claim in claims)
+        with self._lock:
+            for claim in claims:
+                self._held[claim.tag] = claim
+                self._sent.discard(claim.tag)
             if self._thread is None and not self._closed:
                 self._thread = threading.Thread(target=self._serve, name="leases", daemon=True)
                 self._thread.start()
@@ -71,7 +72,7 @@ class Leases:
     def keep(self, tags: Collection[str]) -> None:
         """Forget all but `tags`: no job works on the rest, and it may be put back."""
         kept = set(tags)
-        with self._changed:
+        with self._lock:
             for tag in [tag for tag in self._held if tag not in kept]:
                 del self._held[tag]
             self._sent.intersection_update(kept)
@@ -80,7 +81,7 @@ class Leases:
         return self._held.get(tag)
 
     def claims(self) -> list[Claim]:
-        with self._changed:
+        with self._lock:
             return list(self._held.values())
 
     def __contains__(self, tag: str) -> bool:
@@ -92,7 +93,7 @@ class Leases:
         """Complete a delivery; return DONE, SETTLED (by us, before) or LOST (to another)."""
         claim = self._held.get(tag)
         if claim is None:
-            with self._changed:
+            with self._lock:
                 was_sent = tag in self._sent
                 self._sent.discard(tag)
             return SETTLED if was_sent else LOST
@@ -140,7 +141,7 @@ class Leases:
         self._send([claim for claim in claims if claim is not None])
         answers = self._store.complete(keys, args)
         lost = []
-        with self._changed:
+        with self._lock:
             for claim, answer in zip(claims, answers, strict=True):
                 if claim is None:
                     continue
@@ -176,13 +177,13 @@ class Leases:
     def _send(self, claims: Sequence[Claim]) -> set[str]:
         """Note that these are about to end; return the tags that were noted before."""
         tags = {claim.tag for claim in claims}
-        with self._changed:
+        with self._lock:
             repeated = tags & self._sent
             self._sent |= tags
         return repeated
 
     def _settled(self, tag: str, answer: int) -> int:
-        with self._changed:
+        with self._lock:
             held = self._held.pop(tag, None)
             self._sent.discard(tag)
         if answer == LOST and held is not None:
@@ -208,7 +209,7 @@ class Leases:
 
     def _gone(self, tag: str, answer: int) -> None:
         """Drop what is no longer held: completed here, or taken over by another consumer."""
-        with self._changed:
+        with self._lock:
             held = self._held.pop(tag, None)
             if answer == UNKNOWN or (answer == SETTLED and tag in self._sent):
                 return  # no other has it; or the thread that ended it gets the answer
@@ -219,7 +220,7 @@ class Leases:
     def _serve(self) -> None:
         empty = 0  # periods in a row without a claim
         while True:
-            with self._changed:
+            with self._lock:
                 # Not after the first: a single message now and then must not wake it each time.
                 self._idle = empty >= PERIODS_TO_IDLE
                 if not self._closed:  # or a close before this thread ran would wait a period
@@ -239,7 +240,7 @@ class Leases:
 
     def close(self) -> None:
         """Stop renewing. What is still held goes to others when its lease ends."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -268,7 +269,8 @@ class StreamsSession:
     """
 
     def __init__(self, *, url: str, options: dict[str, Any], ssl: Any = None) -> None:
-        self.consumer = str(options.get("consumer") or _unique_name())
+        unique = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.consumer = str(options.get("consumer") or unique)
         self.lease_s = float(options.get("lease_s", DEFAULT_LEASE_S))
         self.link = Link(url=url, options=options, ssl=ssl)
         before, own = options.get("global_keyprefix") or "", options.get("key_prefix", "blimp")
@@ -301,10 +303,6 @@ class StreamsSession:
         """Stop renewing; what is still held goes to others when its lease ends."""
         self.leases.close()
         self.link.close()
-
-
-def _unique_name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 def _nothing(*_: object) -> None:

@@ -49,7 +49,7 @@ def chain(middleware: tuple[Middleware, ...], last: CallNext) -> CallNext:
     steps: tuple[tuple[Callable[[Job], bool], Middleware, CallNext], ...] = ()
     call = last
     for one in reversed(middleware):
-        steps = ((getattr(one, "wants", _always), one, call), *steps)
+        steps = ((getattr(one, "wants", lambda _: True), one, call), *steps)
         call = _first_of(steps, last)
     return call
 
@@ -66,7 +66,3 @@ def _first_of(
         return last(job)
 
     return call
-
-
-def _always(_: Job) -> bool:
-    return True

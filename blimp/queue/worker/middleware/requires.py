@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from blimp.errors import LeaseError, LeaseLost, LinkError, NoneFree
@@ -39,8 +40,7 @@ class Requires:
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
-    def wants(self, job: Job) -> bool:
-        return job.task.options.requires is not None
+    wants = staticmethod(attrgetter("task.options.requires"))
 
     async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         pool = self._app.pools[job.task.options.requires or ""]
@@ -106,8 +106,7 @@ class Leftovers:
     def __init__(self, *, app: TaskApp) -> None:
         self._app = app
 
-    def wants(self, job: Job) -> bool:
-        return job.task.options.requires is not None
+    wants = staticmethod(attrgetter("task.options.requires"))
 
     async def __call__(self, job: Job, call_next: CallNext) -> Outcome:
         pool = self._app.pools[job.task.options.requires or ""]

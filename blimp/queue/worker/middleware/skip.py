@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -71,8 +72,7 @@ class OverLimit:
     that waits for the result nor a chord that it is a part of.
     """
 
-    def wants(self, job: Job) -> bool:
-        return bool(job.delivery.over_delivery_limit)
+    wants = staticmethod(attrgetter("delivery.over_delivery_limit"))
 
     async def __call__(self, job: Job, _: CallNext) -> Outcome:
         error = WorkerLost(f"{job.task.name}: {job.delivery.over_delivery_limit}")

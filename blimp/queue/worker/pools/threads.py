@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,28 +21,52 @@ _MOST_YIELDS = 100  # one is enough, unless the function caught the exception
 class JobThreads:
     """Threads that take jobs from one queue in order of arrival; their number may change.
 
+    A job wakes the thread that went to sleep last, whose stack is still in the caches. A
+    SimpleQueue wakes the one that has slept longest, and then for nothing the next.
     work: what each of them runs, to the end of its `jobs`.
     """
 
     def __init__(self, *, work: Callable[[], None], name: str) -> None:
         self._work = work
         self._name = name
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: deque[Job | None] = deque()
+        self._asleep: list[threading.Lock] = []  # the alarms of those that are, or are about to be
         self._threads: list[threading.Thread] = []
         self._size = 0
 
-    def submit(self, job: Job) -> None:
-        job.in_thread = here
-        self._jobs.put(job)
+    def submit(self, job: Job | None) -> None:
+        """Have one thread run `job`; None: have it leave."""
+        self._jobs.append(job)
+        self._wake()
+
+    def _wake(self) -> None:
+        try:
+            self._asleep.pop().release()
+        except IndexError:
+            return  # all are awake: each looks for a job before it sleeps
 
     def jobs(self) -> Iterator[Job]:
         """Yield jobs, waiting for each, until the calling thread is to leave."""
-        return iter(self._jobs.get, None)
+        alarm = threading.Lock()
+        alarm.acquire()
+        while True:
+            try:
+                job = self._jobs.popleft()
+            except IndexError:
+                self._asleep.append(alarm)
+                if self._jobs:  # one came before `_wake` could find this thread
+                    self._wake()
+                alarm.acquire()
+                continue
+            if job is None:
+                return
+            job.in_thread = here
+            yield job
 
     def resize(self, size: int) -> None:
         """Have `size` threads. Those too many leave after what is queued now. One thread's."""
         for _ in range(size, self._size):
-            self._jobs.put(None)
+            self.submit(None)
         for _ in range(self._size, size):
             name = f"{self._name}-{len(self._threads)}"
             thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -66,8 +90,9 @@ class ThreadPool(JobThreads):
         self._run = run
         self.resize(size)
 
-    def submit(self, job: Job) -> None:
-        job.call = ThreadCall()
+    def submit(self, job: Job | None) -> None:
+        if job is not None:
+            job.call = ThreadCall()
         super().submit(job)
 
     def _serve(self) -> None:
