@@ -8,10 +8,12 @@ import gc
 import queue
 import subprocess
 import sys
+import threading
 import weakref
 
 from blimp.queue import TaskApp
 from blimp.queue.protocol.message import TaskMessage
+from blimp.queue.task import Task
 from blimp.queue.worker.job import Job
 from blimp.queue.worker.pools.threads import ThreadPool
 from tests.queue.conftest import DEADLINE_S, wait_until
@@ -101,4 +103,53 @@ def test_what_has_run_is_freed_without_the_collector() -> None:
         wait_until(lambda: freed, "the job is not freed")
     finally:
         gc.enable()
+        pool.close()
+
+
+def job_of(number: int, task: Task) -> Job:
+    return Job(message=TaskMessage(id=str(number), task="plain"), task=task, delivery=None)  # type: ignore[arg-type]
+
+
+def test_a_job_wakes_the_thread_that_slept_last_and_no_other() -> None:
+    app = TaskApp("woken", broker="redis+socket:///nowhere?virtual_host=0")
+    task, size = app.task(name="plain")(lambda: None), 8
+    ran_by: list[str] = []
+
+    async def run(job: Job) -> None:
+        ran_by.append(threading.current_thread().name)
+
+    pool = ThreadPool(run=run, size=size)
+    try:
+        wait_until(lambda: len(pool._asleep) == size, "the threads do not sleep")
+        others = pool._asleep[:-1]
+        for number in range(5):
+            pool.submit(job_of(number, task))
+            wait_until(lambda: len(pool._asleep) == size, "its thread does not sleep again")
+            assert pool._asleep[:-1] == others
+    finally:
+        pool.close()
+    assert len(ran_by) == 5
+    assert len(set(ran_by)) == 1
+
+
+def test_a_job_that_comes_while_a_thread_falls_asleep_is_run() -> None:
+    app = TaskApp("raced", broker="redis+socket:///nowhere?virtual_host=0")
+    late = [job_of(1, app.task(name="plain")(lambda: None))]
+    ran = queue.SimpleQueue[str]()
+
+    async def run(job: Job) -> None:
+        ran.put(job.message.id)
+
+    class Asleep(list[threading.Lock]):
+        def append(self, alarm: threading.Lock) -> None:
+            if late:
+                pool.submit(late.pop())  # finds nobody to wake
+            super().append(alarm)
+
+    pool = ThreadPool(run=run, size=0)
+    pool._asleep = Asleep()
+    try:
+        pool.resize(1)
+        assert ran.get(timeout=DEADLINE_S) == "1"
+    finally:
         pool.close()
