@@ -15,6 +15,7 @@ from blimp.link.telemetry import TelemetryReader
 from blimp.sim import Lockstep
 from blimp.tasks.client import VehicleClient
 from blimp.types import OutcomeState, Snapshot
+from tests.sim.branch import branch
 from tests.sim.running import RunningStack
 from tests.stopwatch import Stopwatch
 from tests.tcp_link import TcpLink
@@ -163,12 +164,20 @@ def stick_the_bus(flight: Flight) -> None:
     flight.comes_down()
 
 
-def test_a_sensor_that_is_lost_alone_costs_no_height_and_is_used_again() -> None:
-    """In lockstep, as what follows: nothing here takes longer, dies or is restarted."""
+@pytest.fixture(scope="module")
+def hovering() -> Iterator[Lockstep]:
+    """In lockstep, what takes no longer there, dies or is restarted: each flies on in a fork."""
     with Lockstep("twin", seed=5) as ship:
         ship.command("arm")
         outcome = ship.complete("takeoff", altitude_m=ALTITUDE_M, within_s=60.0)
         assert outcome.state is OutcomeState.DONE
+        yield ship
+
+
+def test_a_sensor_that_is_lost_alone_costs_no_height_and_is_used_again(hovering: Lockstep) -> None:
+    ship = hovering
+
+    def fly() -> None:
         for device in ("ranger", "baro", "tag"):
             ship.fault(device, "no_answer")
             for _ in range(50):
@@ -178,6 +187,8 @@ def test_a_sensor_that_is_lost_alone_costs_no_height_and_is_used_again() -> None
             ship.fault(device, "clear")
             ship.step(2.0)
             assert ship.snapshot().sensors[device].healthy
+
+    branch(ship, fly)
 
 
 @pytest.mark.parametrize(
@@ -189,12 +200,11 @@ def test_a_sensor_that_is_lost_alone_costs_no_height_and_is_used_again() -> None
     ],
 )
 def test_a_chip_without_which_it_cannot_fly_brings_the_ship_down(
-    device: str, kind: str, options: dict[str, float], failsafe: str
+    hovering: Lockstep, device: str, kind: str, options: dict[str, float], failsafe: str
 ) -> None:
-    with Lockstep("twin", seed=5) as ship:
-        ship.command("arm")
-        outcome = ship.complete("takeoff", altitude_m=ALTITUDE_M, within_s=60.0)
-        assert outcome.state is OutcomeState.DONE
+    ship = hovering
+
+    def fly() -> None:
         ship.fault(device, kind, **options)
         said = set()
         for _ in range(60):
@@ -206,3 +216,5 @@ def test_a_chip_without_which_it_cannot_fly_brings_the_ship_down(
         assert ship.truth.altitude_m < 0.3
         if device == "power":
             assert not ship.snapshot().armed
+
+    branch(ship, fly)
