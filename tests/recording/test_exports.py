@@ -74,6 +74,7 @@ def test_names_with_markup_stay_text(flown: Path, tmp_path: Path) -> None:
     assert nasty in {one.text for one in root.iter(f"{KML}name")}
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(flown: Path, tmp_path: Path) -> None:
     said = run(app, ["log", "plot", str(flown), str(tmp_path / "pictures"), "--json"])
     assert said.exit_code == 0, said.output

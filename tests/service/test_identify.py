@@ -26,6 +26,7 @@ TRUTH = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_tuning_flight_finds_the_plant_with_honest_uncertainties(tmp_path: Path) -> None:
     path = tmp_path / "flight.mcap"
     ship = with_pose_sensor(airframes.load("gtmab"), "mocap")

@@ -227,6 +227,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from([*CELERY_HEADERS, "blimp_ttl_s"]), json_values))
 def test_any_headers_are_taken_or_named(changes: dict[str, Any]) -> None:
