@@ -373,7 +373,8 @@ class LoopStatus(msgspec.Struct, frozen=True, kw_only=True):
 class FlightRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a flight process leaves for its successor, should it die in the air.
 
-    t_s: on the machine's monotonic clock. pressure_pa: at `height_m`; 0 if it is not known.
+    t_s: on the machine's monotonic clock. heaviness_kg: as weighed in flight, 0 before.
+    pressure_pa: at `height_m`; 0 if it is not known.
     yaw_sigma_rad: of the heading; infinite if there is none to steer by.
     """
 

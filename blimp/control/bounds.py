@@ -14,6 +14,7 @@ from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 
 _MARGIN = 1.5
 _SURE = 0.001  # of the displaced mass
+FELT = 0.006  # the same: how well seconds of climbing, gusts and turns weigh a ship
 _GUST_MPS = 0.5  # the drag of a gust accelerates a ship that stands still
 _SWING_RAD = 0.2  # the IMU hangs below the hull and swings with it
 _SURE_TILT_RAD = 0.1  # mounting, trim, and the acceleration of a turn

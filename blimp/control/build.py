@@ -59,6 +59,7 @@ def build_flight_loop(
         if may_recover(left, age_s=left_age_s, airframe=airframe):
             recovery = Recovery(left, airframe=airframe)
     witnesses = Witnesses(airframe=airframe)
+    effect = EffectCheck(airframe=airframe)
     ship = Ship(
         airframe=airframe,
         heaviness_kg=lambda: controller.heaviness_kg,
@@ -66,6 +67,7 @@ def build_flight_loop(
         wind_mps=lambda: (controller.wind.north_mps, controller.wind.east_mps),
         felt_kg=lambda: controller.felt_kg,
         doubt=witnesses.doubt,
+        astray=lambda: not effect.only_dead,
         steers=mixer.limit_n(1) < _WEAK * mixer.limit_n(0),
     )
     pilot = Pilot(ship=ship)
@@ -101,7 +103,7 @@ def build_flight_loop(
         controller=controller,
         mixer=mixer,
         witnesses=witnesses,
-        effect=EffectCheck(airframe=airframe),
+        effect=effect,
         measures_power=any(role(device) == "power" for device in airframe.device),
         vehicle=vehicle,
         boot_id=boot_id,

@@ -16,7 +16,7 @@ from collections import deque
 from math import atan2, cos, hypot, sin
 
 from blimp.airframe import Airframe
-from blimp.control.bounds import sure_kg
+from blimp.control.bounds import FELT, sure_kg
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.horizontal import RECKONED_S
 from blimp.control.pid import Pid
@@ -75,6 +75,7 @@ class Controller:
             force_limit_n=force_limit_n[:2],
         )
         self._sure_kg = sure_kg(airframe)
+        self._rough_kg = FELT * AIR_DENSITY_KGM3 * airframe.hull.volume_m3
         self._given_n = ZERO3
         self._level_s = 0.0
         self._weighed_s = self._mean_kg = 0.0
@@ -123,6 +124,13 @@ class Controller:
         weighed_kg = self.weighed_kg
         return weighed_kg is not None and weighed_kg > self._sure_kg
 
+    @property
+    def _least_n(self) -> float:
+        """Its weight at the least. Before it is weighed the last seconds show it, roughly."""
+        weighed_kg = self.weighed_kg
+        least_kg = self.felt_kg - self._rough_kg if weighed_kg is None else weighed_kg
+        return GRAVITY_MPS2 * min(least_kg, self.felt_kg)
+
     def reset(self) -> None:
         """Forget wind and yaw trim, for a ship at rest; heaviness is kept: it is the ship's."""
         self._north.reset()
@@ -152,24 +160,28 @@ class Controller:
         saturated: Saturation,
         sways: bool = True,
         weighs: bool = True,
+        height_first: bool = False,
     ) -> Wrench:
         """Return the wrench about the centre of gravity that follows `setpoint`.
 
         achieved, saturated: what the mixer made of the last one. sways: whether there is side
         force; without, the ship gets to its place by turning the nose, whatever yaw is asked.
         weighs: whether thrusts are what is commanded, so that they tell the ship's weight.
+        height_first: the ship does not sink as asked: no thrust goes into place and heading.
 
         Without a valid attitude the ship is taken to hang level, which it does by itself,
         and only the vertical axis is driven; without a valid position the horizontal force
         is what the wind last known needs; without a valid height the vertical force is
-        the heaviness last known and a gentle push down.
+        what the drag of the speed asked for leaves of the heaviness last known.
         """
         self._given_n, self._weighs = achieved.force_body_n, weighs
         self._course_rad = None if sways else self._course(state, setpoint)
         attitude = state.attitude if state.attitude_valid else LEVEL
         force = self._force_ned(state, setpoint, attitude, dt_s, saturated, sways=sways)
         torque_nm = 0.0
-        if state.attitude_valid:
+        if height_first:
+            force = (0.0, 0.0, force[2])
+        elif state.attitude_valid:
             torque_nm = self._yaw_torque(state, setpoint, attitude, dt_s, saturated[5])
         return Wrench(
             force_body_n=rotate_back(attitude, force), torque_body_nm=(0.0, 0.0, torque_nm)
@@ -283,10 +295,9 @@ class Controller:
             self._weigh(state, down_mps, dt_s)
             error = down_mps - state.velocity_ned_mps[2]
             demand = ahead_mps2 + self._down.update(error, dt_s, saturated=saturated)
-            fz = self._mass_kg[2] * demand
+            fz = self._mass_kg[2] * demand + self._drag(2, down_mps) - self._nominal_n
         else:
-            fz = self._mass_kg[2] * self._down.integral
-        fz += self._drag(2, down_mps) - self._nominal_n
+            fz = self._drag(2, down_mps) - self._least_n
         if sink_mps is not None:
             weight_n = GRAVITY_MPS2 * min(self._heaviness_kg, self.felt_kg)
             fz = min(fz, self._drag(2, sink_mps) - weight_n)

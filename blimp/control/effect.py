@@ -129,6 +129,10 @@ class EffectCheck:
         self._score = 0.0
         self._smooth: list[list[float]] = []
 
+    def pause(self) -> None:
+        """Nothing is commanded: the motion meanwhile is no motor's doing, nor its failing."""
+        self._before, self._beyond_s = None, 0.0
+
     def _blame(self, faults: tuple[Fault, ...]) -> None:
         """From now on these are known.
 
@@ -157,14 +161,14 @@ class EffectCheck:
         known = state.attitude_valid and state.height_valid and state.position_valid
         usable = known and not state.health.in_doubt  # a motion in doubt names no actuator
         if self._lost or not usable or state.on_ground:
-            self._before, self._beyond_s = None, 0.0
+            self.pause()
             return
         v = rotate_back(state.attitude, state.velocity_ned_mps)
         now = (v[0], v[2], state.rates_body_radps[2])
         if not isfinite(
             sum(v) + now[2] + sum(motors_n) + sum(tilts_rad.values()) + weight_n + dt_s
         ):
-            self._before, self._beyond_s = None, 0.0  # one NaN would stay in every sum
+            self.pause()  # one NaN would stay in every sum
             return
         self._aside += v[1] * now[2] * dt_s
         if self._before is None:
@@ -192,7 +196,7 @@ class EffectCheck:
         assert self._before is not None
         dt_s, before = self._window_s, self._before
         if hypot(now[0], now[1]) < _STILL_MPS and abs(now[2]) < _STILL_RADPS:
-            self._before, self._beyond_s = None, 0.0  # held, perhaps: nothing can be said
+            self.pause()  # held, perhaps: nothing can be said
             return
         commanded = [total / dt_s for total in self._commanded]
         surge, sway, heave = self._mass_kg

@@ -45,6 +45,9 @@ _RECORD_HZ = 10.0  # a successor reads it once; nothing in it changes faster
 _PUSHED = 0.3  # of the vertical force: less may be a gust's
 _ASKED = 0.5
 _RISING_MPS = 0.1
+_UNHEEDED_S = 4.0  # asked to sink and not sinking: from then on height goes before all else
+_UNHEEDED_MPS = 0.02
+_HEIGHT_FIRST_S = 10.0
 _ASSERT_SAFE_HZ = 4.0
 
 
@@ -155,6 +158,7 @@ class FlightLoop:
         self._power_s: float | None = None
         self._rising_s = 0.0
         self._driven_up = False
+        self._unheeded_s = self._height_first_s = 0.0
         self._vehicle = vehicle
         self._boot_id = boot_id
         self._simulated = simulated
@@ -198,10 +202,11 @@ class FlightLoop:
         readings = self._sensors.read(now_s)
         is_adrift = self._found_in_air(readings, now_s)
         thrust = self._mixer.achieved if self._effect.only_dead else None
-        state = self._estimator.update(readings, now_s=now_s, powered=self._powered, thrust=thrust)
+        flown = self._powered or (self.armed and not self._pilot.resting)  # idle on trial, too
+        state = self._estimator.update(readings, now_s=now_s, powered=flown, thrust=thrust)
         if is_adrift:
             self._supervisor.recover(state)
-        self._witnesses.update(readings, state, now_s, at_rest=not self._powered)
+        self._witnesses.update(readings, state, now_s, at_rest=not flown)
         flags = self._flags(readings, now_s)
         for command in self._inbox.receive():
             outcome = self._commander.handle(command, now_s=now_s, state=state, flags=flags)
@@ -255,7 +260,7 @@ class FlightLoop:
                 killed=supervisor.killed,
                 airborne=not self.state.on_ground,
                 height_m=self.state.altitude_m,
-                heaviness_kg=self._controller.heaviness_kg,
+                heaviness_kg=self._controller.weighed_kg or 0.0,
                 pressure_pa=self._pressure_pa,
                 yaw_rad=yaw_of(self.state.attitude),
                 yaw_sigma_rad=self._estimator.yaw_sigma_rad,
@@ -271,7 +276,8 @@ class FlightLoop:
             if setpoint.idle:
                 self._controller.reset()
             actuators = setpoint.actuators or self._mixer.neutral
-            self._mixer.follow(actuators, dt_s=dt_s)
+            stuck_rad = self._effect.stuck_rad
+            self._mixer.follow(actuators, dt_s=dt_s, unhealthy=flags.unhealthy, stuck_rad=stuck_rad)
             return actuators
         self._mixer.leave_out(self._effect.fixed_n)
         wrench = self._controller.update(
@@ -282,6 +288,7 @@ class FlightLoop:
             saturated=self._mixer.saturated,
             sways=self._mixer.sways,
             weighs=self._effect.only_dead,
+            height_first=self._height_first_s > 0.0,
         )
         forward_mps = self._controller.forward_mps(state)
         return self._mixer.allocate(
@@ -301,6 +308,8 @@ class FlightLoop:
         elif thrusts_n is not None:
             tilts_rad = self._mixer.tilts_rad
             self._effect.update(state, thrusts_n, tilts_rad, weight_n=weight_n, dt_s=dt_s)
+        else:
+            self._effect.pause()
         for fault in self._effect.faults:
             if fault in known:
                 continue
@@ -314,6 +323,11 @@ class FlightLoop:
         rises = -state.velocity_ned_mps[2] > _RISING_MPS and not state.on_ground
         share = 1.0 if pushed else _ASKED
         self._rising_s = self._rising_s + share * dt_s if commanded and rises else 0.0
+        unheeded = asked and -state.velocity_ned_mps[2] > _UNHEEDED_MPS and commanded
+        self._unheeded_s = self._unheeded_s + dt_s if unheeded else 0.0
+        self._height_first_s = max(0.0, self._height_first_s - dt_s)
+        if self._unheeded_s > _UNHEEDED_S:
+            self._height_first_s = _HEIGHT_FIRST_S
         self._driven_up = -state.velocity_ned_mps[2] > self._effect.float_mps(weight_n)
 
     def _drive(self, actuators: ActuatorCommand, setpoint: Setpoint, now_s: float) -> None:

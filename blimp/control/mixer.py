@@ -211,10 +211,18 @@ class Mixer:
             servos=tuple(servos),
         )
 
-    def follow(self, command: ActuatorCommand, *, dt_s: float) -> None:
+    def follow(
+        self,
+        command: ActuatorCommand,
+        *,
+        dt_s: float,
+        unhealthy: tuple[str, ...] = (),
+        stuck_rad: float | None = None,
+    ) -> None:
         """Keep the tilt model true while someone else commands the servos."""
-        if self._tilt is not None:
-            self._tilt.slew(command.servos[self._tilt.index], dt_s)
+        tilt = self._tilt
+        if tilt is not None and tilt.device not in unhealthy and stuck_rad is None:
+            tilt.slew(command.servos[tilt.index], dt_s)
         self._note_neutral()
 
     def _stuck_inverse(self, index: int) -> list[Column]:

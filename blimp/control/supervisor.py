@@ -51,7 +51,6 @@ class Supervisor:
         self._on_landed = on_landed
         self._descended_s = 0.0
         self._lifting_s = 0.0
-        self._land_seen: Land | None = None
         self._grounded = ""  # by which failsafe, on the ground
         self._driven = DrivenDown(ship=pilot.ship)
         self.armed = False
@@ -195,14 +194,14 @@ class Supervisor:
             if not held and not pilot.paused:
                 pilot.pause(Hold(state, yaw_rad=pilot.heading_rad(state)))
         elif not isinstance(pilot.flying, _SATISFIES[action]) and not (
-            self._held_down and action < Action.IDLE
+            self._is_down(state) and action < Action.IDLE
         ):
             pilot.enter(self._remedy(action, state), reason=decision.text)
 
-    @property
-    def _held_down(self) -> bool:
-        """Whether thrust holds a light ship on the ground: nothing else may let go of it."""
-        return isinstance(self._pilot.flying, Land) and self._pilot.flying.held
+    def _is_down(self, state: VehicleState) -> bool:
+        """Whether it has landed: thrust holds a light one, and nothing else may let go of it."""
+        mode = self._pilot.flying
+        return isinstance(mode, Land) and (mode.held or (mode.down and state.height_valid))
 
     def _remedy(self, action: Action, state: VehicleState) -> ReturnToPad | Land | Descend | Idle:
         ship = self._pilot.ship
@@ -233,10 +232,8 @@ class Supervisor:
     def _note_landing(self, state: VehicleState, dt_s: float) -> None:
         mode = self._pilot.flying
         if isinstance(mode, Land) and mode.done:
-            if mode is not self._land_seen and not mode.doubt:  # in doubt nothing is set to 0
-                self._land_seen = mode
+            if mode.landed:  # in doubt, or held after it rose, nothing is set to 0
                 self._on_landed()
-            if mode.landed:
                 self.disarm(state, reason="landed")
             elif mode.note:
                 self.say(mode.note)
@@ -247,5 +244,6 @@ class Supervisor:
         down = isinstance(mode, Descend) and state.height_valid and state.on_ground
         down = down and not self._pilot.ship.doubt()
         self._descended_s = self._descended_s + dt_s if down else 0.0
-        if self._descended_s > _DESCENDED_S and self._pilot.ship.heaviness_kg() > 0.0:
-            self.disarm(state, reason="down after losing attitude")
+        if self._descended_s > _DESCENDED_S:
+            land = Land(state, ship=self._pilot.ship, pushed=True, down=True)
+            self._pilot.enter(land, reason="down after losing attitude")

@@ -283,10 +283,13 @@ class _Flight:
 
     def _cell_of(self, outcome: str) -> Cell:
         physics = self.ship.world.physics
-        # A new flight process starts disarmed: a heavy ship comes down so (decision 30).
+        # A new flight process starts disarmed: a heavy ship comes down so (decision 30), and on
+        # its pad any ship lies as it was set there.
+        restarted = self._failure.dead_s > 0.0
         high = self._disarmed_m is not None and self._disarmed_m > DISARM_M
-        let_go = (high and not self._failure.dead_s) or (
-            self._disarmed_m is not None and self._heavy_at_disarm_kg < -BALANCED_KG
+        was_light = self._disarmed_m is not None and self._heavy_at_disarm_kg < -BALANCED_KG
+        let_go = (high and not restarted) or (
+            was_light and not (restarted and self._mode == "pad" and self._high_m < GROUND_M)
         )
         light = physics.heaviness_kg < -BALANCED_KG
         bad = ("flown away", "let go, still in the air", "still in the air")

@@ -3,6 +3,8 @@ from math import cos, pi, sin
 import pytest
 from msgspec import structs
 
+from blimp.control.bounds import FELT
+from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.controller import Controller
 from blimp.control.swing import SwingDamper
 from blimp.control.wind import WindObserver
@@ -133,12 +135,36 @@ def test_without_an_attitude_only_the_vertical_is_driven() -> None:
     assert wrench.torque_body_nm == (0.0, 0.0, 0.0)
 
 
-def test_without_a_height_the_heaviness_last_known_is_carried() -> None:
+@pytest.mark.parametrize("weight_kg", [0.017, -0.006])
+def test_without_a_height_the_push_is_what_drag_leaves_of_the_weight(weight_kg: float) -> None:
+    """It was what the last climb had taken: a ship 17 g heavy was pushed on to 0.51 m/s, one that
+    was light and had not been weighed rose for good."""
     blind = at(0.0, 0.0, 3.0, height_valid=False)
-    wrench = ask(controller(), blind, Setpoint(velocity_ned_mps=(0.0, 0.0, 0.2)))
+    sink = Setpoint(velocity_ned_mps=(0.0, 0.0, 0.2))
     drag_n = 0.2 * (SHIP.aero.linear_drag[2] + 0.2 * SHIP.aero.quadratic_drag[2])
-    heaviness_n = SHIP.mass.heaviness_kg * GRAVITY_MPS2
-    assert wrench.force_body_n[2] == pytest.approx(drag_n - heaviness_n, abs=1e-6)
+    rough_n = GRAVITY_MPS2 * FELT * AIR_DENSITY_KGM3 * SHIP.hull.volume_m3
+    control = controller()
+    unweighed_n = ask(control, blind, sink).force_body_n[2]
+    file_n = GRAVITY_MPS2 * SHIP.mass.heaviness_kg
+    assert unweighed_n == pytest.approx(drag_n + rough_n - file_n, abs=1e-6)
+    held = Wrench(force_body_n=(0.0, 0.0, -GRAVITY_MPS2 * weight_kg))
+    level = Setpoint(position_ned_m=(0.0, 0.0, -3.0))
+    for _ in range(3000):
+        ask(control, at(0.0, 0.0, 3.0), level, achieved=held)
+    weighed_n = ask(control, blind, sink).force_body_n[2]
+    assert weighed_n == pytest.approx(drag_n - GRAVITY_MPS2 * weight_kg, abs=1e-3)
+
+
+def test_a_ship_that_does_not_sink_as_asked_spends_nothing_on_place_and_heading() -> None:
+    away = at(0.0, 0.0, 3.0, rates_body_radps=(0.0, 0.0, 0.2))
+    setpoint = Setpoint(position_ned_m=(5.0, 5.0, 0.0), yaw_rad=1.0)
+    free = ask(controller(), away, setpoint)
+    pressed = controller().update(
+        away, setpoint, dt_s=DT_S, achieved=Wrench(), saturated=FREE, height_first=True
+    )
+    assert min(abs(free.force_body_n[0]), abs(free.torque_body_nm[2])) > 0.01
+    assert pressed.force_body_n == (0.0, 0.0, free.force_body_n[2])
+    assert pressed.torque_body_nm == (0.0, 0.0, 0.0)
 
 
 def test_heaviness_is_what_level_flight_takes() -> None:

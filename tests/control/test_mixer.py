@@ -117,6 +117,16 @@ def test_follow_keeps_the_model_at_what_somebody_else_commands() -> None:
     assert mixer.saturated == (0,) * 6
 
 
+def test_a_servo_that_does_not_answer_is_not_taken_to_follow() -> None:
+    """Idle on trial, a dead servo was believed neutral, and nothing pressed the ship down."""
+    mixer, _ = settled(twin(), (0.25, 0.0, -0.1))
+    stuck_rad = mixer.tilt_rad
+    for _ in range(200):
+        mixer.follow(mixer.neutral, dt_s=0.01, unhealthy=("servos",))
+        mixer.follow(mixer.neutral, dt_s=0.01, stuck_rad=stuck_rad)
+    assert mixer.tilt_rad == stuck_rad != 0.0
+
+
 def test_a_stuck_tilt_is_flown_as_it_is_with_height_before_surge() -> None:
     mixer, _ = settled(twin(), (0.25, 0.0, -0.1))
     stuck_rad = mixer.tilt_rad

@@ -367,6 +367,11 @@ def test_the_last_stage_idles_and_pushes_only_what_rises_without_thrust() -> Non
     rising = at(0.0, 0.0, 5.0, velocity_ned_mps=(0.0, 0.0, -0.3))
     assert mode.update(rising, dt_s=20.0).idle
     assert not mode.update(rising, dt_s=6.0).idle
+    slowly = Idle(ship=a_ship())  # whose climb as estimated swings about a tenth
+    for k in range(60):
+        mps = -0.03 if k % 4 == 0 else -0.12
+        setpoint = slowly.update(at(0.0, 0.0, 5.0, velocity_ned_mps=(0.0, 0.0, mps)), dt_s=1.0)
+    assert not setpoint.idle
     sunk = Idle(ship=a_ship())
     for _ in range(100):
         assert sunk.update(at(0.0, 0.0, 0.0), dt_s=0.1).idle
@@ -544,4 +549,6 @@ def test_a_ship_that_lost_its_ballast_is_not_driven_but_pushed() -> None:
     ship = msgspec.structs.replace(a_ship(heaviness_kg=0.005), felt_kg=lambda: -0.02)
     sinking = at(0.0, 0.0, 2.0, velocity_ned_mps=(0.0, 0.0, 0.5))
     assert not DrivenDown(ship=ship).update(sinking, 0.3)
+    astray = msgspec.structs.replace(ship, astray=lambda: True)  # what goes astray drives any ship
+    assert DrivenDown(ship=astray).update(sinking, 0.3)
     assert DrivenDown(ship=a_ship(heaviness_kg=0.005)).update(sinking, 0.3)

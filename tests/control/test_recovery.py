@@ -183,6 +183,21 @@ def test_one_that_crashes_on_the_way_down_goes_on_coming_down() -> None:
 
 
 @pytest.mark.slow
+def test_a_ship_that_nothing_has_weighed_comes_down_as_if_it_were_light() -> None:
+    """What its airframe says counted: 6 g light in a take-off, it was left to fly away."""
+    with Lockstep("twin", seed=2) as ship:
+        physics = ship.world.physics
+        physics.load(-0.006 * physics.displaced_kg)
+        assert ship.command("arm").state is OutcomeState.DONE
+        ship.command("takeoff", check=False, altitude_m=3.0)
+        ship.step(8.0)
+        assert ship.snapshot().heaviness_kg is None
+        ship.crash(down_s=1.5)
+        ship.step(3.0)
+        assert (ship.snapshot().mode, ship.armed) == ("LAND", True)
+
+
+@pytest.mark.slow
 def test_a_heavy_ship_a_ship_on_its_pad_and_a_late_successor_come_back_disarmed() -> None:
     with Lockstep("twin", seed=7) as ship:
         hovering(ship)

@@ -270,3 +270,26 @@ def test_a_blip_of_the_height_does_not_end_the_push_on_a_light_ship() -> None:
             assert pilot.flying is land
             assert not setpoint.idle
             assert setpoint.thrust_body[2] or setpoint.position_ned_m[2]
+
+
+@pytest.mark.parametrize(("rises", "held"), [(True, True), (False, False)])
+def test_down_without_an_attitude_a_ship_is_tried_like_any_other(rises: bool, held: bool) -> None:
+    """It was disarmed by what its airframe says it weighs: 6 g light, it flew away."""
+    pilot = Pilot(ship=a_ship(heaviness_kg=0.005, weighed=False))
+    supervisor = Supervisor(
+        pilot=pilot, failsafe=Failsafe(airframe=twin()), bench=False, on_landed=lambda: None
+    )
+    supervisor.armed = True
+    pilot.enter(Descend(at(altitude_m=1.0), ship=pilot.ship), reason="attitude lost")
+    idle = []
+    for k in range(800):
+        now_s = 0.02 * k
+        altitude_m = max(0.0, 0.1 * (now_s - 5.0)) if rises else 0.0
+        state = at(altitude_m=altitude_m, t_s=now_s, attitude_valid=False, on_ground=now_s < 7.0)
+        idle.append(supervisor.decide(state, Flags(), now_s=now_s, dt_s=0.02).idle)
+    assert not idle[100]
+    assert idle[200]  # on trial, and no failsafe takes that from it
+    assert supervisor.armed  # its feet would hold a light one
+    assert idle[-1] is not held
+    assert isinstance(pilot.flying, Land)
+    assert (pilot.flying.held, bool(pilot.flying.doubt)) == (held, not held)

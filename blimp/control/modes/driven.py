@@ -30,10 +30,11 @@ class DrivenDown:
         # One that lost its ballast feels light, and one that is driven down heavy.
         felt_kg = self._ship.felt_kg() if self._ship.felt_kg is not None else heaviness_kg
         heavy = min(heaviness_kg, felt_kg) > self._sure_kg
-        if not state.height_valid or sink_mps <= wish_mps or not heavy:
+        if not state.height_valid or sink_mps <= wish_mps or not (heavy or self._ship.astray()):
             self._driven = False
             return False
-        own_mps = terminal_mps(self._ship.airframe, 2, GRAVITY_MPS2 * heaviness_kg)
+        weight_n = GRAVITY_MPS2 * max(0.0, heaviness_kg)
+        own_mps = terminal_mps(self._ship.airframe, 2, weight_n)
         limit_mps = wish_mps if self._driven else self._fast * wish_mps
         slow = own_mps < _FAST * wish_mps
         self._driven = slow and sink_mps > max(limit_mps, _OWN * own_mps)

@@ -11,6 +11,7 @@ from blimp.types import Mode, Setpoint, VehicleState
 _DOWN_S = 8.0
 _DOWN_M = 0.3
 _STILL_MPS = 0.1
+_RISING_MPS = 0.05
 _RISING_S = 25.0  # what drag leaves of the worst climb is less by then
 
 
@@ -51,8 +52,8 @@ class Idle:
         )
         self._down_s = self._down_s + dt_s if down else 0.0
         self.landed = self._down_s >= _DOWN_S and not self._light
-        rising = state.height_valid and -state.velocity_ned_mps[2] > _STILL_MPS
-        self._rising_s = self._rising_s + dt_s if rising else 0.0
+        rising = state.height_valid and -state.velocity_ned_mps[2] > _RISING_MPS
+        self._rising_s = max(0.0, self._rising_s + (dt_s if rising else -dt_s))
         self._light = self._light or self._rising_s > _RISING_S
         if self._light:
             sink_mps = self._ship.airframe.limits.touchdown_mps

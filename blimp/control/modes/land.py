@@ -7,7 +7,7 @@ says so. Only a ship that stays down, and that no raw sensor sees in the air, is
 
 from typing import Any
 
-from blimp.control.bounds import sure_kg
+from blimp.control.bounds import FELT, sure_kg
 from blimp.control.constants import AIR_DENSITY_KGM3
 from blimp.control.modes.driven import DrivenDown
 from blimp.control.modes.mode import Ship
@@ -24,7 +24,6 @@ _TRIAL_S = 8.0
 _SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
 _RISEN_M = 0.2
 _RISING_MPS = 0.1
-_FELT = 0.006  # of the displaced mass: weighed on the way down, in gusts and turns, no better
 _CLEAR_M = 0.4
 _DOUBT_S = 8.0  # pushed down for so long without sinking while a sensor says "not down"
 _FLARE_PER_S = 0.4  # descent no faster than this times the height left
@@ -47,11 +46,18 @@ class Land:
     number = Mode.LAND
 
     def __init__(
-        self, state: VehicleState, *, ship: Ship, weigh: bool = False, pushed: bool = False
+        self,
+        state: VehicleState,
+        *,
+        ship: Ship,
+        weigh: bool = False,
+        pushed: bool = False,
+        down: bool = False,
     ) -> None:
         """weigh: time is left for level flight, of a ship whose heaviness is not known yet.
 
-        pushed: without a height until now: what it felt may be the ground.
+        pushed: without a height until now: what it felt may be the ground. down: it lies there,
+        to be tried.
         """
         self._ship = ship
         self._start_m = max(0.1, state.altitude_m)
@@ -69,10 +75,17 @@ class Land:
         self._heaviness_kg = 0.0
         self._touchdown_mps = 0.0
         self.resume(state)
+        if down:
+            self._begin_trial(state, low=True)
 
     @property
     def done(self) -> bool:
         return self.landed or self.held or bool(self.doubt)
+
+    @property
+    def down(self) -> bool:
+        """Whether it has touched down; the trial may still be on."""
+        return self.done or self._trial_s is not None
 
     @property
     def fraction(self) -> float:
@@ -174,10 +187,13 @@ class Land:
             needed_s = _DOUBT_S
         if self._touch_s < needed_s or not (low or state.altitude_m < _BLIND_HEIGHT_M):
             return
+        self._begin_trial(state, low=low)
+
+    def _begin_trial(self, state: VehicleState, *, low: bool) -> None:
         self._heaviness_kg = weighed_kg = self._ship.heaviness_kg()
         displaced_kg = AIR_DENSITY_KGM3 * self._ship.airframe.hull.volume_m3
         felt_kg = self._felt_kg
-        if felt_kg is not None and felt_kg < self._heaviness_kg - _FELT * displaced_kg:
+        if felt_kg is not None and felt_kg < self._heaviness_kg - FELT * displaced_kg:
             self._heaviness_kg = min(felt_kg, self._heaviness_kg)
         self._resting_m = max(0.0, state.altitude_m)  # an estimate below the ground is wrong
         # A few grams sink slowly.
