@@ -34,6 +34,7 @@ _LEVEL_S = 2.0
 _WEIGH_S = 8.0
 _SWAYS = 0.7
 _TURN_SHARE = 0.6
+_CIRCLE = 0.3  # of the yaw torque
 _WEIGHED_S = 4.0  # of level flight, to know
 _KEPT_S = 6  # of level flight, that a fault of an output takes to be named
 _FEEL_S = 3.0
@@ -83,6 +84,7 @@ class Controller:
         self._weighs = True
         self.felt_kg = airframe.mass.heaviness_kg  # heaviness by the last seconds, climbing or not
         self._sink_mps: float | None = None
+        self.asked_mps = 0.0  # downwards, by the last setpoint
         self._course_rad: float | None = None
         self._force_limit_n = force_limit_n
         # A ship as strong sideways turns by the same thrusters: a turn must not take them all.
@@ -167,7 +169,8 @@ class Controller:
         achieved, saturated: what the mixer made of the last one. sways: whether there is side
         force; without, the ship gets to its place by turning the nose, whatever yaw is asked.
         weighs: whether thrusts are what is commanded, so that they tell the ship's weight.
-        height_first: the ship does not sink as asked: no thrust goes into place and heading.
+        height_first: the ship does not sink as asked: no thrust goes into place and heading, but
+        for what turns it slowly.
 
         Without a valid attitude the ship is taken to hang level, which it does by itself,
         and only the vertical axis is driven; without a valid position the horizontal force
@@ -179,8 +182,9 @@ class Controller:
         attitude = state.attitude if state.attitude_valid else LEVEL
         force = self._force_ned(state, setpoint, attitude, dt_s, saturated, sways=sways)
         torque_nm = 0.0
-        if height_first:
+        if height_first:  # turning, it does not go far by what pushes it aside
             force = (0.0, 0.0, force[2])
+            torque_nm = _CIRCLE * self._yaw_limit_nm
         elif state.attitude_valid:
             torque_nm = self._yaw_torque(state, setpoint, attitude, dt_s, saturated[5])
         return Wrench(
@@ -200,6 +204,7 @@ class Controller:
         yaw = yaw_of(attitude)
         heading = (cos(yaw), sin(yaw))
         velocity = self._velocity_demand(state, setpoint)
+        self.asked_mps = velocity[2]
         fx = fy = 0.0
         ahead, aside, push = setpoint.thrust_body
         if ahead is not None and aside is not None:

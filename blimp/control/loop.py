@@ -45,8 +45,9 @@ _RECORD_HZ = 10.0  # a successor reads it once; nothing in it changes faster
 _PUSHED = 0.3  # of the vertical force: less may be a gust's
 _ASKED = 0.5
 _RISING_MPS = 0.1
-_UNHEEDED_S = 4.0  # asked to sink and not sinking: from then on height goes before all else
-_UNHEEDED_MPS = 0.02
+_UNHEEDED_S = 4.0  # asked to sink, it does not: from then on height goes before all else
+_UNHEEDED = 0.25
+_ASKED_MPS = 0.05
 _HEIGHT_FIRST_S = 10.0
 _ASSERT_SAFE_HZ = 4.0
 
@@ -297,6 +298,7 @@ class FlightLoop:
             forward_mps=forward_mps,
             unhealthy=flags.unhealthy,
             stuck_rad=self._effect.stuck_rad,
+            height_first=self._height_first_s > 0.0,
         )
 
     def _note_effect(self, state: VehicleState, setpoint: Setpoint, dt_s: float) -> None:
@@ -323,7 +325,14 @@ class FlightLoop:
         rises = -state.velocity_ned_mps[2] > _RISING_MPS and not state.on_ground
         share = 1.0 if pushed else _ASKED
         self._rising_s = self._rising_s + share * dt_s if commanded and rises else 0.0
-        unheeded = asked and -state.velocity_ned_mps[2] > _UNHEEDED_MPS and commanded
+        down_mps = self._controller.asked_mps
+        unheeded = (
+            self._powered
+            and state.height_valid
+            and not state.on_ground
+            and down_mps > _ASKED_MPS
+            and state.velocity_ned_mps[2] < _UNHEEDED * down_mps
+        )
         self._unheeded_s = self._unheeded_s + dt_s if unheeded else 0.0
         self._height_first_s = max(0.0, self._height_first_s - dt_s)
         if self._unheeded_s > _UNHEEDED_S:

@@ -30,8 +30,9 @@ _ROLL_WEIGHT = 0.05
 _YAW_WEIGHT = 2.0  # for the moment that one newton gives on the longest arm
 _EFFORT_WEIGHT = 5e-3  # against propellers that push each other
 _REVERSED = 4.0  # times the effort: a propeller running backwards wastes power
-_STUCK = 0.02  # of the weight of surge and sway, if the tilt cannot be changed
+_STUCK = 0.06  # of the weight of surge and sway, if the tilt cannot be changed, times the lever
 _LEVER = 0.33  # of a thrust that must point up or down, for height to be worth the way
+_LEAST = 0.03  # the same, of a ship that does not sink as asked
 _TILT_FILTER_S = 0.25
 _SCAN_STEPS = 7
 _SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
@@ -68,7 +69,7 @@ class Mixer:
         yaw_weight = _YAW_WEIGHT / arm_m**2 if arm_m > 1e-6 else 0.0
         self._weights: Column = (*_FORCE_WEIGHT, _ROLL_WEIGHT, 0.0, yaw_weight)
         self._smooth: Column = (0.0,) * 6
-        self._stuck: tuple[int, list[Column]] | None = None
+        self._stuck: tuple[int, float, list[Column]] | None = None
         self._fixed: dict[int, float] = {}  # thrust of what is broken, by thruster
         self._given: list[Column] = []  # what that makes, by tilt
         self._scanned = self._far = 0
@@ -172,13 +173,15 @@ class Mixer:
         forward_mps: float = 0.0,
         unhealthy: tuple[str, ...] = (),
         stuck_rad: float | None = None,
+        height_first: bool = False,
     ) -> ActuatorCommand:
         """Return the command whose wrench comes nearest to `wrench`, within all limits.
 
         forward_mps: speed along the body's x axis, for the rudder. unhealthy: devices; while
         the one that drives the tilt servo is among them the servo is taken to stay where it
-        is, and height goes before all else. stuck_rad: where it has been found to stay. A wrench
-        that is not finite gives the neutral command.
+        is, and height goes before all else. stuck_rad: where it has been found to stay.
+        height_first: whatever way that costs. A wrench that is not finite gives the neutral
+        command.
         """
         demand = wrench.force_body_n + wrench.torque_body_nm
         if not isfinite(sum(demand)):
@@ -192,7 +195,9 @@ class Mixer:
             if not stuck:
                 self._tilt.slew(self._choose_tilt(self._tilt.target_rad, demand, dt_s), dt_s)
             index = self._index(self._tilt.angle_rad)
-            inverse = self._stuck_inverse(index) if stuck else self._inverse[index]
+            inverse = self._inverse[index]
+            if stuck:
+                inverse = self._stuck_inverse(index, _LEAST if height_first else _LEVER)
         thrusts = self._share(self._beside(index, demand), inverse)
         for k, thrust in self._fixed.items():
             thrusts[k] = thrust
@@ -225,20 +230,22 @@ class Mixer:
             tilt.slew(command.servos[tilt.index], dt_s)
         self._note_neutral()
 
-    def _stuck_inverse(self, index: int) -> list[Column]:
+    def _stuck_inverse(self, index: int, lever: float) -> list[Column]:
         """Return the inverse for a tilt that cannot be changed: surge pays for height.
 
-        Not if it stays nearly level: then a little height would cost a flight across the hall.
+        Not if it stays nearly level, less than `lever` of it upright: then a little height would
+        cost a flight across the hall.
         """
-        if max(abs(column[_FZ]) for column in self._columns[index]) < _LEVER:
+        if max(abs(column[_FZ]) for column in self._columns[index]) < lever:
             return self._inverse[index]
-        if self._stuck is None or self._stuck[0] != index:
+        share = _STUCK * lever
+        if self._stuck is None or self._stuck[:2] != (index, share):
             fx, fy, fz, *torques = self._weights
-            weights: Column = (_STUCK * fx, _STUCK * fy, fz, torques[0], torques[1], torques[2])
-            effort = (_STUCK * _EFFORT_WEIGHT,) * len(self._thrusters)
+            weights: Column = (share * fx, share * fy, fz, torques[0], torques[1], torques[2])
+            effort = (share * _EFFORT_WEIGHT,) * len(self._thrusters)
             inverse = weighted_pseudo_inverse(self._free(self._columns[index]), weights, effort)
-            self._stuck = (index, inverse)
-        return self._stuck[1]
+            self._stuck = (index, share, inverse)
+        return self._stuck[2]
 
     def _choose_tilt(self, target_rad: float, demand: Column, dt_s: float) -> float:
         """Return the tilt that serves the wish best, the present target preferred.

@@ -8,11 +8,12 @@ clear. The seed sets wind direction, gusts and noise, and by `conditions` wind a
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from math import hypot, inf
+from math import cos, hypot, inf, sin
 
 import msgspec
 
 from blimp.airframe import Airframe
+from blimp.sim.atmosphere import GRAVITY_MPS2
 from blimp.sim.failures import Failure
 from blimp.sim.lockstep import Lockstep
 
@@ -172,6 +173,40 @@ def _row(airframe: Airframe, mode: str, failures: Sequence[Failure], seed: int) 
                 yield _branch(_Flight(ship, mode, failure, seed))
 
 
+def press_n(ship: Lockstep, failure: Failure) -> float:
+    """Return the most that can push this ship down once the failure has happened, N.
+
+    At the best angle of the tilt servo, if that still moves; a motor that cannot be commanded
+    gives what it gives.
+    """
+    physics, airframe = ship.world.physics, ship.airframe
+    devices = {row.name: row for row in airframe.device}
+    drivers = {name: row for row in airframe.device for name in row.outputs.values()}
+    limits = {t.name: (t.reverse_thrust_n, t.max_thrust_n) for t in airframe.thruster}
+    now = dict(zip(airframe.thruster_names, physics.thrusts_n, strict=True))
+    now |= dict(zip(airframe.servo_names, physics.servo_angles_rad, strict=True))
+    fixed: dict[str, float] = {}  # thrusts, N, and angles, rad
+    for fault in failure.faults:
+        for name, driver in drivers.items():
+            if fault.kind == "stuck" and fault.output == name:
+                value = float(fault.options["value"])
+                fixed[name] = value * limits[name][value > 0.0] if name in limits else value
+            elif (
+                fault.kind == "bus_stuck" and devices[fault.device].bus == driver.bus
+            ) or fault.device == driver.name:
+                fixed[name] = now[name]
+    best_n = 0.0
+    for tenth in range(-18, 19):
+        down_n = 0.0
+        for thruster in airframe.thruster:
+            angle = fixed.get(thruster.tilted_by, 0.1 * tenth) if thruster.tilted_by else 0.0
+            down = cos(angle) * thruster.axis[2] - sin(angle) * thruster.axis[0]
+            pushes = [thruster.max_thrust_n * down, -thruster.reverse_thrust_n * down]
+            down_n += fixed[thruster.name] * down if thruster.name in fixed else max(pushes)
+        best_n = max(best_n, down_n)
+    return best_n
+
+
 def _flush(ship: Lockstep) -> None:
     """Drop what is on the serial lines: all forks share them, and none is to read another's."""
     for line in ship.world.computer.lines.values():
@@ -223,10 +258,12 @@ class _Flight:
         self._heavy_at_disarm_kg = 0.0
         self._powered_s = 0.0
         self._idle_s = 0.0
+        self._press_n = 0.0
 
     def cell(self) -> Cell:
         ship = self.ship
         self._failure.happen(ship)
+        self._press_n = press_n(ship, self._failure)
         if self._before is not None:
             self._before()
         began_s = ship.now_s
@@ -299,6 +336,8 @@ class _Flight:
             and self._hard_mps <= TOUCHDOWN_MPS
             and (light or outcome != "motors run on the ground")
         )
+        if outcome in bad and self._press_n + physics.heaviness_kg * GRAVITY_MPS2 < 0.0:
+            outcome += ": no thrust is left that could push it down"
         return Cell(
             mode=self._mode,
             failure=self._failure.name,

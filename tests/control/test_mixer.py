@@ -141,6 +141,18 @@ def test_a_stuck_tilt_is_flown_as_it_is_with_height_before_surge() -> None:
     assert mixer.tilt_rad != stuck_rad
 
 
+def test_a_tilt_stuck_nearly_level_pushes_down_only_if_height_goes_first() -> None:
+    """A light ship that sinks no other way: it rose to 15 m for fear of flying across the hall."""
+    mixer = Mixer(airframe=twin())
+    wrench = Wrench(force_body_n=(0.0, 0.0, 0.15))
+    down_n = []
+    for first in (False, True):
+        mixer.allocate(wrench, dt_s=0.01, stuck_rad=-0.15, height_first=first)
+        down_n.append(mixer.achieved.force_body_n[2])
+    assert down_n[0] < 0.05
+    assert down_n[1] == pytest.approx(0.15, abs=0.03)
+
+
 def test_the_rudder_helps_at_speed_and_is_neutral_without() -> None:
     mixer = Mixer(airframe=twin())
     wrench = Wrench(torque_body_nm=(0.0, 0.0, 0.1))
