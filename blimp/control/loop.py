@@ -47,7 +47,7 @@ _ASKED = 0.5
 _RISING_MPS = 0.1
 _UNHEEDED_S = 4.0  # asked to sink, it does not: from then on height goes before all else
 _UNHEEDED = 0.25
-_ASKED_MPS = 0.05
+_ASKED_MPS = 0.1
 _HEIGHT_FIRST_S = 10.0
 _ASSERT_SAFE_HZ = 4.0
 

@@ -148,6 +148,7 @@ def test_with_no_position_at_all_it_holds_and_comes_down_gently() -> None:
 
 def test_a_dead_imu_brings_it_down_level() -> None:
     rig = airborne()
+    rig.step(12.0)  # it weighs itself
     rig.sensors.cut = {"imu"}
     rig.step(1.0)
     assert rig.loop.snapshot(rig.now_s).failsafe == "attitude lost: level descent"

@@ -23,6 +23,7 @@ _WEIGH_M = 0.45  # and no nearer to the ground
 _TRIAL_S = 8.0
 _SURE_TRIAL_S = 3.0  # of a ship that weighed itself heavy
 _RISEN_M = 0.2
+_LIFTED_M = 0.1
 _RISING_MPS = 0.1
 _CLEAR_M = 0.4
 _DOUBT_S = 8.0  # pushed down for so long without sinking while a sensor says "not down"
@@ -216,7 +217,8 @@ class Land:
         assert self._trial_s is not None
         self._trial_s += dt_s
         rising = -state.velocity_ned_mps[2] > _RISING_MPS and state.height_valid
-        if self._rises(state) or (rising and self._trial_s > 1.0):
+        lifted = state.altitude_m - self._resting_m > _LIFTED_M  # a climb by itself may be noise
+        if self._rises(state) or (rising and lifted and self._trial_s > 1.0):
             self.held = True
         elif state.height_valid and self._resting_m - max(0.0, state.altitude_m) > _RISEN_M:
             self._trial_s, self._touch_s = None, 0.0  # it hung in the air, and sinks
