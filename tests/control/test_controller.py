@@ -156,11 +156,11 @@ def test_without_a_height_the_push_is_what_drag_leaves_of_the_weight(weight_kg: 
 
 
 def test_a_ship_that_does_not_sink_as_asked_spends_nothing_on_place_and_heading() -> None:
-    away = at(0.0, 0.0, 3.0, rates_body_radps=(0.0, 0.0, 0.2))
+    off_course = at(0.0, 0.0, 3.0, rates_body_radps=(0.0, 0.0, 0.2))
     setpoint = Setpoint(position_ned_m=(5.0, 5.0, 0.0), yaw_rad=1.0)
-    free = ask(controller(), away, setpoint)
+    free = ask(controller(), off_course, setpoint)
     pressed = controller().update(
-        away, setpoint, dt_s=DT_S, achieved=Wrench(), saturated=FREE, height_first=True
+        off_course, setpoint, dt_s=DT_S, achieved=Wrench(), saturated=FREE, height_first=True
     )
     assert min(abs(free.force_body_n[0]), abs(free.torque_body_nm[2])) > 0.01
     assert pressed.force_body_n == (0.0, 0.0, free.force_body_n[2])
