@@ -184,7 +184,7 @@ def test_one_that_crashes_on_the_way_down_goes_on_coming_down() -> None:
 
 @pytest.mark.slow
 def test_a_ship_that_nothing_has_weighed_comes_down_as_if_it_were_light() -> None:
-    """What its airframe says counted: 6 g light in a take-off, it was left to fly away."""
+    """What its airframe says counted: 6 g light in a take-off, it was left to rise."""
     with Lockstep("twin", seed=2) as ship:
         physics = ship.world.physics
         physics.load(-0.006 * physics.displaced_kg)

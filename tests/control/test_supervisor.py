@@ -274,7 +274,7 @@ def test_a_blip_of_the_height_does_not_end_the_push_on_a_light_ship() -> None:
 
 @pytest.mark.parametrize(("rises", "held"), [(True, True), (False, False)])
 def test_down_without_an_attitude_a_ship_is_tried_like_any_other(rises: bool, held: bool) -> None:
-    """It was disarmed by what its airframe says it weighs: 6 g light, it flew away."""
+    """It was disarmed by what its airframe says it weighs: 6 g light, it was lost."""
     pilot = Pilot(ship=a_ship(heaviness_kg=0.005, weighed=False))
     supervisor = Supervisor(
         pilot=pilot, failsafe=Failsafe(airframe=twin()), bench=False, on_landed=lambda: None
