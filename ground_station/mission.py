@@ -38,6 +38,7 @@ __all__ = [
 
 START_TTL_S = 5.0  # a leg that has not begun by then must not begin
 SHORT_LIMIT_S = 15.0
+_UNITS = {"mps": "m/s", "deg": "°", "us": "µs", "seconds": "s"}  # of an argument's last word
 LEG_LIMIT_S = 120.0  # for a leg of no length; longer ones get time for their way besides
 SECONDS_PER_METRE = 10.0
 MAX_ATTEMPTS = 6  # of one leg
@@ -83,6 +84,7 @@ class MissionEvent(msgspec.Struct, frozen=True, kw_only=True):
     legs: int
     do: str
     words: str  # the leg as a person would type it
+    spoken: str = ""  # and as one would say it, with units
     stage: str
     fraction: float | None = None
     reason: str = ""
@@ -363,6 +365,7 @@ class MissionRunner:
                 legs=len(self._mission.legs),
                 do=leg.do,
                 words=leg_words(leg),
+                spoken=leg_speech(leg),
                 stage=stage,
                 fraction=fraction,
                 reason=reason,
@@ -380,6 +383,16 @@ def leg_words(leg: Leg) -> str:
     found = leg.arguments().values()
     words = [f"{value:g}" if isinstance(value, float | int) else value for value in found]
     return " ".join([leg.do, *(word for word in words if isinstance(word, str))])
+
+
+def leg_speech(leg: Leg) -> str:
+    """Return a leg as it would be said: "goto 10 m north, 0 m east, 3 m altitude"."""
+    parts = []
+    for name, value in leg.arguments().items():
+        what, _, unit = name.rpartition("_")
+        if isinstance(value, float | int):
+            parts.append(f"{value:g} {_UNITS.get(unit, unit)} {what}".rstrip())
+    return f"{leg.do} {', '.join(parts)}".rstrip()
 
 
 def limit_s(leg: Leg, line: TrackLeg | None) -> float:

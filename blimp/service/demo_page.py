@@ -116,7 +116,7 @@ class Story:
     def hear(self, event: MissionEvent) -> None:
         """Say which leg of a plain mission is flown."""
         if event.stage == "started" and self._page is not None:
-            text = f"Leg {event.leg} of {event.legs}: {event.words}"
+            text = f"Leg {event.leg} of {event.legs}: {event.spoken}"
             self._page.tell("caption", {"text": text})
 
     def end(self, mission: dict[str, Any], *, lost: int, faults: Sequence[ChaosReport]) -> None:

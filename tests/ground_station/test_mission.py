@@ -12,7 +12,8 @@ from blimp.clock import ManualClock, SystemClock
 from blimp.errors import LinkError
 from blimp.tasks.authority import Authority
 from blimp.tasks.client import Reply, VehicleClient
-from ground_station.mission import MissionEvent, MissionResult, MissionRunner
+from ground_station.legs import Goto, Land, Velocity
+from ground_station.mission import MissionEvent, MissionResult, MissionRunner, leg_speech
 from ground_station.mission_file import Mission, load_mission, parse_mission
 from tests.ground_station.ship import FlyingShip
 
@@ -341,3 +342,11 @@ def test_hold_waits_where_it_is() -> None:
     assert result.ok, result.reason
     assert ("hold", {}) in ship.sent
     assert 30.0 <= result.reports[2].duration_s < 31.0
+
+
+def test_a_leg_is_spoken_with_its_units() -> None:
+    place = Goto(north_m=10.0, east_m=-5.5, altitude_m=3.0, yaw_deg=90.0, loiter_s=5.0)
+    assert leg_speech(place) == "goto 10 m north, -5.5 m east, 3 m altitude, 90 ° yaw"
+    drift = Velocity(north_mps=0.2, east_mps=0.0, up_mps=-0.1, seconds=5.0)
+    assert leg_speech(drift) == "velocity 0.2 m/s north, 0 m/s east, -0.1 m/s up, 5 s"
+    assert leg_speech(Land()) == "land"

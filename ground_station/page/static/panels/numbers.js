@@ -45,7 +45,7 @@ export const panel = {
         const [north, east, down] = content.velocity_ned_mps;
         const down_m = content.target_ned_m[2];
         altitude.set(number(content.altitude_m, 2), ages.altitude_m);
-        say(wanted, down_m === null ? NO_WORDS : `of ${number(-down_m, 1)}`);
+        say(wanted, down_m === null ? NO_WORDS : `of ${number(-down_m, 1)} m`);
         speed.set(number(Math.hypot(north, east), 2), ages.velocity_ned_mps);
         climb.set(number(-down, 2), ages.velocity_ned_mps);
         yaw.set(String(heading(content.attitude_rad.yaw)), ages.attitude_rad);
