@@ -140,6 +140,11 @@ class Controller:
         self._turn.reset()
         self.wind.reset()
 
+    def weigh_anew(self) -> None:
+        """A new flight: what it weighs is assumed until level flight has shown it."""
+        self._weighed_s = 0.0
+        self._kept_kg.clear()
+
     def correct(self) -> None:
         """What was learnt in the last seconds came from thrusts that were not given."""
         for axis in (self._north, self._east, self._turn):

@@ -158,7 +158,7 @@ class FlightLoop:
         self._measures_power = measures_power
         self._power_s: float | None = None
         self._rising_s = 0.0
-        self._driven_up = False
+        self._driven_up = self._was_armed = False
         self._unheeded_s = self._height_first_s = 0.0
         self._vehicle = vehicle
         self._boot_id = boot_id
@@ -305,6 +305,9 @@ class FlightLoop:
         """Compare what the outputs were sent with what the ship does."""
         thrusts_n, known = self._mixer.thrusts_n, self._effect.faults
         weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
+        if self.armed and not self._was_armed:
+            self._controller.weigh_anew()  # somebody may have changed its ballast
+        self._was_armed = self.armed
         if not self.armed:
             self._effect.reset()
         elif thrusts_n is not None:

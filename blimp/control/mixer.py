@@ -72,6 +72,7 @@ class Mixer:
         self._stuck: tuple[int, float, list[Column]] | None = None
         self._fixed: dict[int, float] = {}  # thrust of what is broken, by thruster
         self._given: list[Column] = []  # what that makes, by tilt
+        self._height_first = False
         self._scanned = self._far = 0
         self._far_cost = inf
         self._weigh()
@@ -187,6 +188,7 @@ class Mixer:
         if not isfinite(sum(demand)):
             self._note_neutral()
             return self.neutral
+        self._height_first = height_first
         index, inverse = 0, self._inverse[0]
         if self._tilt is not None:
             stuck = self._tilt.device in unhealthy or stuck_rad is not None
@@ -401,6 +403,8 @@ class Mixer:
         if not self._given:
             return demand
         (fx, fy, fz, mx, my, mz), made = demand, self._given[index]
+        if self._height_first:  # what they turn the ship by is borne
+            return (0.0, 0.0, fz - made[_FZ], 0.0, 0.0, 0.0)
         return (
             fx - made[_FX], fy - made[_FY], fz - made[_FZ],
             mx - made[_MX], my - made[_MY], mz - made[_MZ],

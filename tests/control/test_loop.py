@@ -24,6 +24,23 @@ def test_armed_on_the_ground_it_drives_neutral() -> None:
     assert ship.outputs.calls.count("enable") == 1
 
 
+def test_what_a_ship_weighs_is_known_anew_in_every_flight() -> None:
+    """Ballast changed between two flights counted as weighed: a light ship was let go untried."""
+    ship = Bench()
+    ship.tell("arm")
+    ship.lift(3.0)
+    ship.tell("hold")
+    ship.run(20.0)
+    assert ship.snapshot().heaviness_kg is not None
+    ship.lift(0.0)
+    ship.tell("disarm")
+    ship.run(1.0)
+    assert ship.snapshot().heaviness_kg is not None  # to be read after a flight
+    ship.tell("arm")
+    ship.run(0.1)
+    assert ship.snapshot().heaviness_kg is None
+
+
 def test_an_exception_leaves_the_outputs_safe_and_passes_through() -> None:
     ship = Bench()
     ship.tell("arm")

@@ -153,6 +153,20 @@ def test_a_tilt_stuck_nearly_level_pushes_down_only_if_height_goes_first() -> No
     assert down_n[1] == pytest.approx(0.15, abs=0.03)
 
 
+def test_height_first_bears_the_turn_of_a_motor_that_runs_by_itself() -> None:
+    """The main motors fought the tail, tilt level, and a light ship rose to 15 m."""
+    down_n = []
+    for first in (False, True):
+        mixer = Mixer(airframe=twin())
+        mixer.leave_out({"tail": -0.4})
+        wrench = Wrench(force_body_n=(0.0, 0.0, 0.5), torque_body_nm=(0.0, 0.0, 0.1))
+        for _ in range(300):
+            mixer.allocate(wrench, dt_s=0.01, height_first=first)
+        down_n.append(mixer.achieved.force_body_n[2])
+    assert down_n[0] < 0.4
+    assert down_n[1] == pytest.approx(0.5, abs=0.05)
+
+
 def test_the_rudder_helps_at_speed_and_is_neutral_without() -> None:
     mixer = Mixer(airframe=twin())
     wrench = Wrench(torque_body_nm=(0.0, 0.0, 0.1))
