@@ -140,7 +140,7 @@ class Controller:
         self._turn.reset()
         self.wind.reset()
 
-    def weigh_anew(self) -> None:
+    def weigh_again(self) -> None:
         """A new flight: what it weighs is assumed until level flight has shown it."""
         self._weighed_s = 0.0
         self._kept_kg.clear()

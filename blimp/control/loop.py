@@ -306,7 +306,7 @@ class FlightLoop:
         thrusts_n, known = self._mixer.thrusts_n, self._effect.faults
         weight_n = GRAVITY_MPS2 * self._controller.heaviness_kg
         if self.armed and not self._was_armed:
-            self._controller.weigh_anew()  # somebody may have changed its ballast
+            self._controller.weigh_again()  # somebody may have changed its ballast
         self._was_armed = self.armed
         if not self.armed:
             self._effect.reset()

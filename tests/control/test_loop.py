@@ -24,7 +24,7 @@ def test_armed_on_the_ground_it_drives_neutral() -> None:
     assert ship.outputs.calls.count("enable") == 1
 
 
-def test_what_a_ship_weighs_is_known_anew_in_every_flight() -> None:
+def test_what_a_ship_weighs_is_forgotten_at_an_arm() -> None:
     """Ballast changed between two flights counted as weighed: a light ship was let go untried."""
     ship = Bench()
     ship.tell("arm")
