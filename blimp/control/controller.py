@@ -189,7 +189,7 @@ class Controller:
         torque_nm = 0.0
         if height_first:  # turning, it does not go far by what pushes it aside
             force = (0.0, 0.0, force[2])
-            torque_nm = _CIRCLE * self._yaw_limit_nm
+            torque_nm = 0.0 if state.on_ground else _CIRCLE * self._yaw_limit_nm
         elif state.attitude_valid:
             torque_nm = self._yaw_torque(state, setpoint, attitude, dt_s, saturated[5])
         return Wrench(

@@ -337,7 +337,10 @@ class FlightLoop:
             and state.velocity_ned_mps[2] < _UNHEEDED * down_mps
         )
         self._unheeded_s = self._unheeded_s + dt_s if unheeded else 0.0
-        self._height_first_s = max(0.0, self._height_first_s - dt_s)
+        if not self.armed:
+            self._height_first_s = 0.0
+        elif not state.on_ground:  # held down there, it would come off again
+            self._height_first_s = max(0.0, self._height_first_s - dt_s)
         if self._unheeded_s > _UNHEEDED_S:
             self._height_first_s = _HEIGHT_FIRST_S
         self._driven_up = -state.velocity_ned_mps[2] > self._effect.float_mps(weight_n)

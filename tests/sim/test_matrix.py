@@ -38,7 +38,7 @@ SAMPLE = {
     "loiter/1": "mains-frozen,mains-reverse",
     "hold/2": "light-5,mains-reverse",  # 6 g light
     "takeoff/2": "imu-dead,height-dead,crash,mains-reverse",
-    "rtl/2": "gyro-z-stuck",
+    "rtl/2": "gyro-z-stuck,servos-frozen",
 }
 IDLE = ("mains-full", "mains-reverse", "i2c-stuck", "height-dead")  # motors must have stopped
 
