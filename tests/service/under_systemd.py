@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial, wraps
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,6 +100,12 @@ class System:
         self.broker = broker
         self.config = Path("/run/etc/blimp.toml")  # /tmp is another one in a unit
         self.config.parent.mkdir(exist_ok=True)
+        self.airframe = str(self.config.with_name("ship.toml"))
+        # A ship that a restart finds in the air would fly on, armed, to land: how soon its
+        # sensors see it there is no matter of the units.
+        twin = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
+        lines = 'resume_after_crash = "never"\n' + twin
+        write_whole(Path(self.airframe), lines, mode=0o644)
         self.configure()
         self.user = _user()
         plan = plan_install(Configuration(broker=broker), config_path=self.config, user=self.user)
@@ -113,7 +120,7 @@ class System:
 
     def configure(self, **more: str) -> None:
         """Write the configuration file."""
-        keys = {"vehicle": "ship", "broker": self.broker, **more}
+        keys = {"vehicle": "ship", "broker": self.broker, "airframe": self.airframe, **more}
         text = "".join(f'{key} = "{value}"\n' for key, value in keys.items())
         write_whole(self.config, text, mode=0o600)
 
