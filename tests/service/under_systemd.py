@@ -70,7 +70,7 @@ def under_systemd(test: Callable[..., None]) -> Callable[..., None]:
         ended = subprocess.run(
             [sandbox(), "--limit", str(LIMIT_S), "--", "env", f"{INSIDE}=1", sys.executable,
              "-m", "pytest", "-qs", "--tb=short", "--noconftest", "-p", "no:cacheprovider",
-             "-p", "no:xdist", name],
+             "-p", "no:xdist", "-o", f"faulthandler_timeout={LIMIT_S - 30}", name],
             cwd=ROOT, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert ended.returncode == 0, ended.stdout[-8000:] + ended.stderr[-2000:]
