@@ -12,7 +12,6 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 FRAME_S = 1.8  # between two frames of the recording
 RECORDING_S = 20.0
 WIDTH_PX = 640
-LOST_MS = 10_000  # for the link to count as lost
 COLOURS = 30
 # Of static/page.css: a red button is small, and would lose its colour to the many dark ones.
 SIGNALS = (
@@ -33,20 +32,23 @@ class Album:
         self._next_s = time.monotonic()
 
     def take(self) -> None:
-        """Take the next frame as soon as it is due."""
-        self._operator.wait_for_timeout(max(0.0, 1e3 * (self._next_s - time.monotonic())))
+        """Take the next frame as soon as it is due, or the link is lost: that takes two seconds."""
+        is_lost = False
+        if "lost" not in self._stories:
+            with contextlib.suppress(PlaywrightTimeout):
+                left_ms = max(1.0, 1e3 * (self._next_s - time.monotonic()))
+                self._operator.wait_for_selector("body.lost", timeout=left_ms)
+                is_lost = True
+        self._operator.wait_for_timeout(
+            0.0 if is_lost else max(0.0, 1e3 * (self._next_s - time.monotonic()))
+        )
         self._next_s = max(self._next_s + FRAME_S, time.monotonic())
         self._frames.append(self._operator.screenshot())
+        is_lost = is_lost and self._operator.locator("body.lost").count() == 1
         caption = self._operator.get_by_test_id("caption").inner_text()
-        # The last picture of each, but for the lost link, which is waited for once.
         for words, (name, *names) in STORIES.items():
-            if words in caption and not (name == "lost" and name in self._stories):
-                if name == "lost":
-                    with contextlib.suppress(PlaywrightTimeout):
-                        self._operator.wait_for_selector("body.lost", timeout=LOST_MS)
-                    self._frames[-1] = self._operator.screenshot()
-                    if self._operator.locator("body.lost").count() == 0:
-                        continue  # a loaded machine was too late: the broker is back
+            # The last picture of each, but for the lost link: the first in which it still is.
+            if words in caption and (name != "lost" or is_lost):
                 self._stories[name] = self._frames[-1]
                 for other, page in zip(names, self._others, strict=False):
                     self._stories[other] = page.screenshot()
