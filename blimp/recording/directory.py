@@ -79,6 +79,13 @@ class LogDirectory:
         return about.f_bavail * about.f_frsize
 
 
+def log_sizes(directory: Path) -> dict[Path, int]:
+    """Return the logs in a directory and their bytes, none if it cannot be read."""
+    with contextlib.suppress(LogError):
+        return {one.path: one.size for one in _entries(directory)}
+    return {}
+
+
 def newest_log(directory: Path, vehicle: str) -> Path | None:
     """Return the newest log of a ship in a directory, None if there is none."""
     if not directory.is_dir():

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from blimp.closing import Closing
 from blimp.config import log_directory
 from blimp.errors import BlimpError, LogError
-from blimp.recording.directory import newest_log
+from blimp.recording.directory import log_sizes, newest_log
 from blimp.recording.recording import Recording, open_recording
 from ground_station.page.answers import failed_answer, json_answer, refused_command
 from ground_station.page.program import here
@@ -26,10 +26,14 @@ TASK = "replay"
 
 
 class FlightLogs(Closing):
-    """Routes `/api/log` and `/api/replay`; at most one recording is open."""
+    """Routes `/api/log` and `/api/replay`; at most one recording is open.
+
+    A log that has not grown since the page is served is one of an earlier flight.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._earlier = log_sizes(log_directory())
         self._lock = threading.Lock()
         self._open: tuple[Page, RecordedShip, Recording] | None = None
 
@@ -68,6 +72,11 @@ class FlightLogs(Closing):
         found = newest_log(log_directory(), vehicle)
         if found is None:
             raise LogError(f"no log of {vehicle} in {log_directory()}")
+        if self._earlier.get(found) == found.stat().st_size:
+            raise LogError(
+                f"this flight is not recorded: the newest log of {vehicle}, {found.name}, has not "
+                "grown since this page is served"
+            )
         return found
 
     def read(self, vehicle: str) -> tuple[str, bytes]:

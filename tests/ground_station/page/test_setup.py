@@ -20,6 +20,7 @@ from tests.ground_station.page.test_browser import (
     errors_of,
     serious_findings,
 )
+from tests.ground_station.ship import FlyingShip
 from tests.recording.conftest import flown
 
 __all__ = ["flown"]
@@ -35,6 +36,26 @@ def local(served: Served, tmp_path: Path) -> Served:
     registry = tmp_path / "run" / f"{ship.vehicle}.json"
     register(registry, vehicle=ship.vehicle, broker=ship.broker.url, runtime_dir=paths.directory)
     return served
+
+
+@pytest.fixture
+def logs(twin: FlyingShip, flown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of logs, with one of an earlier flight of the ship."""
+    monkeypatch.setenv("BLIMP_LOG_DIR", str(tmp_path / "logs"))
+    log_directory().mkdir(mode=0o700)
+    shutil.copy(flown, log_directory() / f"{twin.vehicle}-000006-20260101T000000Z.mcap")
+    return log_directory()
+
+
+def test_the_log_of_an_earlier_flight_is_not_given(logs: Path, local: Served) -> None:
+    status, answer = local.ask("/api/log")
+    assert (status, "is not recorded" in answer["reason"]) == (404, True)
+    answer = local.ask("/api/replay", {})[1]
+    assert (answer["state"], "is not recorded" in answer["reason"]) == ("REFUSED", True)
+    earlier = next(logs.iterdir())
+    with earlier.open("ab") as file:  # as its recorder does while the ship flies
+        file.write(b"more")
+    assert local.ask("/api/log") == (200, earlier.read_bytes())
 
 
 def test_checks_and_logs_are_for_the_operator_and_for_a_ship_that_is_here(served: Served) -> None:
@@ -68,12 +89,10 @@ def test_parameters_are_read_from_a_ship_elsewhere_and_set_by_the_operator(serve
 
 
 def test_setup_and_the_end_card_in_a_browser(
-    local: Served, flown: Path, chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logs: Path, local: Served, flown: Path, chromium: Browser
 ) -> None:
-    monkeypatch.setenv("BLIMP_LOG_DIR", str(tmp_path / "logs"))
-    log_directory().mkdir(mode=0o700)
     name = f"{local.ship.vehicle}-000007-20260101T000000Z.mcap"
-    shutil.copy(flown, log_directory() / name)
+    shutil.copy(flown, logs / name)
     with closing(chromium.new_context(viewport={"width": 400, "height": 600})) as context:
         context.set_default_timeout(WITHIN_MS)
         page = context.new_page()
