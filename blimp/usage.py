@@ -1,13 +1,16 @@
 """How a mistake on a command line is said: "--wind must be 0 to 20 m/s, not 25"."""
 
+import math
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from blimp import __version__
 
-_UNITS = {"HZ": " Hz", "MPS": " m/s", "M": " m", "S": " s", "N": ""}
+_UNITS = {"MB": " MB"}
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _INVALID = re.compile(r"Invalid value for '?(?P<name>[^':]+)'?: (?P<what>must be .*)", re.DOTALL)
 
 
@@ -23,6 +26,33 @@ Version = Annotated[
         "--version", is_eager=True, callback=_print_version, help="Print the version and end."
     ),
 ]
+
+
+def number(
+    *, unit: str = "", low: float = -math.inf, high: float = math.inf, above: bool = False
+) -> Callable[[str | float], float]:
+    """Return a reader of finite decimal numbers from `low` to `high` (above `low` only).
+
+    typer's own limits let nan pass. Without limits, the ship says its own.
+    """
+    first = f"more than {low:g}" if above else f"{low:g}"
+    ask = (
+        f"{first} to {high:g} {unit}"
+        if math.isfinite(high)
+        else f"a finite decimal number ({unit})"
+    )
+
+    def read(given: str | float) -> float:
+        text = str(given)
+        value = float(text) if _NUMBER.fullmatch(text) else math.nan
+        inside = low < value <= high if above else low <= value <= high
+        if not inside or math.isinf(value):
+            said = text[:40] if text.isprintable() else repr(text[:40])
+            raise typer.BadParameter(f"must be {ask.rstrip()}, not {said}")
+        return value
+
+    read.__name__ = unit or "number"  # the name that click prints for the type
+    return read
 
 
 def plain(error: Any) -> Any:

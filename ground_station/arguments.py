@@ -1,18 +1,15 @@
-"""How `ground` reads its command line: numbers with limits, and options in any place.
+"""How `ground` reads its command line: negative numbers, and options in any place.
 
 Negative numbers are arguments, not options (`ground goto -3 4 5`), and the options that
 belong to every command may stand before it or after it.
 """
 
-import math
 import re
-from collections.abc import Callable
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan)", re.ASCII | re.IGNORECASE)
 
 MAX_PILOT_LETTERS = 80
@@ -30,30 +27,6 @@ GLOBAL_OPTIONS = {
     "--no-wait": False,
 }
 WAITS_SECONDS = ("control", "dispatch")
-
-
-def number(
-    *, unit: str, low: float = -math.inf, high: float = math.inf, above: bool = False
-) -> Callable[[str], float]:
-    """Return a reader of finite decimal numbers from `low` to `high` (above `low` only).
-
-    Without limits, the ship says its own.
-    """
-
-    def read(text: str) -> float:
-        if not _NUMBER.fullmatch(text):
-            raise typer.BadParameter(f"{text[:40]!r} is not a finite decimal number ({unit})")
-        value = float(text)
-        inside = low < value <= high if above else low <= value <= high
-        if math.isinf(value) and math.isinf(high):
-            raise typer.BadParameter(f"{text[:40]} is not a finite decimal number ({unit})")
-        if not inside or not math.isfinite(value):
-            first = f"more than {low:g}" if above else f"{low:g}"
-            raise typer.BadParameter(f"must be {first} to {high:g} {unit}, not {text[:40]}")
-        return value
-
-    read.__name__ = unit  # the name that click prints for the type
-    return read
 
 
 def pilot_name(text: str) -> str:

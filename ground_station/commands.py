@@ -12,8 +12,9 @@ import typer
 from blimp.errors import LinkError
 from blimp.suggest import suggestion
 from blimp.types import Mode
+from blimp.usage import number
 from ground_station import names, report
-from ground_station.arguments import GroundGroup, NumbersCommand, number
+from ground_station.arguments import GroundGroup, NumbersCommand
 from ground_station.discover import check_known
 from ground_station.options import (
     AltitudeM,

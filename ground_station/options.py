@@ -7,9 +7,9 @@ import typer
 
 from blimp.clock import SystemClock
 from blimp.config import ground_config
-from blimp.usage import Version
+from blimp.usage import Version, number
 from ground_station import names
-from ground_station.arguments import number, pilot_name
+from ground_station.arguments import pilot_name
 from ground_station.report import Report
 from ground_station.session import Options, Session
 

@@ -11,15 +11,20 @@ import tempfile
 import threading
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer import Typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from blimp import __version__, airframe
 from blimp.cli import app as blimp_app
 from blimp.service.commands.terminal import progress
+from ground_station.arguments import pilot_name
 from ground_station.commands import app as ground_app
 
 
@@ -40,6 +45,9 @@ from ground_station.commands import app as ground_app
             ["up", "--sim", "--wind", "nan"],
             "Error: --wind must be 0 to 20 m/s, not nan",
         ),
+        (["up", "--sim", "--wind", "much"], "Error: --wind must be 0 to 20 m/s, not much"),
+        (["fly", "--sim", "--rate", "nan"], "Error: --rate must be 20 to 400 Hz, not nan"),
+        (["log", "record", "--log-mb", "1e9"], "Error: --log-mb must be 0 to 1000000 MB"),
         (["sim", "--wind", "-1"], "Error: --wind must be 0 to 20 m/s, not -1"),
         (["up"], "--sim"),
         (["up", "--sim", "--wind", "3"], "--wind must be 0 to 1.2 m/s for twin"),
@@ -160,6 +168,31 @@ def test_the_list_of_commands_cuts_no_summary(program: Typer) -> None:
     assert cut == []
 
 
+@pytest.mark.parametrize("program", [blimp_app, ground_app])
+def test_every_number_of_a_command_has_limits_that_nan_does_not_pass(program: Typer) -> None:
+    numbers = 0
+    for command, option in _options(get_command(program)):
+        kind = option.type
+        if type(kind).__name__ == "FuncParamType":
+            if kind.func is pilot_name:
+                continue
+            with pytest.raises(typer.BadParameter, match=r"must be .*, not nan"):
+                kind.convert("nan", option, None)
+        elif "Int" in type(kind).__name__:
+            assert kind.min is not None, f"{command} {option.opts}"
+        else:
+            assert "Float" not in type(kind).__name__, f"{command} {option.opts}: nan passes"
+            continue
+        numbers += 1
+    assert numbers > 12
+
+
+def _options(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    for part, one in getattr(command, "commands", {}).items():
+        yield from _options(one, f"{name} {part}".lstrip())
+    yield from ((name, option) for option in command.params)
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -209,6 +242,14 @@ def test_help_is_short_and_the_version_is_said(program: str) -> None:
     [
         ("blimp", "_BLIMP_COMPLETE", "blimp up --airframe g", ["gtmab"]),
         ("blimp", "_BLIMP_COMPLETE", "blimp up --airframe h", ["hobby"]),
+        ("blimp", "_BLIMP_COMPLETE", "blimp airframe check tw", ["twin"]),
+        ("blimp", "_BLIMP_COMPLETE", "blimp demo --mission sq", ["square"]),
+        (
+            "blimp",
+            "_BLIMP_COMPLETE",
+            "blimp demo --scenes kill-worker,s",
+            ["kill-worker,stop-broker"],
+        ),
         ("ground_station", "_GROUND_COMPLETE", "ground sensor ba", ["baro"]),
         ("ground_station", "_GROUND_COMPLETE", "ground mode l", ["land", "loiter"]),
         ("ground_station", "_GROUND_COMPLETE", "ground motor le", ["left"]),

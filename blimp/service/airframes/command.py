@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from blimp.service.commands.options import complete_airframe
 from blimp.service.commands.terminal import prompt, say
 
 if TYPE_CHECKING:
@@ -19,7 +20,12 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 @app.command("check")
 def _check(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A .toml file, or a known airframe's name.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A .toml file, or a known airframe's name.",
+            autocompletion=complete_airframe,
+        ),
     ],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -50,27 +56,27 @@ def _new(
         str | None, typer.Option("--shape", metavar="foil|spheroid", help="Of the balloon.")
     ] = None,
     length: Annotated[
-        float | None, typer.Option("--length", metavar="M", help="Of foil: its flat diameter.")
+        str | None, typer.Option("--length", metavar="M", help="Of foil: its flat diameter.")
     ] = None,
-    diameter: Annotated[float | None, typer.Option("--diameter", metavar="M")] = None,
-    purity: Annotated[float | None, typer.Option("--purity", help="Of the helium.")] = None,
+    diameter: Annotated[str | None, typer.Option("--diameter", metavar="M")] = None,
+    purity: Annotated[str | None, typer.Option("--purity", help="Of the helium.")] = None,
     envelope: Annotated[
-        float | None, typer.Option("--envelope-g", metavar="G", help="The empty balloon.")
+        str | None, typer.Option("--envelope-g", metavar="G", help="The empty balloon.")
     ] = None,
     gondola: Annotated[
-        float | None, typer.Option("--gondola-g", metavar="G", help="All that hangs below it.")
+        str | None, typer.Option("--gondola-g", metavar="G", help="All that hangs below it.")
     ] = None,
     forward: Annotated[
-        float | None, typer.Option("--forward-gf", metavar="G", help="Thrust of a forward motor.")
+        str | None, typer.Option("--forward-gf", metavar="G", help="Thrust of a forward motor.")
     ] = None,
     lift: Annotated[
-        float | None, typer.Option("--lift-gf", metavar="G", help="Thrust of the lift motor.")
+        str | None, typer.Option("--lift-gf", metavar="G", help="Thrust of the lift motor.")
     ] = None,
     motor: Annotated[
-        float | None, typer.Option("--motor-a", metavar="A", help="Of a motor at full power.")
+        str | None, typer.Option("--motor-a", metavar="A", help="Of a motor at full power.")
     ] = None,
     arm: Annotated[
-        float | None, typer.Option("--arm", metavar="M", help="Motor to middle line.")
+        str | None, typer.Option("--arm", metavar="M", help="Motor to middle line.")
     ] = None,
     imu: Annotated[str | None, typer.Option("--imu", metavar="CHIP")] = None,
     baro: Annotated[str | None, typer.Option("--baro", metavar="CHIP")] = None,

@@ -5,9 +5,10 @@ lifts. Everything else follows: ballast, balance and inertia from the mass budge
 Lamb, drag scaled from the published ships. The file says where each number comes from.
 """
 
+import re
 from math import pi
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -58,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     position: Literal["dwm1001", "gps-nmea", "gps-ubx"] = "dwm1001"
 
 
+UNITS = {"m": "m", "g": "g", "gf": "gf", "a": "A"}  # by the ending of a field
 QUESTIONS: dict[str, str] = {
     "shape": "Balloon: foil (round) or spheroid",
     "length_m": "Length in m; of a foil balloon its diameter when flat",
@@ -95,7 +97,24 @@ def _plan(name: str, answers: dict[str, Any]) -> Plan:
     try:
         return msgspec.convert({"name": name, **answers}, Plan, strict=False)
     except msgspec.ValidationError as error:
-        raise AirframeError(f"airframe new: {error}") from error
+        raise AirframeError(f"airframe new: {_in_words(str(error), answers)}") from error
+
+
+def _in_words(message: str, answers: dict[str, Any]) -> str:
+    """Return msgspec's message with the option and all that it may be."""
+    match = re.search(r"\$\.(\w+)", message)
+    if match is None or match[1] not in answers:
+        return message
+    field = match[1]
+    option = "--" + field.removesuffix("_m").replace("_", "-")
+    form = get_type_hints(Plan, include_extras=True)[field]
+    choices = get_args(form)
+    if get_origin(form) is Literal:
+        limits = " or ".join(choices)
+    else:
+        unit = UNITS.get(field.rpartition("_")[2], "")
+        limits = f"{choices[1].ge:g} to {choices[1].le:g} {unit}".rstrip()
+    return f"{option} must be {limits}, not {str(answers[field])[:40]}"
 
 
 def write(plan: Plan, path: Path) -> Report:

@@ -1,6 +1,5 @@
 """What the running flight process has weighed, for `blimp trim`."""
 
-from math import isfinite
 from pathlib import Path
 
 from blimp import airframe as airframes
@@ -23,9 +22,6 @@ def trimmed(
 
     Raises BlimpError if neither tells.
     """
-    for name, value in (("--heaviness-g", heaviness_g), ("--target-g", target_g)):
-        if value is not None and not isfinite(value):
-            raise BlimpError(f"{name} is {value!r}, must be finite")
     paths = RuntimePaths(runtime_dir or ON_BOARD_DIR)
     ship = airframes.load(airframe) if airframe is not None else flown_airframe(paths)
     if ship is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from blimp.errors import BlimpError
-from blimp.service.commands.options import Json, RuntimeDir, Sim, Vehicle
+from blimp.service.commands.options import Json, RuntimeDir, Sim, Vehicle, complete_airframe
 from blimp.service.commands.terminal import builtins, print_json, prompt, say
 
 if TYPE_CHECKING:
@@ -90,7 +90,12 @@ def init(
     ] = Path("/etc/blimp/blimp.toml"),
     airframe: Annotated[
         str | None,
-        typer.Option("--airframe", metavar="NAME|FILE", help="A known airframe, or a .toml file."),
+        typer.Option(
+            "--airframe",
+            metavar="NAME|FILE",
+            help="A known airframe, or a .toml file.",
+            autocompletion=complete_airframe,
+        ),
     ] = None,
     vehicle: Vehicle = None,
     broker: Annotated[

@@ -10,6 +10,7 @@ import typer
 from blimp.errors import LogError
 from blimp.service.commands.options import Config, Json, RuntimeDir, Wind
 from blimp.service.commands.terminal import builtins, on_signals, print_json, progress, say
+from blimp.usage import number
 
 if TYPE_CHECKING:
     from blimp.recording.recording import LogInfo
@@ -49,11 +50,14 @@ def record(
         typer.Option(
             "--log-mb",
             metavar="MB",
+            min=0,
+            max=1_000_000,
             help="Bound of all logs there, the oldest go first; else BLIMP_LOG_MB.",
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Of the simulated world.")
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Of the simulated world."),
     ] = None,
     wind: Wind = 0.0,
     foxglove_port: Annotated[
@@ -290,12 +294,10 @@ def refly(
         )
 
 
-def _speed(speed: float) -> float:
+def _speed(given: str) -> float:
     from blimp.recording.player import MAX_SPEED
 
-    if not 0.0 <= speed <= MAX_SPEED:  # not a number, too
-        raise typer.BadParameter(f"must be 0 to {MAX_SPEED:g} times real time, not {speed:g}")
-    return speed
+    return number(low=0, high=MAX_SPEED, unit="times real time")(given)
 
 
 @app.command()
@@ -308,7 +310,7 @@ def replay(
     speed: Annotated[
         float,
         typer.Option(
-            "--speed", metavar="F", callback=_speed, help="Times real time; 0 stands still."
+            "--speed", metavar="F", parser=_speed, help="Times real time; 0 stands still."
         ),
     ] = 1.0,
     json_output: Json = False,

@@ -5,12 +5,30 @@ from typing import Annotated, Literal
 
 import typer
 
+from blimp.usage import number
+
 
 def complete_airframe(incomplete: str) -> list[str]:
     """Return the known airframes that begin so, for a shell."""
     from blimp import airframe
 
     return [name for name in airframe.names() if name.startswith(incomplete)]
+
+
+def complete_mission(incomplete: str) -> list[str]:
+    """Return the missions that begin so: built-in ones, and files here."""
+    from ground_station import names
+
+    return names.missions(incomplete)
+
+
+def complete_scenes(incomplete: str) -> list[str]:
+    """Return what --scenes may be, with the last of several names completed."""
+    from blimp.service.show import ALL, NONE, SCENES
+
+    before, comma, last = incomplete.rpartition(",")
+    known = [scene.action for scene in SCENES] + ([] if before else [ALL, NONE])
+    return [f"{before}{comma}{name}" for name in known if name.startswith(last)]
 
 
 Airframe = Annotated[
@@ -31,12 +49,6 @@ def _from_file(context: typer.Context, path: Path | None) -> Path | None:
 
         context.default_map = read_configuration(path).options()
     return path
-
-
-def _wind(wind_mps: float) -> float:
-    if not 0.0 <= wind_mps <= 20.0:  # not a number, too
-        raise typer.BadParameter(f"must be 0 to 20 m/s, not {wind_mps:g}")
-    return wind_mps
 
 
 Config = Annotated[
@@ -79,7 +91,10 @@ Seed = Annotated[
 Wind = Annotated[
     float,
     typer.Option(
-        "--wind", metavar="MPS", callback=_wind, help="Mean wind, 0 to 20 m/s; gusts are added."
+        "--wind",
+        metavar="MPS",
+        parser=number(low=0, high=20, unit="m/s"),
+        help="Mean wind, 0 to 20 m/s; gusts are added.",
     ),
 ]
 PadEast = Annotated[
@@ -87,8 +102,7 @@ PadEast = Annotated[
     typer.Option(
         "--pad-east",
         metavar="M",
-        min=-10_000.0,
-        max=10_000.0,
+        parser=number(low=-10_000, high=10_000, unit="m"),
         help="Distance of the pad east of home, m.",
     ),
 ]

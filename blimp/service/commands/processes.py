@@ -21,9 +21,12 @@ from blimp.service.commands.options import (
     Sim,
     Vehicle,
     Wind,
+    complete_mission,
+    complete_scenes,
     read_log_format,
 )
 from blimp.service.commands.terminal import interrupt, on_signals, print_json, say
+from blimp.usage import number
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -92,7 +95,13 @@ def fly(
         bool, typer.Option("--bench", help="Allow motor and servo, disarmed.")
     ] = False,
     rate: Annotated[
-        float, typer.Option("--rate", metavar="HZ", min=20.0, max=400.0, help="Loop rate, Hz.")
+        float,
+        typer.Option(
+            "--rate",
+            metavar="HZ",
+            parser=number(low=20, high=400, unit="Hz"),
+            help="Loop rate, 20 to 400 Hz.",
+        ),
     ] = 100,
     pad_east: PadEast = 0.0,
     log_format: LogFormat = "text",
@@ -214,12 +223,21 @@ def demo(
     headless: Annotated[bool, typer.Option("--headless", help="No live view.")] = False,
     airframe: Airframe = "twin",
     mission: Annotated[
-        str, typer.Option("--mission", metavar="NAME|FILE", help="A mission's name or file.")
+        str,
+        typer.Option(
+            "--mission",
+            metavar="NAME|FILE",
+            help="A mission's name or file.",
+            autocompletion=complete_mission,
+        ),
     ] = "show",
     scenes: Annotated[
         str,
         typer.Option(
-            "--scenes", metavar="A,B", help="Of the show: kill-worker, ...; or all, or none."
+            "--scenes",
+            metavar="A,B",
+            help="Of the show: kill-worker, ...; or all, or none.",
+            autocompletion=complete_scenes,
         ),
     ] = "all",
     seed: Seed = 1,

@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from blimp.errors import BlimpError
-from blimp.service.commands.options import Json, RuntimeDir
+from blimp.service.commands.options import Json, RuntimeDir, complete_airframe
 from blimp.service.commands.terminal import print_json, prompt, say
+from blimp.usage import number
 
 app = typer.Typer(rich_markup_mode=None)
+_grams = number(low=-100_000, high=100_000, unit="g")
 
 
 @app.command()
@@ -22,6 +24,7 @@ def trim(
             "--airframe",
             metavar="NAME|FILE",
             help="A known airframe, or a .toml file; else that of the flight process.",
+            autocompletion=complete_airframe,
         ),
     ] = None,
     runtime_dir: RuntimeDir = None,
@@ -30,13 +33,17 @@ def trim(
         typer.Option(
             "--heaviness-g",
             metavar="G",
+            parser=_grams,
             help="As weighed, below 0 if light; else the flight process is asked.",
         ),
     ] = None,
     target: Annotated[
         float | None,
         typer.Option(
-            "--target-g", metavar="G", help="How heavy it shall be; as its file says by default."
+            "--target-g",
+            metavar="G",
+            parser=_grams,
+            help="How heavy it shall be; as its file says by default.",
         ),
     ] = None,
     json_output: Json = False,
@@ -66,7 +73,12 @@ def trim(
 def wiring(
     *,
     airframe: Annotated[
-        str, typer.Argument(metavar="AIRFRAME", help="A known airframe, or a .toml file.")
+        str,
+        typer.Argument(
+            metavar="AIRFRAME",
+            help="A known airframe, or a .toml file.",
+            autocompletion=complete_airframe,
+        ),
     ],
     out: Annotated[
         Path | None,

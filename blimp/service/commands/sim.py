@@ -10,6 +10,7 @@ import typer
 from blimp.errors import ConfigError
 from blimp.service.commands.options import Airframe, Held, Json, PadEast, RuntimeDir, Seed, Wind
 from blimp.service.commands.terminal import builtins, on_signals, print_json, progress
+from blimp.usage import number
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -103,27 +104,29 @@ def track(
     heaviness_n: Annotated[
         float,
         typer.Option(
-            "--heaviness-n", metavar="N", min=-50.0, max=50.0,
+            "--heaviness-n", metavar="N", parser=number(low=-50, high=50, unit="N"),
             help="How much heavier the ship is than its file says, N; negative is lighter.",
         ),
     ] = 0.0,
     gust_mps: Annotated[
         float,
         typer.Option(
-            "--gust-mps", metavar="MPS", min=0.0, max=5.0,
+            "--gust-mps", metavar="MPS", parser=number(low=0, high=5, unit="m/s"),
             help="Standard deviation of horizontal gusts, m/s.",
         ),
     ] = 0.0,
     drag_scale: Annotated[
         float,
         typer.Option(
-            "--drag-scale", metavar="K", min=0.1, max=10.0, help="True drag over the file's."
+            "--drag-scale", metavar="K", parser=number(low=0.1, high=10),
+            help="True drag over the file's.",
         ),
     ] = 1.0,
     thrust_scale: Annotated[
         float,
         typer.Option(
-            "--thrust-scale", metavar="K", min=0.1, max=10.0, help="True thrust over the file's."
+            "--thrust-scale", metavar="K", parser=number(low=0.1, high=10),
+            help="True thrust over the file's.",
         ),
     ] = 1.0,
     pose_sensor: Annotated[
@@ -206,7 +209,12 @@ def chaos(
     ] = None,
     amount: Annotated[
         float | None,
-        typer.Option("--amount", metavar="X", help="Of gust, heat and leak; the most by default."),
+        typer.Option(
+            "--amount",
+            metavar="X",
+            parser=number(),
+            help="Of gust, heat and leak; the most by default.",
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option("--device", metavar="NAME", help="Of ...-sensor: to which.")
@@ -300,7 +308,13 @@ def replay(
     ],
     airframe: Airframe = "rgblimp-fit",
     window: Annotated[
-        float, typer.Option("--window", metavar="S", help="Seconds open loop, 0.05 to 60.")
+        float,
+        typer.Option(
+            "--window",
+            metavar="S",
+            parser=number(low=0.05, high=60, unit="s"),
+            help="Seconds open loop, 0.05 to 60.",
+        ),
     ] = 3.0,
     json_output: Json = False,
 ) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from blimp.service.commands.options import Json, RuntimeDir
+from blimp.service.commands.options import Json, RuntimeDir, complete_airframe
 from blimp.service.commands.terminal import builtins, print_json, progress, say
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ def identify(
     airframe: Annotated[
         str | None,
         typer.Option(
-            "--airframe", metavar="NAME|FILE", help="Where to start; else the log's airframe."
+            "--airframe",
+            metavar="NAME|FILE",
+            help="Where to start; else the log's airframe.",
+            autocompletion=complete_airframe,
         ),
     ] = None,
     json_output: Json = False,

@@ -64,8 +64,10 @@ def test_a_plan_that_cannot_be_is_refused_and_nothing_is_written(tmp_path: Path)
     for given, reason in (
         ({"gondola_g": 90.0}, r"14 g too heavy: 0\.111 m3 of this gas carry 114 g"),
         ({"lift_gf": 0.3}, "cannot fly: .*thrusters"),
-        ({"arm_m": "nan"}, "arm_m"),
-        ({"shape": "cube"}, "shape"),
+        ({"arm_m": "nan"}, "--arm must be 0.01 to 5 m, not nan"),
+        ({"purity": "air"}, "--purity must be 0.8 to 1, not air"),
+        ({"motor_a": 1e9}, r"--motor-a must be 0\.01 to 100 A, not 1000000000\.0"),
+        ({"shape": "cube"}, "--shape must be foil or spheroid, not cube"),
         ({"shape": "spheroid", "length_m": 0.3}, "is below diameter_m"),
     ):
         with pytest.raises(AirframeError, match=reason):

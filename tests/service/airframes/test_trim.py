@@ -95,6 +95,5 @@ def test_the_command_line(tmp_path: Path) -> None:
     for words in (
         ["--runtime-dir", str(tmp_path)],
         ["--airframe", "twin", "--runtime-dir", str(tmp_path)],
-        ["--airframe", "twin", "--heaviness-g", "nan"],
     ):
         assert isinstance(runner.invoke(app, ["trim", *words]).exception, BlimpError)
