@@ -39,7 +39,7 @@ def number(
     ask = (
         f"{first} to {high:g} {unit}"
         if math.isfinite(high)
-        else f"a finite decimal number ({unit})"
+        else f"a finite decimal number{unit and f' ({unit})'}"
     )
 
     def read(given: str | float) -> float:

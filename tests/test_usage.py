@@ -69,3 +69,5 @@ def test_every_float_is_read_back_or_refused(value: float) -> None:
 def test_without_limits_the_unit_is_said() -> None:
     with pytest.raises(typer.BadParameter, match=r"must be a finite decimal number \(m\), not inf"):
         number(unit="m")("inf")
+    with pytest.raises(typer.BadParameter, match="must be a finite decimal number, not inf"):
+        number()("inf")
