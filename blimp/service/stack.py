@@ -362,9 +362,15 @@ class Stack:
                 dependent.send(signal.SIGTERM)
 
     def _end_all(self) -> None:
-        """End in the reverse order of starting: the ship before its world."""
-        for running in reversed(self._roles.values()):
-            if running.child is not None:
+        """End in the reverse order of starting, all ships at once: each before its world."""
+        kinds = list(dict.fromkeys(running.role.name for running in self._roles.values()))
+        for kind in reversed(kinds):
+            ending = [r for r in self._roles.values() if r.role.name == kind and r.child]
+            for running in ending:
+                assert running.child is not None
+                running.child.send(signal.SIGTERM)
+            for running in ending:
+                assert running.child is not None
                 if running.child.pidfd >= 0:
                     self._selector.unregister(running.child)
                 running.child.end(within_s=running.role.end_within_s)

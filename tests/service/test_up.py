@@ -1,14 +1,19 @@
 """What `blimp up` puts together: one ship as ever, several each with what is its own."""
 
 import os
+import shutil
+import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from blimp import airframe
+from blimp.clock import SystemClock
 from blimp.errors import AirframeError, ConfigError
-from blimp.service.stack import Event, Role
+from blimp.link.paths import RuntimePaths
+from blimp.service.stack import Event, Role, Stack, StackShip
 from blimp.service.up import StackOptions, build_stack, vehicle_names
 from blimp.sim import Lockstep
 
@@ -70,6 +75,72 @@ def test_more_ships_than_fill_half_the_processors_do_not_go_before_the_rest(
         assert bool(said) is not first
     assert "5 ships take about 1.25 of 2 processors" in str(said[0]["warning"])
     assert "up to 4 ships are punctual here" in str(said[0]["warning"])
+
+
+ENDS_WITH_ITS_PEERS = """
+import signal, sys, time
+from pathlib import Path
+
+kind, ship, here = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+
+def end(*_):
+    (here / f"{kind}-{ship}-ending").touch()
+    while len(list(here.glob(f"{kind}-*-ending"))) < 3:
+        time.sleep(0.01)
+    with (here / "ended").open("a") as ended:
+        ended.write(kind + " ")
+    sys.exit()
+
+signal.signal(signal.SIGTERM, end)
+(here / f"{kind}-{ship}-up").touch()
+while True:
+    signal.pause()
+"""
+
+
+def test_the_ships_end_together_and_each_before_its_world() -> None:
+    home = Path(tempfile.mkdtemp(prefix="blimp-"))  # short: it is for sockets
+    paths = RuntimePaths(home / "run")
+    names = ("a", "b", "c")
+    ships = [
+        StackShip(
+            vehicle=name,
+            paths=RuntimePaths(paths.directory / name),
+            registration=home / f"{name}.json",
+            safe_state=list,
+        )
+        for name in names
+    ]
+
+    def ready() -> bool:
+        if len(list(home.glob("*-up"))) == 6:
+            stack.stop()
+        return False
+
+    stack = Stack(
+        roles=[
+            Role(
+                name=kind,
+                vehicle=name,
+                arguments=(sys.executable, "-c", ENDS_WITH_ITS_PEERS, kind, name, str(home)),
+                ready=ready,
+                end_within_s=20.0,
+            )
+            for name in names
+            for kind in ("world", "flight")
+        ],
+        paths=paths,
+        ships=ships,
+        guard=("sleep", "3600"),
+        clock=SystemClock(),
+        on_event=lambda _: None,
+        broker="",
+    )
+    try:
+        stack.run()
+        assert (home / "ended").read_text().split() == ["flight"] * 3 + ["world"] * 3
+    finally:
+        shutil.rmtree(home)
 
 
 def test_a_ship_that_cannot_be_built_is_refused_once_and_starts_nothing(tmp_path: Path) -> None:
