@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from blimp.link.paths import RuntimePaths
+from blimp.processes import _shim
 from blimp.sim import wire
 from blimp.sim.remote import RemoteWorld
 from ground_station.cli import run
@@ -76,13 +77,18 @@ class RunningStack:
         self._news = threading.Condition()
         self._log = (self.home / "up.log").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "blimp", "up", "--sim", "--json",
+            [*_shim(signal.SIGTERM),  # a killed run of the tests leaves no ship in the air
+             sys.executable, "-m", "blimp", "up", "--sim", "--json",
              "--runtime-dir", str(self.paths.directory), *arguments],
             stdout=subprocess.PIPE, stderr=self._log, text=True, env=self.environment,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.ready = self.wait_for_event(lambda event: event["event"] == "ready")
+        try:
+            self.ready = self.wait_for_event(lambda event: event["event"] == "ready")
+        except BaseException:  # Ctrl-C, too: nobody else can end what has no name yet
+            self.close()
+            raise
         self.pids: dict[str, int] = self.ready["pids"]
 
     def _read(self) -> None:

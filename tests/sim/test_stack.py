@@ -251,6 +251,23 @@ def test_a_ship_is_safe_after_an_estop_and_a_killed_and_a_stopped_flight_process
     assert motors_at_rest(stack)
 
 
+def test_a_test_that_is_interrupted_while_its_ships_start_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[RunningStack] = []
+
+    def interrupted(running: RunningStack, *_: object) -> None:
+        begun.append(running)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunningStack, "wait_for_event", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        RunningStack("--ships", "2")
+    (running,) = begun
+    assert running.process.returncode is not None
+    assert not running.home.exists()
+
+
 def test_a_light_ship_whose_flight_process_dies_in_the_air_is_landed_by_the_next(
     tmp_path: Path,
 ) -> None:
