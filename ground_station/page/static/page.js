@@ -2,7 +2,7 @@
 import { Connection, get, post } from "./lib/connection.js";
 import { element, say } from "./lib/dom.js";
 import { OLD_S, Value } from "./lib/freshness.js";
-import { age, number } from "./lib/format.js";
+import { age, isSuperseded, number, reason } from "./lib/format.js";
 import { Samples } from "./lib/samples.js";
 import { prepareStop } from "./lib/stop.js";
 import { PANELS, VIEWS } from "./panels/index.js";
@@ -47,11 +47,13 @@ class Page {
 
   /** Send a command as `ground --json NAME` would; return its outcome. */
   async command(name, content = {}) {
-    say(document.getElementById("said"), `${name}: sent`);
+    const said = document.getElementById("said");
+    say(said, `${name}: sent`);
     const ship = encodeURIComponent(this.vehicle);
     const outcome = await post(`api/command/${name}?vehicle=${ship}`, content);
-    const words = outcome.state === "SUCCESS" ? "done" : `${outcome.state}: ${outcome.reason}`;
-    say(document.getElementById("said"), `${name}: ${words}`);
+    const words = outcome.state === "SUCCESS" ? "done" : `${outcome.state}: ${reason(outcome.reason ?? "")}`;
+    // The command that took its place says more, and says it now.
+    if (!isSuperseded(outcome.reason)) say(said, `${name}: ${words}`);
     return outcome;
   }
 

@@ -31,10 +31,29 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
                  "command-return"):  # fmt: skip
         expect(by(name)).to_be_visible(timeout=WITHIN_MS)
     expect(by("chaos-kill-worker")).to_have_count(0)  # this page was opened without it
+    # What has no number says why, and what a button answers is in sight of it.
+    expect(by("wind")).to_contain_text("known once it flies", timeout=WITHIN_MS)
+    said = page.locator("#said")
+    page.locator("[name=north]").fill("")
+    by("command-goto").click()  # an empty field is no 0, which is the pad
+    expect(said).to_have_text("goto: not sent: north, m: no number", timeout=WITHIN_MS)
+    expect(said).to_be_in_viewport()
+    page.locator("[name=north]").fill("3")
     by("command-arm").click()
     expect(by("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
     by("command-takeoff").click()
-    expect(by("journey")).to_contain_text("takeoff", timeout=WITHIN_MS)
+    expect(by("journey")).to_contain_text("takeoff 3: 0 %", timeout=WITHIN_MS)
+    # A command that another replaces has not failed, and does not talk over that one.
+    by("command-hold").click()
+    expect(page.locator(".waterfall")).to_contain_text("superseded by hold", timeout=WITHIN_MS)
+    expect(page.locator(".waterfall .bad")).to_have_count(0)
+    expect(said).to_have_text("hold: done", timeout=WITHIN_MS)
+    expect(page.locator(".what")).to_contain_text("hold: done", timeout=WITHIN_MS)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.evaluate("() => document.body.classList.add('stage')")
+    for name in ("altitude", "journey", "command-disarm"):
+        expect(by(name)).to_be_in_viewport(ratio=1)
+    page.evaluate("() => document.body.classList.remove('stage')")
 
     by("map").click(position={"x": 60, "y": 60})
     expect(by("goto-confirm")).to_be_visible()

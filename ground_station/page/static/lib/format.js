@@ -29,6 +29,14 @@ export function milliseconds(value) {
   return value < 9.95 ? `${value.toFixed(1)} ms` : `${value.toFixed(0)} ms`;
 }
 
+/** Why a command ended, without the ids of others: they say nothing to a person. */
+export function reason(text) {
+  return text.replace(/ [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "");
+}
+
+/** Has a newer command taken its place? That is no failure. */
+export const isSuperseded = (text) => Boolean(text?.startsWith("superseded by "));
+
 /** Radians as degrees of a compass, 0 to 359. */
 export function heading(radians) {
   return ((Math.round((radians * 180) / Math.PI) % 360) + 360) % 360;

@@ -30,8 +30,15 @@ export class Value {
 
   set(text, ageS) {
     say(this.text, text);
+    this.root.classList.remove("unknown");
     this.since = now() - ageS;
     this.tick();
+  }
+
+  /** Say why there is no number, in its place. */
+  setUnknown(why, ageS) {
+    this.set(why, ageS);
+    this.root.classList.add("unknown");
   }
 
   /** Show no age beside it: it is an age itself. */

@@ -38,6 +38,7 @@ export class Samples {
     for (const [name, value] of Object.entries(state.actuators)) {
       values[name] = state.servos.includes(name) ? degrees(value) : 100 * value;
     }
+    this.beganS ??= state.t_s;
     this.rows.push({ t_s: state.t_s, boot_id: state.boot_id, values });
     if (state.failsafe && state.failsafe !== this.failsafe) this.mark(state.failsafe, true);
     this.failsafe = state.failsafe;
@@ -64,14 +65,16 @@ export class Samples {
     this.marks = [];
     this.latency = [];
     this.seen = new Map();
+    this.beganS = undefined;
   }
 
   columns(names, title) {
+    const sinceS = (t_s) => t_s - this.beganS;
     if (title.startsWith("queue")) {
-      return [this.latency.map(([t_s]) => t_s), this.latency.map(([, ms]) => ms)];
+      return [this.latency.map(([t_s]) => sinceS(t_s)), this.latency.map(([, ms]) => ms)];
     }
     return [
-      this.rows.map((one) => one.t_s),
+      this.rows.map((one) => sinceS(one.t_s)),
       ...names.map((name) => this.rows.map((one) => one.values[name] ?? null)),
     ];
   }

@@ -1,5 +1,5 @@
 // The commands of a flight. Each is sent at once; the ship says no to what it must not do.
-import { element } from "../lib/dom.js";
+import { element, say } from "../lib/dom.js";
 
 export const panel = {
   name: "commands",
@@ -16,11 +16,23 @@ export const panel = {
           type: "button",
           "data-testid": `command-${name}`,
           "data-commands": "",
-          on: { click: () => page.command(name, content()) },
+          on: { click: () => send(name, content) },
         },
         text,
       );
-    const metres = (one) => Number(one.value);
+    // An empty field reads as 0, which is the pad.
+    const metres = (one) => {
+      if (one.value !== "") return Number(one.value);
+      one.focus();
+      throw new RangeError(`${one.name}, m: no number`);
+    };
+    const send = (name, content) => {
+      try {
+        page.command(name, content());
+      } catch (error) {
+        say(document.getElementById("said"), `${name}: not sent: ${error.message}`);
+      }
+    };
     box.append(
       element(
         "div",

@@ -19,8 +19,8 @@ class Fleet {
   constructor(box, page) {
     this.page = page;
     this.asking = "";
-    this.fresh = page.value({ testid: "fleet-age", label: "asked" });
-    this.ships = table("Ships", ["ship", "mode", "motors", "altitude", "battery", "heard", "in control", ""]);
+    this.fresh = page.value({ testid: "fleet-age", label: "heard" });
+    this.ships = table("Who commands which ship", ["ship", "mode", "motors", "altitude", "battery", "heard", "in control", ""]);
     const note = "While nobody has control, everybody commands a ship. An emergency stop is everybody’s, always.";
     box.append(element("div", { class: "row" }, this.fresh.root), this.ships.root, element("p", { class: "note" }, note));
     this.look();

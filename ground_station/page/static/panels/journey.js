@@ -1,7 +1,7 @@
 // The way of the last command, stage by stage, with the milliseconds of each; below it the last
 // commands as a waterfall. The dot is slowed down: the way itself takes a few milliseconds.
 import { element, say } from "../lib/dom.js";
-import { milliseconds, number } from "../lib/format.js";
+import { isSuperseded, milliseconds, number, reason } from "../lib/format.js";
 
 const STAGES = ["keyboard", "queue", "worker", "mailbox", "flight", "motor"];
 const TITLES = { flight: "flight loop" };
@@ -36,7 +36,7 @@ class Journey {
     this.dot = element("span", { class: "dot", "aria-hidden": "true" });
     this.what = element("p", { class: "what" }, "No command yet");
     this.way = element("ol", { class: "way" }, ...this.stations.map((one) => one.root));
-    const track = element("div", { class: "track", "data-testid": "journey" }, this.what, this.way, this.dot);
+    const track = element("div", { class: "track", "data-testid": "journey" }, this.what, element("div", { class: "rail" }, this.way, this.dot));
     this.list = element("ol", { class: "waterfall", "aria-label": "the last commands" });
     box.append(track, this.list);
     this.place = 0;
@@ -47,7 +47,6 @@ class Journey {
     if (kind === "commands") {
       this.commands = new Map(content.map((one) => [one.id, one]));
     } else if (kind === "command") {
-      this.commands.delete(content.id);
       this.commands.set(content.id, content);
       while (this.commands.size > 3 * ROWS) this.commands.delete(this.commands.keys().next().value);
     } else {
@@ -66,7 +65,7 @@ class Journey {
     }
     const passed = STAGES.map((stage) => last.stages[stage] !== undefined);
     this.goal = Math.max(0, passed.lastIndexOf(true));
-    const isRefused = !["SUCCESS", "PROGRESS", "STARTED", "QUEUED"].includes(last.state);
+    const isRefused = isBad(last);
     this.dot.classList.toggle("refused", isRefused);
     this.stations.forEach((one, index) => {
       one.root.classList.toggle("passed", passed[index]);
@@ -101,10 +100,9 @@ class Journey {
       bar.style.width = `${(100 * Math.max(0.3, to - from)) / longest}%`;
       return bar;
     });
-    const isBad = !["SUCCESS", "PROGRESS", "STARTED", "QUEUED"].includes(command.state);
     return element(
       "li",
-      { class: isBad ? "bad" : "" },
+      { class: isBad(command) ? "bad" : "" },
       element("span", { class: "words" }, words(command)),
       element("span", { class: "bars" }, ...bars),
       element("span", { class: "end" }, ending(command)),
@@ -119,6 +117,10 @@ class Journey {
     this.dot.style.left = `${left}%`;
     this.dot.hidden = this.id === undefined;
   }
+}
+
+function isBad({ state, reason }) {
+  return !["SUCCESS", "PROGRESS", "STARTED", "QUEUED"].includes(state) && !isSuperseded(reason);
 }
 
 function lastStage(command) {
@@ -139,5 +141,6 @@ function ending(command) {
     return `${number(100 * (fraction ?? 0), 0)} %, ${time}`;
   }
   if (["QUEUED", "STARTED", "PROGRESS"].includes(state)) return "on its way";
-  return [state.toLowerCase(), command.reason].filter(Boolean).join(": ");
+  if (isSuperseded(command.reason)) return reason(command.reason);
+  return [state.toLowerCase(), reason(command.reason ?? "")].filter(Boolean).join(": ");
 }

@@ -232,8 +232,9 @@ class Map {
       done();
       this.page.command("goto", { north_m, east_m, altitude_m: altitude });
     };
-    const question =
-      `Go to ${number(this.asked[0])} m north, ${number(this.asked[1])} m east, at ${number(altitude)} m?`;
+    const towards = (metres, plus, minus) => `${number(Math.abs(metres))} m ${metres < 0 ? minus : plus}`;
+    const [ahead, aside] = [towards(this.asked[0], "north", "south"), towards(this.asked[1], "east", "west")];
+    const question = `Go to ${ahead}, ${aside} of the pad, at ${number(altitude)} m?`;
     const yes = element(
       "button",
       { type: "button", "data-testid": "goto-confirm", "data-commands": "", on: { click: go } },

@@ -50,10 +50,14 @@ export const panel = {
         climb.set(number(-down, 2), ages.velocity_ned_mps);
         yaw.set(String(heading(content.attitude_rad.yaw)), ages.attitude_rad);
         battery.set(number(content.battery_v, 2), ages.battery_v);
-        left.set(minutes(supply.leftS(content, page.about.airframe?.battery)), ages.battery_v);
-        const heavy_g = content.heaviness_kg === null ? null : 1000 * content.heaviness_kg;
-        heavy.set(number(heavy_g, 1), ages.heaviness_kg);
-        wind.set(windWords(content.wind_ned_mps), ages.wind_ned_mps);
+        const left_s = supply.leftS(content, page.about.airframe?.battery);
+        if (left_s === null) left.setUnknown("its battery is not known here", ages.battery_v);
+        else left.set(number(left_s / 60, 0), ages.battery_v);
+        const when = content.armed ? "known after some level flight" : "known once it flies";
+        if (content.heaviness_kg === null) heavy.setUnknown(when, ages.heaviness_kg);
+        else heavy.set(number(1000 * content.heaviness_kg, 1), ages.heaviness_kg);
+        if (content.wind_ned_mps === null) wind.setUnknown(when, ages.wind_ned_mps);
+        else wind.set(windWords(content.wind_ned_mps), ages.wind_ned_mps);
         failsafe.hidden = !content.failsafe;
         say(failsafe, content.failsafe ? `FAILSAFE: ${content.failsafe}` : NO_WORDS);
       },
@@ -74,8 +78,4 @@ class Supply {
     const charge = Math.min(1, Math.max(0, (open_v - battery.empty_v) / (full_v - battery.empty_v)));
     return (3600 * charge * battery.capacity_ah) / Math.max(0.05, this.current_a);
   }
-}
-
-function minutes(seconds) {
-  return seconds === null || seconds === undefined ? "–" : number(seconds / 60, 0);
 }

@@ -33,7 +33,8 @@ class Plots {
     });
     const save = element("button", { type: "button", on: { click: () => page.saveLog() } }, "Save as CSV");
     this.area = element("div", { class: "plot-area" });
-    box.append(element("div", { class: "row" }, pause, save), this.area);
+    this.empty = element("p", { class: "note" }, "Nothing to plot: no word from the ship yet.");
+    box.append(element("div", { class: "row" }, pause, save), this.empty, this.area);
     this.plots = [];
   }
 
@@ -42,6 +43,7 @@ class Plots {
   }
 
   make() {
+    this.empty.hidden = true;
     const actuators = Object.keys(this.page.state.actuators);
     const charts = [
       ["altitude, m", ["actual", "set"]],
@@ -67,9 +69,9 @@ class Plots {
           width: WIDTH,
           height: HEIGHT,
           cursor: { sync: { key: "flight" } },
-          series: [{ label: "s", value: (_, value) => value?.toFixed(1) ?? "–" }, ...series],
+          series: [{ label: "time, s", value: (_, value) => value?.toFixed(1) ?? "–" }, ...series],
           scales: { x: { time: false } },
-          axes: [{ ...axis, values: (_, all) => all.map((one) => one.toFixed(0)) }, { ...axis, size: 56 }],
+          axes: [axis, { ...axis, size: 56 }],
           hooks: { drawAxes: [(one) => this.marks(one)] },
         },
         [[0], ...names.map(() => [null])],
@@ -83,7 +85,11 @@ class Plots {
   draw() {
     if (this.isPaused || this.plots.length === 0) return;
     this.fit();
-    for (const one of this.plots) one.plot.setData(this.rows.columns(one.names, one.title), !isZoomed(one.plot));
+    for (const { plot, names, title } of this.plots) {
+      plot.setData(this.rows.columns(names, title), !isZoomed(plot));
+      // Beside the names stand the newest values, while no cursor asks for others.
+      if (plot.cursor.left < 0) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
+    }
   }
 
   fit() {
@@ -99,7 +105,7 @@ class Plots {
     ctx.save();
     ctx.font = "11px system-ui, sans-serif";
     for (const { t_s, text, isFault } of this.rows.marks) {
-      const x = plot.valToPos(t_s, "x", true);
+      const x = plot.valToPos(t_s - this.rows.beganS, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.strokeStyle = ctx.fillStyle = isFault ? "#e0703a" : "#7d8fa0";
       ctx.setLineDash(isFault ? [] : [2, 4]);

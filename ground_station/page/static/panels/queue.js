@@ -20,7 +20,7 @@ class QueueRoom {
   constructor(box, page) {
     this.page = page;
     this.rates = new Map();
-    this.fresh = page.value({ testid: "queue-age", label: "asked" });
+    this.fresh = page.value({ testid: "queue-age", label: "answer of" });
     this.queues = table("Queues", ["ship", "waiting", "in flight", "scheduled", "dead", "oldest waits"]);
     this.workers = table("Workers", ["worker", "process", "up", "threads", "memory", "processor", "tasks a second", "tasks"]);
     this.active = table("Running now", ["task", "arguments", "id", ""]);
@@ -71,7 +71,7 @@ class QueueRoom {
         one.in_flight,
         one.scheduled,
         one.dead,
-        one.oldest_age_s === null ? "–" : age(one.oldest_age_s),
+        one.oldest_age_s === null ? "none waits" : age(one.oldest_age_s),
       ]),
       "No queue yet",
     );
@@ -112,7 +112,8 @@ class QueueRoom {
     const done = Object.values(worker.total).reduce((sum, one) => sum + one, 0);
     const before = this.rates.get(name);
     if (!before || before.pid !== worker.pid || t_s > before.t_s) this.rates.set(name, { pid: worker.pid, done, t_s, rate: rateOf(before, worker.pid, done, t_s) });
-    return number(this.rates.get(name).rate, 1);
+    const { rate } = this.rates.get(name);
+    return Number.isFinite(rate) ? number(rate, 1) : "being counted …";
   }
 
   button(action, id, text) {
@@ -125,7 +126,10 @@ class QueueRoom {
 
   submit(event) {
     event.preventDefault();
-    this.act("revoke", this.revoked.value.trim());
+    const id = this.revoked.value.trim();
+    if (id) return this.act("revoke", id);
+    say(document.getElementById("said"), "revoke: not sent: no id");
+    this.revoked.focus();
   }
 
   async act(action, id) {
@@ -148,5 +152,5 @@ function rateOf(before, pid, done, t_s) {
 
 function totals(total) {
   const entries = Object.entries(total).sort((a, b) => b[1] - a[1]);
-  return entries.map(([name, count]) => `${name.replace(/^blimp\./, "")} ${count}`).join(", ") || "–";
+  return entries.map(([name, count]) => `${name.replace(/^blimp\./, "")} ${count}`).join(", ") || "none yet";
 }

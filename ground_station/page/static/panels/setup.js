@@ -23,10 +23,10 @@ class Setup {
     this.motors = element("div", { class: "row", "data-testid": "setup-motors" });
     this.off = element("input", { type: "checkbox", id: "props-off", "data-testid": "setup-props-off", on: { change: () => this.able() } });
     this.percent = element("input", { type: "number", min: -100, max: 100, value: PERCENT, "aria-label": "throttle, percent" });
-    this.answer = element("p", { class: "note", role: "status", "data-testid": "setup-answer" }, "The flight process turns motors when it runs with --bench and is disarmed; else it refuses.");
+    this.answer = element("p", { class: "note", role: "status", "data-testid": "setup-answer" }, "Tick first that the propellers are off. The flight process turns a motor only if it was started with --bench, and is disarmed.");
     this.checks = table("What was found", ["state", "check", "found", "cure"]);
-    this.filter = element("input", { type: "search", placeholder: "speed, battery …", "aria-label": "find a parameter", "data-testid": "setup-find", on: { input: () => this.show() } });
-    this.found = table("Parameters", ["parameter", "value", "unit", "limits", ""]);
+    this.filter = element("input", { type: "search", placeholder: "speed, battery …", "data-testid": "setup-find", on: { input: () => this.show() } });
+    this.found = table("All parameters", ["parameter", "value", "unit", "limits", ""]);
     this.wanted = element("input", { type: "text", inputmode: "decimal", "aria-labelledby": "setup-name", "data-testid": "setup-value" });
     this.name = element("span", { id: "setup-name" });
     this.set = element("button", { type: "submit", "data-commands": "", "data-testid": "setup-set" }, "Set");
@@ -37,10 +37,10 @@ class Setup {
     const run = (name, text) =>
       element("button", { type: "button", "data-testid": `setup-${name}`, disabled: !page.mayCommand, on: { click: (event) => this.run(name, event.target) } }, text);
     this.runs = [run("check", "Check the airframe"), run("doctor", "Run doctor")];
-    this.status = element("p", { class: "note", role: "status", "data-testid": "setup-status" }, "Both move nothing.");
+    this.status = element("p", { class: "note", role: "status", "data-testid": "setup-status" }, "Neither moves anything.");
     box.append(
       element("h3", {}, "Motor test"),
-      element("div", { class: "row acts" }, element("label", { class: "tick", for: "props-off" }, this.off, element("span", {}, "the propellers are off")), this.percent, element("span", { class: "unit" }, `% for ${SECONDS} s`)),
+      element("div", { class: "row acts middle" }, element("label", { class: "tick", for: "props-off" }, this.off, element("span", {}, "the propellers are off")), this.percent, element("span", { class: "unit" }, `% for ${SECONDS} s`)),
       this.motors,
       this.answer,
       element("h3", {}, "Checks"),
@@ -48,7 +48,7 @@ class Setup {
       this.status,
       this.checks.root,
       element("h3", {}, "Parameters"),
-      element("div", { class: "row" }, this.filter),
+      element("div", { class: "row" }, element("label", {}, element("span", {}, "find"), this.filter)),
       this.form,
       this.setAnswer,
       this.found.root,
