@@ -281,6 +281,7 @@ class Page {
     const main = document.getElementById("panels");
     main.replaceChildren();
     main.dataset.view = view.name;
+    say(document.getElementById("said"), ""); // it answered a button of another view
     history.replaceState(null, "", `${location.pathname}${location.search}#${view.name}`);
     for (const one of document.querySelectorAll("#views button")) {
       one.setAttribute("aria-current", one.dataset.view === view.name ? "page" : "false");

@@ -149,14 +149,20 @@ def test_the_panel_shows_what_the_ship_did_and_a_replayed_command_does_nothing(
         expect(by("chaos-reports").locator("li strong").first).to_have_text(
             "Lie with it: sonar", timeout=WITHIN_MS
         )
+        by("chaos-hold-ship").click()  # by hands, which is no fault to be back from
+        newest = by("chaos-reports").locator("> li").first
+        expect(newest).to_have_text("Hold the ship stilldoneit broke", timeout=WITHIN_MS)
+        expect(by("caption")).to_have_text("it broke.", timeout=WITHIN_MS)
         assert serious_findings(page) == []
 
         by("command-arm").click()
         expect(by("armed")).to_contain_text("ARMED", timeout=WITHIN_MS)
         by("command-disarm").click()
         expect(by("armed")).to_contain_text("disarmed", timeout=WITHIN_MS)
+        # The ship tells that it is disarmed on another way than the queue.
+        expect(by("journey")).to_contain_text("disarm", timeout=WITHIN_MS)
         by("chaos-replay-command").click()
         expect(by("chaos-reports")).to_contain_text("without effect", timeout=WITHIN_MS)
         expect(by("chaos-reports")).to_contain_text("disarm was sent again")
-        assert [name for name, _, _ in harm.done] == ["kill-worker", "lie-sensor"]
+        assert [name for name, _, _ in harm.done] == ["kill-worker", "lie-sensor", "hold-ship"]
         assert wrong == []

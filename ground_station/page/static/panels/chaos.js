@@ -9,8 +9,8 @@ const PROCESSES = [
   ["stop-broker", "Stop the broker"],
   ["cut-link", "Cut the link"],
   ["blind-position", "Blind the position"],
-  ["hold-ship", "Hold it still"],
-  ["let-go", "Let go of it"],
+  ["hold-ship", "Hold the ship still"],
+  ["let-go", "Let go of the ship"],
 ];
 const SENSOR = [
   ["blind-sensor", "Blind it"],
@@ -22,6 +22,7 @@ const AIR = [
   ["heat", "Heat the air", "K"],
   ["leak", "Leak", "g of lift"],
 ];
+const HANDS = ["hold-ship", "let-go"]; // a person's hands: nothing to come back from
 const FIRST_SHARE = 0.5; // of the limit: what stands in a field at first
 const SHOWN = 6;
 
@@ -155,6 +156,7 @@ class Chaos {
 function words({ state, reason, result }) {
   if (state !== "SUCCESS") return [element("span", { class: "back bad" }, `${state}: ${reason}`)];
   const { back_ms, off_m, seen } = result;
+  if (HANDS.includes(result.action)) return [element("span", { class: "back" }, "done"), element("span", {}, result.words)];
   const isCopy = result.action === "replay-command";
   const back = isCopy ? "answered" : back_ms === null ? "not back in 30 s" : "back";
   const time = back_ms === null ? "" : ` in ${milliseconds(back_ms)}`;

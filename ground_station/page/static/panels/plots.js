@@ -6,6 +6,7 @@ import uPlot from "../vendor/uplot.js";
 const REDRAW_S = 0.25;
 const HEIGHT = 170;
 const WIDTH = 600;
+const LEAST_SPAN = 0.2; // of a vertical axis: less is noise, of which the numbers would read 0 and −0
 // Okabe and Ito's colours, which people with any colour vision can tell apart, and dashes.
 const COLOURS = ["#56b4e9", "#e69f00", "#2bc297", "#f0e442", "#cc79a7", "#e0703a", "#a0c8ff", "#ffffff"];
 const DASHES = [[], [8, 4], [3, 3], [12, 3, 3, 3]];
@@ -70,7 +71,7 @@ class Plots {
           height: HEIGHT,
           cursor: { sync: { key: "flight" } },
           series: [{ label: "time, s", value: (_, value) => value?.toFixed(1) ?? "–" }, ...series],
-          scales: { x: { time: false } },
+          scales: { x: { time: false }, y: { range: (_, low, high) => span(low, high) } },
           axes: [axis, { ...axis, size: 56 }],
           hooks: { drawAxes: [(one) => this.marks(one)] },
         },
@@ -121,6 +122,12 @@ class Plots {
   close() {
     for (const one of this.plots) one.plot.destroy();
   }
+}
+
+function span(low, high) {
+  if (low === null) return [0, 1];
+  const missing = Math.max(0, LEAST_SPAN - (high - low)) / 2;
+  return uPlot.rangeNum(low - missing, high + missing, 0.1, true);
 }
 
 function isZoomed(plot) {

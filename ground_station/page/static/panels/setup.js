@@ -7,6 +7,10 @@ const MARK = { ok: "✓", warning: "!", error: "✗" };
 const PERCENT = 15;
 const SETTING = "The airframe’s numbers, as it flies. A ship that is disarmed takes a new one if it can fly with it, and keeps it. A mission sets speed, geofence and ceiling for its own flight.";
 const SECONDS = 1;
+const DOCTOR = [
+  "This computer can fly a ship.",
+  "A ship with real chips would not fly from this computer: see ✗ below. A simulated one needs none of it.",
+];
 
 export const panel = {
   name: "setup",
@@ -94,7 +98,8 @@ class Setup {
     button.disabled = false;
     if (state !== "SUCCESS") return say(this.status, `${name}: ${reason}`);
     const rows = name === "check" ? figures(result) : result.findings.map((one) => [`${MARK[one.state] ?? ""} ${one.state}`, one.check, one.found, one.cure]);
-    say(this.status, result.ok ? "It can fly." : "Flying is refused as it is: see below.");
+    const words = name === "check" ? ["It can fly.", "Flying is refused as it is: see below."] : DOCTOR;
+    say(this.status, result.ok ? words[0] : words[1]);
     this.checks.root.hidden = false;
     this.checks.fill(rows, "nothing");
   }
