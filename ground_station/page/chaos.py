@@ -31,7 +31,7 @@ LOOK_S = 0.02
 TAKEN_S = 5.0
 SETTLED_S = 0.5  # then a snapshot shows what it did
 REPLAY = "replay-command"
-HANDS = ("hold-ship", "let-go")  # of a person: nothing to come back from
+HELD = ("hold-ship", "let-go")  # by a person: nothing to come back from
 NONE_HERE = "no chaos here: it is in the demo's page, and in that of `ground page --chaos`"
 
 
@@ -215,7 +215,7 @@ def story(result: dict[str, Any]) -> str:
     did = "; ".join(dict.fromkeys(one["text"] for one in seen[:3])) or "the ship flew on"
     if result["action"] == REPLAY:
         return f"{result['words']}: {did}."
-    if result["action"] in HANDS:
+    if result["action"] in HELD:
         return f"{result['words']}."
     back = "not back yet" if back_ms is None else f"back in {back_ms:.0f} ms"
     return f"{result['words']}: {did}; {back}."

@@ -149,7 +149,7 @@ def test_the_panel_shows_what_the_ship_did_and_a_replayed_command_does_nothing(
         expect(by("chaos-reports").locator("li strong").first).to_have_text(
             "Lie with it: sonar", timeout=WITHIN_MS
         )
-        by("chaos-hold-ship").click()  # by hands, which is no fault to be back from
+        by("chaos-hold-ship").click()  # no fault to be back from
         newest = by("chaos-reports").locator("> li").first
         expect(newest).to_have_text("Hold the ship stilldoneit broke", timeout=WITHIN_MS)
         expect(by("caption")).to_have_text("it broke.", timeout=WITHIN_MS)

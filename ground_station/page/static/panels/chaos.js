@@ -22,7 +22,7 @@ const AIR = [
   ["heat", "Heat the air", "K"],
   ["leak", "Leak", "g of lift"],
 ];
-const HANDS = ["hold-ship", "let-go"]; // a person's hands: nothing to come back from
+const HELD = ["hold-ship", "let-go"]; // by a person: nothing to come back from
 const FIRST_SHARE = 0.5; // of the limit: what stands in a field at first
 const SHOWN = 6;
 
@@ -156,7 +156,7 @@ class Chaos {
 function words({ state, reason, result }) {
   if (state !== "SUCCESS") return [element("span", { class: "back bad" }, `${state}: ${reason}`)];
   const { back_ms, off_m, seen } = result;
-  if (HANDS.includes(result.action)) return [element("span", { class: "back" }, "done"), element("span", {}, result.words)];
+  if (HELD.includes(result.action)) return [element("span", { class: "back" }, "done"), element("span", {}, result.words)];
   const isCopy = result.action === "replay-command";
   const back = isCopy ? "answered" : back_ms === null ? "not back in 30 s" : "back";
   const time = back_ms === null ? "" : ` in ${milliseconds(back_ms)}`;
