@@ -24,7 +24,8 @@ _BRAKE_S = 10.0  # a HOLD stops the ship first, then stays where it has stopped
 
 def hold(seed: int, *, airframe: str, wind_mps: float, seconds: float = 60.0) -> dict[str, Any]:
     """Take off to 3 m, hold, and return the true distances from the mean place, in m."""
-    with Lockstep(airframe, seed=seed, wind_mps=wind_mps) as ship:
+    with Lockstep(airframe, seed=seed, wind_mps=wind_mps, held=True) as ship:
+        ship.hold(False)  # laid down, kept still until its gyro is measured, and let go of
         until_s = ship.now_s + _ARM_S
         while ship.command("arm", check=ship.now_s > until_s).state is OutcomeState.REFUSED:
             ship.step(1.0)

@@ -95,7 +95,8 @@ def _position(ready: Readiness) -> list[str]:
         return []
     if not ready.state.heading_valid:
         return [
-            "heading: not known; lay the ship down nose north and start the flight process again"
+            "heading: not known; if wind has turned the ship on its pad, keep it still for 5 s, "
+            "else lay it down nose north and start the flight process again"
         ]
     return ["position: not known; wait for the tag's anchors or a GPS fix"]
 

@@ -255,7 +255,8 @@ class Estimator:
             self._yaw_rate.reset()
             attitude.yaw_rate_radps = None
             if at_rest:
-                self._heading.rest(attitude.rest.sigma_radps)
+                rest = attitude.rest
+                self._heading.rest(rest.sigma_radps, turned_sigma_rad=rest.turned_sigma_rad)
             return
         check = self._yaw_rate
         believed = not check.doubt

@@ -103,16 +103,24 @@ class HeadingFilter:
 
     # --- time -------------------------------------------------------------------------------
 
-    def rest(self, sigma_radps: float, known_rad: float | None = None) -> None:
+    def rest(
+        self,
+        sigma_radps: float,
+        known_rad: float | None = None,
+        turned_sigma_rad: float | None = None,
+    ) -> None:
         """The ship lies on the ground: nothing is learnt, and what is known of the gyro is new.
 
-        Where the nose points is known no better than on the way down.
+        Where the nose points is known no better than on the way down. turned_sigma_rad: of what
+        the ship has turned by since it was laid down nose north; None if it has flown.
         """
         if self._state is not None:
             north, sigma_rad = self._north, self.sigma_rad
             self._begin()
             self._north, self.sigma_rad = north, sigma_rad
         self._bias_sigma = sigma_radps
+        if turned_sigma_rad is not None:
+            known_rad = hypot(_START_RAD, turned_sigma_rad)
         if known_rad is not None:
             self.sigma_rad = known_rad
 

@@ -4,7 +4,9 @@ Yaw's bias decides how long a heading lasts, so it is yaw that must be still: a 
 on its feet does not turn. A ship that wind turns slowly looks like one with more bias, but it does
 not turn evenly: at rest the windows agree to a few times their noise of 0.0001 rad/s. In more wind,
 when the ship is never still, the mean over half a minute must do; it is as good as the ship has
-turned little, and flight makes it better (`blimp/control/heading.py`).
+turned little, and flight makes it better (`blimp/control/heading.py`). A ship that wind turns into
+itself has turned much: what its yaw rate integrates to beside its mean says so, and then the
+heading is not known until somebody holds the ship still.
 """
 
 from blimp.types import ZERO3, ImuSample, Vec3
@@ -15,6 +17,7 @@ _ROCKING_RADPS = 0.06  # spread of roll and pitch on the feet
 _ACCEL_SPREAD_MPS2 = 0.6
 _WINDOWS = 4  # still for this many windows in a row: the bias is settled
 _AGREE_RADPS = 0.0015
+_HELD_WINDOWS, _HELD_AGREE_RADPS = 8, 0.0005  # once wind has turned it: it may turn evenly for 3 s
 _TRIM = 0.05  # of what a later window says
 _SETTLED_AGREE_RADPS = 0.006  # from the settled bias: what warming up may do
 _LIMIT_RADPS = 0.4  # MPU-6050 datasheet, 6.1: zero-rate output within 20 deg/s
@@ -22,6 +25,8 @@ _SETTLED_SIGMA_RADPS = 3e-4
 _LEFT_SIGMA_RADPS = 1e-3  # flight has moved it on from what rest had shown
 _ROUGH_S = 12.0
 _ROUGH_TURN_RAD = 0.15  # what a ship on its pad may turn by in that time, one sigma
+_TURN_SHARE = 0.4  # of a turn, what is seen beside its mean rate: 0.4 to 0.9 in wind, simulated
+_MAX_SUMS = 240  # half of them are kept when there are as many
 UNKNOWN_RADPS = 0.1
 
 
@@ -41,6 +46,8 @@ class RestBias:
         self._windows = 0
         self._sum_rad = 0.0
         self._time_s = 0.0
+        self._sums: list[tuple[float, float]] = []  # both, at the end of each window
+        self._turn_rad = _ROUGH_TURN_RAD  # what wind may have turned it by
         self._flown = False
 
     @property
@@ -53,6 +60,13 @@ class RestBias:
         """How far the ship has turned on its pad; None if it has a heading from a flight."""
         return None if self._flown else self._sum_rad - self.bias_radps[2] * self._time_s
 
+    @property
+    def turned_sigma_rad(self) -> float | None:
+        """Of `turned_rad`; None as there."""
+        if self._flown:
+            return None
+        return 0.0 if self.settled or not self.known else self._turn_rad
+
     def begin_with(self, bias_radps: Vec3) -> None:
         """Start with the bias that a flight process has left a moment ago."""
         self.bias_radps = bias_radps
@@ -63,6 +77,8 @@ class RestBias:
         """The ship is not at rest: what was gathered says nothing of what comes."""
         self._flown = self._flown or self.known
         self._sum_rad = self._time_s = 0.0
+        self._sums.clear()
+        self._turn_rad = _ROUGH_TURN_RAD
         self.still = False
         self._windows = 0
         self._window.clear()
@@ -80,7 +96,11 @@ class RestBias:
         self._window.clear()
         started = self.settled or self._windows > 0
         off = abs(mean[2] - (self.bias_radps[2] if started else mean[2]))
-        agree = _SETTLED_AGREE_RADPS if self.settled else _AGREE_RADPS
+        windows, agree = _WINDOWS, _AGREE_RADPS
+        if self.settled:
+            agree = _SETTLED_AGREE_RADPS
+        elif self._turn_rad > _ROUGH_TURN_RAD:
+            windows, agree = _HELD_WINDOWS, _HELD_AGREE_RADPS
         self.still = quiet and off < agree and max(abs(m) for m in mean) < _LIMIT_RADPS
         if not self.still:
             self._windows = 0
@@ -93,7 +113,7 @@ class RestBias:
             by + share * (mean[1] - by),
             bz + share * (mean[2] - bz),
         )
-        if self._windows >= _WINDOWS and not self.settled:
+        if self._windows >= windows and not self.settled:
             self.settled = True
             self.sigma_radps = _SETTLED_SIGMA_RADPS
             return True
@@ -101,13 +121,20 @@ class RestBias:
 
     def _rough(self) -> bool:
         """Never still: the mean of all there was, as good as the ship has turned little."""
-        if self.settled or self._time_s < _ROUGH_S:
+        if self.settled:
+            return False
+        if len(self._sums) == _MAX_SUMS:
+            del self._sums[::2]
+        self._sums.append((self._sum_rad, self._time_s))
+        if self._time_s < _ROUGH_S:
             return False
         mean = self._sum_rad / self._time_s
         if abs(mean) > _LIMIT_RADPS:
             return False
         self.bias_radps = (self.bias_radps[0], self.bias_radps[1], mean)
-        self.sigma_radps = max(_SETTLED_SIGMA_RADPS, _ROUGH_TURN_RAD / self._time_s)
+        beside = [sum_rad - mean * time_s for sum_rad, time_s in self._sums]
+        self._turn_rad = max(self._turn_rad, (max(beside) - min(beside)) / _TURN_SHARE)
+        self.sigma_radps = max(_SETTLED_SIGMA_RADPS, self._turn_rad / self._time_s)
         return True
 
 

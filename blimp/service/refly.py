@@ -78,9 +78,11 @@ def _fly(log: Recording, out: Path, *, first: int, last: int, progress: Progress
         raise LogError(f"log {log.path}: its airframe: {error}") from error
     assert session.seed is not None
     assert session.wind_mps is not None
+    begins = next(log.entries({"/injected"}), None)
+    held = begins is not None and (begins.data["what"], begins.data["cycle"]) == ("hold", 0)
     with Lockstep(
         airframe, seed=session.seed, wind_mps=session.wind_mps, bench=session.bench,
-        rate_hz=session.rate_hz, plant=plant, log=out,
+        rate_hz=session.rate_hz, plant=plant, log=out, held=held,
     ) as ship:  # fmt: skip
         # A log that begins on the pad, long after the start, is flown from the pad at once.
         skipped = max(0, first - 1 - ship.cycle)

@@ -96,6 +96,7 @@ class Lockstep(Closing):
     and biases. wind_mps: mean wind; gusts belong to it. bench: allow motor and servo disarmed.
     plant: the ship that the world has, if it is not the one that the flight control knows.
     meter: measures each cycle. log: the MCAP file to write, from which it can be flown again.
+    held: by a person, from the start until `hold(False)`.
 
     The ship stands on its pad, switched on and past its arming checks, when this returns.
     Use it as a context manager, or `close()` it.
@@ -112,6 +113,7 @@ class Lockstep(Closing):
         plant: Airframe | None = None,
         meter: Meter | None = None,
         log: Path | None = None,
+        held: bool = False,
     ) -> None:
         self.airframe = airframes.load(airframe) if isinstance(airframe, str) else airframe
         self._period_s = 1.0 / rate_hz
@@ -135,6 +137,8 @@ class Lockstep(Closing):
         self._tape: Tape | None = None
         if log is not None:
             self._record(log, wind_mps=wind_mps, plant=plant)
+        if held:
+            self.hold(True)
         self._settle()
 
     def _boot(self) -> app.Ship:

@@ -70,6 +70,7 @@ class Physics:
         self._carry(self.servo_angles_rad)
         self._t_s = 0.0
         self.held = False  # a person holds it where it is: motors turn, and nothing moves
+        self.held_until_s = 0.0
         self._attitude: Quaternion = LEVEL
         self._rates: Vec3 = ZERO3
         self._accelerations = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -237,7 +238,7 @@ class Physics:
         self._check(dt_s, throttles, servo_targets_rad)
         angles = [s.step(dt_s, t) for s, t in zip(self._servos, servo_targets_rad, strict=True)]
         thrusts_n = self._throttle(dt_s, throttles)
-        if self.held:
+        if self.held or self._t_s < self.held_until_s:
             self._keep_still(dt_s)
         else:
             self._fly(dt_s, thrusts_n, angles)

@@ -13,6 +13,7 @@ from blimp.recording.log_file import LogFile
 from blimp.recording.recording import open_recording
 from blimp.recording.tape import Session
 from blimp.service.refly import refly
+from blimp.sim.lockstep import Lockstep
 from tests.recording.conftest import flown
 
 __all__ = ["flown"]
@@ -50,6 +51,15 @@ def test_a_fault_that_was_not_there_is_a_difference_from_then_on(
     assert found.max_difference_m > 0.001
     with open_recording(again) as log:
         assert log.complete
+
+
+def test_a_flight_of_a_ship_that_was_held_at_first_is_the_same(tmp_path: Path) -> None:
+    log = tmp_path / "held.mcap"
+    with Lockstep("twin", wind_mps=0.5, log=log, held=True) as ship:
+        ship.step(1.0)
+        ship.hold(False)
+        ship.step(4.0)
+    assert refly(log, out=tmp_path / "again.mcap").same
 
 
 def test_what_cannot_be_flown_again_is_said(flown: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import serial
 import smbus2
 
 from blimp.errors import AirframeError, ConfigError, Refused
+from blimp.rotation import yaw_of
 from blimp.sim import Lockstep
 from blimp.types import Command, OutcomeState, Snapshot, VehicleState
 
@@ -26,7 +27,7 @@ def flown(seed: int) -> tuple[VehicleState, Snapshot, dict[str, float]]:
         ship.command("takeoff", altitude_m=2.0)
         ship.step(12.0)
         ship.fault("tag", "garbage")
-        ship.step(3.0)
+        ship.step(4.0)
         return ship.truth, ship.snapshot(), ship.world.outputs
 
 
@@ -118,6 +119,21 @@ def test_a_ship_that_is_held_at_its_pad_does_not_lift_and_says_so() -> None:
         ship.hold(False)
         assert ship.complete("takeoff", altitude_m=2.0, within_s=30.0).state is OutcomeState.DONE
         assert ship.truth.altitude_m > 1.5
+
+
+def test_a_ship_that_wind_turns_on_its_pad_arms_once_somebody_has_held_it() -> None:
+    """Before, it armed, its heading 40 degrees wrong, and flew off downwind."""
+    with Lockstep("twin", seed=2, wind_mps=0.5) as ship:
+        ship.step(20.0)
+        with pytest.raises(Refused, match="heading: not known; if wind has turned"):
+            ship.command("arm")
+        ship.hold(True)
+        ship.step(5.0)
+        ship.hold(False)
+        ship.command("arm")
+        believed_rad, true_rad = ship.snapshot().attitude_rad.yaw, yaw_of(ship.truth.attitude)
+        assert abs(true_rad) > 0.5
+        assert believed_rad == pytest.approx(true_rad, abs=0.1)
 
 
 def test_a_lost_link_is_held_then_returned_then_come_down() -> None:
