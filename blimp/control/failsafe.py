@@ -40,6 +40,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     astray: bool = False  # one of them does something else, not only nothing
     rising_s: float = 0.0  # sent down and rising all the same, for so long
     driven_up: bool = False  # and faster than without thrust
+    unmoved_s: float = 0.0  # pushed down and not sinking, for so long
     heavy: bool = False  # has weighed itself in flight, and is
     gyro_settled: bool = True
     since_stall_s: float = 1e9  # since a cycle last came far too late
@@ -58,6 +59,7 @@ class Times(msgspec.Struct, frozen=True, kw_only=True):
     position_land_s: float = 30.0
     output_s: float = 1.0
     rising_s: float = 6.0
+    unmoved_s: float = 12.0
     fence_s: float = 1.0
     fence_margin: float = 1.1  # of the airframe's limits
     spared: float = 0.4  # of each axis: with less a dead motor ends the flight
@@ -113,10 +115,13 @@ def rules(
         Rule(
             name="outputs, last stage",
             when=lambda _, flags: (
-                (flags.heavy or flags.driven_up) and flags.rising_s >= times.rising_s
+                (flags.heavy or flags.driven_up)
+                and flags.rising_s >= times.rising_s
+                or flags.heavy
+                and flags.unmoved_s >= times.unmoved_s
             ),
             action=Action.IDLE,
-            text="sent down and rising all the same: motors idle until an arm",
+            text="sent down and not sinking: motors idle until an arm",
             light="only if it rises faster than without thrust: slower then, and pushed down after",
             heavy="without thrust it sinks by its own weight; what pushed it up is off",
             latched=True,

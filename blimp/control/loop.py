@@ -158,6 +158,7 @@ class FlightLoop:
         self._measures_power = measures_power
         self._power_s: float | None = None
         self._rising_s = 0.0
+        self._unmoved_s = 0.0
         self._driven_up = self._was_armed = False
         self._unheeded_s = self._height_first_s = 0.0
         self._vehicle = vehicle
@@ -337,6 +338,7 @@ class FlightLoop:
             and state.velocity_ned_mps[2] < _UNHEEDED * down_mps
         )
         self._unheeded_s = self._unheeded_s + dt_s if unheeded else 0.0
+        self._unmoved_s = self._unmoved_s + dt_s if unheeded and pushed else 0.0
         if not self.armed:
             self._height_first_s = 0.0
         elif not state.on_ground:  # held down there, it would come off again
@@ -432,6 +434,7 @@ class FlightLoop:
             spared=self._mixer.left_over if len(effect.faults) == 1 and effect.only_dead else 0.0,
             power_age_s=now_s - self._power_s if self._measures_power else 0.0,
             rising_s=self._rising_s,
+            unmoved_s=self._unmoved_s,
             driven_up=self._driven_up,
             heavy=self._controller.heavy,
             battery_v=self._battery_v,

@@ -104,8 +104,11 @@ def test_only_the_last_stage_stops_motors_and_only_of_a_ship_weighed_heavy() -> 
     driven = outcome(FLYING, rising_s=6.0, driven_up=True)  # faster than any lightness
     assert driven[0] is Action.IDLE
     assert outcome(FLYING, rising_s=5.9, heavy=True) == (Action.NONE, "")
-    stopped = "sent down and rising all the same: motors idle until an arm"
+    stopped = "sent down and not sinking: motors idle until an arm"
     assert outcome(FLYING, rising_s=6.0, heavy=True) == (Action.IDLE, stopped)
+    assert outcome(FLYING, unmoved_s=60.0, driven_up=True) == (Action.NONE, "")
+    assert outcome(FLYING, unmoved_s=11.9, heavy=True) == (Action.NONE, "")
+    assert outcome(FLYING, unmoved_s=12.0, heavy=True) == (Action.IDLE, stopped)
 
 
 def test_what_is_latched_ends_with_an_arm_only() -> None:
