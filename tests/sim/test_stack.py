@@ -34,8 +34,13 @@ leg = [
 
 
 @pytest.fixture
-def stack() -> Iterator[RunningStack]:
-    running = RunningStack("--wind", "0.3", "--seed", "3")
+def stack(tmp_path: Path) -> Iterator[RunningStack]:
+    # A ship that a restart finds in the air would fly on, armed, to land: how soon its sensors
+    # see it there is no matter of these tests.
+    airframe = tmp_path / "twin.toml"
+    twin = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
+    airframe.write_text('resume_after_crash = "never"\n' + twin)
+    running = RunningStack("--wind", "0.3", "--seed", "3", "--airframe", str(airframe))
     try:
         yield running
     finally:
