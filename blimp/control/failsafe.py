@@ -115,10 +115,8 @@ def rules(
         Rule(
             name="outputs, last stage",
             when=lambda _, flags: (
-                (flags.heavy or flags.driven_up)
-                and flags.rising_s >= times.rising_s
-                or flags.heavy
-                and flags.unmoved_s >= times.unmoved_s
+                ((flags.heavy or flags.driven_up) and flags.rising_s >= times.rising_s)
+                or (flags.heavy and flags.unmoved_s >= times.unmoved_s)
             ),
             action=Action.IDLE,
             text="sent down and not sinking: motors idle until an arm",
