@@ -14,7 +14,7 @@ from blimp.config import log_directory
 from blimp.errors import BlimpError, LogError
 from blimp.recording.directory import log_sizes, newest_log
 from blimp.recording.recording import Recording, open_recording
-from ground_station.page.answers import failed_answer, json_answer, refused_command
+from ground_station.page.answers import json_answer, refused_command
 from ground_station.page.program import here
 from ground_station.page.recorded import RecordedShip
 from ground_station.page.server import Page
@@ -49,7 +49,8 @@ class FlightLogs(Closing):
         try:
             name, data = await run_in_threadpool(self.read, self._vehicle(request))
         except (BlimpError, OSError) as error:
-            return failed_answer("log", str(error), 404)
+            # No error of the page: a browser would write one to its console for a 404.
+            return json_answer(Outcome(id=None, task="log", state="REFUSED", reason=str(error)))
         disposition = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(data, media_type="application/octet-stream", headers=disposition)
 

@@ -33,7 +33,7 @@ export const panel = {
 async function fetchLog(page, button, note) {
   try {
     const answer = await fetch(address(`api/log?vehicle=${encodeURIComponent(page.vehicle)}`));
-    if (!answer.ok) return say(note, (await answer.json()).reason);
+    if (!answer.ok || !answer.headers.has("content-disposition")) return say(note, (await answer.json()).reason);
     const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition"))?.[1] ?? `${page.vehicle}.mcap`;
     const log = await answer.blob();
     button.disabled = false;
