@@ -37,18 +37,19 @@ def spread(start: Floats) -> Floats:
 
 
 def numbers(ship: Airframe) -> Floats:
-    """Return what is identified, as one vector: polar, inertia, balance, heaviness."""
+    """Return what is identified, as one vector: polar, inertia, balance, heaviness, battery."""
     assert ship.aero.polar is not None
     x, _, z = ship.mass.center_of_gravity_m
     polar = [value for name in POLAR for value in getattr(ship.aero.polar, name)]
     inertia = [*ship.mass.inertia_kg_m2, ship.mass.products_kg_m2[1]]
-    return np.array([*polar, *inertia, x, z, ship.mass.heaviness_kg])
+    sag = (ship.battery.polarisation_ohm, ship.battery.polarisation_s)
+    return np.array([*polar, *inertia, x, z, ship.mass.heaviness_kg, *sag])
 
 
 def spreads(start: Floats) -> Floats:
     found = spread(start)
     found[18:24] = np.abs(start[18:24]) * 0.15  # damping and inertia
-    found[24:] = (0.001, 0.0025, 0.003, 0.002)
+    found[24:] = (0.001, 0.0025, 0.003, 0.002, 0.1, 5.0)
     return found
 
 
@@ -72,6 +73,9 @@ def with_numbers(ship: Airframe, values: Floats) -> Airframe:
             center_of_gravity_m=(v[25], y, v[26]),
             heaviness_kg=v[27],
         ),
+        battery=replace(
+            ship.battery, polarisation_ohm=max(v[28], 0.0), polarisation_s=max(v[29], 1.0)
+        ),
     )
 
 
@@ -79,8 +83,9 @@ class Windows:
     """All windows of all flights, flown in one batch."""
 
     def __init__(self, flights: list[FlightLog], ship: Airframe) -> None:
-        began, ended, rates, thrusts, angles, weight = [], [], [], [], [], []
-        singles: list[list[Floats]] = [[], [], [], [], [], []]
+        began, ended, rates, angles, weight = [], [], [], [], []
+        singles: list[list[Floats]] = [[], [], [], [], []]
+        self._flights, self._samples, self._some = flights, [], []
         steps = round(WINDOW_S / STEP_S)
         for flight in flights:
             force, angle = replays.inputs(flight, ship)
@@ -92,15 +97,16 @@ class Windows:
             rates.append(replays.at(flight, flight.rates_body_radps, starts_s))
             times = starts_s + STEP_S * (np.arange(steps)[:, None] + 0.5)
             sample = np.searchsorted(flight.t_s, times, side="right") - 1
-            thrusts.append(force[:, sample])
+            self._samples.append(sample)
             angles.append(angle[:, sample])
             weight.append(np.full(starts_s.size, 2.0 if straight else 1.0))
             some = slice(0, None, 10 if straight else 40)
+            self._some.append(some)
             for rows, found in zip(
                 singles,
                 (
                     flight.euler_rad, flight.velocity_body_mps, flight.rates_body_radps,
-                    flight.accelerations, force, angle,
+                    flight.accelerations, angle,
                 ),
                 strict=True,
             ):  # fmt: skip
@@ -108,11 +114,24 @@ class Windows:
         self.count = sum(map(len, weight))
         self._began, self._ended = _joined(began), _joined(ended)
         self._rates, self._weight = np.concatenate(rates, axis=1), np.concatenate(weight)
-        self._thrusts, self._angles = (np.concatenate(x, axis=2) for x in (thrusts, angles))
+        self._angles = np.concatenate(angles, axis=2)
+        self._sag(ship)
         self._singles = [np.concatenate(rows, axis=1) for rows in singles]
+
+    def _sag(self, ship: Airframe) -> None:
+        """Work out what this ship's battery leaves of the thrusts."""
+        self._battery, flown, single = ship.battery, [], []
+        for flight, sample, some in zip(self._flights, self._samples, self._some, strict=True):
+            force = replays.sagged(flight, ship, replays.inputs(flight, ship)[0])
+            flown.append(force[:, sample])
+            single.append(force[:, some])
+        self._thrusts = np.concatenate(flown, axis=2)
+        self._single_thrusts = np.concatenate(single, axis=1)
 
     def errors(self, ship: Airframe) -> Floats:
         """Return all errors in units of what they count, over the root of their number."""
+        if ship.battery != self._battery:
+            self._sag(ship)
         batch = Batch(airframes=[ship] * self.count, seed=0, ground=False)
         batch.put(
             position_ned_m=self._began.position_ned_m,
@@ -126,7 +145,7 @@ class Windows:
         turn = replays.euler_of(batch.attitudes) - replays.euler_of(self._ended.attitude)
         turn = (turn + np.pi) % (2.0 * np.pi) - np.pi
         flown = [place / np.array(POSITION_M)[:, None], turn / np.array(ATTITUDE_RAD)[:, None]]
-        euler, velocity, rates, true, thrusts, angles = self._singles
+        euler, velocity, rates, true, angles = self._singles
         single = Batch(airframes=[ship] * true.shape[1], seed=0, ground=False)
         attitude = replays.quaternion_of(euler)
         single.put(
@@ -134,7 +153,7 @@ class Windows:
             velocity_ned_mps=replays.to_ned(attitude, velocity),
             rates_body_radps=rates,
         )
-        found = single.rates_of_change(list(thrusts), list(angles)) - true
+        found = single.rates_of_change(list(self._single_thrusts), list(angles)) - true
         found = found / np.array(ACCELERATION)[:, None] / np.sqrt(true.shape[1])
         weighed = np.clip(np.concatenate(flown), -40.0, 40.0) * self._weight / np.sqrt(self.count)
         return np.concatenate([weighed.ravel(), found.ravel()])
@@ -193,7 +212,13 @@ def main() -> None:
     found = identify(ship, windows, rounds=options.rounds)
     mass, polar = found.mass, found.aero.polar
     volume_m3 = found.hull.volume_m3
-    print(json.dumps(msgspec.to_builtins({"volume_m3": volume_m3, "mass": mass, "polar": polar})))
+    print(
+        json.dumps(
+            msgspec.to_builtins(
+                {"volume_m3": volume_m3, "mass": mass, "polar": polar, "battery": found.battery}
+            )
+        )
+    )
 
 
 def _number(path: Path) -> int:

@@ -146,8 +146,8 @@ def _shared_a(motors: list[Thruster], force_n: float) -> float:
 def usable_ah(airframe: Airframe, battery_v: float) -> float:
     """Return the charge (Ah) left until the battery is low, where the ship returns by itself."""
     battery, cruise_a = airframe.battery, current_a(airframe, speed_mps=airframe.limits.speed_mps)
-    now = _charge(battery, battery_v + battery.idle_current_a * battery.resistance_ohm)
-    low = _charge(battery, battery.warn_v + cruise_a * battery.resistance_ohm)
+    now = _charge(battery, battery_v + battery.idle_current_a * battery.settled_ohm)
+    low = _charge(battery, battery.warn_v + cruise_a * battery.settled_ohm)
     return max(0.0, now - low) * battery.capacity_ah
 
 

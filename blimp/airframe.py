@@ -171,12 +171,22 @@ class Surface(_Part, frozen=True, kw_only=True):
 
 
 class Battery(_Part, frozen=True, kw_only=True):
+    """Thevenin's model with one time constant: under load the voltage drops by `resistance_ohm` at
+    once, and by `polarisation_ohm` as the chemistry follows with `polarisation_s`."""
+
     cells: Annotated[int, Meta(ge=1, le=12)]
     capacity_ah: Positive
     resistance_ohm: NotNegative
+    polarisation_ohm: NotNegative = 0.0
+    polarisation_s: Positive = 20.0
     idle_current_a: NotNegative = 0.3
     warn_v: Positive
     empty_v: Positive
+
+    @property
+    def settled_ohm(self) -> float:
+        """What a load that lasts drops, over its current."""
+        return self.resistance_ohm + self.polarisation_ohm
 
 
 class Device(_Part, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""A lithium-polymer battery: it empties, and sags under load."""
+"""A lithium-polymer battery: it empties, and sags under load, at once and over seconds."""
 
 from blimp.airframe import Battery
 from blimp.sim.arithmetic import SCALARS, Arithmetic
@@ -42,6 +42,11 @@ class BatteryPack:
         self._arithmetic = arithmetic
         self._charge = charge
         self._current_a = battery.idle_current_a
+        # It has rested with the electronics on.
+        self._polarisation_v = battery.polarisation_ohm * battery.idle_current_a
+        self._dt_s = 0.0
+        self._share = 0.0
+        self._polarises = arithmetic is not SCALARS or battery.polarisation_ohm > 0.0
         self._voltage_v = self._loaded_v()
 
     @property
@@ -68,12 +73,21 @@ class BatteryPack:
         self._current_a = self._battery.idle_current_a + motor_current_a
         used = self._current_a * dt_s / 3600.0 / self._battery.capacity_ah
         self._charge = self._arithmetic.clamp(self._charge - used, 0.0, 1.0)
+        if self._polarises:
+            self._polarise(dt_s)
         self._voltage_v = self._loaded_v()
+
+    def _polarise(self, dt_s: float) -> None:
+        if dt_s != self._dt_s:
+            self._dt_s = dt_s
+            self._share = 1.0 - self._arithmetic.exp(-dt_s / self._battery.polarisation_s)
+        settled_v = self._battery.polarisation_ohm * self._current_a
+        self._polarisation_v += self._share * (settled_v - self._polarisation_v)
 
     def _loaded_v(self) -> float:
         battery = self._battery
         open_v = battery.cells * open_circuit_cell_v(self._charge, self._arithmetic)
         loaded_v: float = self._arithmetic.clamp(
-            open_v - self._current_a * battery.resistance_ohm, 0.0, open_v
+            open_v - self._current_a * battery.resistance_ohm - self._polarisation_v, 0.0, open_v
         )
         return loaded_v

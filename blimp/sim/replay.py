@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from blimp.airframe import Airframe
 from blimp.errors import ConfigError
 from blimp.sim.batch import Batch
+from blimp.sim.battery import BatteryPack
 from blimp.sim.flight_log import FlightLog, read
 from blimp.sim.physics import MAX_STEP_S, rotation_rows
 from blimp.types import Progress, unseen
@@ -71,6 +72,7 @@ def replay(
         )
     flight = read(log)
     thrusts, angles = inputs(flight, airframe)
+    thrusts = sagged(flight, airframe, thrusts)
     starts_s = _starts(flight, window_s)
     began, ended = state(flight, starts_s), state(flight, starts_s + window_s)
     error = slopes(flight, airframe, thrusts, angles) - flight.accelerations
@@ -160,6 +162,35 @@ def inputs(flight: FlightLog, airframe: Airframe) -> tuple[Floats, Floats]:
     lowest = np.array([[-t.reverse_thrust_n] for t in airframe.thruster])
     highest = np.array([[t.max_thrust_n] for t in airframe.thruster])
     return np.clip(thrusts, lowest, highest), angles
+
+
+def sagged(flight: FlightLog, airframe: Airframe, thrusts: Floats) -> Floats:
+    """Return what is left of the thrusts as the battery sags, one column a sample.
+
+    A log has the thrust of each throttle at the voltage that the flight begins with. The charge it
+    begins with is not in the log: it is taken to be full.
+    """
+    pack = BatteryPack(battery=airframe.battery)
+    full_n = np.array(
+        [
+            np.where(row >= 0.0, thruster.max_thrust_n, max(thruster.reverse_thrust_n, 1e-9))
+            for thruster, row in zip(airframe.thruster, thrusts, strict=True)
+        ]
+    )
+    full_a = np.array([[thruster.max_current_a] for thruster in airframe.thruster])
+    current_a = np.sum(full_a * (np.abs(thrusts) / full_n) ** 1.5, axis=0)
+    pack.step(1e-6, float(current_a[0]))  # the drop that comes at once is in the log's thrust
+    supply = []
+    for dt_s, motors_a in zip(np.diff(flight.t_s, append=flight.t_s[-1]), current_a, strict=True):
+        supply.append(pack.supply)
+        pack.step(float(dt_s), float(motors_a))
+    share = np.array(supply) / supply[0]
+    return np.array(
+        [
+            row * share**thruster.exponent
+            for thruster, row in zip(airframe.thruster, thrusts, strict=True)
+        ]
+    )
 
 
 def slopes(flight: FlightLog, airframe: Airframe, thrusts: Floats, angles: Floats) -> Floats:

@@ -97,6 +97,7 @@ def uneven(ship: Airframe) -> Airframe:
             for i, t in enumerate(ship.thruster)
         ),
         servo=tuple(replace(s, backlash_rad=0.05) for s in ship.servo),
+        battery=replace(ship.battery, polarisation_ohm=0.5, polarisation_s=2.0),
         hull=replace(ship.hull, taut_m3=1.02 * ship.hull.volume_m3, leak_m3_per_day=500.0),
     )
 

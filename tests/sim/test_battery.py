@@ -1,3 +1,6 @@
+import math
+
+import msgspec
 import pytest
 
 from blimp.airframe import Battery
@@ -28,6 +31,21 @@ def test_load_sags_the_voltage_by_current_times_resistance() -> None:
     assert pack.voltage_v == pytest.approx(8.4 - 3.5 * 0.1, abs=1e-4)
     pack.step(0.005, 0.0)
     assert pack.voltage_v == pytest.approx(8.4 - 0.5 * 0.1, abs=1e-4)
+
+
+def test_a_load_that_lasts_drops_more_and_the_rest_comes_back() -> None:
+    tired = msgspec.structs.replace(PACK, polarisation_ohm=0.2, polarisation_s=10.0)
+    pack = BatteryPack(battery=tired)
+    assert pack.voltage_v == pytest.approx(8.4 - 0.5 * 0.3)
+    for _ in range(200):
+        pack.step(0.05, 3.0)  # a time constant: all but 1/e of it
+    at_once_v, later_v = 3.5 * 0.1, 0.2 * (0.5 + 3.0 * (1.0 - math.exp(-1.0)))
+    resting_v = 2.0 * open_circuit_cell_v(pack.charge)
+    assert pack.voltage_v == pytest.approx(resting_v - at_once_v - later_v, abs=1e-6)
+    for _ in range(2000):
+        pack.step(0.05, 0.0)
+    resting_v = 2.0 * open_circuit_cell_v(pack.charge)
+    assert pack.voltage_v == pytest.approx(resting_v - 0.5 * 0.3, abs=1e-3)
 
 
 def test_an_hour_at_its_capacity_empties_it() -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from blimp.rotation import euler, rotate_back
 from blimp.sim import flight_log
 from blimp.sim.flight_log import read
 from blimp.sim.physics import Physics
-from blimp.sim.replay import inputs, replay, slopes
+from blimp.sim.replay import inputs, replay, sagged, slopes
 from tests.sim.ships import gtmab
 
 FLIGHT = Path(__file__).parent / "data" / "rgblimp_127.csv"
@@ -54,6 +55,24 @@ def test_the_model_beats_who_knows_no_physics(name: str) -> None:
     assert found.attitude_rmse_deg["yaw"] < 10.0
     still = found.baselines["hold_last"]
     assert still.position_rmse_m["north"] > steady["north"]
+
+
+def test_thrust_falls_as_the_battery_sags() -> None:
+    ship, flight = airframe.load("rgblimp-fit"), read(FLIGHT)
+    logged, _ = inputs(flight, ship)
+    left = sagged(flight, ship, logged)
+    assert left[:, 0] == pytest.approx(logged[:, 0])
+    battery, seconds = ship.battery, float(flight.t_s[-1])
+    share = float(logged[0, 0]) / ship.thruster[0].max_thrust_n
+    motors_a = 2.0 * ship.thruster[0].max_current_a * share**1.5
+    drop_v = (
+        battery.polarisation_ohm * motors_a * (1.0 - math.exp(-seconds / battery.polarisation_s))
+    )
+    began_v = 4.2 - battery.settled_ohm * battery.idle_current_a - battery.resistance_ohm * motors_a
+    found = float(left[0, -1] / logged[0, -1])
+    # Left: the charge that is used up, 2 mAh of 500.
+    assert found == pytest.approx((1.0 - drop_v / began_v) ** 2, abs=0.005)
+    assert found < 0.97
 
 
 def gtmab_log(path: Path, *, edit: Callable[[list[list[str]]], object] = lambda _: None) -> Path:

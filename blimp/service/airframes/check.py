@@ -263,10 +263,11 @@ def _battery(airframe: Airframe) -> Found:
             f"battery: empty_v {battery.empty_v:g} is below {DEAD_CELL_V:g} V a cell: harmful"
         )
     current_a = battery.idle_current_a + sum(t.max_current_a for t in airframe.thruster)
-    drop_v = current_a * battery.resistance_ohm
+    drop_v = current_a * battery.settled_ohm
     if full_v - drop_v < battery.empty_v:
         yield error(
-            f"battery: {current_a:.3g} A through resistance_ohm {battery.resistance_ohm:g} take "
+            f"battery: {current_a:.3g} A through resistance_ohm and polarisation_ohm, "
+            f"{battery.settled_ohm:g} together, take "
             f"{drop_v:.2g} V: at full power a full battery is below empty_v"
         )
     minutes = 60.0 * battery.capacity_ah / (battery.idle_current_a + 0.3 * current_a)

@@ -98,6 +98,9 @@ BROKEN = {
     "fins ahead": (but("fin_position_m", "1.25"), "must be astern"),
     "a servo in degrees": (but("max_rad", "100.0"), "angles are in radians"),
     "a battery like a fuse": (but("resistance_ohm", "6.0"), "a full battery is below empty_v"),
+    "a battery that tires": (
+        but("resistance_ohm", "0.1\npolarisation_ohm = 6.0"), "a full battery is below empty_v",
+    ),
     "added mass in grams": (but("added_mass_kg", "[234.7, 1546.9, 1546.9]"), "three times the air"),
     "no power monitor": (without("power"), "a power monitor is missing"),
     "no position": (re.sub(r'name = "gps"', 'name = "x"', without("tag")).replace(
