@@ -67,7 +67,7 @@ class FlightOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_format: LogFormat = "text"
 
 
-_LAID_DOWN_S = 5.0  # a person who lays a ship down keeps it still until its gyro is measured
+LAID_DOWN_S = 5.0  # a person who lays a ship down keeps it still until its gyro is measured
 
 
 class WorldOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -402,7 +402,7 @@ def simulate(options: WorldOptions, *, on_stop: OnStop) -> None:
     paths = own_paths(options.runtime_dir)
     world = World(airframe, seed=options.seed, wind_mps=options.wind_mps)
     world.physics.held = options.held
-    world.physics.held_until_s = _LAID_DOWN_S
+    world.physics.held_until_s = LAID_DOWN_S
     make_realtime()  # the flight process waits for its buses, and air waits for no processor
     with Server(world, socket_path=paths.world, clock=SystemClock()) as server:
         on_stop(server.stop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import tempfile
 from math import dist
 from pathlib import Path
@@ -13,6 +14,7 @@ from blimp.airframe import Airframe
 from blimp.errors import LogError
 from blimp.recording.recording import Entry, Recording, open_recording
 from blimp.recording.tape import Injected
+from blimp.service.compose import LAID_DOWN_S
 from blimp.sim.lockstep import Lockstep
 from blimp.types import Command, Heartbeat, Progress, unseen
 
@@ -42,8 +44,9 @@ def refly(path: Path, *, out: Path | None = None, progress: Progress = unseen) -
     """Fly a simulated flight again, with its airframe, seed, wind, commands and faults.
 
     out: where to record the second flight; None to keep no log of it. A flight in Lockstep is the
-    same to the bit. One in real time is not: its sensors were read at other instants. progress: is
-    called with the share that is flown, 0 to 1. Raises LogError if the log is no simulated flight
+    same to the bit. One in real time is not: its sensors were read at other instants. Its ship is
+    kept still for its first LAID_DOWN_S, as the world of a stack keeps it. progress: is called with
+    the share that is flown, 0 to 1. Raises LogError if the log is no simulated flight
     from its beginning, or `out` cannot be written.
     """
     with open_recording(path) as log, tempfile.TemporaryDirectory() as scratch:
@@ -78,19 +81,32 @@ def _fly(log: Recording, out: Path, *, first: int, last: int, progress: Progress
         raise LogError(f"log {log.path}: its airframe: {error}") from error
     assert session.seed is not None
     assert session.wind_mps is not None
-    begins = next(log.entries({"/injected"}), None)
-    held = begins is not None and (begins.data["what"], begins.data["cycle"]) == ("hold", 0)
+    deeds = log.entries(_DID)
+    if session.lockstep:
+        begins = next(log.entries({"/injected"}), None)
+        held = begins is not None and (begins.data["what"], begins.data["cycle"]) == ("hold", 0)
+    else:  # the world of a stack keeps its ship still at first, and no log says so
+        held, released = True, _released(session.rate_hz)
+        if _acts(released) <= last:
+            deeds = heapq.merge(deeds, [released], key=_acts)
     with Lockstep(
         airframe, seed=session.seed, wind_mps=session.wind_mps, bench=session.bench,
         rate_hz=session.rate_hz, plant=plant, log=out, held=held,
     ) as ship:  # fmt: skip
         # A log that begins on the pad, long after the start, is flown from the pad at once.
         skipped = max(0, first - 1 - ship.cycle)
-        for entry in log.entries(_DID):
+        for entry in deeds:
             _wait(ship, _acts(entry) - skipped, progress, last - skipped)
             _repeat(ship, entry, exact=session.lockstep)
         _wait(ship, last - skipped, progress, last - skipped)
     return skipped
+
+
+def _released(rate_hz: float) -> Entry:
+    deed = Injected(
+        t_s=LAID_DOWN_S, cycle=round(LAID_DOWN_S * rate_hz), what="hold", options={"held": False}
+    )
+    return Entry("/injected", LAID_DOWN_S, msgspec.to_builtins(deed))
 
 
 def _acts(entry: Entry) -> int:

@@ -12,6 +12,7 @@ from blimp.errors import LogError
 from blimp.recording.log_file import LogFile
 from blimp.recording.recording import open_recording
 from blimp.recording.tape import Session
+from blimp.service.compose import LAID_DOWN_S
 from blimp.service.refly import refly
 from blimp.sim.lockstep import Lockstep
 from tests.recording.conftest import flown
@@ -60,6 +61,23 @@ def test_a_flight_of_a_ship_that_was_held_at_first_is_the_same(tmp_path: Path) -
         ship.hold(False)
         ship.step(4.0)
     assert refly(log, out=tmp_path / "again.mcap").same
+
+
+def test_a_ship_in_real_time_lies_as_still_at_first_as_it_did(tmp_path: Path) -> None:
+    lockstep = tmp_path / "lockstep.mcap"
+    with Lockstep("twin", wind_mps=0.5, log=lockstep, held=True) as ship:
+        ship.step(LAID_DOWN_S - ship.now_s)
+        ship.hold(False)
+        ship.step(1.0)
+    with open_recording(lockstep) as log:
+        session = msgspec.structs.replace(log.session, lockstep=False)
+    # A log of the simulated world in real time says nothing of it.
+    real_time = changed(lockstep, tmp_path / "real_time.mcap", session, without='"hold"')
+    again = tmp_path / "again.mcap"
+    assert refly(real_time, out=again).same
+    with open_recording(again) as log:
+        held = {one.data["cycle"]: one.data["options"] for one in log.entries({"/injected"})}
+    assert held == {0: {"held": True}, LAID_DOWN_S * session.rate_hz: {"held": False}}
 
 
 def test_what_cannot_be_flown_again_is_said(flown: Path, tmp_path: Path) -> None:
