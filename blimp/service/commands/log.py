@@ -190,7 +190,7 @@ def recover(
         found = run(file, out, progress=draw)
     if json_output:
         print_json(builtins(found))
-    else:
+    elif out.exists():
         print(f"{found.chunks} chunks written to {out}, {found.lost_bytes} bytes lost")
     if not out.exists():
         say(f"blimp: log {file}: nothing whole is in it, {out} is not written")
