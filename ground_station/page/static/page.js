@@ -11,6 +11,7 @@ const options = new URLSearchParams(location.search);
 const DRAW_EVERY_S = 0.033;
 const SHIPS_MS = 3000;
 const CAPTION_MS = 1500; // for which a line of the story stands at least, to be read
+const STORY_MS = 60_000; // then the ship's own words take the place of a story's last line
 const WAITING_LINES = 3; // a story that is told faster loses its oldest lines
 
 class Page {
@@ -156,6 +157,7 @@ class Page {
       this.nextLine = null;
       if (!this.story.length) return;
       say(document.getElementById("caption"), this.story.shift());
+      this.toldMs = performance.now();
       this.nextLine = setTimeout(next, CAPTION_MS);
     };
     next();
@@ -163,7 +165,8 @@ class Page {
 
   take(state) {
     const words = state.failsafe || (state.messages.at(-1) ?? "");
-    if (!this.kept.has("caption")) say(document.getElementById("caption"), words && `${state.vehicle}: ${words}`);
+    const isOver = words && performance.now() - this.toldMs > STORY_MS;
+    if (isOver || !this.kept.has("caption")) say(document.getElementById("caption"), words && `${state.vehicle}: ${words}`);
     this.state = state;
     this.heardS = performance.now() / 1000 - state.age_s;
     const { mode, armed, altitude, battery, link, simulated } = this.strip;

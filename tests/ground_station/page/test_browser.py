@@ -80,6 +80,9 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     assert "old" in (by("altitude").get_attribute("class") or "")
     served.silence.clear()
     expect(by("command-land")).to_be_enabled(timeout=WITHIN_MS)
+    expect(by("caption")).to_have_text("<b>worker</b> died")
+    page.evaluate("() => { page.toldMs -= 61_000; }")  # a minute later the ship speaks for itself
+    expect(by("caption")).to_have_text(re.compile(r"^\w+: ."), timeout=WITHIN_MS)
 
     page.evaluate("() => { page.connection.open = () => {}; page.connection.socket.close(); }")
     by("estop").click()
