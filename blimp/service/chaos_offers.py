@@ -69,8 +69,11 @@ def offers(airframe: Airframe, truth: Truth) -> list[Offer]:
         Offer(name="stop-broker", text="Stop the broker"),
         Offer(name="cut-link", text="Cut the link"),
         Offer(name="blind-position", text="Blind the position"),
-        Offer(name="hold-ship", text="Hold the ship still", why="as a person would, until it is let go"),
-        Offer(name="let-go", text="Let go of it"),
+        Offer(
+            name="hold-ship", text="Hold the ship still",
+            why="as a person would, until it is let go",
+        ),
+        Offer(name="let-go", text="Let go of the ship"),
         Offer(name="blind-sensor", text="Blind it", devices=_sensors(airframe, ("no_answer",))),
         Offer(name="freeze-sensor", text="Freeze it", devices=_sensors(airframe, ("frozen",))),
         Offer(name="lie-sensor", text="Lie with it", devices=_sensors(airframe, LIES)),
