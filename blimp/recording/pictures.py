@@ -95,9 +95,11 @@ def _track(figure: Figure, flight: Flight) -> None:
 
 def _attitude(figure: Figure, flight: Flight) -> None:
     axes = _axes(figure, flight, "degrees")
-    for angle in ("roll", "pitch", "yaw"):
+    for angle in ("roll", "pitch"):
         values = [degrees(one.data["attitude_rad"][angle]) for one in flight.cycles]
         axes.plot(flight.t_s, values, label=angle)
+    headings = flight.of(lambda one: degrees(one["attitude_rad"]["yaw"]) % 360.0)
+    axes.plot(flight.t_s, _broken_at_north(headings), label="heading")
     axes.legend()
 
 
@@ -150,6 +152,15 @@ def _marks(log: Recording) -> list[tuple[float, str, bool]]:
     entries = log.entries(("/command", "/fault", "/event"))
     found = [(one.t_s, *mark) for one in entries if (mark := mark_of(one)) is not None]
     return found[:MAX_MARKS]
+
+
+def _broken_at_north(headings_deg: list[float]) -> list[float]:
+    """Return them with a gap where they step from 360 to 0: no ship turned through all of them."""
+    before = [headings_deg[0], *headings_deg]
+    return [
+        float("nan") if abs(now - last) > 180.0 else now
+        for last, now in zip(before, headings_deg, strict=False)
+    ]
 
 
 def _up(down_m: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """Gives a log back that was cut, or damaged: all its whole chunks, with a new index."""
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -20,22 +21,23 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
 def recover(path: Path, out: Path, *, progress: Progress = unseen) -> Recovered:
     """Write all whole chunks of the log at `path` to a new log at `out`.
 
-    A log that was cut before its first chunk gives none, and one cut before it says whose it is
-    not even a file. Raises LogError if `path` is no log of ours, or `out` is there already or
-    cannot be written.
+    Without a whole chunk nothing is written. Raises LogError if `path` is no log of ours, or `out`
+    is there already or cannot be written.
     """
     try:
         log = Recording(path, progress=progress)
     except NothingWhole:
         return Recovered(chunks=0, lost_bytes=path.stat().st_size)
     chunks, lost = 0, log.size - log.whole_bytes
-    with log, LogFile(out, log.session, log.metadata) as new:
+    with log, ExitStack() as writing:
+        new: LogFile | None = None
         for number, at in enumerate(log.chunks):
             try:
                 messages = log.messages(number)
             except LogError:
                 lost += at.length
                 continue
+            new = new or writing.enter_context(LogFile(out, log.session, log.metadata))
             for message in messages:
                 new.add(message)
             new.flush()

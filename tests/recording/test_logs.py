@@ -118,6 +118,7 @@ def test_a_cut_anywhere_gives_back_all_whole_chunks(flown: Path, tmp_path: Path)
         found = recover(cut, out)
         assert found.chunks == expected, f"cut at {at}"
         assert 0 <= found.lost_bytes <= at
+        assert out.exists() is (expected > 0)
         if out.exists():
             with open_recording(out) as log:
                 assert log.complete
@@ -210,6 +211,24 @@ def test_the_commands_print_what_they_promise(flown: Path, tmp_path: Path) -> No
     assert list(found) == ["chunks", "lost_bytes"]
     assert found["chunks"] == listed[1]["chunks"] > 0
     assert "complete" in run(app, ["log", "info", str(tmp_path / "out.mcap")]).stdout
+
+
+def test_a_log_that_holds_nothing_whole_is_said_and_none_is_written(
+    flown: Path, tmp_path: Path
+) -> None:
+    data = flown.read_bytes()
+    end = whole_chunks(data)[0]
+    for at in (0, 8, end - 1):  # empty, cut before it says whose it is, cut in its first chunk
+        cut, out = tmp_path / "cut.mcap", tmp_path / "out.mcap"
+        cut.write_bytes(data[:at])
+        said = CliRunner().invoke(app, ["log", "recover", str(cut), str(out), "--json"])
+        found = json.loads(said.stdout)
+        assert list(found) == ["chunks", "lost_bytes"]
+        assert (found["chunks"], found["lost_bytes"] <= at) == (0, True)
+        assert isinstance(said.exception, LogError)
+        words = f"log {cut}: no whole chunk is in its {at} bytes; {out} is not written"
+        assert str(said.exception) == words
+        assert not out.exists()
 
 
 def test_the_oldest_logs_go_first_and_open_ones_stay(flown: Path, tmp_path: Path) -> None:

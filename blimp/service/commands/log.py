@@ -182,6 +182,8 @@ def recover(
 ) -> None:
     """Give back what is whole in a log that was cut or damaged.
 
+    If nothing is, no OUT is written, and it ends with 1.
+
     Example: blimp log recover cut.mcap whole.mcap
     """
     from blimp.recording.recover import recover as run
@@ -190,10 +192,11 @@ def recover(
         found = run(file, out, progress=draw)
     if json_output:
         print_json(builtins(found))
-    elif out.exists():
+    if not found.chunks:
+        size = file.stat().st_size
+        raise LogError(f"log {file}: no whole chunk is in its {size} bytes; {out} is not written")
+    if not json_output:
         print(f"{found.chunks} chunks written to {out}, {found.lost_bytes} bytes lost")
-    if not out.exists():
-        say(f"blimp: log {file}: nothing whole is in it, {out} is not written")
 
 
 @app.command()
