@@ -5,6 +5,7 @@ import json
 import os
 import re
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -129,6 +130,22 @@ def blimp(*words: str, **environment: str) -> str:
     assert ended.stdout == ""
     assert ended.stderr.count("\n") == 1, ended.stderr
     return ended.stderr
+
+
+@pytest.mark.parametrize("program", ["blimp", "ground_station"])
+def test_a_ctrl_c_while_it_still_imports_is_quiet(program: str, tmp_path: Path) -> None:
+    slow = "import signal\nprint('importing', flush=True)\nsignal.pause()\n"
+    (tmp_path / "typer.py").write_text(slow)
+    with subprocess.Popen(
+        [sys.executable, "-m", program, "--help"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        assert child.stdout.readline() == "importing\n"
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=60.0)
+    assert (child.returncode, said) == (130, "")
 
 
 @pytest.mark.parametrize("command", [("up", "--sim"), ("sim",)])
