@@ -6,6 +6,7 @@ outputs to their safe state when a flight process dies (ExecStopPost), and ends 
 guard process, started first, cleans up if this one is killed.
 """
 
+import contextlib
 import select
 import selectors
 import shutil
@@ -148,6 +149,8 @@ class Stack:
                 self._poll_readiness()
                 self._watch_heartbeats()
                 self._announce()
+            with contextlib.suppress(OSError):  # its terminal may be gone
+                self._on_event({"event": "ending"})
         finally:
             self._end_all()
             if listener is not None:

@@ -112,6 +112,8 @@ def test_the_ships_end_together_and_each_before_its_world() -> None:
         for name in names
     ]
 
+    said: list[dict[str, object]] = []
+
     def ready() -> bool:
         if len(list(home.glob("*-up"))) == 6:
             stack.stop()
@@ -133,12 +135,13 @@ def test_the_ships_end_together_and_each_before_its_world() -> None:
         ships=ships,
         guard=("sleep", "3600"),
         clock=SystemClock(),
-        on_event=lambda _: None,
+        on_event=said.append,
         broker="",
     )
     try:
         stack.run()
         assert (home / "ended").read_text().split() == ["flight"] * 3 + ["world"] * 3
+        assert said == [{"event": "ending"}]
     finally:
         shutil.rmtree(home)
 

@@ -315,6 +315,8 @@ def _say_event(event: dict[str, Any], *, several: bool = False) -> None:
         say(f"{event['process']} does not answer for {event['silent_s']:.2f} s: killed")
     elif event["event"] == "crowded":
         say(event["warning"])
+    elif event["event"] == "ending":
+        say("ending: the outputs are made safe, then every process ends")
     elif event["event"] == "safe":
         say(f"outputs safe {event['after_s']:.2f} s after the last completed cycle")
     else:
