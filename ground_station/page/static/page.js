@@ -11,7 +11,7 @@ const options = new URLSearchParams(location.search);
 const DRAW_EVERY_S = 0.033;
 const SHIPS_MS = 3000;
 const CAPTION_MS = 1500; // for which a line of the story stands at least, to be read
-const STORY_MS = 60_000; // then the ship's own words take the place of a story's last line
+const STORY_MS = 60_000; // after which a line of the story is the past
 const WAITING_LINES = 3; // a story that is told faster loses its oldest lines
 
 class Page {
@@ -25,6 +25,8 @@ class Page {
     this.trouble = "";
     this.mounted = [];
     this.story = [];
+    this.toldMs = -Infinity;
+    this.news = null;
     this.samples = new Samples();
     this.kept = new Map(); // the newest of each kind, for panels that are mounted later
     document.body.classList.toggle("stage", options.get("stage") === "1");
@@ -163,10 +165,19 @@ class Page {
     next();
   }
 
+  /** While no line of the story is new: the ship's newest word for as long, then what it does. */
+  tellState(state) {
+    const news = state.messages.at(-1) ?? "";
+    const isNew = this.news !== null && news !== "" && news !== this.news;
+    this.news = news;
+    if (performance.now() - this.toldMs < STORY_MS) return;
+    if (isNew) return this.tellStory(`${state.vehicle}: ${news}`);
+    const does = state.killed ? "stopped" : state.armed ? `armed, in ${state.mode}` : "disarmed";
+    say(document.getElementById("caption"), `${state.vehicle}: ${state.failsafe || does}.`);
+  }
+
   take(state) {
-    const words = state.failsafe || (state.messages.at(-1) ?? "");
-    const isOver = words && performance.now() - this.toldMs > STORY_MS;
-    if (isOver || !this.kept.has("caption")) say(document.getElementById("caption"), words && `${state.vehicle}: ${words}`);
+    this.tellState(state);
     this.state = state;
     this.heardS = performance.now() / 1000 - state.age_s;
     const { mode, armed, altitude, battery, link, simulated } = this.strip;

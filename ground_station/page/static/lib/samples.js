@@ -3,6 +3,13 @@ import { degrees } from "./format.js";
 
 const KEPT_S = 120;
 
+/** A row, after a gap of the heading if it has stepped from 360 to 0: null breaks a line, undefined does not. */
+function brokenAtNorth(row, index, rows) {
+  const last = rows[Math.max(0, index - 1)];
+  if (Math.abs(row.values.heading - last.values.heading) <= 180) return [row];
+  return [{ t_s: (last.t_s + row.t_s) / 2, values: { heading: null } }, row];
+}
+
 /** The last two minutes, kept whichever view is shown. */
 export class Samples {
   constructor() {
@@ -31,7 +38,7 @@ export class Samples {
       set: state.target_ned_m[2] === null ? null : -state.target_ned_m[2],
       roll: degrees(state.attitude_rad.roll),
       pitch: degrees(state.attitude_rad.pitch),
-      heading: degrees(state.attitude_rad.yaw),
+      heading: (degrees(state.attitude_rad.yaw) + 360) % 360,
       mean: state.step_ms.mean ?? null,
       p99: state.step_ms.p99 ?? null,
     };
@@ -73,10 +80,8 @@ export class Samples {
     if (title.startsWith("queue")) {
       return [this.latency.map(([t_s]) => sinceS(t_s)), this.latency.map(([, ms]) => ms)];
     }
-    return [
-      this.rows.map((one) => sinceS(one.t_s)),
-      ...names.map((name) => this.rows.map((one) => one.values[name] ?? null)),
-    ];
+    const rows = names.includes("heading") ? this.rows.flatMap(brokenAtNorth) : this.rows;
+    return [rows.map((one) => sinceS(one.t_s)), ...names.map((name) => rows.map((one) => one.values[name]))];
   }
 
   csv() {
