@@ -7,23 +7,28 @@ import typer
 
 from blimp.clock import SystemClock
 from blimp.config import ground_config
+from blimp.geofence import MAX_M
 from blimp.usage import Version, number
 from ground_station import names
 from ground_station.arguments import pilot_name
 from ground_station.report import Report
 from ground_station.session import Options, Session
 
+_place = number(low=-MAX_M, high=MAX_M, unit="m")  # for any ship; each has its own, narrower ones
+
 NorthM = Annotated[
     float,
-    typer.Argument(metavar="NORTH_M", help="North of the pad.", parser=number(unit="m")),
+    typer.Argument(metavar="NORTH_M", help="North of the pad.", parser=_place),
 ]
 EastM = Annotated[
     float,
-    typer.Argument(metavar="EAST_M", help="East of the pad.", parser=number(unit="m")),
+    typer.Argument(metavar="EAST_M", help="East of the pad.", parser=_place),
 ]
 AltitudeM = Annotated[
     float,
-    typer.Argument(metavar="ALT_M", help="Above the pad.", parser=number(unit="m")),
+    typer.Argument(
+        metavar="ALT_M", help="Above the pad.", parser=number(low=0, high=MAX_M, unit="m")
+    ),
 ]
 YawDeg = Annotated[
     float | None,

@@ -13,6 +13,7 @@ import typer
 from typer.main import get_command
 
 from blimp.errors import BlimpError
+from blimp.suggest import suggestion
 from ground_station import cli, report
 from ground_station.commands import app
 from ground_station.report import Outcome, Report
@@ -64,7 +65,8 @@ def command_words(command: Any, arguments: dict[str, Any]) -> list[str]:
     for name in arguments:
         if name not in known:
             raise typer.BadParameter(
-                f"{command.name} has no argument {name[:40]!r}; it has {', '.join(known) or 'none'}"
+                f"{command.name} has no argument {name[:40]!r}{suggestion(name, known)}; "
+                f"it has {', '.join(known) or 'none'}"
             )
     for name, parameter in known.items():
         value = arguments.get(name)
@@ -91,10 +93,14 @@ def _word(name: str, value: Any) -> str:
 
 def _find(name: str) -> Any:
     if name not in command_names():
-        raise typer.BadParameter(
-            f"no command {name[:40]!r} here; there are {', '.join(command_names())}"
-        )
+        raise typer.BadParameter(no_command(name))
     return _group().commands[name]
+
+
+def no_command(name: str) -> str:
+    """Say that the page runs no such command, and which it does."""
+    known = command_names()
+    return f"no command {name[:40]!r} here{suggestion(name, known)}; there are {', '.join(known)}"
 
 
 def _group() -> Any:

@@ -33,7 +33,7 @@ from ground_station.page.answers import (
     json_answer,
     refused_command,
 )
-from ground_station.page.command_line import command_names
+from ground_station.page.command_line import command_names, no_command
 from ground_station.page.listening import listening_socket, shown_address
 from ground_station.page.room import Room, Viewer
 from ground_station.page.source import Source
@@ -306,8 +306,7 @@ class Page(Closing):
         if refused := refused_command(request, name):
             return refused
         if name not in command_names():
-            there = ", ".join(command_names())
-            return failed_answer(name, f"no command {name[:40]!r} here; there are {there}", 404)
+            return failed_answer(name, no_command(name), 404)
         arguments = await arguments_of(request)
         if isinstance(arguments, Response):
             return arguments

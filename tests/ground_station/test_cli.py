@@ -376,7 +376,10 @@ def test_a_wrong_password_is_seven(ground: Ground, parked: FlyingShip) -> None:
     [
         (["goto", "nan", "0", "3"], ["NORTH_M", "not nan"]),
         (["goto", "0", "-inf", "3"], ["EAST_M", "not -inf"]),
-        (["goto", "0", "0", "three"], ["ALT_M", "not three"]),
+        (["goto", "0", "0", "three"], ["ALT_M must be 0 to 10000 m, not three"]),
+        (["goto", "10001", "0", "3"], ["NORTH_M must be -10000 to 10000 m, not 10001"]),
+        (["goto", "0", "-1e5", "3"], ["EAST_M must be -10000 to 10000 m, not -1e5"]),
+        (["takeoff", "-3"], ["ALT_M must be 0 to 10000 m, not -3"]),
         (["goto", "-1e999", "0", "3"], ["NORTH_M", "-1e999"]),
         (["goto", "0", "0", "3", "--yaw-deg", "361"], ["--yaw-deg", "-360 to 360"]),
         (["goto", "0", "0"], ["ALT_M"]),

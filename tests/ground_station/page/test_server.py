@@ -69,9 +69,9 @@ def test_commands_are_answered_as_ground_answers_and_limits_are_its_own(served: 
     assert (status, answer["state"]) == (200, "REFUSED")
     assert "30 m" in answer["reason"]
     for name, arguments, word in (
-        ("takeoff", {"altitude_m": "high"}, "finite decimal"),
+        ("takeoff", {"altitude_m": "high"}, "must be 0 to 10000 m"),
         ("takeoff", {}, "ALT_M"),
-        ("takeoff", {"altitude": 3}, "altitude_m"),
+        ("takeoff", {"altitude": 3}, "'altitude' (did you mean 'altitude_m'?)"),
         ("takeoff", {"altitude_m": [3]}, "a number"),
         ("goto", {"north_m": 1, "east_m": 1, "altitude_m": 1, "yaw_deg": 999}, "-360 to 360"),
         ("arm", {"force": "yes"}, "true or false"),
@@ -83,6 +83,8 @@ def test_commands_are_answered_as_ground_answers_and_limits_are_its_own(served: 
     for name in ("trajectory", "watch", "page", "nonsense", "mission"):
         status, answer = served.ask(f"/api/command/{name}", {"file": "/etc/passwd"})
         assert (status, answer["state"]) == (404, "FAILURE")
+    reason = served.ask("/api/command/take-off", {"altitude_m": 3})[1]["reason"]
+    assert "'take-off' here (did you mean 'takeoff'?)" in reason
 
 
 def test_an_emergency_stop_is_confirmed_by_the_ship_whatever_stands_beside_it(
