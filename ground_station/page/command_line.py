@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from blimp.errors import BlimpError
 from blimp.suggest import suggestion
+from blimp.usage import plain
 from ground_station import cli, report
 from ground_station.commands import app
 from ground_station.report import Outcome, Report
@@ -42,7 +43,7 @@ def run_command(
         with context:
             status = command.invoke(context)
     except _UsageError as error:
-        return _failed(name, error.format_message(), report.USAGE)
+        return _failed(name, plain(error).format_message(), report.USAGE)
     except BlimpError as error:
         return _failed(name, str(error), cli.status_of(error))
     found = out.getvalue().strip()

@@ -69,7 +69,7 @@ def test_commands_are_answered_as_ground_answers_and_limits_are_its_own(served: 
     assert (status, answer["state"]) == (200, "REFUSED")
     assert "30 m" in answer["reason"]
     for name, arguments, word in (
-        ("takeoff", {"altitude_m": "high"}, "must be 0 to 10000 m"),
+        ("takeoff", {"altitude_m": "high"}, "ALT_M must be 0 to 10000 m, not high"),
         ("takeoff", {}, "ALT_M"),
         ("takeoff", {"altitude": 3}, "'altitude' (did you mean 'altitude_m'?)"),
         ("takeoff", {"altitude_m": [3]}, "a number"),
