@@ -11,7 +11,8 @@ const options = new URLSearchParams(location.search);
 const DRAW_EVERY_S = 0.033;
 const SHIPS_MS = 3000;
 const CAPTION_MS = 1500; // for which a line of the story stands at least, to be read
-const STORY_MS = 60_000; // after which a line of the story is the past
+const STORY_MS = 60_000; // after which a line of the story is the past,
+const NEWS_MS = 10_000; // and a word of the ship
 const WAITING_LINES = 3; // a story that is told faster loses its oldest lines
 
 class Page {
@@ -25,7 +26,7 @@ class Page {
     this.trouble = "";
     this.mounted = [];
     this.story = [];
-    this.toldMs = -Infinity;
+    this.pastMs = 0; // when the line that stands there is the past
     this.news = null;
     this.samples = new Samples();
     this.kept = new Map(); // the newest of each kind, for panels that are mounted later
@@ -152,26 +153,27 @@ class Page {
   }
 
   /** The caption line: what a show tells, line by line. */
-  tellStory(text) {
-    this.story = [...this.story, text].slice(-WAITING_LINES);
+  tellStory(text, forMs = STORY_MS) {
+    this.story = [...this.story, { text, forMs }].slice(-WAITING_LINES);
     if (this.nextLine) return;
     const next = () => {
       this.nextLine = null;
       if (!this.story.length) return;
-      say(document.getElementById("caption"), this.story.shift());
-      this.toldMs = performance.now();
+      const line = this.story.shift();
+      say(document.getElementById("caption"), line.text);
+      this.pastMs = performance.now() + line.forMs;
       this.nextLine = setTimeout(next, CAPTION_MS);
     };
     next();
   }
 
-  /** While no line of the story is new: the ship's newest word for as long, then what it does. */
+  /** While no line of the story is new: the ship's newest word for a while, then what it does. */
   tellState(state) {
     const news = state.messages.at(-1) ?? "";
     const isNew = this.news !== null && news !== "" && news !== this.news;
     this.news = news;
-    if (performance.now() - this.toldMs < STORY_MS) return;
-    if (isNew) return this.tellStory(`${state.vehicle}: ${news}`);
+    if (performance.now() < this.pastMs) return;
+    if (isNew) return this.tellStory(`${state.vehicle}: ${news}`, NEWS_MS);
     const does = state.killed ? "stopped" : state.armed ? `armed, in ${state.mode}` : "disarmed";
     say(document.getElementById("caption"), `${state.vehicle}: ${state.failsafe || does}.`);
   }

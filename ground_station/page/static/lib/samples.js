@@ -3,13 +3,6 @@ import { degrees } from "./format.js";
 
 const KEPT_S = 120;
 
-/** A row, after a gap of the heading if it has stepped from 360 to 0: null breaks a line, undefined does not. */
-function brokenAtNorth(row, index, rows) {
-  const last = rows[Math.max(0, index - 1)];
-  if (Math.abs(row.values.heading - last.values.heading) <= 180) return [row];
-  return [{ t_s: (last.t_s + row.t_s) / 2, values: { heading: null } }, row];
-}
-
 /** The last two minutes, kept whichever view is shown. */
 export class Samples {
   constructor() {
@@ -80,8 +73,10 @@ export class Samples {
     if (title.startsWith("queue")) {
       return [this.latency.map(([t_s]) => sinceS(t_s)), this.latency.map(([, ms]) => ms)];
     }
-    const rows = names.includes("heading") ? this.rows.flatMap(brokenAtNorth) : this.rows;
-    return [rows.map((one) => sinceS(one.t_s)), ...names.map((name) => rows.map((one) => one.values[name]))];
+    return [
+      this.rows.map((one) => sinceS(one.t_s)),
+      ...names.map((name) => this.rows.map((one) => one.values[name] ?? null)),
+    ];
   }
 
   csv() {

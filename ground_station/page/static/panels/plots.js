@@ -10,6 +10,7 @@ const LEAST_SPAN = 0.2; // of a vertical axis: less is noise, of which the numbe
 // Okabe and Ito's colours, which people with any colour vision can tell apart, and dashes.
 const COLOURS = ["#56b4e9", "#e69f00", "#2bc297", "#f0e442", "#cc79a7", "#e0703a", "#a0c8ff", "#ffffff"];
 const DASHES = [[], [8, 4], [3, 3], [12, 3, 3, 3]];
+const DOTS = { paths: () => null, points: { show: true, size: 3, width: 0.5 } }; // no line from 360 to 0
 
 export const panel = {
   name: "plots",
@@ -61,6 +62,7 @@ class Plots {
         width: 2,
         spanGaps: title.startsWith("queue"),
         points: { show: title.startsWith("queue") },
+        ...(label === "heading" ? DOTS : {}),
         value: (_, value) => (value === null || value === undefined ? "–" : value.toFixed(2)),
       }));
       const axis = { stroke: "#9fb0c0", grid: { stroke: "#24303c" }, ticks: { stroke: "#24303c" } };
@@ -105,6 +107,7 @@ class Plots {
     const { ctx, bbox } = plot;
     ctx.save();
     ctx.font = "11px system-ui, sans-serif";
+    ctx.textAlign = "left";
     for (const { t_s, text, isFault } of this.rows.marks) {
       const x = plot.valToPos(t_s - this.rows.beganS, "x", true);
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
