@@ -15,8 +15,6 @@ from tests.sim.ships import twin, weighing
 
 pytestmark = pytest.mark.flight  # seconds of computing each
 
-SQUARE = ((10.0, 0.0), (10.0, 10.0), (0.0, 10.0), (0.0, 0.0))
-
 
 def airborne(*, seed: int = 1, wind_mps: float = 0.3, heaviness_kg: float = 0.005) -> Rig:
     rig = Rig(airframe=weighing(twin(), heaviness_kg), seed=seed, wind_mps=wind_mps)
@@ -45,25 +43,6 @@ class CrossTrack:
         (a, b), (c, d) = self.start, self.end
         across = (north - a) * (d - b) - (east - b) * (c - a)
         self.worst_m = max(self.worst_m, abs(across) / hypot(c - a, d - b))
-
-
-def test_gtmab_flies_a_square_of_five_metres() -> None:
-    rig = Rig(airframe="gtmab", seed=1, wind_mps=0.1)
-    assert rig.command("arm").state is OutcomeState.DONE
-    rig.complete("takeoff", within_s=60.0, altitude_m=2.0)
-    track = CrossTrack(rig)
-    for north, east in SQUARE:
-        track.end = (north / 2.0, east / 2.0)
-        leg = rig.complete(
-            "goto", within_s=60.0, north_m=north / 2.0, east_m=east / 2.0, altitude_m=2.0
-        )
-        assert leg.state is OutcomeState.DONE
-        track.start = track.end
-    rig.on_step = None
-    assert rig.complete("land", within_s=60.0).state is OutcomeState.DONE
-    assert track.worst_m <= 0.5
-    assert hypot(*rig.physics.state.position_ned_m[:2]) <= 0.5
-    assert rig.physics.touchdown_speed_mps <= 0.5
 
 
 def test_a_heading_is_kept_on_a_leg_that_asks_for_one() -> None:
@@ -171,7 +150,7 @@ def test_one_height_sensor_is_enough(dead: str) -> None:
 def test_with_no_height_at_all_it_sinks_gently_and_stays_armed() -> None:
     rig = airborne()
     rig.sensors.cut = {"baro", "ranger"}
-    rig.step(120.0)
+    rig.step(60.0)  # it is down after 19 s
     assert rig.physics.state.on_ground
     assert rig.physics.touchdown_speed_mps <= 0.5
     assert rig.loop.armed  # it cannot know that it is down
