@@ -322,7 +322,8 @@ class Commander:
         if self._resting(at):
             self._pilot.rest(at.state, reason=_superseded(command))
         else:
-            hold = Hold(at.state, yaw_rad=self._pilot.heading_rad(at.state))
+            pilot = self._pilot
+            hold = Hold(at.state, ship=pilot.ship, yaw_rad=pilot.heading_rad(at.state))
             self._pilot.enter(hold, reason=_superseded(command))
         return self._done(command, at, {"mode": Mode.HOLD.name})
 

@@ -74,7 +74,7 @@ class Pilot:
         if self.resting:
             if state.on_ground or not state.height_valid:  # without a height it has not risen
                 return IDLE
-            self.enter(Hold(state), reason="the ship has left the ground")
+            self.enter(Hold(state, ship=self.ship), reason="the ship has left the ground")
         setpoint = self.flying.update(state, dt_s=dt_s)
         self._yaw_rad = setpoint.yaw_rad
         return setpoint

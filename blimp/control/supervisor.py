@@ -192,7 +192,8 @@ class Supervisor:
             lost = isinstance(pilot.mode, ReturnToPad) and not state.position_valid
             held = isinstance(pilot.flying, _SATISFIES[action]) and not lost
             if not held and not pilot.paused:
-                pilot.pause(Hold(state, yaw_rad=pilot.heading_rad(state)))
+                hold = Hold(state, ship=pilot.ship, yaw_rad=pilot.heading_rad(state))
+                pilot.pause(hold)
         elif not isinstance(pilot.flying, _SATISFIES[action]) and not (
             self._is_down(state) and action < Action.IDLE
         ):

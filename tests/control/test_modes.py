@@ -71,6 +71,26 @@ def test_hold_without_a_position_keeps_height_and_heading_alone() -> None:
     assert setpoint.yaw_rad == pytest.approx(1.0)
 
 
+def test_a_held_ship_that_is_driven_off_turns_its_nose_into_the_wind() -> None:
+    def held(ship: Ship, off_m: float, seconds: float) -> tuple[str, float | None]:
+        """Return what it says, and the heading it asks for, so long beside its place."""
+        hold = Hold(at(0.0, 0.0, 3.0), ship=ship)
+        setpoint = hold.update(at(0.0, 0.0, 3.0), dt_s=DT_S)
+        for _ in range(round(seconds / DT_S)):
+            setpoint = hold.update(at(0.0, off_m, 3.0), dt_s=DT_S)
+            assert setpoint.position_ned_m == (0.0, 0.0, -3.0)
+        return hold.note, setpoint.yaw_rad
+
+    weak = a_ship(wind_mps=(0.0, 0.5), steers=True)  # from the west
+    note, yaw_rad = held(weak, 0.3, 30.0)
+    assert note.startswith("driven off its place")
+    assert yaw_rad == pytest.approx(-0.5 * pi)
+    assert held(weak, 0.2, 30.0) == ("", 0.0)  # gusts do that
+    assert held(weak, 0.3, 2.0) == ("", 0.0)
+    strong = a_ship(wind_mps=(0.0, 0.5), steers=False)  # as strong from the side
+    assert held(strong, 0.3, 30.0) == ("", 0.0)
+
+
 # --- LOITER -------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ MODES: dict[Mode, Factory] = {
     ),
     Mode.LOITER: lambda state, ship: Loiter(state, ship=ship),
     Mode.RTL: lambda state, ship: ReturnToPad(state, ship=ship),
-    Mode.HOLD: lambda state, _: Hold(state),
+    Mode.HOLD: lambda state, ship: Hold(state, ship=ship),
     Mode.STABILIZE: lambda state, ship: Sticks(state, ship=ship, number=Mode.STABILIZE),
     Mode.ALTHOLD: lambda state, ship: Sticks(state, ship=ship, number=Mode.ALTHOLD),
 }
