@@ -4,11 +4,23 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable
+from functools import partial, wraps
 
 from blimp.sim import Lockstep
+from tests.sim.rig import Rig
 
 
-def branch(ship: Lockstep, fly: Callable[[], None]) -> None:
+def branching(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test in a fork: the `rig` that it shares with others stays where it is for them."""
+
+    @wraps(test)
+    def run(rig: Rig, **arguments: object) -> None:
+        branch(rig, partial(test, rig, **arguments))
+
+    return run
+
+
+def branch(ship: Lockstep | Rig, fly: Callable[[], None]) -> None:
     """Fly on in a fork of the process; `ship` stays where it is. Fails as `fly` does."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():  # of a fork beside threads: it starts and waits for none
@@ -17,8 +29,9 @@ def branch(ship: Lockstep, fly: Callable[[], None]) -> None:
     if child == 0:
         said = b"it did not come to an end"
         try:
-            for line in ship.world.computer.lines.values():
-                line.flush()  # what is left on the serial lines is there for all forks
+            if isinstance(ship, Lockstep):
+                for line in ship.world.computer.lines.values():
+                    line.flush()  # what is left on the serial lines is there for all forks
             fly()
             said = b""
         except BaseException:

@@ -10,6 +10,7 @@ import pytest
 
 from blimp.rotation import euler
 from blimp.types import OutcomeState
+from tests.sim.branch import branching
 from tests.sim.rig import Rig
 from tests.sim.ships import twin, weighing
 
@@ -21,6 +22,12 @@ def airborne(*, seed: int = 1, wind_mps: float = 0.3, heaviness_kg: float = 0.00
     assert rig.command("arm").state is OutcomeState.DONE
     assert rig.complete("takeoff", within_s=60.0, altitude_m=3.0).state is OutcomeState.DONE
     return rig
+
+
+@pytest.fixture(scope="module", name="rig")
+def hovering() -> Rig:
+    """A ship in the air, for tests that fly on in a branch of their own."""
+    return airborne()
 
 
 def until_disarmed(rig: Rig, *, within_s: float) -> None:
@@ -65,8 +72,8 @@ def test_a_velocity_is_flown_and_ends_in_a_loiter() -> None:
     assert rig.loop.snapshot(rig.now_s).mode == "LOITER"
 
 
-def test_hold_stays_and_return_comes_home() -> None:
-    rig = airborne()
+@branching
+def test_hold_stays_and_return_comes_home(rig: Rig) -> None:
     rig.command("goto", north_m=10.0, east_m=5.0, altitude_m=3.0)
     rig.step(15.0)
     rig.command("hold")
@@ -85,8 +92,8 @@ def test_hold_stays_and_return_comes_home() -> None:
 # --- failures ------------------------------------------------------------------------------------
 
 
-def test_a_lost_link_ends_over_the_pad_and_down() -> None:
-    rig = airborne()
+@branching
+def test_a_lost_link_ends_over_the_pad_and_down(rig: Rig) -> None:
     rig.command("goto", north_m=10.0, east_m=0.0, altitude_m=3.0)
     rig.step(12.0)
     lost_s = rig.now_s
@@ -100,8 +107,8 @@ def test_a_lost_link_ends_over_the_pad_and_down() -> None:
     assert rig.physics.touchdown_speed_mps <= 0.5
 
 
-def test_a_lost_tag_is_taken_over_by_gps_in_mid_leg() -> None:
-    rig = airborne()
+@branching
+def test_a_lost_tag_is_taken_over_by_gps_in_mid_leg(rig: Rig) -> None:
     track = CrossTrack(rig)
     leg = rig.command("goto", north_m=10.0, east_m=0.0, altitude_m=3.0)
     rig.step(8.0)
@@ -111,8 +118,8 @@ def test_a_lost_tag_is_taken_over_by_gps_in_mid_leg() -> None:
     assert track.worst_m <= 1.5
 
 
-def test_with_no_position_at_all_it_holds_and_comes_down_gently() -> None:
-    rig = airborne()
+@branching
+def test_with_no_position_at_all_it_holds_and_comes_down_gently(rig: Rig) -> None:
     rig.step(20.0)
     rig.sensors.cut = {"tag", "gps"}
     rig.step(5.0)
@@ -125,8 +132,8 @@ def test_with_no_position_at_all_it_holds_and_comes_down_gently() -> None:
     assert rig.physics.touchdown_speed_mps <= 0.5
 
 
-def test_a_dead_imu_brings_it_down_level() -> None:
-    rig = airborne()
+@branching
+def test_a_dead_imu_brings_it_down_level(rig: Rig) -> None:
     rig.step(12.0)  # it weighs itself
     rig.sensors.cut = {"imu"}
     rig.step(1.0)
@@ -137,8 +144,8 @@ def test_a_dead_imu_brings_it_down_level() -> None:
 
 
 @pytest.mark.parametrize("dead", ["baro", "ranger"])
-def test_one_height_sensor_is_enough(dead: str) -> None:
-    rig = airborne()
+@branching
+def test_one_height_sensor_is_enough(rig: Rig, dead: str) -> None:
     rig.sensors.cut = {dead}
     leg = rig.complete("goto", within_s=60.0, north_m=5.0, east_m=0.0, altitude_m=4.0)
     assert leg.state is OutcomeState.DONE
@@ -147,8 +154,8 @@ def test_one_height_sensor_is_enough(dead: str) -> None:
     assert rig.physics.touchdown_speed_mps <= 0.5
 
 
-def test_with_no_height_at_all_it_sinks_gently_and_stays_armed() -> None:
-    rig = airborne()
+@branching
+def test_with_no_height_at_all_it_sinks_gently_and_stays_armed(rig: Rig) -> None:
     rig.sensors.cut = {"baro", "ranger"}
     rig.step(60.0)  # it is down after 19 s
     assert rig.physics.state.on_ground
@@ -188,8 +195,8 @@ def test_a_ship_that_is_lighter_than_its_file_says_is_found_out() -> None:
     assert rig.loop.armed
 
 
-def test_an_estop_in_the_air_stops_everything_in_that_cycle() -> None:
-    rig = airborne()
+@branching
+def test_an_estop_in_the_air_stops_everything_in_that_cycle(rig: Rig) -> None:
     rig.command("goto", north_m=10.0, east_m=0.0, altitude_m=3.0)
     rig.step(5.0)
     assert any(rig.outputs.command.motors)
