@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 GUESTS := .venv-peers
 CELERY := .venv-celery
 JOBS ?= 2
-# Tests that wait leave a processor to others: two processes of tests more than processors.
+# Tests that wait leave a processor to others: one process of tests more than processors.
 TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 # Tests start hundreds of interpreters: without bytecode each would compile what it imports.
 export PYTHONDONTWRITEBYTECODE :=

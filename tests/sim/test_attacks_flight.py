@@ -120,14 +120,16 @@ FAULTS: tuple[tuple[str, dict[str, float]], ...] = (
 )
 
 
-def possible(device: str) -> list[tuple[str, dict[str, float]]]:
-    """Return the faults that this chip can suffer."""
-    found = []
+@pytest.fixture(scope="module")
+def possible() -> dict[str, list[tuple[str, dict[str, float]]]]:
+    """Return the faults that each chip can suffer."""
+    found: dict[str, list[tuple[str, dict[str, float]]]] = {device: [] for device in DEVICES}
     with Lockstep("twin", seed=2) as parked:
-        for kind, options in FAULTS:
-            with contextlib.suppress(ConfigError):
-                parked.fault(device, kind, **options)
-                found.append((kind, options))
+        for device in DEVICES:
+            for kind, options in FAULTS:
+                with contextlib.suppress(ConfigError):
+                    parked.fault(device, kind, **options)
+                    found[device].append((kind, options))
     return found
 
 
@@ -141,11 +143,10 @@ def airborne() -> Iterator[Lockstep]:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_no_failing_device_stops_the_loop_or_sends_nonsense_to_an_actuator(
-    airborne: Lockstep, device: str
+    airborne: Lockstep, possible: dict[str, list[tuple[str, dict[str, float]]]], device: str
 ) -> None:
-    faults = possible(device)
-    assert len(faults) >= 4
-    for kind, options in faults:
+    assert len(possible[device]) >= 4
+    for kind, options in possible[device]:
         branch(airborne, partial(fails_and_is_stopped, airborne, device, kind, options))
 
 
