@@ -1,7 +1,6 @@
 """`blimp up|fly|worker|relay|safe-state|demo`: the commands that run until they are stopped."""
 
 import json
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -77,8 +76,14 @@ def up(
         airframe=airframe, vehicle=vehicle, seed=seed, wind_mps=wind,
         runtime_dir=runtime_dir, bench=bench, ships=ships, held=held,
     )  # fmt: skip
-    say_event = partial(_say_event, several=ships > 1)
-    stack = build_stack(options, on_event=print_json if json_output else say_event)
+
+    def tell(event: dict[str, Any]) -> None:
+        if not json_output:
+            _say_event(event, several=ships > 1)
+        elif event["event"] != "ending":  # a program sees the end of its output
+            print_json(event)
+
+    stack = build_stack(options, on_event=tell)
     on_signals(stack.stop)
     stack.run()
 
