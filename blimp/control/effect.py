@@ -1,11 +1,12 @@
 """Whether the outputs have their effect: the commanded wrench against the motion.
 
 What moves the ship beside the command is, along the hull, the wind's drag, which has a bound for a
-wind the ship can fly; upwards, weight, which has a bound as well; about the vertical, next to
-nothing. A difference beyond these bounds that lasts is compared with what each single fault would
-make of the same commands: a motor that runs full or not at all, a tilt servo that stays at one
-angle. The fault is named only if it explains most of the difference, and clearly more than any
-other. A ship that does not move at all may be held by somebody, and names nothing.
+wind the ship can fly; upwards, weight, which has a bound as well; about the vertical, the moment of
+hull and fins in air from aside, which is computed with the wind that is known. A difference beyond
+these bounds that lasts is compared with what each single fault would make of the same commands: a
+motor that runs full or not at all, a tilt servo that stays at one angle. The fault is named only if
+it explains most of the difference, and clearly more than any other. A ship that does not move at
+all may be held by somebody, and names nothing.
 
 Source: residuals and a bank of fault models as in R. Isermann, "Fault-Diagnosis Systems" (2006),
 chapters 5 and 9.
@@ -21,7 +22,7 @@ from blimp.airframe import Airframe
 from blimp.control.constants import AIR_DENSITY_KGM3, GRAVITY_MPS2
 from blimp.control.vector import minus
 from blimp.rotation import rotate_back
-from blimp.types import VehicleState
+from blimp.types import ZERO3, Vec3, VehicleState
 
 _PERIOD_S = 0.1
 _SMOOTH_S = 1.0
@@ -155,9 +156,10 @@ class EffectCheck:
         tilts_rad: dict[str, float],
         *,
         weight_n: float,
+        wind_ned_mps: Vec3 = ZERO3,
         dt_s: float,
     ) -> None:
-        """Take one cycle. motors_n: commanded thrusts. weight_n: heaviness, as known."""
+        """Take one cycle. motors_n: commanded thrusts. weight_n, wind: as known."""
         known = state.attitude_valid and state.height_valid and state.position_valid
         usable = known and not state.health.in_doubt  # a motion in doubt names no actuator
         if self._lost or not usable or state.on_ground:
@@ -165,9 +167,8 @@ class EffectCheck:
             return
         v = rotate_back(state.attitude, state.velocity_ned_mps)
         now = (v[0], v[2], state.rates_body_radps[2])
-        if not isfinite(
-            sum(v) + now[2] + sum(motors_n) + sum(tilts_rad.values()) + weight_n + dt_s
-        ):
+        numbers = (*v, now[2], *motors_n, *tilts_rad.values(), weight_n, *wind_ned_mps, dt_s)
+        if not isfinite(sum(numbers)):
             self.pause()  # one NaN would stay in every sum
             return
         self._aside += v[1] * now[2] * dt_s
@@ -178,7 +179,8 @@ class EffectCheck:
             self._commanded[i] += thrust * dt_s
         self._tilts = tilts_rad
         if self._window_s >= _PERIOD_S:
-            self._compare(now, weight_n)
+            air = rotate_back(state.attitude, minus(state.velocity_ned_mps, wind_ned_mps))
+            self._compare(now, weight_n, self._air_torque_nm(air, now[2]))
             if self._before is not None:
                 self._begin(now, motors_n)
 
@@ -192,7 +194,9 @@ class EffectCheck:
         self._window_s = self._aside = 0.0
         self._commanded = [0.0] * len(motors_n)
 
-    def _compare(self, now: tuple[float, float, float], weight_n: float) -> None:
+    def _compare(
+        self, now: tuple[float, float, float], weight_n: float, air_torque_nm: float
+    ) -> None:
         assert self._before is not None
         dt_s, before = self._window_s, self._before
         if hypot(now[0], now[1]) < _STILL_MPS and abs(now[2]) < _STILL_RADPS:
@@ -204,7 +208,7 @@ class EffectCheck:
         felt = (
             surge * (now[0] - before[0]) / dt_s + self.drag(0, now[0]) - turning,
             heave * (now[1] - before[1]) / dt_s + self.drag(2, now[1]) - weight_n,
-            self._inertia * (now[2] - before[2]) / dt_s + self.drag(5, now[2]),
+            self._inertia * (now[2] - before[2]) / dt_s + self.drag(5, now[2]) - air_torque_nm,
         )
         keep, score_keep = exp(-dt_s / _SMOOTH_S), exp(-dt_s / _SCORE_S)
 
@@ -282,6 +286,17 @@ class EffectCheck:
     def _yaw_limit_nm(self) -> float:
         each = (abs(x * axis[1] - y * axis[0]) for axis, _, x, y in self._mounts)
         return sum(t.max_thrust_n * arm for t, arm in zip(self._thrusters, each, strict=True))
+
+    def _air_torque_nm(self, air_mps: Vec3, yaw_radps: float) -> float:
+        """Return what turns the ship in air that comes from aside.
+
+        The Munk moment of the hull, and what the fins hold against it, or add if it flies astern.
+        """
+        aero, (u, v, _) = self._aero, air_mps
+        surge, sway, _ = aero.added_mass_kg
+        side = v + yaw_radps * aero.fin_position_m
+        fins_n = aero.fin_lift_per_rad * abs(u) * side
+        return (surge - sway) * u * v - aero.fin_position_m * fins_n
 
     def drag(self, axis: int, speed: float) -> float:
         aero = self._aero

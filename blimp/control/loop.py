@@ -313,7 +313,15 @@ class FlightLoop:
             self._effect.reset()
         elif thrusts_n is not None:
             tilts_rad = self._mixer.tilts_rad
-            self._effect.update(state, thrusts_n, tilts_rad, weight_n=weight_n, dt_s=dt_s)
+            wind = self._controller.wind
+            self._effect.update(
+                state,
+                thrusts_n,
+                tilts_rad,
+                weight_n=weight_n,
+                wind_ned_mps=(wind.north_mps, wind.east_mps, 0.0),
+                dt_s=dt_s,
+            )
         else:
             self._effect.pause()
         for fault in self._effect.faults:

@@ -1,6 +1,6 @@
 """The output-effect check on a ship that is well: it must stay silent."""
 
-from math import nan
+from math import atan2, degrees, nan
 
 import pytest
 
@@ -44,6 +44,20 @@ def test_neither_gusts_nor_a_held_ship_nor_lost_ballast_name_an_actuator() -> No
     rig.step(15.0)
     assert broken(rig) == []
     assert rig.loop.armed
+
+
+def test_a_nose_held_across_the_wind_names_no_actuator() -> None:
+    """Air from aside turns a hull, and the tail motor at its limit against it looked dead."""
+    rig = Rig(airframe="twin", seed=1, wind_mps=0.3)
+    north, east, _ = rig.physics.wind.mean_ned_mps
+    across_deg = degrees(atan2(east, north)) + 90.0
+    assert rig.command("arm").state is OutcomeState.DONE
+    assert rig.complete("takeoff", within_s=60.0, altitude_m=3.0).state is OutcomeState.DONE
+    for north_m, east_m in ((6.0, 0.0), (6.0, 6.0)):
+        there = {"north_m": north_m, "east_m": east_m, "altitude_m": 3.0}
+        flown = rig.complete("goto", within_s=60.0, **there, yaw_deg=across_deg)
+        assert broken(rig) == []
+        assert flown.state is OutcomeState.DONE
 
 
 @pytest.mark.parametrize("where", ["rate", "speed", "thrust", "tilt", "weight", "dt"])
