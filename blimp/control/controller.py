@@ -41,6 +41,8 @@ _FEEL_S = 3.0
 _LEAD = 1.0  # of the missing speed the course leads by: nothing else brakes a sideways slip
 _STEERED = 0.25  # of the surge: the rest is left to turn, and one propeller alone pushes aside, too
 _STEERED_SPEED = 0.4  # of its speed: it has to turn before it can brake
+_HEADWIND_MPS = 0.15  # in such a wind its nose stays near it, or it turns about before it brakes
+_NEAR_WIND_RAD = 1.0  # off the wind, and no further
 _CALM_MPS = 0.08  # less air than this to fly against: no course is worth a turn
 _FADE_S = 10.0  # without a position the wind correction goes stale
 
@@ -371,8 +373,19 @@ class Controller:
         north += _LEAD * (north - v_north) - self.wind.north_mps
         east += _LEAD * (east - v_east) - self.wind.east_mps
         if hypot(north, east) > _CALM_MPS:
-            return atan2(east, north)
+            return self._near_wind(atan2(east, north))
         return self._course_rad if self._course_rad is not None else yaw_of(state.attitude)
+
+    def _near_wind(self, course_rad: float) -> float:
+        """Return the course, no further off the wind than the ship brakes without a turn.
+
+        Downwind the ship drifts, nose to the wind.
+        """
+        north, east = self.wind.north_mps, self.wind.east_mps
+        if hypot(north, east) < _HEADWIND_MPS:
+            return course_rad
+        upwind_rad = atan2(-east, -north)
+        return upwind_rad + within(wrap_pi(course_rad - upwind_rad), _NEAR_WIND_RAD)
 
     def _yaw_torque(
         self,
