@@ -170,12 +170,18 @@ def _ship_of(request: Request, session: Session) -> str:
     return name
 
 
+def _shown(value: object) -> str:
+    """Return a text of up to MAX_TEXT letters, with an ellipsis for what is left out."""
+    text = str(value)
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+
+
 def _letter(letter: DeadLetter) -> dict[str, Any]:
     headers = letter.headers if isinstance(letter.headers, dict) else {}
-    shown = {name: str(headers.get(name) or "")[:MAX_TEXT] for name in _SHOWN_HEADERS}
+    shown = {name: _shown(headers.get(name) or "") for name in _SHOWN_HEADERS}
     return {
         "letter": letter.id,
-        "reason": letter.reason[:MAX_TEXT],
+        "reason": _shown(letter.reason),
         "deliveries": letter.deliveries,
         **shown,
     }
@@ -192,12 +198,12 @@ def _worker(stats: Any, active: Any) -> dict[str, Any]:
         "threads": _number(pool.get("threads")),
         "memory_mb": _number(used.get("maxrss"), 1 / 1024),
         "cpu_s": _number(used.get("utime")) + _number(used.get("stime")),
-        "total": {str(name)[:MAX_TEXT]: _number(count) for name, count in total.items()},
+        "total": {_shown(name): _number(count) for name, count in total.items()},
         "active": [
             {
                 "id": str(one.get("id"))[:MAX_TEXT],
-                "name": str(one.get("name"))[:MAX_TEXT],
-                "arguments": str(one.get("kwargs"))[:MAX_TEXT],
+                "name": _shown(one.get("name")),
+                "arguments": _shown(one.get("kwargs")),
             }
             for one in tasks[:MAX_ACTIVE]
         ],

@@ -42,20 +42,21 @@ def another(served: Served, vehicle: str) -> Iterator[TaskApp]:
         thread.join()
 
 
-def give_up(app: TaskApp, *names: str, reason: str) -> None:
-    """Send tasks and have them dead letters, all of them."""
-    for number, name in enumerate(names):
+def give_up(app: TaskApp, reasons: dict[str, str]) -> None:
+    """Send tasks and have them dead letters, all of them, each for its reason."""
+    for number, name in enumerate(reasons):
         app.send_task(name, kwargs={"n": 1}, task_id=f"dead{number}")
     with open_session(app) as session:
         queue = session.keys.queue(app.queue)
         session.store.make_group(queue)
-        for claim, _ in session.store.take([queue], room=len(names)).deliveries:
+        taken = session.store.take([queue], room=len(reasons)).deliveries
+        for (claim, _), reason in zip(taken, reasons.values(), strict=True):
             session.store.dead_letter(claim, reason)
 
 
 def test_the_queue_room_shows_and_changes_what_the_queues_own_commands_do(served: Served) -> None:
     with another(served, f"{served.ship.vehicle}-b") as app:
-        give_up(app, "blimp.ping", "blimp.hold", reason="delivered 5 times")
+        give_up(app, {"blimp.ping": "delivered 5 times", "blimp.hold": "x" * 500})
         path = f"/api/queue?vehicle={served.ship.vehicle}-b"
         status, room = served.ask(path, token="viewer")
         assert status == 200
@@ -66,6 +67,7 @@ def test_the_queue_room_shows_and_changes_what_the_queues_own_commands_do(served
         assert (ping["task"], ping["id"], ping["reason"]) == (
             "blimp.ping", "dead0", "delivered 5 times",
         )  # fmt: skip
+        assert hold["reason"] == "x" * 199 + "…", "what is left out shows"
         act = f"/api/queue/%s?vehicle={served.ship.vehicle}-b"
         for action in ("requeue", "drop", "revoke"):
             body = {"id": ping["letter"]}
@@ -151,7 +153,8 @@ def test_rooms_are_used_in_a_browser_and_a_strangers_markup_is_text(
 ) -> None:
     vehicle = f"{served.ship.vehicle}{MARKUP}"
     with another(served, vehicle) as app:
-        give_up(app, f"blimp.{MARKUP}", "blimp.hold", reason=f"why {MARKUP}")
+        why = f"why {MARKUP} {'x' * 100}"
+        give_up(app, dict.fromkeys((f"blimp.{MARKUP}", "blimp.hold"), why))
         with closing(chromium.new_context(viewport={"width": 390, "height": 800})) as context:
             context.set_default_timeout(WITHIN_MS)
             page = context.new_page()
@@ -164,13 +167,14 @@ def test_rooms_are_used_in_a_browser_and_a_strangers_markup_is_text(
             by(f"fleet-take-{served.ship.vehicle}").wait_for()
             expect(page.get_by_role("link", name=vehicle)).to_be_visible()
             page.goto(f"{served.page.url}&vehicle={quote(vehicle)}#queue")
-            expect(page.locator("#panels")).to_contain_text(f"why {MARKUP}", timeout=WITHIN_MS)
+            expect(page.locator("#panels")).to_contain_text(why, timeout=WITHIN_MS)
             expect(page.locator("#vehicle")).to_contain_text(MARKUP, timeout=WITHIN_MS)
-            for _ in range(2):
-                drop = page.get_by_role("button", name="Drop", exact=True)
-                before = drop.count()
-                drop.first.click()
-                expect(drop).to_have_count(before - 1, timeout=WITHIN_MS)
+            wide = "() => document.documentElement.scrollWidth - window.innerWidth"
+            assert page.evaluate(wide) <= 0, "a long name or reason is wider than a phone"
+            for left, action in ((1, "Drop"), (0, "Requeue")):
+                button = page.get_by_role("button", name=action, exact=True)
+                button.first.click()
+                expect(button).to_have_count(left, timeout=WITHIN_MS)
             assert page.evaluate("window.broken") is None
             assert page.locator("main img").count() == 0
             assert wrong == []
