@@ -60,7 +60,7 @@ def test_a_nose_held_across_the_wind_names_no_actuator() -> None:
         assert flown.state is OutcomeState.DONE
 
 
-@pytest.mark.parametrize("where", ["rate", "speed", "thrust", "tilt", "weight", "dt"])
+@pytest.mark.parametrize("where", ["rate", "speed", "thrust", "tilt", "weight", "wind", "dt"])
 def test_what_is_not_a_number_does_not_blind_it(where: str) -> None:
     """Before, one NaN stayed in every sum, and no fault was ever named again."""
     ship = twin()
@@ -82,6 +82,7 @@ def test_what_is_not_a_number_does_not_blind_it(where: str) -> None:
             (bad.get("thrust", 0.5), 0.5, 0.0),
             {"tilt": bad.get("tilt", 0.5)},
             weight_n=bad.get("weight", 0.0),
+            wind_ned_mps=(bad.get("wind", 0.0), 0.0, 0.0),
             dt_s=bad.get("dt", 0.01),
         )
         assert step >= 300 or check.faults == ()

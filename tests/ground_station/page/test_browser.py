@@ -123,8 +123,7 @@ def test_the_room_looks_from_a_phone_and_cannot_command(served: Served, chromium
     expect(page.get_by_test_id("simulated")).to_be_visible(timeout=WITHIN_MS)
     expect(page.get_by_test_id("estop")).to_be_hidden(timeout=WITHIN_MS)
     expect(page.get_by_test_id("command-arm")).to_be_hidden()
-    wide = page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth")
-    assert wide <= 0, "a phone must not have to scroll sideways"
+    assert too_wide_px(page) <= 0, "a phone must not have to scroll sideways"
     assert serious_findings(page) == []
     page.get_by_role("button", name="Plots").click()
     expect(page.locator(".uplot").first).to_be_visible(timeout=WITHIN_MS)
@@ -147,6 +146,11 @@ def serious_findings(page: Page) -> list[str]:
         for one in found["violations"]
         if one["impact"] in ("serious", "critical")
     ]
+
+
+def too_wide_px(page: Page) -> int:
+    """Return how far the page is wider than its window: above 0 it scrolls sideways."""
+    return int(page.evaluate("() => document.documentElement.scrollWidth - window.innerWidth"))
 
 
 def errors_of(page: Page) -> list[str]:

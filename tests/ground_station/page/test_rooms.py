@@ -13,7 +13,7 @@ from blimp.queue import TaskApp
 from blimp.queue.cli.queues import open_session
 from blimp.tasks.client import VehicleClient, vehicle_queue
 from tests.ground_station.page.client import WITHIN_S, Served
-from tests.ground_station.page.test_browser import WITHIN_MS, errors_of
+from tests.ground_station.page.test_browser import WITHIN_MS, errors_of, too_wide_px
 from tests.ground_station.page.test_joystick import snapshot
 
 MARKUP = "<img src=x onerror='window.broken = 1'>"
@@ -169,8 +169,7 @@ def test_rooms_are_used_in_a_browser_and_a_strangers_markup_is_text(
             page.goto(f"{served.page.url}&vehicle={quote(vehicle)}#queue")
             expect(page.locator("#panels")).to_contain_text(why, timeout=WITHIN_MS)
             expect(page.locator("#vehicle")).to_contain_text(MARKUP, timeout=WITHIN_MS)
-            wide = "() => document.documentElement.scrollWidth - window.innerWidth"
-            assert page.evaluate(wide) <= 0, "a long name or reason is wider than a phone"
+            assert too_wide_px(page) <= 0, "a long name or reason is wider than a phone"
             for left, action in ((1, "Drop"), (0, "Requeue")):
                 button = page.get_by_role("button", name=action, exact=True)
                 button.first.click()

@@ -32,7 +32,7 @@ from playwright.sync_api import (
 from blimp.service.show import LINES, SCENES
 from tests.ground_station.page.conftest import CHROMIUM, OPTIONS
 from tests.ground_station.page.pictures import Album, save
-from tests.ground_station.page.test_browser import errors_of, serious_findings
+from tests.ground_station.page.test_browser import errors_of, serious_findings, too_wide_px
 from tests.sim.test_demo import files, wait_until
 from tests.stopwatch import Stopwatch
 
@@ -195,7 +195,7 @@ def why_unseen() -> str | None:
         expect(card).to_be_visible(timeout=SHOW_MS)
         expect(viewer.get_by_test_id("end-card")).to_be_visible(timeout=WITHIN_MS)
         legs = [one.get_by_test_id("end-card").inner_text() for one in (operator, viewer)]
-        wide = viewer.evaluate("() => document.documentElement.scrollWidth - innerWidth")
+        wide = too_wide_px(viewer)
         seen = [one.evaluate("() => window.seen") for one in (operator, viewer)]
         findings = serious_findings(operator) + serious_findings(viewer)
         if pictures:
