@@ -84,6 +84,9 @@ def test_a_flight_is_seen_and_commanded_and_a_lost_link_is_shown(
     assert serious_findings(page) == []
 
     place = by("estop").bounding_box()
+    page.evaluate("() => { document.getElementById('stop-whom').hidden = false; }")
+    assert by("estop").bounding_box() == place, "a second ship moves the stop button"
+    page.evaluate("() => { document.getElementById('stop-whom').hidden = true; }")
     served.silence.set()
     expect(page.locator("#lost")).to_contain_text("On board", timeout=WITHIN_MS)
     expect(by("command-land")).to_be_disabled(timeout=WITHIN_MS)

@@ -7,10 +7,12 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, expect
+from redis import Redis
 
-from blimp.link.telemetry import TelemetryPublisher
+from blimp.link.telemetry import KEY_PREFIX, TelemetryPublisher
 from blimp.queue import TaskApp
 from blimp.queue.cli.queues import open_session
+from blimp.queue.redis.urls import redis_url
 from blimp.tasks.client import VehicleClient, vehicle_queue
 from tests.ground_station.page.client import WITHIN_S, Served
 from tests.ground_station.page.test_browser import WITHIN_MS, errors_of, too_wide_px
@@ -40,6 +42,8 @@ def another(served: Served, vehicle: str) -> Iterator[TaskApp]:
     finally:
         ended.set()
         thread.join()
+        with Redis.from_url(redis_url(url)) as redis:  # or the next page has two ships
+            redis.delete(KEY_PREFIX + vehicle)
 
 
 def give_up(app: TaskApp, reasons: dict[str, str]) -> None:
