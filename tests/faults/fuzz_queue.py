@@ -11,6 +11,7 @@ it. With a key, what nobody signed must reach nothing.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from typing import Any
 
@@ -404,18 +405,18 @@ class Broadcast(Both):
         self._replies = kombu.Connection("memory://")
         self._channel = self._replies.default_channel
         guard_channel(self._channel)
-        self._exchanges = (f"blimp.{VEHICLE}.emergency", EXCHANGE)
+        self._entries = itertools.count(1)
         for side in self._sides:
-            consumer = side.broadcasts._consumers[URL]
-            self._callbacks.append([on_message for _, on_message in consumer._queues()])
+            ((_, on_command),) = side.broadcasts._consumers[URL]._queues()
+            self._callbacks.append(on_command)
             listeners = Listeners(
-                link=side.server,  # type: ignore[arg-type]
+                store=side.server,  # type: ignore[arg-type]
                 keys=Keys(), resume={}, on_change=lambda: None,
             )  # fmt: skip
-            for name in self._exchanges:
-                listeners._last[name] = "0-0"
-                listeners.add(name, name)
+            listeners._last[EXCHANGE] = "0-0"
+            listeners.add(EXCHANGE, EXCHANGE)
             self._listeners.append(listeners)
+            side.broadcasts._listeners[URL]._looked = True
             side.remote._closed.set()
             side.remote._serve()  # it knows its commands then
             side.remote._closed.clear()
@@ -467,7 +468,7 @@ class Broadcast(Both):
         try:
             document = json.loads(body)
             document |= {"seal": self._ground.seal(), "sent_s": SENT_S}
-            place = self._exchanges[0]
+            place = f"blimp.{VEHICLE}.emergency"
             document["signature"] = self._ground.sign_document(document, place=place)
             return json.dumps(document).encode()
         except (ValueError, TypeError, AttributeError, RecursionError):
@@ -475,26 +476,30 @@ class Broadcast(Both):
 
     def read(self, side: Side, first: int, head: bytes, body: bytes) -> None:
         if first & IS_COMMAND:
-            self._deliver(side, 1, head, body)
+            self._command(side, head, body)
             return
         is_signed = bool(first & HAS_KEY and first & IS_SIGNED)
         before = side.flight.commands
-        self._deliver(side, 0, head, self._sign(body) if is_signed else body)
+        self._emergency(side, head, self._sign(body) if is_signed else body)
         if first & HAS_KEY and not is_signed and side.flight.commands != before:
             if body not in self._genuine:
                 raise Broken("an emergency stop that nobody signed reached the ship")
             self._genuine.remove(body)
 
-    def _deliver(self, side: Side, place: int, head: bytes, body: bytes) -> None:
+    def _emergency(self, side: Side, head: bytes, body: bytes) -> None:
+        id = b"%d-%d" % (int(1e3 * side.clock.wall_s()), next(self._entries))
+        side.broadcasts._listeners[URL]._take_kept([(id, [HEAD, head, BODY, body])])
+
+    def _command(self, side: Side, head: bytes, body: bytes) -> None:
         number = self._sides.index(side)
-        stream = Keys().fanout(self._exchanges[place])
+        stream = Keys().fanout(EXCHANGE)
         entry = [(stream, f"{int(1e3 * side.clock.wall_s())}-1", [HEAD, head, BODY, body])]
         remote = side.remote
         for _, payload in self._listeners[number].receive(entry):
             message = self._channel.Message(payload, channel=self._channel)
             # Nothing is in a queue: it is run here, where it would be put for its thread.
             remote._thread = self  # type: ignore[assignment]
-            self._callbacks[number][place](message)
+            self._callbacks[number](message)
             while remote._waiting:
                 remote._connections[URL] = self._replies
                 found = remote._next()
@@ -506,7 +511,7 @@ class Broadcast(Both):
         id = f"probe-{self._probes}"
         body = json.dumps({"id": id, "name": "estop", "payload": {"source": "me"}}).encode()
         before = side.flight.commands
-        self._deliver(side, 0, self._head, self._sign(body) if side.app.signer else body)
+        self._emergency(side, self._head, self._sign(body) if side.app.signer else body)
         stored = side.server.results.get(RESULT_PREFIX + id, b"")
         if side.flight.commands != before + 1 or b'"SUCCESS"' not in stored:
             raise Broken(f"an emergency stop is not confirmed: {stored!r:.300}")

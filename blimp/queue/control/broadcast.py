@@ -1,8 +1,8 @@
 """Emergency broadcasts: past queues, prefetch and pools, straight to a handler.
 
-A fanout exchange (PUBLISH in Redis) that a worker consumes on a thread and a connection of its
-own, at every broker of a list. The sender repeats itself with the same id until the
-confirmation, which is a result of that id, is there.
+A fanout exchange that a worker consumes on a thread and a connection of its own, at every broker
+of a list; on streams without kombu, see `StreamsListener`. The sender repeats itself with the same
+id until the confirmation, which is a result of that id, is there.
 
 With a key each repeat is signed with a seal of its own and the broker's time. It acts if its seal
 is new, and it is fresh by the last that is known of that broker's clock, or else by what the
@@ -16,6 +16,7 @@ import threading
 import uuid
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,6 +25,7 @@ from kombu import Consumer, Exchange, Queue
 from blimp.errors import Copied, LinkError, MessageError, NotGenuine, Refused, ResultError
 from blimp.queue.brokers.kombu_consumer import guard_channel
 from blimp.queue.control.command import EXCHANGE, MAX_COMMAND_BYTES, CommandMailbox, connected
+from blimp.queue.control.listener import StreamsListener
 from blimp.queue.extensions import Broadcast, BroadcastHandler
 from blimp.queue.protocol.message import MAX_NAME_LENGTH
 from blimp.queue.protocol.record import Record, State, fault_of
@@ -81,31 +83,68 @@ class BroadcastReceiver:
                 # As patient as the connection: else a slow link is one that no stop passes.
                 self._links.append(RedisServer(url, timeout_s=app.timeout_s))
                 self._clocks[url] = BrokerClock(link=self._links[-1], clock=app.clock)
-        self._consumers = {url: BroadcastConsumer(self, url) for url in app.brokers.urls}
+        self._listeners: dict[str, StreamsListener] = {}
+        self._consumers: dict[str, BroadcastConsumer] = {}
+        for url in app.brokers.urls:
+            if app.capabilities.keeps_broadcasts:
+                self._listeners[url] = self._listener(url)
+            if on_command is not None or url not in self._listeners:
+                self._consumers[url] = BroadcastConsumer(self, url)
         self._started = False
+
+    def _listener(self, url: str) -> StreamsListener:
+        return StreamsListener(
+            app=self.app,
+            url=url,
+            receive=partial(self.receive, url=url),
+            unreadable=self.unreadable,
+            before=partial(self.ask_clock, url),
+            log=self.log,
+        )
+
+    @property
+    def _parts(self) -> tuple[StreamsListener | BroadcastConsumer, ...]:
+        return (*self._listeners.values(), *self._consumers.values())
+
+    @property
+    def hears_emergencies(self) -> bool:
+        """Whether kombu's consumer is left only the commands."""
+        return bool(self._listeners)
 
     def start(self) -> None:
         self._started = True
-        for consumer in self._consumers.values():
-            consumer.start()
+        for part in self._parts:
+            part.start()
 
     def wait_listening(self, timeout_s: float) -> bool:
         """Wait until broadcasts of the broker in use arrive; return whether they do."""
-        current = self._consumers[self.app.brokers.current]
-        return self._started and current.listening.wait(timeout_s)
+        current = self.app.brokers.current
+        until_s = self.app.clock.now_s() + timeout_s
+        parts = [one[current] for one in (self._listeners, self._consumers) if current in one]
+        return self._started and all(
+            part.listening.wait(max(0.0, until_s - self.app.clock.now_s())) for part in parts
+        )
+
+    def deaf(self) -> str:
+        """Return why a broadcast of the broker in use would not arrive now, "" if it would."""
+        listener = self._listeners.get(self.app.brokers.current)
+        deaf_s = 0.0 if listener is None or not self._started else listener.deaf_s()
+        if not deaf_s:
+            return ""
+        return f"{self.worker} hears no broadcast: none of its own came back for {deaf_s:.0f} s"
 
     def close(self) -> None:
         """Receive nothing more. Idempotent."""
-        for consumer in self._consumers.values():
-            consumer.close()
+        for part in self._parts:
+            part.close()
         if not self._started:
             return
         self._started = False
         if not self.app.capabilities.keeps_broadcasts:
             with contextlib.suppress(LinkError):  # its wait ends by itself, only later
                 self.app.broadcast(WAKE)
-        for consumer in self._consumers.values():
-            consumer.wait_closed()
+        for part in self._parts:
+            part.wait_closed()
         for link in self._links:
             link.close()
 
@@ -220,7 +259,8 @@ class BroadcastConsumer:
         self._seen: dict[str, str] = {}  # by exchange, the last entry, if the broker keeps them
         self._closed = threading.Event()
         self.listening = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="emergency", daemon=True)
+        name = "commands" if receiver.hears_emergencies else "emergency"
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -238,7 +278,8 @@ class BroadcastConsumer:
 
     def _serve(self) -> None:
         log = self._receiver.log
-        outage = self._app.outage("emergency broadcasts lost", log=log, brokers=1)
+        lost = "commands" if self._receiver.hears_emergencies else "emergency broadcasts"
+        outage = self._app.outage(f"{lost} lost", log=log, brokers=1)
         while not self._closed.is_set():
             try:
                 self._consume(outage)
@@ -264,7 +305,8 @@ class BroadcastConsumer:
                 consuming.enter_context(
                     Consumer(channel, queues=[queue], on_message=on_message, no_ack=True)
                 )
-            self._receiver.ask_clock(self._url)
+            if not self._receiver.hears_emergencies:
+                self._receiver.ask_clock(self._url)
             self._drain(connection, timeout_s=FIRST_DRAIN_S)  # subscribes first
             self._transport = connection.transport if has_entries else None
             self.listening.set()
@@ -296,7 +338,8 @@ class BroadcastConsumer:
             self._mark_seen(fanout.name, message)  # if it fails, too
             receiver.receive(message.body, url=self._url)
 
-        yield emergency, receive_body
+        if not receiver.hears_emergencies:
+            yield emergency, receive_body
         on_command = receiver.on_command
         if on_command is not None:
 

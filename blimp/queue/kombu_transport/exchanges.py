@@ -124,12 +124,12 @@ class Listeners:
     def __init__(
         self,
         *,
-        link: Link,
+        store: Store,
         keys: Keys,
         resume: dict[str, str] | None,
         on_change: Callable[[], None],
     ) -> None:
-        self._link = link
+        self._store = store
         self._keys = keys
         self._on_change = on_change
         self._exchange_of: dict[str, str] = {}  # by queue
@@ -150,13 +150,27 @@ class Listeners:
         self._on_change()
 
     def _begin(self, exchange: str) -> str:
+        now_ms, (last,) = self._store.fanout_ends([exchange])
         seen = self._resume.get(exchange)
         if seen is None:
-            last: Any = self._link.client.xrevrange(self._keys.fanout(exchange), count=1)
-            return last[0][0].decode() if last else "0-0"
-        seconds, _ = self._link.client.time()
-        oldest_ms = int(seconds) * 1000 - RESUME_MS
-        return seen if int(seen.partition("-")[0]) >= oldest_ms else f"{oldest_ms}-0"
+            return last
+        oldest = f"{now_ms - RESUME_MS}-0"
+        return oldest if _place(seen) < _place(oldest) or _place(seen) > _place(last) else seen
+
+    def check(self) -> None:
+        """Compare how far each exchange was read with what its stream says of itself.
+
+        A stream may have gone back: its server came back empty or with its clock put right, or
+        somebody deleted an entry with an id that is still to come. What is added then lies before
+        what was read last, and no XREAD returns it.
+        """
+        names = list(self._last)
+        now_ms, ends = self._store.fanout_ends(names)
+        for name, end in zip(names, ends, strict=True):
+            if _place(self._last[name]) > _place(end):
+                logger.info("%s: read up to %s, goes back to %s", name, self._last[name], end)
+                first = min(_place(end), (now_ms - RESUME_MS, 0))
+                self._last[name] = self._resume[name] = f"{max(0, first[0])}-0"
 
     def remove(self, queue: str, exchange: str | None = None) -> None:
         """End that, for any exchange by default."""
@@ -187,6 +201,12 @@ class Listeners:
                 payload["properties"]["delivery_tag"] = f"{FANOUT_TAG}{uuid.uuid4().hex}"
                 payload["properties"]["delivery_info"] |= {"queue": queue, "entry": id}
                 yield queue, payload
+
+
+def _place(id: str) -> tuple[int, int]:
+    """Return an entry's id as Redis compares it."""
+    ms, _, number = id.partition("-")
+    return int(ms), int(number or 0)
 
 
 class Declarations(virtual.Channel):

@@ -97,7 +97,7 @@ class Transport(virtual.Transport):
         self.exchanges = Exchanges(link=self.link, keys=self.keys, store=self.store)
         self.counts: Counter[str] = Counter()
         self.listeners = Listeners(
-            link=self.link,
+            store=self.store,
             keys=self.keys,
             resume=options.get("resume"),
             on_change=lambda: self.dispatcher.reader.fanout.close(),

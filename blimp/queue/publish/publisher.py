@@ -110,11 +110,8 @@ class Publisher:
         """Send `document` to all that listen on the fanout `exchange` at this moment."""
 
         def send() -> None:
-            signed = document
-            if self.signer is not None:  # each time, as another broker has another clock
-                signed = document | {"seal": self.signer.seal(), "sent_s": self._now_s()}
-                signed["signature"] = self.signer.sign_document(signed, place=exchange)
-            body = to_json(signed)
+            # Each time, as another broker has another clock.
+            body = to_json(sealed(document, self.signer, exchange=exchange, now_s=self._now_s))
             if len(body) > self._limit_bytes:
                 limit = self._limit_bytes
                 raise MessageError(f"broadcast of {len(body)} bytes: the limit is {limit}")
@@ -157,6 +154,23 @@ class Publisher:
         with self._lock:
             while self._senders:
                 self._senders.popitem()[1].close()
+
+
+def sealed(
+    document: dict[str, Any],
+    signer: Signer | None,
+    *,
+    exchange: str,
+    now_s: Callable[[], float],
+) -> dict[str, Any]:
+    """Return a broadcast that no other is equal to; signed with the time if there is a key.
+
+    It may arrive by two roads: the seal tells a copy from a repetition.
+    """
+    if signer is None:
+        return document | {"seal": new_id()}
+    signed = document | {"seal": signer.seal(), "sent_s": now_s()}
+    return signed | {"signature": signer.sign_document(signed, place=exchange)}
 
 
 class SendOptions(TypedDict, total=False):

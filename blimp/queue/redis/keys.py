@@ -66,6 +66,13 @@ class Keys:
         """Stream of the latest messages of one fanout exchange."""
         return f"{self._prefix}:fanout:{name}"
 
+    def channel(self, name: str, *, database: int) -> str:
+        """Channel of what is broadcast on one fanout exchange: it needs no write of the server.
+
+        A channel belongs to all databases of a server, a stream to one.
+        """
+        return f"{self.fanout(name)}/{database}"
+
     def once(self, tag: str) -> str:
         """There if the delivery `tag`, acknowledged before it ran, is completed."""
         return f"{self._prefix}:ended:{tag}"

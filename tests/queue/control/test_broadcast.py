@@ -164,12 +164,7 @@ def test_a_lost_connection_is_opened_again(app: TaskApp, server: redis.Redis) ->
     log = Silence()
     with working(app, log=log):
         assert app.broadcast("stop").get(DEADLINE_S) == {}
-        if app.transport == "redis":
-            server.client_kill_filter(_type="pubsub")
-        else:
-            for one in server.client_list():
-                if one["cmd"] == "xread":
-                    server.client_kill_filter(_id=one["id"])
+        server.client_kill_filter(_type="pubsub")
         wait_until(lambda: log.events("emergency broadcasts lost"), "the loss was not noticed")
         deadline_s = time.monotonic() + DEADLINE_S
         handle = app.broadcast("stop", id="after")

@@ -130,7 +130,18 @@ return { 1, gone }
 -- KEYS[1]  stream of the exchange
 -- ARGV[1]  messages to keep    ARGV[2]  ms to keep them after the last    ARGV[3]  head
 -- ARGV[4]  body
-redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'h', ARGV[3], 'b', ARGV[4])
+-- A key of another type, or one that had the last id there is, is replaced: it takes no entry.
+local function put()
+  return redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'h', ARGV[3], 'b', ARGV[4])
+end
+local done = put()
+if done.err and (done.err:find('WRONGTYPE') or done.err:find('exhausted')) then
+  redis.call('DEL', KEYS[1])
+  done = put()
+end
+if done.err then
+  return done
+end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 
@@ -145,3 +156,29 @@ local oldest_ms = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[2]
 redis.call('XTRIM', KEYS[1], 'MINID', '~', string.format('%.0f', oldest_ms))
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
+
+--- fanout_ends
+#!lua flags=allow-oom
+-- Returns {the server's ms, {the last id that each stream has given, "0-0" for none}}. A key that can
+-- take no entry is deleted.
+-- KEYS  streams of exchanges
+local LAST = '18446744073709551615-18446744073709551615'
+local time = redis.call('TIME')
+local ends = {}
+for n, key in ipairs(KEYS) do
+  local kind = redis.call('TYPE', key).ok
+  ends[n] = '0-0'
+  if kind == 'stream' then
+    local about = redis.call('XINFO', 'STREAM', key)
+    for i = 1, #about, 2 do
+      if about[i] == 'last-generated-id' then
+        ends[n] = about[i + 1]
+      end
+    end
+  end
+  if kind ~= 'none' and (kind ~= 'stream' or ends[n] == LAST) then
+    redis.call('DEL', key)
+    ends[n] = '0-0'
+  end
+end
+return { time[1] * 1000 + math.floor(time[2] / 1000), ends }

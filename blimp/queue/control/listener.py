@@ -1,0 +1,214 @@
+"""Hearing broadcasts on a Redis server: what is published at once, what was missed a second later.
+
+It has no place in a stream that a stream could make wrong. What is published arrives on a channel.
+What was kept meanwhile is looked at as a whole: all entries that the server's own clock says are at
+most KEPT_S old. So it does not matter whether the stream was emptied, replaced, moved in time,
+filled or made of another type.
+
+It proves that it hears: it publishes a probe, and waits for it on the same channel.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import uuid
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import hiredis
+
+from blimp.queue.brokers.streams.envelope import unpack
+from blimp.queue.redis.eager import EagerConnection
+from blimp.queue.redis.keys import Keys
+from blimp.queue.redis.scripts import Script
+from blimp.queue.redis.urls import hide_password
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blimp.queue.app import TaskApp
+    from blimp.queue.retry import Outage
+
+KEPT_S = 10.0  # no sender waits longer; an older stop would reach a ship that flies again
+PROBE_S = 1.5  # between two probes, of a worker that handles broadcasts
+QUIET_PROBE_S = 5.0  # of one that only hears of revocations, which it also loads by itself
+POLL_S = 0.2  # between two looks, if the server does not let this user subscribe
+DEAF_S = 2 * PROBE_S + 0.5  # one probe may be late, and a round trip takes a moment
+CLOSE_S = 2.0
+MOST_LOOKED_AT = 64  # entries at one look, the newest
+MOST_REMEMBERED = 4096
+PROBE = b"probe "  # begins one: no JSON does
+
+_LOOK = Script("""#!lua flags=no-writes
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+if redis.call('TYPE', KEYS[1]).ok ~= 'stream' then
+  return {}
+end
+local oldest = string.format('%.0f', math.max(0, now_ms - ARGV[1]))
+return redis.call('XREVRANGE', KEYS[1], '+', oldest, 'COUNT', ARGV[2])
+""")
+
+
+class StreamsListener:
+    """One thread that hears the broadcasts at one server until closed. Close is idempotent.
+
+    It connects again after any error: a worker that hears no broadcast cannot be stopped.
+    receive: called with each broadcast's body. unreadable: with the error of an entry.
+    listening: set while broadcasts arrive.
+    """
+
+    def __init__(
+        self,
+        *,
+        app: TaskApp,
+        url: str,
+        receive: Callable[[bytes | str], None],
+        unreadable: Callable[[Exception], None],
+        before: Callable[[], None],
+        log: Any,
+    ) -> None:
+        self._app = app
+        self._url = url
+        self._receive = receive
+        self._unreadable = unreadable
+        self._before = before
+        self._log = log
+        self._link = EagerConnection(url, timeout_s=app.timeout_s)
+        self._stream = Keys().fanout(app.emergency_exchange)
+        self._probe = PROBE + uuid.uuid4().hex.encode()
+        self._probe_s = PROBE_S if app.broadcasts else QUIET_PROBE_S
+        self._polls = False  # the server does not let this user subscribe
+        self._heard: OrderedDict[bytes, None] = OrderedDict()  # digests of bodies
+        self._looked = False
+        self._proved_s: float | None = None
+        self._closed = threading.Event()
+        self.listening = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="emergency", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """End soon; `wait_closed` waits for the thread."""
+        self._closed.set()
+        self._link.close()
+
+    def wait_closed(self) -> None:
+        if self._thread.is_alive():
+            self._thread.join(timeout=CLOSE_S)
+
+    def deaf_s(self) -> float:
+        """Return for how long no probe has come back; 0 while they do, or before the first."""
+        if self._proved_s is None:
+            return 0.0
+        silent_s = self._app.clock.now_s() - self._proved_s
+        return silent_s if silent_s > DEAF_S else 0.0
+
+    def _serve(self) -> None:
+        self._proved_s = self._app.clock.now_s()
+        outage = self._app.outage("emergency broadcasts lost", log=self._log, brokers=1)
+        while not self._closed.is_set():
+            try:
+                self._listen(outage)
+            except Exception as error:
+                self.listening.clear()
+                if not self._closed.is_set():
+                    self._closed.wait(outage.failed(error))
+        self._link.close()
+
+    def _listen(self, outage: Outage) -> None:
+        """Hear until the server is lost."""
+        link, clock = self._link, self._app.clock
+        link.open()
+        if self._closed.is_set():
+            return
+        self._before()
+        if not self._polls:
+            link.send(("subscribe", ("SUBSCRIBE", self._channel)))
+        self._look()
+        while link.silent_s:  # subscribed, and what was missed is known
+            self._read(self._app.timeout_s)
+        self.listening.set()
+        outage.over()
+        next_s = clock.now_s()
+        while not self._closed.is_set():
+            now_s = clock.now_s()
+            if now_s >= next_s:
+                next_s = now_s + (POLL_S if self._polls else self._probe_s)
+                if not self._polls:
+                    link.send(("probe", ("PUBLISH", self._channel, self._probe)))
+                self._look()
+            self._read(max(0.0, next_s - now_s))
+
+    @property
+    def _channel(self) -> str:
+        return Keys().channel(self._app.emergency_exchange, database=self._link.database)
+
+    def _look(self) -> None:
+        """Ask for what the stream has kept."""
+        words = (_LOOK.text, 1, self._stream, int(KEPT_S * 1000), MOST_LOOKED_AT)
+        self._link.send(("kept", ("EVAL", *words)))
+
+    def _read(self, timeout_s: float) -> None:
+        """Act on what comes within `timeout_s`, the first of it."""
+        link = self._link
+        patience_s = self._app.timeout_s - link.silent_s if link.silent_s else timeout_s
+        if not link.wait(min(timeout_s, max(0.0, patience_s))):
+            if link.silent_s > self._app.timeout_s:
+                raise TimeoutError(f"no answer for {link.silent_s:.1f} s")
+            return
+        for tag, answer in link.read():
+            if tag == "kept":
+                self._take_kept(answer)
+            elif isinstance(answer, hiredis.ReplyError):
+                self._poll_from_now_on(answer)
+            elif answer == self._probe:
+                self._proved_s = self._app.clock.now_s()
+            elif tag == self._channel and not answer.startswith(PROBE):
+                self._remember(answer)  # first: what fails is not done again by a look
+                self._receive(answer)
+
+    def _take_kept(self, answer: Any) -> None:
+        """Act on the entries that nobody published to this listener."""
+        if isinstance(answer, hiredis.ReplyError):
+            raise ConnectionError(str(answer))
+        if self._polls:
+            self._proved_s = self._app.clock.now_s()
+        is_first, self._looked = not self._looked, True
+        for id, fields in reversed(answer):
+            entry = id + b"".join(fields)
+            if self._knows(entry):
+                continue
+            self._remember(entry)
+            try:
+                body = unpack(fields)["body"]
+            except ValueError as error:
+                if not is_first:
+                    self._unreadable(error)
+                continue
+            raw = body if isinstance(body, bytes) else body.encode()
+            if is_first or self._knows(raw):  # of before the start, or published to it
+                continue
+            self._receive(raw)
+
+    def _knows(self, data: bytes) -> bool:
+        return hashlib.blake2b(data, digest_size=16).digest() in self._heard
+
+    def _remember(self, data: bytes) -> None:
+        self._heard[hashlib.blake2b(data, digest_size=16).digest()] = None
+        while len(self._heard) > MOST_REMEMBERED:
+            self._heard.popitem(last=False)
+
+    def _poll_from_now_on(self, error: Exception) -> None:
+        """Live without the channel: its users are of an older `blimp broker acl`."""
+        if not self._polls:
+            self._polls = True
+            self._log.warning(
+                "broadcasts are looked for, not heard",
+                broker=hide_password(self._url),
+                every_s=POLL_S,
+                reason=str(error),
+                cure="let this user subscribe: make the broker's users anew with blimp broker acl",
+            )

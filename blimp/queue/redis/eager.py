@@ -1,0 +1,209 @@
+"""A connection that sends before it is answered: for what must not wait for a round trip.
+
+redis-py's connection waits for the answer to each part of its greeting. On a link with a round trip
+of a second that is five seconds before the first command. Here greeting and commands go out in one
+packet, so the first command arrives one and a half round trips after the start, and half a one
+later if the connection is there. It speaks RESP3, in which one connection both subscribes and asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import hiredis
+
+from blimp.closing import Closing
+from blimp.queue.redis.urls import redis_url, tcp_keepalive
+
+READ_BYTES = 65_536
+DEFAULT_PORT = 6379
+_GREETING = "greeting"
+_NOTHING = object()  # the parser has no whole answer
+
+Command = Sequence[Any]
+Event = tuple[str, Any]  # the tag of a command and its answer; or a channel and what came on it
+
+
+class EagerConnection(Closing):
+    """One connection. One thread's, but for `close`, which is idempotent.
+
+    url: of one server. timeout_s: for the connection, and for a send that the kernel cannot take.
+    `open`, `send` and `read` raise OSError if it is lost, and PermissionError, which is one, if
+    the server does not let this user in.
+    round_trip_s: of the newest answer, or of connecting, at most; None before that.
+    database: the number of the server's database that the URL names.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float, name: str = "") -> None:
+        self._url = redis_url(url)
+        self._timeout_s = timeout_s
+        self._name = name
+        self._socket: Any = None
+        self._reader: Any = None
+        self._asked: deque[tuple[str, float]] = deque()  # tag and time of what is not answered
+        self.round_trip_s: float | None = None
+        self.database = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    def fileno(self) -> int:
+        return int(self._socket.fileno())
+
+    def open(self, *commands: tuple[str, Command]) -> None:
+        """Connect; send the greeting and `commands` without waiting for an answer."""
+        self.close()
+        began_s = time.monotonic()
+        peer = _connect(self._url, timeout_s=self._timeout_s)
+        self.round_trip_s = time.monotonic() - began_s
+        self._socket = peer.socket
+        self._socket.settimeout(self._timeout_s)
+        self._reader = hiredis.Reader(notEnoughData=_NOTHING)
+        self._asked.clear()
+        hello: list[Any] = ["HELLO", 3]
+        if peer.password is not None:
+            hello += ["AUTH", peer.user or "default", peer.password]
+        if self._name:
+            hello += ["SETNAME", self._name]
+        greeting: list[tuple[str, Command]] = [(_GREETING, hello)]
+        if peer.database:
+            greeting.append((_GREETING, ("SELECT", peer.database)))
+        self.database = peer.database
+        self.send(*greeting, *commands)
+
+    def send(self, *commands: tuple[str, Command]) -> None:
+        """Send commands, each with the tag under which `read` returns its answer."""
+        now_s = time.monotonic()
+        data = b"".join(hiredis.pack_command(tuple(words)) for _, words in commands)
+        self._asked.extend((tag, now_s) for tag, _ in commands)
+        try:
+            self._socket.sendall(data)
+        except AttributeError:  # closed by another thread
+            raise ConnectionError("the connection is closed") from None
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the oldest question has had no answer; 0 if there is none."""
+        return time.monotonic() - self._asked[0][1] if self._asked else 0.0
+
+    def read(self) -> list[Event]:
+        """Return what has come, at least one part of something: call it when it is readable.
+
+        An error is the answer to its command, as hiredis.ReplyError.
+        """
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except AttributeError:
+            raise ConnectionError("the connection is closed") from None
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self._reader.feed(data)
+        events: list[Event] = []
+        while (answer := self._reader.gets()) is not _NOTHING:
+            events += self._events(answer)
+        return events
+
+    def _events(self, answer: Any) -> list[Event]:
+        if isinstance(answer, hiredis.PushNotification):
+            kind = answer[0]
+            if kind == b"message":
+                return [(answer[1].decode(errors="replace"), answer[2])]
+            if kind == b"subscribe":  # it stands where the answer would
+                self._answered()
+            return []
+        tag = self._answered()
+        if tag != _GREETING:
+            return [(tag, answer)]
+        if isinstance(answer, hiredis.ReplyError):
+            raise PermissionError(f"the server refuses: {answer}")
+        return []
+
+    def _answered(self) -> str:
+        tag, sent_s = self._asked.popleft()
+        self.round_trip_s = time.monotonic() - sent_s
+        return tag
+
+    def wait(self, timeout_s: float, *others: int) -> list[int]:
+        """Return the descriptors, of this connection and `others`, that are readable in time."""
+        poll = select.poll()
+        for number in (self.fileno(), *others):
+            poll.register(number, select.POLLIN)
+        has_more = getattr(self._socket, "pending", None)
+        if has_more is not None and has_more():  # decrypted already: the kernel knows nothing of it
+            return [self.fileno()]
+        return [number for number, _ in poll.poll(max(0.0, timeout_s) * 1000.0)]
+
+    def close(self) -> None:
+        channel, self._socket = self._socket, None
+        if channel is not None:
+            with contextlib.suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
+            channel.close()
+
+
+class _Peer(NamedTuple):
+    """A connected socket, and who comes to which database."""
+
+    socket: Any
+    database: int
+    user: str | None
+    password: str | None
+
+
+def _connect(url: str, *, timeout_s: float) -> _Peer:
+    parts = urlsplit(url)
+    if parts.scheme not in ("redis", "unix"):
+        return _connect_by_redis_py(url, timeout_s=timeout_s)
+    query = dict(parse_qsl(parts.query))
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    if parts.scheme == "unix":
+        database = int(query.get("db", 0))
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        channel.settimeout(timeout_s)
+        try:
+            channel.connect(unquote(parts.path))
+        except OSError:
+            channel.close()
+            raise
+    else:
+        database = int(query.get("db") or parts.path.strip("/") or 0)
+        address = (parts.hostname or "localhost", parts.port or DEFAULT_PORT)
+        channel = socket.create_connection(address, timeout=timeout_s)
+        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in tcp_keepalive().items():
+            channel.setsockopt(socket.IPPROTO_TCP, option, value)
+    return _Peer(
+        channel,
+        database,
+        unquote(user) or query.get("username"),
+        unquote(password) or query.get("password"),
+    )
+
+
+def _connect_by_redis_py(url: str, *, timeout_s: float) -> _Peer:
+    """Connect with TLS, or to the master that a sentinel names."""
+    import redis
+
+    from blimp.queue.redis.client import open_redis
+
+    pool: Any = open_redis(url, timeout_s=timeout_s).connection_pool
+    given, kind = dict(pool.connection_kwargs), pool.connection_class
+    try:
+        if url.startswith("sentinel://"):
+            given["host"], given["port"] = pool.get_master_address()
+            del given["connection_pool"]
+            kind = redis.SSLConnection if given.pop("ssl", False) else redis.Connection
+        channel = kind(**given)._connect()
+    except redis.RedisError as error:
+        raise ConnectionError(str(error)) from error
+    database = int(given.get("db") or 0)
+    return _Peer(channel, database, given.get("username"), given.get("password"))

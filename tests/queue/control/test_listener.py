@@ -1,0 +1,155 @@
+"""A stop is heard whatever became of the stream of its exchange: a real server and worker."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.queue import TaskApp
+from blimp.queue.control.extension import ControlExtension
+from blimp.queue.control.listener import DEAF_S
+from blimp.queue.extensions import Broadcast
+from blimp.queue.redis.keys import Keys
+from tests.broker import EmbeddedBroker
+from tests.queue.conftest import DEADLINE_S, Silence, wait_until, working
+
+STREAM = "blimp:fanout:tests.emergency"
+LAST_ID = "18446744073709551615-18446744073709551615"
+
+
+def hour_ahead() -> str:
+    return f"{int((time.time() + 3600) * 1000)}-0"
+
+
+def read_ahead(server: redis.Redis) -> None:
+    server.xadd(STREAM, {"h": "x", "b": "y"}, id=hour_ahead())
+
+
+def emptied(server: redis.Redis) -> None:
+    server.delete(STREAM)
+
+
+def an_entry_ahead(server: redis.Redis) -> None:
+    id = server.xadd(STREAM, {"h": "x", "b": "y"}, id=hour_ahead())
+    server.xdel(STREAM, id)
+
+
+def ahead_then_emptied(server: redis.Redis) -> None:
+    an_entry_ahead(server)
+    server.delete(STREAM)
+
+
+def filled(server: redis.Redis) -> None:
+    server.xadd(STREAM, {"h": "x", "b": "y"}, id=LAST_ID)
+
+
+def of_another_type(server: redis.Redis) -> None:
+    server.delete(STREAM)
+    server.set(STREAM, "x")
+
+
+def moved(server: redis.Redis) -> None:
+    server.delete(STREAM)
+    server.xadd(STREAM, {"h": "x", "b": "y"}, id="1-1")
+
+
+HARMS: list[Callable[[Any], None]] = [
+    emptied, read_ahead, an_entry_ahead, ahead_then_emptied, filled, of_another_type, moved,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("is_published", [True, False], ids=["published", "kept"])
+def test_a_stop_is_heard_after_the_stream_was_harmed(
+    app: TaskApp, server: redis.Redis, harm: Callable[[Any], None], is_published: bool
+) -> None:
+    """kept: by the stream alone, as a sender of an older version sends it."""
+    app.on_broadcast("stop")(lambda broadcast: {})
+    with working(app):
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
+        harm(server)
+        if is_published:
+            for _ in range(2):
+                assert app.broadcast("stop").get(DEADLINE_S) == {}
+        elif harm not in (filled, of_another_type):  # such a sender cannot write there
+            body = b'{"id": "kept", "name": "stop"}'
+            head = b'{"headers": {}, "properties": {"delivery_info": {}}}'
+            server.xadd(STREAM, {"h": head, "b": body})
+            assert app.result("kept").get(DEADLINE_S) == {}
+
+
+def test_a_stop_is_heard_from_a_server_that_refuses_to_write(
+    app: TaskApp, server: redis.Redis
+) -> None:
+    """As with a full disk: MISCONF. What confirms it is published, too."""
+    done: list[str] = []
+
+    @app.on_broadcast("stop")
+    def stop(broadcast: Broadcast) -> dict[str, Any]:
+        done.append(broadcast.id)
+        return {}
+
+    with working(app):
+        server.config_set("min-replicas-to-write", 1)
+        try:
+            handle = app.broadcast("stop")
+            wait_until(lambda: done == [handle.id], "not heard")
+        finally:
+            server.config_set("min-replicas-to-write", 0)
+
+
+def test_a_user_who_may_not_subscribe_hears_a_little_later(
+    app: TaskApp, server: redis.Redis, url: str
+) -> None:
+    """The broker's users of an older version have no right to the channel."""
+    server.acl_setuser("old", enabled=True, nopass=True, categories=["+@all"], keys=["*"])
+    try:
+        old = url.replace("://", "://old:x@")
+        with TaskApp("tests", broker=old, result_backend=url) as other:
+            other.on_broadcast("stop")(lambda broadcast: {})
+            log = Silence()
+            with working(other, log=log) as worker:
+                assert app.broadcast("stop").get(DEADLINE_S) == {}
+                assert worker.extension(ControlExtension).broadcasts.deaf() == ""
+            assert len(log.events("broadcasts are looked for, not heard")) == 1
+    finally:
+        server.acl_deluser("old")
+
+
+def test_a_worker_that_hears_no_probe_says_that_it_is_deaf(
+    app: TaskApp, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Subscribed to another channel than it sends to, as if the server passed nothing on."""
+    app.on_broadcast("stop")(lambda broadcast: {})
+    with working(app) as worker:
+        broadcasts = worker.extension(ControlExtension).broadcasts
+        assert app.broadcast("stop").get(DEADLINE_S) == {}
+        assert broadcasts.deaf() == ""
+        real = Keys.channel
+        monkeypatch.setattr(Keys, "channel", lambda *a, **k: real(*a, **k) + "elsewhere")
+        wait_until(lambda: broadcasts.deaf() != "", "it does not notice")
+        assert "hears no broadcast: none of its own came back for" in broadcasts.deaf()
+        monkeypatch.undo()
+        wait_until(lambda: broadcasts.deaf() == "", "it is deaf for good")
+        assert DEAF_S < DEADLINE_S
+
+
+def test_a_worker_hears_again_as_soon_as_its_server_is_back(own_broker: EmbeddedBroker) -> None:
+    """Killed, and back with nothing: its stream begins anew."""
+    url = own_broker.url
+    with TaskApp("tests", broker=url, result_backend=url) as app:
+        app.on_broadcast("stop")(lambda broadcast: {})
+        with working(app):
+            assert app.broadcast("stop").get(DEADLINE_S) == {}
+            os.kill(own_broker.pid, signal.SIGKILL)
+            wait_until(lambda: own_broker.poll() is not None, "it lives on")
+            own_broker.start()
+            handle = app.broadcast("stop", id="after")
+            until_s = time.monotonic() + DEADLINE_S
+            while not handle.ready():
+                assert time.monotonic() < until_s
+                app.broadcast("stop", id="after")
