@@ -14,6 +14,10 @@ flight process remembers outcomes by id.
 
 An emergency stop has a socket of its own, so that no flood of commands keeps it out. Only an
 emergency stop is read there: if that socket is full of them, one more is not needed.
+
+Who may command is decided in one place, by the permissions of the flight process's two sockets and
+of their directory. A client that asks as root or as a member of the group has no file there: see
+`blimp/link/sender.py`.
 """
 
 import contextlib
@@ -33,7 +37,8 @@ from msgspec import structs
 from blimp.clock import Clock
 from blimp.closing import Closing
 from blimp.errors import MailboxError
-from blimp.link.paths import MAX_SOCKET_PATH_BYTES, emergency_socket
+from blimp.link.paths import MAX_SOCKET_PATH_BYTES, emergency_socket, is_of_group
+from blimp.link.sender import Sender, receive, with_socket
 from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
 
 MAX_DATAGRAM_BYTES = 65_536
@@ -71,13 +76,16 @@ class MailboxServer(Closing):
     def __init__(self, *, path: Path, clock: Clock) -> None:
         self._clock = clock
         self._path, self._emergency_path = path, emergency_socket(path)
-        self._socket = _bind(self._path)
+        mode = 0o660 if is_of_group(path.parent) else 0o600
+        self._socket = _bind(self._path, mode=mode)
         try:
-            self._emergency = _bind(self._emergency_path)
+            self._emergency = _bind(self._emergency_path, mode=mode)
         except MailboxError:
             _close(self._socket, self._path)
             raise
-        self._subscribers: dict[str, float] = {}  # address -> time of its last datagram
+        self._subscribers: dict[
+            int | str, tuple[Sender, float]
+        ] = {}  # with its last datagram's time
         self._link_s: float | None = None
         self._heartbeats: list[Heartbeat] = []
         self._started_s = clock.now_s()
@@ -88,9 +96,9 @@ class MailboxServer(Closing):
     def emergencies(self) -> list[Command]:
         """Return every emergency stop that waits; count everything else as malformed."""
         stops: list[Command] = []
-        for message, address in self._read(self._emergency, MAX_EMERGENCIES):
+        for message, sender in self._read(self._emergency, MAX_EMERGENCIES):
             if isinstance(message, Command) and message.name == "estop":
-                self._subscribe(address, self._clock.now_s(), is_urgent=True)
+                self._subscribe(sender, self._clock.now_s(), is_urgent=True)
                 stops.append(self._timed(message))
             else:
                 self._malformed("emergency socket: not an emergency stop")
@@ -100,8 +108,8 @@ class MailboxServer(Closing):
         """Return the commands that have arrived; note greetings; count what is malformed."""
         commands: list[Command] = []
         now_s = self._clock.now_s()
-        for message, address in self._read(self._socket, MAX_PER_RECEIVE):
-            self._subscribe(address, now_s)
+        for message, sender in self._read(self._socket, MAX_PER_RECEIVE):
+            self._subscribe(sender, now_s)
             if isinstance(message, Command):
                 commands.append(self._timed(message))
             elif isinstance(message, Heartbeat):
@@ -117,23 +125,26 @@ class MailboxServer(Closing):
 
     def _read(
         self, channel: socket.socket, limit: int
-    ) -> Iterator[tuple[Command | Heartbeat | Hello, str | None]]:
-        """Yield up to `limit` messages that wait in `channel`, each with its sender's address."""
+    ) -> Iterator[tuple[Command | Heartbeat | Hello, Sender]]:
+        """Yield up to `limit` messages that wait in `channel`, each with its sender."""
         for _ in range(limit):
             try:
-                data, address = channel.recvfrom(MAX_DATAGRAM_BYTES)
+                data, sender = receive(channel, MAX_DATAGRAM_BYTES)
             except BlockingIOError:
                 return
             try:
                 if len(data) > MAX_COMMAND_BYTES:
                     raise msgspec.DecodeError(f"the limit is {MAX_COMMAND_BYTES} bytes")
                 message = _to_flight.decode(data)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                self._malformed(f"mailbox datagram of {len(data)} bytes: {error}")
-            else:
                 if self.tap is not None and isinstance(message, Command):
                     self.tap(data)
-                yield message, address
+                yield message, sender
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                self._malformed(f"mailbox datagram of {len(data)} bytes: {error}")
+            finally:
+                kept = self._subscribers.get(sender.key or "")
+                if kept is None or kept[0] is not sender:
+                    sender.close()
 
     def _malformed(self, why: str) -> None:
         self.malformed += 1
@@ -163,51 +174,68 @@ class MailboxServer(Closing):
             waited_s = max(0.0, waited_s) if waited_s >= -MAX_AHEAD_S else inf
         return structs.replace(message, waited_s=waited_s)
 
-    def _subscribe(self, address: str | None, now_s: float, *, is_urgent: bool = False) -> None:
-        """Send to `address` from now on, if there is room; `is_urgent`: make room."""
-        subscribers = self._subscribers
-        if not address:
+    def _subscribe(self, sender: Sender, now_s: float, *, is_urgent: bool = False) -> None:
+        """Send to `sender` from now on, if there is room; `is_urgent`: make room."""
+        subscribers, key = self._subscribers, sender.key
+        if key is None:
             return
-        if is_urgent and address not in subscribers and len(subscribers) >= MAX_SUBSCRIBERS:
-            del subscribers[min(subscribers, key=subscribers.__getitem__)]
-        if address in subscribers or len(subscribers) < MAX_SUBSCRIBERS:
-            subscribers[address] = now_s
+        known = subscribers.get(key)
+        if known is not None:
+            subscribers[key] = (known[0], now_s)
+            return
+        if is_urgent and len(subscribers) >= MAX_SUBSCRIBERS:
+            self._forget(min(subscribers, key=lambda one: subscribers[one][1]))
+        if len(subscribers) < MAX_SUBSCRIBERS:
+            subscribers[key] = (sender, now_s)
+
+    def _forget(self, key: int | str) -> None:
+        sender, _ = self._subscribers.pop(key)
+        sender.close()
 
     def _send(self, data: bytes) -> None:
         if self.tap is not None:
             self.tap(data)
         now_s = self._clock.now_s()
-        for address, heard_s in list(self._subscribers.items()):
+        for key, (sender, heard_s) in list(self._subscribers.items()):
             if now_s - heard_s > SUBSCRIPTION_S:
-                del self._subscribers[address]
+                self._forget(key)
                 continue
             try:
-                self._socket.sendto(data, address)
+                sender.send(data)
             except BlockingIOError:
                 pass  # its queue is full: it misses this one; for an outcome it asks again
             except OSError:
-                del self._subscribers[address]  # its process has ended; a new one greets first
+                self._forget(key)  # its process has ended; a new one greets first
 
     def close(self) -> None:
+        for key in list(self._subscribers):
+            self._forget(key)
         _close(self._socket, self._path)
         _close(self._emergency, self._emergency_path)
 
 
 class MailboxClient(Closing):
-    """The worker's end, shared by all its task threads.
+    """The end of a worker, shared by all its task threads, or of a program that asks.
 
     server_path: the flight process's socket. It may come and go; a client outlives it.
     path: this client's own socket; one fixed name per role, so that a restarted worker
-    takes the place of a killed one and leaves no file behind.
+    takes the place of a killed one and leaves no file behind. None for a program that asks: it
+    needs no right but to send to the flight process, as root and members of its group may.
     """
 
-    def __init__(self, *, server_path: Path, path: Path, clock: Clock) -> None:
+    def __init__(self, *, server_path: Path, clock: Clock, path: Path | None = None) -> None:
         self._server = str(server_path)
         self._emergency = str(emergency_socket(server_path))
         self._clock = clock
         self._path = path
-        self._socket = _bind(path)
-        self._socket.setblocking(True)
+        self._passed: socket.socket | None = None
+        if path is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._answers, self._passed = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        else:
+            self._socket = self._answers = _bind(path, mode=0o600)
+            self._socket.setblocking(True)
+        self._extras = [] if self._passed is None else with_socket(self._passed)
         room = struct.pack("ll", 0, int(EMERGENCY_ROOM_S * 1e6))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, room)
         self._changed = threading.Condition()
@@ -307,7 +335,7 @@ class MailboxClient(Closing):
 
     def _send(self, data: bytes) -> bool:
         try:
-            self._socket.sendto(data, socket.MSG_DONTWAIT, self._server)
+            self._socket.sendmsg([data], self._extras, socket.MSG_DONTWAIT, self._server)
         except OSError:
             return False  # absent, restarting or its queue is full: the caller sends it again
         return True
@@ -315,7 +343,7 @@ class MailboxClient(Closing):
     def _send_emergency(self, data: bytes) -> bool:
         """Wait for room, unlike other messages: the kernel gives it to one sender in turn."""
         try:
-            self._socket.sendto(data, self._emergency)
+            self._socket.sendmsg([data], self._extras, 0, self._emergency)
         except OSError:
             return False
         return True
@@ -323,7 +351,7 @@ class MailboxClient(Closing):
     def _receive(self) -> None:
         while not self._closed:
             try:
-                data = self._socket.recv(MAX_DATAGRAM_BYTES)
+                data = self._answers.recv(MAX_DATAGRAM_BYTES)
             except OSError:
                 return
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -349,9 +377,13 @@ class MailboxClient(Closing):
             self._closed = True
             self._changed.notify_all()
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the receiving thread
+            self._answers.shutdown(socket.SHUT_RDWR)  # wakes the receiving thread
         self._thread.join(timeout=1.0)
-        _close(self._socket, self._path)
+        if self._path is not None:
+            _close(self._socket, self._path)
+        for one in (self._socket, self._answers, self._passed):
+            if one is not None:
+                one.close()
 
 
 def _encode_command(command: Command) -> bytes:
@@ -366,20 +398,20 @@ def _encode_command(command: Command) -> bytes:
     return data
 
 
-def _bind(path: Path) -> socket.socket:
-    """Bind a datagram socket at `path`, for this user alone; replaces a dead process's."""
+def _bind(path: Path, *, mode: int) -> socket.socket:
+    """Bind a datagram socket at `path`; replaces a dead process's."""
     if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
         raise MailboxError(
             f"mailbox socket {path}: {len(os.fsencode(path))} bytes, "
             f"the kernel's limit is {MAX_SOCKET_PATH_BYTES}: use a shorter --runtime-dir"
         )
-    if _is_served(path):
+    if is_served(path):
         raise MailboxError(f"mailbox socket {path}: another process serves it; end that first")
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         path.unlink(missing_ok=True)
         channel.bind(str(path))
-        path.chmod(0o600)
+        path.chmod(mode)
         channel.setblocking(False)
     except OSError as error:
         channel.close()
@@ -387,13 +419,18 @@ def _bind(path: Path) -> socket.socket:
     return channel
 
 
-def _is_served(path: Path) -> bool:
-    """Say whether a live process has `path` bound: the socket of a killed one refuses."""
+def is_served(path: Path) -> bool:
+    """Say whether a live process has `path` bound: the socket of a killed one refuses.
+
+    Raises MailboxError if this user may not know.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(str(path))
-        except OSError:
+        except (FileNotFoundError, ConnectionRefusedError):
             return False
+        except OSError as error:
+            raise MailboxError(f"mailbox socket {path}: {error.strerror}") from error
     return True
 
 

@@ -14,7 +14,7 @@ _LONGEST_NAME = "broker/broker.sock"
 
 
 class RuntimePaths(msgspec.Struct, frozen=True):
-    """The sockets of one ship, all in one directory that only its user may enter."""
+    """The sockets of one ship, all in one directory that only its user, or its group, may enter."""
 
     directory: Path
 
@@ -92,6 +92,16 @@ def own_paths(directory: Path | None) -> RuntimePaths:
 def emergency_socket(flight: Path) -> Path:
     """Return the socket for emergency stops beside the mailbox socket `flight`."""
     return flight.with_name("estop.sock")
+
+
+def is_of_group(directory: Path) -> bool:
+    """Say whether a directory lets in its group and nobody else, as those of the units do.
+
+    Then the group may use what its owner puts there: command a ship, read its logs. In any other
+    directory, only its owner may, and root.
+    """
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    return mode & (stat.S_IRWXG | stat.S_IRWXO) == stat.S_IRGRP | stat.S_IXGRP
 
 
 def make_own_directory(path: Path, *, what: str = "directory", cure: str = "") -> None:

@@ -19,6 +19,7 @@ from mcap.writer import CompressionType, Writer
 from blimp import __version__
 from blimp.closing import Closing
 from blimp.errors import LogError
+from blimp.link.paths import is_of_group
 from blimp.recording.tape import Session
 from blimp.recording.topics import NS, Message, Translator, schemas
 
@@ -141,6 +142,8 @@ class _Output:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             self._descriptor = os.open(path, flags, 0o600)
+            if is_of_group(path.parent):
+                os.fchmod(self._descriptor, 0o640)  # whatever the umask: its group reads it
         except OSError as error:
             raise LogError(f"log {path}: {error.strerror}") from error
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

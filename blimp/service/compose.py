@@ -37,7 +37,7 @@ from blimp.hardware.board import Board, open_board, safe_state
 from blimp.hardware.linux import LinuxBuses
 from blimp.link.flight_record import RecordFile
 from blimp.link.mailbox import MailboxServer
-from blimp.link.paths import RuntimePaths, own_paths, paths_in
+from blimp.link.paths import RuntimePaths, is_of_group, own_paths, paths_in
 from blimp.link.registry import start_time
 from blimp.queue.observability.settings import LogFormat
 from blimp.recording.ring import Ring
@@ -438,7 +438,8 @@ def _left(airframe: Airframe, *, paths: RuntimePaths) -> Iterator[None]:
 
     Its file may change in the meantime, and then name other pins than those that drive now.
     """
-    write_whole(paths.airframe, msgspec.json.encode(airframe).decode(), mode=0o600)
+    mode = 0o640 if is_of_group(paths.directory) else 0o600
+    write_whole(paths.airframe, msgspec.json.encode(airframe).decode(), mode=mode)
     yield
     paths.airframe.unlink(missing_ok=True)
 

@@ -2,11 +2,13 @@
 
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
@@ -351,3 +353,98 @@ def test_closing_leaves_a_successors_socket_alone(tmp_path: Path, clock: ManualC
 def test_a_path_the_kernel_cannot_hold_is_named(tmp_path: Path, clock: ManualClock) -> None:
     with pytest.raises(MailboxError, match="limit is 107"):
         MailboxServer(path=tmp_path / ("x" * 120), clock=clock)
+
+
+def test_a_program_that_asks_needs_no_file_and_leaves_none(
+    server: MailboxServer, tmp_path: Path, clock: ManualClock
+) -> None:
+    before = set(tmp_path.iterdir())
+    with MailboxClient(server_path=tmp_path / "flight.sock", clock=clock) as asking:
+        assert set(tmp_path.iterdir()) == before
+        with Answering(server, OutcomeState.DONE):
+            for name in ("hold", "estop"):
+                outcome = asking.call(Command(id=name, name=name), timeout_s=5.0)
+                assert outcome is not None
+                assert outcome.state is OutcomeState.DONE
+    server.publish(snapshot())  # into a socket whose other end has ended
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_one_that_asks_again_and_again_is_one_subscriber_and_costs_one_descriptor(
+    server: MailboxServer, tmp_path: Path, clock: ManualClock
+) -> None:
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(MailboxClient(server_path=tmp_path / "flight.sock", clock=clock))
+            for _ in range(MAX_SUBSCRIBERS + 2)
+        ]
+        before = open_descriptors()
+        for _ in range(3):
+            for client in clients:
+                assert client.greet(link=False)
+                server.receive()
+        assert open_descriptors() == before + MAX_SUBSCRIBERS
+        server.publish(snapshot())
+        assert clients[0].next_snapshot(None, timeout_s=5.0) is not None
+        clock.advance(SUBSCRIPTION_S + 0.1)
+        server.publish(snapshot())
+        assert open_descriptors() == before
+    assert clients[-1].snapshot() is None  # there was no room for it
+
+
+def test_whatever_is_passed_to_the_flight_process_it_keeps_only_a_socket_it_can_answer(
+    server: MailboxServer, tmp_path: Path
+) -> None:
+    command = msgspec.json.encode(Command(id="c", name="hold"))
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger,
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM) as of_the_network,
+        (tmp_path / "file").open("w") as file,
+    ):
+        stranger.connect(str(tmp_path / "flight.sock"))
+        before = open_descriptors()
+        numbers = [file.fileno(), of_the_network.fileno(), stranger.fileno()]
+        for passed in ([numbers[0]], [numbers[1]], numbers * 80):
+            for data in (command, b"garbage"):
+                extra = (
+                    socket.SOL_SOCKET,
+                    socket.SCM_RIGHTS,
+                    struct.pack(f"{len(passed)}i", *passed),
+                )
+                stranger.sendmsg([data], [extra])
+                server.receive()
+        server.publish(snapshot())
+        assert open_descriptors() == before
+    assert server.malformed == 3
+
+
+def test_a_client_that_does_not_read_is_never_waited_for(
+    server: MailboxServer, tmp_path: Path
+) -> None:
+    ours, passed = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # blocking ones
+    with ours, passed, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        extra = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", passed.fileno()))
+        sender.sendmsg(
+            [b'{"type":"hello","link":false}'], [extra], 0, str(tmp_path / "flight.sock")
+        )
+        server.receive()
+        for _ in range(2000):  # more than any queue of the kernel holds
+            server.publish(snapshot())
+        assert b'"boot_id":"b1"' in ours.recv(65_536)
+
+
+@pytest.mark.parametrize(
+    ("directory", "sockets"), [(0o750, 0o660), (0o700, 0o600), (0o755, 0o600), (0o710, 0o600)]
+)
+def test_the_group_may_command_only_where_the_directory_is_the_groups(
+    tmp_path: Path, clock: ManualClock, directory: int, sockets: int
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    run.chmod(directory)
+    with MailboxServer(path=run / "flight.sock", clock=clock):
+        assert {path.stat().st_mode & 0o777 for path in run.iterdir()} == {sockets}
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

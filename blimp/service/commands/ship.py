@@ -128,7 +128,6 @@ def bench(
     if not sys.stdin.isatty():
         raise BlimpError("bench: needs a person at a terminal")
     paths, clock = RuntimePaths(runtime_dir or ON_BOARD_DIR), SystemClock()
-    own = paths.directory / "bench.sock"
-    with MailboxClient(server_path=paths.flight, path=own, clock=clock) as mailbox:
+    with MailboxClient(server_path=paths.flight, clock=clock) as mailbox:
         ship = MailboxShip(mailbox, clock=clock)
         adjust(airframe, ship=ship, person=Person(ask_until_usable(prompt, say=say)), say=say)

@@ -85,8 +85,7 @@ def auto(
     airframe, logs = flown_airframe(paths), log_dir or log_directory()
     if airframe is None:
         raise BlimpError(f"no flight process runs in {paths.directory}")
-    own = paths.directory / "tune.sock"
-    with MailboxClient(server_path=paths.flight, path=own, clock=clock) as mailbox:
+    with MailboxClient(server_path=paths.flight, clock=clock) as mailbox:
         found = autotune.tune(
             MailboxShip(mailbox, clock=clock),
             airframe,

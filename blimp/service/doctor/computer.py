@@ -2,7 +2,6 @@
 
 import ctypes
 import getpass
-import os
 import re
 from collections.abc import Callable
 from functools import cached_property
@@ -15,7 +14,7 @@ import msgspec
 from blimp.airframe import Airframe, Device
 from blimp.clock import Clock
 from blimp.errors import BlimpError
-from blimp.link.mailbox import MailboxClient
+from blimp.link.mailbox import MailboxClient, is_served
 from blimp.link.paths import RuntimePaths
 from blimp.service.configuration import Configuration
 from blimp.service.systemd import FLIGHT, UNIT_DIR
@@ -25,7 +24,6 @@ State = Literal["ok", "warning", "error"]
 
 FLIGHT_UNIT = str(UNIT_DIR / FLIGHT)
 SNAPSHOT_S = 0.5  # the flight process sends 20 a second
-_LOOK_S = 0.02
 _TIME_ERROR = 5  # adjtimex(2): the clock is not synchronised
 
 
@@ -139,18 +137,11 @@ def running_snapshot(paths: RuntimePaths, *, clock: Clock) -> Snapshot | None:
 
     Raises BlimpError if one may run and cannot be asked.
     """
-    directory = paths.directory
-    if not directory.exists():
+    if not is_served(paths.flight):
         return None
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise BlimpError(f"a flight process may run in {directory}, which is not yours")
-    own = directory / f"doctor-{os.getpid()}.sock"
-    with MailboxClient(server_path=paths.flight, path=own, clock=clock) as mailbox:
-        if not mailbox.greet(link=False):
-            return None
-        until_s = clock.now_s() + SNAPSHOT_S
-        while (snapshot := mailbox.snapshot()) is None:
-            if clock.now_s() > until_s:
-                raise BlimpError(f"the flight process in {directory} does not answer")
-            clock.sleep_until(clock.now_s() + _LOOK_S)
-        return snapshot
+    with MailboxClient(server_path=paths.flight, clock=clock) as mailbox:
+        mailbox.greet(link=False)  # if its queue is full, it is asked and does not answer
+        answer = mailbox.next_snapshot(None, timeout_s=SNAPSHOT_S)
+    if answer is None:
+        raise BlimpError(f"the flight process in {paths.directory} does not answer")
+    return answer[0]
