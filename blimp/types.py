@@ -422,6 +422,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="snapshot"):
     messages: tuple[str, ...] = ()
     health: EstimateHealth = EstimateHealth()  # of the estimate that the ship flies by
     link_age_s: float = 0.0  # what the failsafe judges: the older of the broker's and the pilot's
+    deaf: str = ""  # why an emergency stop would not come by the broker; "" if it would
     pilot_age_s: float | None = None  # of the pilot's heartbeat; None: no pilot sends one
     heaviness_kg: float | None = None  # as level flight has weighed it; None before any
     target_ned_m: tuple[float | None, float | None, float | None] = (None, None, None)  # asked for

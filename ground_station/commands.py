@@ -31,11 +31,11 @@ from ground_station.options import (
     speed,
 )
 from ground_station.page import PORT
-from ground_station.session import SILENT_S
 
 SHORT_S = 10.0
 FLIGHT_S = 180.0
 ESTOP_S = 5.0
+ALL_ROADS_S = 0.3  # in which the slower roads of a stop usually confirm it, too
 PARAMETER_S = 20.0  # its new flight loop may take a moment to begin
 HELD_S = 10.0  # beyond the seconds a command runs for
 OLD_S = 10.0  # a snapshot older than this is no link
@@ -436,16 +436,22 @@ def estop(context: typer.Context) -> int:
     if this.options.dry_run:
         return this.command("estop", {}, timeout_s=ESTOP_S)
     line = report.ProgressLine(report=this.report, what="estop")
-    timeout_s = this.timeout_s(ESTOP_S)
+
+    def name_others() -> None:
+        try:
+            check_known(this.ship)
+        except LinkError as error:  # it may be there and send no telemetry: the stop goes on
+            this.report.say(f"ground: {error}")
+
     with this.client() as client:
-        reply = client.estop(timeout_s=min(SILENT_S, timeout_s))
-        if reply.state == "TIMEOUT" and timeout_s > SILENT_S:
-            try:
-                check_known(this.ship)
-            except LinkError as error:  # it may be there and send no telemetry: try on
-                this.report.say(f"ground: {error}")
-            reply = client.estop(timeout_s=timeout_s - SILENT_S)
-    return this.reply(reply, line)
+        reply = client.estop(
+            timeout_s=this.options.timeout_s, on_silence=name_others, hear_all_s=ALL_ROADS_S
+        )
+    status = this.reply(reply, line)
+    if reply.roads_ms and not this.report.as_json:
+        roads = sorted(reply.roads_ms.items(), key=lambda road: road[1])
+        this.report.say("ground: by " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in roads))
+    return status
 
 
 # --- the bench ----------------------------------------------------------------------------

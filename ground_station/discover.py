@@ -10,7 +10,7 @@ import msgspec
 
 from blimp.config import GroundConfig, vehicle_name
 from blimp.errors import ConfigError, LinkError, NotAuthorised
-from blimp.link.paths import distrust
+from blimp.link.paths import ON_BOARD_DIR, RuntimePaths, distrust
 from blimp.link.registry import Registration, read
 from blimp.queue.redis.urls import hide_password
 
@@ -41,6 +41,18 @@ def find_ship(*, config: GroundConfig, broker: str | None, vehicle: str | None) 
     if wanted is None:
         wanted = _only_ship_on(broker, config.registry)
     return Ship(vehicle=wanted, broker=broker)
+
+
+def flight_socket(ship: Ship, *, registry: Path) -> Path | None:
+    """Return the mailbox socket of a ship that runs on this machine; None if it does not."""
+    for stack in _stacks_or_none(registry):
+        if (stack.vehicle, stack.broker) == (ship.vehicle, ship.broker):
+            return RuntimePaths(Path(stack.runtime_dir)).flight
+    on_board = RuntimePaths(ON_BOARD_DIR)
+    try:
+        return on_board.flight if on_board.vehicle.read_text() == ship.vehicle else None
+    except (OSError, ValueError):
+        return None
 
 
 def find_broker(*, config: GroundConfig, broker: str | None) -> str:

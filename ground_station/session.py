@@ -24,7 +24,7 @@ from blimp.config import (
     signing_keys_from_environment,
 )
 from blimp.errors import BlimpError, LinkError, NotInControl
-from ground_station.discover import Ship, check_known, find_broker, find_ship
+from ground_station.discover import Ship, check_known, find_broker, find_ship, flight_socket
 from ground_station.kept import KeptControl
 from ground_station.report import NOT_AUTHORISED, Outcome, ProgressLine, Report
 from ground_station.traced import root_span, traced
@@ -114,9 +114,11 @@ class Session:
     @contextmanager
     def client(self, *, ship: Ship | None = None) -> Iterator["VehicleClient"]:
         """A client for commands that anybody may send. ship: another one than the options name."""
+        from blimp.link.stop_socket import StopSocket
         from blimp.tasks.client import VehicleClient
 
         ship = ship or self.ship
+        flight = flight_socket(ship, registry=self.registry)
         with (
             traced(report=self.report) as tracer,
             VehicleClient(
@@ -124,6 +126,7 @@ class Session:
                 vehicle=ship.vehicle,
                 signing_key=self.signing_keys,
                 tracer=tracer,
+                stop_road=None if flight is None else StopSocket(flight, clock=self.clock),
             ) as client,
         ):
             yield client

@@ -231,6 +231,7 @@ def status_table(snapshot: Snapshot, age_s: float) -> Table:
         "failsafe": snapshot.failsafe or "none",
         "age": _age(age_s),
         "pilot's link": _pilot_words(snapshot),
+        "stop": snapshot.deaf or "would arrive",
         "altitude": f"{snapshot.altitude_m:z.2f} m",
         "position": f"north {north:z.2f} m, east {east:z.2f} m",
         "velocity": f"north {v_north:z.2f}, east {v_east:z.2f}, up {-v_down:z.2f} m/s",

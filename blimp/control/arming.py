@@ -119,6 +119,11 @@ def _battery(ready: Readiness) -> list[str]:
     return []
 
 
+def _stop(ready: Readiness) -> list[str]:
+    why = ready.flags.deaf
+    return [f"emergency stop: {why}; ask 'blimp doctor' and the worker's log"] if why else []
+
+
 def _level(ready: Readiness) -> list[str]:
     roll, pitch, _ = euler(ready.state.attitude)
     tilt = max(abs(roll), abs(pitch))
@@ -155,6 +160,7 @@ CHECKS: tuple[Check, ...] = (
     _position,
     _gyro,
     _battery,
+    _stop,
     _level,
     _still,
     _loop,

@@ -32,6 +32,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     """What the loop knows besides the state."""
 
     link_age_s: float = 0.0  # since the ground link last proved alive
+    deaf: str = ""  # why an emergency stop of the ground would not come, "" if it would
     battery_v: float | None = None  # smoothed; None without a good sample
     power_age_s: float = 0.0  # since the battery was last known; 0 where nothing measures it
     unhealthy: tuple[str, ...] = ()  # devices

@@ -117,6 +117,10 @@ class Inbox(Protocol):
         """Return seconds since the broker last answered the worker."""
         ...
 
+    def deaf(self, now_s: float) -> str:
+        """Return why an emergency stop of the ground would not come, "" if it would."""
+        ...
+
 
 class FlightLoop:
     """One ship's control, stepped by a runner or by a simulation."""
@@ -404,6 +408,7 @@ class FlightLoop:
             active_command=self._commander.active,
             messages=tuple(supervisor.messages),
             link_age_s=0.0 if self._flags_seen is None else self._flags_seen.link_age_s,
+            deaf="" if self._flags_seen is None else self._flags_seen.deaf,
             pilot_age_s=self._pilot_age_s(now_s),
             heaviness_kg=self._controller.weighed_kg,
             target_ned_m=self.setpoint.position_ned_m,
@@ -437,6 +442,7 @@ class FlightLoop:
             self._power_s = now_s
         return Flags(
             link_age_s=max(self._inbox.link_age_s(now_s), self._pilot_age_s(now_s) or 0.0),
+            deaf=self._inbox.deaf(now_s),
             broken=effect.broken,
             astray=not effect.only_dead,
             spared=self._mixer.left_over if len(effect.faults) == 1 and effect.only_dead else 0.0,

@@ -49,14 +49,20 @@ EMERGENCY_ROOM_S = 0.2  # how long an emergency stop waits for room among others
 MAX_AHEAD_S = 0.1  # tolerance: both ends read the same monotonic clock
 MAX_SUBSCRIBERS = 8
 SUBSCRIPTION_S = 3.0
+MAX_REASON_LETTERS = 200
 
 REMEMBERED_OUTCOMES = 512
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
-    """A client's greeting: keeps its subscription, and says whether its broker answers."""
+    """A client's greeting: keeps its subscription, and says whether its broker answers.
+
+    deaf: of a client that hears emergency stops, why one would not reach it, "" if it would; None
+    of any other client.
+    """
 
     link: bool
+    deaf: str | None = None
 
 
 Timed = TypeVar("Timed", Command, Heartbeat)
@@ -87,6 +93,7 @@ class MailboxServer(Closing):
             int | str, tuple[Sender, float]
         ] = {}  # with its last datagram's time
         self._link_s: float | None = None
+        self._ears: dict[int | str, tuple[str, float]] = {}  # why deaf, and when that was said
         self._heartbeats: list[Heartbeat] = []
         self._started_s = clock.now_s()
         self.tap: Callable[[bytes], object] | None = None  # has a copy of each message; never waits
@@ -114,9 +121,23 @@ class MailboxServer(Closing):
                 commands.append(self._timed(message))
             elif isinstance(message, Heartbeat):
                 self._heartbeats.append(self._timed(message))
-            elif message.link:
-                self._link_s = now_s
+            else:
+                self._greeted(message, sender, now_s)
         return commands
+
+    def _greeted(self, hello: Hello, sender: Sender, now_s: float) -> None:
+        """Note a greeting. A link on which no emergency stop would come is a lost one."""
+        if hello.deaf is not None and sender.key is not None:
+            self._ears[sender.key] = (hello.deaf[:MAX_REASON_LETTERS], now_s)
+            while len(self._ears) > MAX_SUBSCRIBERS:
+                del self._ears[min(self._ears, key=lambda one: self._ears[one][1])]
+        hears = any(not why for why, heard_s in self._ears.values() if _is_near(heard_s, now_s))
+        if hello.link and (hears or not hello.deaf):
+            self._link_s = now_s
+
+    def deaf(self, now_s: float) -> str:
+        """Return why an emergency stop would not come by one of those that hear them, or ""."""
+        return "; ".join(why for why, at_s in self._ears.values() if why and _is_near(at_s, now_s))
 
     def heartbeats(self) -> list[Heartbeat]:
         """Return the pilots' heartbeats among what `receive` has read."""
@@ -276,12 +297,14 @@ class MailboxClient(Closing):
             seen = self._returned.get(id, 0)
         return self._wait(id, seen=seen, timeout_s=timeout_s)
 
-    def greet(self, *, link: bool) -> bool:
+    def greet(self, *, link: bool, deaf: str | None = None) -> bool:
         """Keep the subscription; `link` says whether the broker answered just now.
+
+        deaf: see Hello.
 
         Returns whether the flight process is there to receive it.
         """
-        return self._send(_encoder.encode(Hello(link=link)))
+        return self._send(_encoder.encode(Hello(link=link, deaf=deaf)))
 
     def relay(self, heartbeat: Heartbeat) -> bool:
         """Pass on a pilot's heartbeat, once: the next one makes up for one that is lost."""
@@ -384,6 +407,10 @@ class MailboxClient(Closing):
         for one in (self._socket, self._answers, self._passed):
             if one is not None:
                 one.close()
+
+
+def _is_near(at_s: float, now_s: float) -> bool:
+    return now_s - at_s <= SUBSCRIPTION_S
 
 
 def _encode_command(command: Command) -> bytes:

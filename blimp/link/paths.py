@@ -54,6 +54,11 @@ class RuntimePaths(msgspec.Struct, frozen=True):
         return self.directory / "airframe.json"
 
     @property
+    def vehicle(self) -> Path:
+        """The name of the ship, for who stops it from this machine."""
+        return self.directory / "vehicle"
+
+    @property
     def notify(self) -> Path:
         """The socket on which the supervisor receives readiness."""
         return self.directory / "notify.sock"

@@ -274,6 +274,8 @@ class Hooks:
         self.name = name
         self.broadcasts: dict[str, BroadcastHandler] = {}
         self.boot_steps: list[BootStep] = []
+        # Why no broadcast would reach this process's worker, "" if it would; see Listener.
+        self.deaf: Callable[[], str] = lambda: ""
         self.link_watchers: list[Callable[[bool], None]] = []
         self.extensions: list[ExtensionFactory | str] = list(WORKER_EXTENSIONS)
         self.child_extension: ChildExtension | None = None

@@ -63,7 +63,8 @@ def schemas(session: Session) -> dict[str, tuple[str, Schema]]:
             failsafe=_TEXT, position_ned_m=_VECTOR, velocity_ned_mps=_VECTOR, altitude_m=_NUMBER,
             attitude_rad=_ATTITUDE, battery_v=_NUMBER, actuators=actuators, sensors=_object(),
             loop=_object(rate_hz=_NUMBER, cycles=_COUNT, overruns=_COUNT), simulated=_FLAG,
-            active_command=_TEXT, messages=_TEXTS, link_age_s=_NUMBER, pilot_age_s=_NUMBER,
+            active_command=_TEXT, messages=_TEXTS, link_age_s=_NUMBER, deaf=_TEXT,
+            pilot_age_s=_NUMBER,
             heaviness_kg=_NUMBER, wind_ned_mps=_VECTOR, wind_age_s=_NUMBER, health=_object(),
         )),
         "/command": ("blimp.Command", _object(

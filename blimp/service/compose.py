@@ -236,7 +236,7 @@ def _fly(
     with (
         MailboxServer(path=paths.flight, clock=clock) as mailbox,
         RecordFile(paths.record) as record,
-        _left(airframe, paths=paths),
+        _left(airframe, vehicle=vehicle, paths=paths),
         machine(simulated=options.simulated, paths=paths, clock=clock),
         assemble(
             airframe,
@@ -433,15 +433,17 @@ def _stop_when_orphaned(stop: Callable[[], None], *, parent: int | None) -> None
 
 
 @contextlib.contextmanager
-def _left(airframe: Airframe, *, paths: RuntimePaths) -> Iterator[None]:
-    """Leave the airframe for `make_safe` until this process ends in order.
+def _left(airframe: Airframe, *, vehicle: str, paths: RuntimePaths) -> Iterator[None]:
+    """Leave the airframe for `make_safe`, and the ship's name, until this process ends in order.
 
     Its file may change in the meantime, and then name other pins than those that drive now.
     """
     mode = 0o640 if is_of_group(paths.directory) else 0o600
     write_whole(paths.airframe, msgspec.json.encode(airframe).decode(), mode=mode)
+    write_whole(paths.vehicle, vehicle, mode=mode)
     yield
     paths.airframe.unlink(missing_ok=True)
+    paths.vehicle.unlink(missing_ok=True)
 
 
 def flown_airframe(paths: RuntimePaths) -> Airframe | None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 WORKER_MEMORY_MB = 200.0  # five times its need: a worker above it leaks, and restarts
 LISTENING_S = 0.5
+GREETING_S = 1.0  # of the relay, which says whether it hears: a third of a subscription
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,8 +126,8 @@ def relay(options: WorkerOptions, *, on_stop: OnStop) -> None:
                 notify.send(notify.READY, address=supervisor)
                 # A process that was stopped (SIGSTOP) may take its SIGTERM in another thread, which
                 # does not wake this one: Python runs the handler only when it looks again.
-                while not select.select([wake], [], [], LISTENING_S)[0]:
-                    continue
+                while not select.select([wake], [], [], GREETING_S)[0]:
+                    mailbox.greet(link=False, deaf=receiver.deaf())
             finally:
                 receiver.close()
 

@@ -88,6 +88,9 @@ class LocalInbox:
             self._heard_s = now_s
         return now_s - self._heard_s
 
+    def deaf(self, now_s: float) -> str:  # noqa: ARG002
+        return ""
+
 
 class Lockstep(Closing):
     """A simulated ship that flies exactly as far as `step` says.

@@ -90,7 +90,7 @@ def build_ship_app(
 
     @app.on_link
     def greet(alive: bool) -> None:
-        mailbox.greet(link=alive)
+        mailbox.greet(link=alive, deaf=app.deaf())
         if alive:
             pilots.look()
 

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -18,7 +18,7 @@ import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.errors import LinkError, ResultError
+from blimp.errors import LinkError, NotAuthorised, ResultError
 from blimp.queue.protocol.message import NORMAL, TaskMessage
 from blimp.tasks.authority import HEADER
 from blimp.tasks.reply import Pending, Progress, Reply, reply_of
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from blimp.queue.observability.tracing import Tracer
     from blimp.queue.protocol.signing import Key
     from blimp.queue.results.redis_backend import RedisResults
+    from blimp.tasks.stop import LocalRoad, StopSender
 
 
 __all__ = ["Pending", "Progress", "Reply", "VehicleClient", "vehicle_queue"]
@@ -34,9 +35,13 @@ __all__ = ["Pending", "Progress", "Reply", "VehicleClient", "vehicle_queue"]
 TASK_PREFIX = "blimp."
 DEFAULT_TTL_S = 5.0
 BOOT = "blimp_boot_id"  # header: the flight process that a command is for
+STOP_ID = "blimp_stop_id"  # header of a task that repeats an emergency stop: the id of that
 MAX_BOOT_LETTERS = 64
 HEARD_S = 2.0  # a ship whose last snapshot is older may have another boot by now
-ESTOP_REPEAT_S = 0.2
+STOP_S = 5.0  # in which a stop is confirmed, if it can be
+SILENT_S = 1.0  # a ship that says nothing for so long may not be there
+LOCAL_S = 0.5  # in which a flight process on this machine answers, whatever the broker says
+STEP_S = 0.1  # between two looks at what has become of the roads
 _UNKNOWN = (
     "no command of this id is known: it has not begun, it is no longer kept, or the id is wrong"
 )
@@ -48,6 +53,7 @@ class VehicleClient(Closing):
     broker: a URL, or several as TaskApp takes them. signing_key: commands are signed with it.
     authority: the token of the pilot's grant, see `blimp.tasks.authority`.
     tracer: makes a span of each command that is sent.
+    stop_road: the way to a flight process on this machine, for emergency stops.
     Every method raises LinkError, naming the broker, if none answers in `timeout_s`.
     """
 
@@ -63,7 +69,10 @@ class VehicleClient(Closing):
         signing_key: Key | Sequence[Key] | None = None,
         authority: int | None = None,
         tracer: Tracer | None = None,
+        stop_road: LocalRoad | None = None,
     ) -> None:
+        self._stop_road = stop_road
+        self._stopper: StopSender | None = None
         self.tracer = tracer
         self.authority = authority
         self._transport = transport
@@ -142,38 +151,73 @@ class VehicleClient(Closing):
         """Ask the vehicle for a sign of life."""
         return self.send("ping", ttl_s=timeout_s).wait(timeout_s)
 
-    def estop(self, *, timeout_s: float = 3.0) -> Reply:
-        """Stop every output now, past every queue; repeat until it is confirmed.
+    def ready_to_stop(self) -> None:
+        """Connect for the next emergency stop, and stay connected. Does not wait."""
+        self._stops().warm()
+
+    def estop(
+        self,
+        *,
+        timeout_s: float | None = None,
+        on_silence: Callable[[], None] = lambda: None,
+        hear_all_s: float = 0.0,
+    ) -> Reply:
+        """Stop every output now, by every road at once; repeat until it is confirmed.
 
         SUCCESS only if the vehicle has confirmed it, TIMEOUT otherwise.
+        timeout_s: None for STOP_S, or longer on a slow link and while a broker does not answer.
+        on_silence: called once if nothing was heard for SILENT_S; the stop goes on meanwhile.
+        hear_all_s: how long to wait for the other roads' confirmations, for `roads_ms`.
+        Raises LinkError if no broker is there, and the ship has not confirmed it otherwise.
         """
-        id = str(uuid.uuid4())
-        results = self._link()
-        sent_s = self.clock.now_s()
-        watch = results.watch(id)
+        stops = self._stops()
+        stop = stops.fire()
         pending = Pending(
-            id=id, task=TASK_PREFIX + "estop", watch=watch, sent_s=sent_s, clock=self.clock
-        )
+            id=stop.id, task=TASK_PREFIX + "estop", watch=stop, sent_s=stop.pressed_s,
+            clock=self.clock,
+        )  # fmt: skip
+        self._open.add(pending)
         with pending:
-            while True:
-                self._publisher.broadcast(
-                    f"{vehicle_queue(self.vehicle)}.emergency",
-                    {"id": id, "name": "estop", "payload": {"source": self._source}},
+            is_silent = False
+            while pending.reply is None:
+                waited_s = self.clock.now_s() - stop.pressed_s
+                wait_s = max(STOP_S, stops.patience_s()) if timeout_s is None else timeout_s
+                left_s = wait_s - waited_s
+                if left_s <= 0.0:
+                    break
+                has_passed = waited_s >= max(SILENT_S, stops.patience_s())
+                if has_passed and not (is_silent or pending.is_heard):
+                    is_silent = True
+                    on_silence()
+                trouble = stops.trouble()
+                if isinstance(trouble, NotAuthorised) and waited_s >= LOCAL_S:
+                    raise trouble
+                pending.wait(min(left_s, STEP_S))
+            if pending.reply is None:
+                if (trouble := stops.trouble()) is not None:
+                    raise trouble
+                return pending.timed_out(wait_s)
+            stop.wait_roads(stops.road_count, within_s=hear_all_s)
+            return msgspec.structs.replace(pending.reply, roads_ms=dict(stop.roads_ms))
+
+    def _stops(self) -> StopSender:
+        from blimp.queue.protocol.signing import Signer
+        from blimp.queue.redis.urls import SCHEMES, Brokers
+        from blimp.tasks.stop import StopSender
+
+        with self._lock:
+            if self._stopper is None:
+                key = self._signing_key
+                self._stopper = StopSender(
+                    brokers=Brokers(self.broker, schemes=SCHEMES),
+                    vehicle=self.vehicle,
+                    queue=vehicle_queue(self.vehicle),
+                    source=self._source,
+                    signer=None if key is None else Signer(key),
+                    clock=self.clock,
+                    local=self._stop_road,
                 )
-                left_s = timeout_s - (self.clock.now_s() - sent_s)
-                repeat_s = self.clock.now_s() + min(ESTOP_REPEAT_S, max(0.0, left_s))
-                try:
-                    reply = pending.wait(max(0.0, repeat_s - self.clock.now_s()))
-                    if reply.state != "TIMEOUT":
-                        return reply
-                except LinkError:
-                    if len(results.server.brokers) == 1:
-                        raise
-                    self.clock.sleep_until(repeat_s)
-                if left_s <= ESTOP_REPEAT_S:
-                    return pending.timed_out(timeout_s)
-                # The ship may listen at another broker, if there are several: try the next one.
-                results.server.brokers.failed(results.server.brokers.current)
+            return self._stopper
 
     def result(self, id: str, *, task: str = "") -> Reply:
         """Return what is known of an earlier command; TIMEOUT if it is not known to have ended."""
@@ -210,6 +254,9 @@ class VehicleClient(Closing):
         """Close the connections, also those of commands under way. Idempotent."""
         for pending in list(self._open):
             pending.close()
+        if self._stopper is not None:
+            self._stopper.close()
+            self._stopper = None
         if self._results is not None:
             self._publisher.close()
             self._results.close()

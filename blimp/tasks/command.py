@@ -26,7 +26,7 @@ from blimp.queue.protocol.message import NORMAL, PARENT, trace_headers
 from blimp.queue.protocol.signing import FRESH_S
 from blimp.queue.redis.clock import Moment
 from blimp.tasks.authority import HEADER
-from blimp.tasks.client import BOOT
+from blimp.tasks.client import BOOT, STOP_ID
 from blimp.types import Command, Heartbeat, Outcome, OutcomeState, Snapshot
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Mailbox(Protocol):
     def wait(self, id: str, *, timeout_s: float) -> Outcome | None: ...
     def snapshot(self) -> Snapshot | None: ...
     def snapshot_age_s(self) -> float | None: ...
-    def greet(self, *, link: bool) -> bool: ...
+    def greet(self, *, link: bool, deaf: str | None = None) -> bool: ...
 
     def relay(self, heartbeat: Heartbeat) -> bool: ...
 
@@ -128,6 +128,9 @@ class CommandRun:
         self._authority = authority
         self._admitted: int | None = None  # final once the ship has answered
         self._clock = context.task.app.clock
+        # A stop comes by several roads under one id: the ship acts on the first.
+        stop_id = context.message.headers.get(STOP_ID) if row.command == "estop" else None
+        self._id = stop_id if isinstance(stop_id, str) and stop_id else context.id
         self._boot_id = self._known_boot_id()
         self._accepted_s: float | None = None
         self._reported = -1.0
@@ -156,7 +159,7 @@ class CommandRun:
         while outcome.state is OutcomeState.IN_PROGRESS:
             self._report_progress(outcome.fraction)
             self._check_cancelled()
-            news = self._mailbox.wait(self._context.id, timeout_s=FOLLOW_S)
+            news = self._mailbox.wait(self._id, timeout_s=FOLLOW_S)
             # Silence: send it again with the same id, which moves nothing.
             outcome = news or self._ask(SILENCE_S, doing="fell silent during the command")
             self._check_boot(outcome)
@@ -214,7 +217,7 @@ class CommandRun:
         # before its start, and judges that by `sent_s`.
         authority = self._ask_authority()
         return Command(
-            id=self._context.id,
+            id=self._id,
             name=self._row.command,
             arguments=self._arguments,
             fence=self._context.fence,

@@ -27,6 +27,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     latency_ms: from sending to the first report that the ship accepted or refused it: its
         first progress, or its end. On this machine's clock; None if no report came.
     kind: the name of the exception it ended with, "" if there was none.
+    roads_ms: of an emergency stop, from the press to the confirmation by each of its roads.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     latency_ms: float | None = None
     kind: str = ""
+    roads_ms: dict[str, float] = {}  # msgspec copies it
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):

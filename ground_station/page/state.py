@@ -40,6 +40,7 @@ def state_object(snapshot: Snapshot, age_s: float) -> dict[str, Any]:
         "messages": snapshot.messages,
         "doubts": health.doubts,
         "link_age_s": snapshot.link_age_s,
+        "deaf": snapshot.deaf,
         "pilot_age_s": snapshot.pilot_age_s,
         "heaviness_kg": snapshot.heaviness_kg,
         "wind_ned_mps": snapshot.wind_ned_mps,

@@ -150,6 +150,7 @@ class ListInbox:
         self.commands: list[Command] = []
         self.outcomes: list[Outcome] = []
         self.snapshots: list[Snapshot] = []
+        self.why_deaf = ""
         self.link_age = 0.0
 
     def emergencies(self) -> list[Command]:
@@ -172,6 +173,9 @@ class ListInbox:
 
     def link_age_s(self, now_s: float) -> float:
         return self.link_age
+
+    def deaf(self, now_s: float) -> str:
+        return self.why_deaf
 
     def of(self, id: str) -> list[Outcome]:
         return [outcome for outcome in self.outcomes if outcome.id == id]

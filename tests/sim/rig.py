@@ -175,6 +175,7 @@ class ListInbox:
     def __init__(self) -> None:
         self.commands: list[Command] = []
         self.outcomes: dict[str, Outcome] = {}
+        self.why_deaf = ""
         self.link_age = 0.0
         self.snapshots: list[Snapshot] = []
 
@@ -198,6 +199,9 @@ class ListInbox:
 
     def link_age_s(self, now_s: float) -> float:
         return self.link_age
+
+    def deaf(self, now_s: float) -> str:
+        return self.why_deaf
 
 
 class Rig:

@@ -113,6 +113,7 @@ class BroadcastReceiver:
 
     def start(self) -> None:
         self._started = True
+        self.app.deaf = self.deaf
         for part in self._parts:
             part.start()
 

@@ -66,6 +66,7 @@ GAUGES = {
     "worker_pool_size": ("Tasks that fit at once", "pool"),
     "worker_pool_busy": ("Tasks that run now", "pool"),
     "broker_up": ("Whether the broker answered just now",),
+    "broadcasts_heard": ("Whether an emergency broadcast would arrive",),
     "queue_messages": ("Ready, or in flight in a worker", "queue", "priority", "state"),
     "queue_oldest_message_age_seconds": ("Of those that are ready", "queue", "priority"),
     "queue_scheduled_messages": ("Messages whose ETA has not come", "queue"),
@@ -254,6 +255,9 @@ class _Collector(Closing):
         for reason in ("unknown_task", "unreadable", "not_genuine", "copied"):
             rejected.add_metric([reason], worker.counts[reason])
         yield rejected
+        heard = _gauge("broadcasts_heard")
+        heard.add_metric([], float(not self._app.deaf()))
+        yield heard
         jobs = worker.jobs()
         in_flight = _gauge("worker_in_flight")
         in_flight.add_metric([], len(jobs))

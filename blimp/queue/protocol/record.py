@@ -12,13 +12,16 @@ Source: Celery 5.7 `backends/base.py`, `prepare_exception` and `exception_to_pyt
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from blimp.errors import ResultError
 from blimp.queue.protocol.kombu_body import from_json
 from blimp.queue.protocol.message import TaskMessage, to_json
+
+if TYPE_CHECKING:
+    from blimp.queue.protocol.signing import Signer
 
 OURS = "blimp.errors"
 CELERY = "celery.exceptions"  # billiard's exceptions, too, have these names there
@@ -269,3 +272,15 @@ def failure(
     error: BaseException, *, state: State = State.FAILURE, trace: str | None = None
 ) -> Outcome:
     return Outcome(state=state, fault=fault_of(error), traceback=trace)
+
+
+def open_record(id: str, data: bytes, *, signer: Signer | None) -> Record:
+    """Return a stored record. Raises ResultError, and NotGenuine for one that no key signed."""
+    if signer is not None:
+        signer.check_appended(data, place=result_place(id))
+    return decode(data)
+
+
+def result_place(id: str) -> str:
+    """Return what the signature of a record is for: it is of no use for another task."""
+    return f"result of {id}"

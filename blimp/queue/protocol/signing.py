@@ -15,11 +15,11 @@ import itertools
 import os
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from blimp.errors import ConfigError, Copied, NotGenuine
-from blimp.queue.protocol.message import AGAIN, to_json
+from blimp.queue.protocol.message import AGAIN, new_id, to_json
 
 HEADER = "blimp_signature"
 SEAL = "blimp_seal"
@@ -146,6 +146,23 @@ class Signer:
 
     def __repr__(self) -> str:
         return f"Signer({len(self._keys)} keys)"
+
+
+def sealed(
+    document: dict[str, Any],
+    signer: Signer | None,
+    *,
+    exchange: str,
+    now_s: Callable[[], float],
+) -> dict[str, Any]:
+    """Return a broadcast that no other is equal to; signed with the time if there is a key.
+
+    It may arrive by two roads: the seal tells a copy from a repetition.
+    """
+    if signer is None:
+        return document | {"seal": new_id()}
+    signed = document | {"seal": signer.seal(), "sent_s": now_s()}
+    return signed | {"signature": signer.sign_document(signed, place=exchange)}
 
 
 def _place_parts(place: str) -> bytes:

@@ -32,6 +32,7 @@ from blimp.queue.protocol.message import (
     to_json,
     write_message,
 )
+from blimp.queue.protocol.signing import sealed
 from blimp.queue.publish.taken_back import Coalescing, KnownTask, coalescing_key
 from blimp.queue.redis.urls import Brokers
 from blimp.queue.retry import ONCE, PUBLISHING, RetryPolicy, policy_of
@@ -154,23 +155,6 @@ class Publisher:
         with self._lock:
             while self._senders:
                 self._senders.popitem()[1].close()
-
-
-def sealed(
-    document: dict[str, Any],
-    signer: Signer | None,
-    *,
-    exchange: str,
-    now_s: Callable[[], float],
-) -> dict[str, Any]:
-    """Return a broadcast that no other is equal to; signed with the time if there is a key.
-
-    It may arrive by two roads: the seal tells a copy from a repetition.
-    """
-    if signer is None:
-        return document | {"seal": new_id()}
-    signed = document | {"seal": signer.seal(), "sent_s": now_s()}
-    return signed | {"signature": signer.sign_document(signed, place=exchange)}
 
 
 class SendOptions(TypedDict, total=False):

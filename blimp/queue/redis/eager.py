@@ -13,7 +13,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -27,7 +27,7 @@ DEFAULT_PORT = 6379
 _GREETING = "greeting"
 _NOTHING = object()  # the parser has no whole answer
 
-Command = Sequence[Any]
+Command = tuple[str, Sequence[Any]]  # its tag, its words
 Event = tuple[str, Any]  # the tag of a command and its answer; or a channel and what came on it
 
 
@@ -58,8 +58,8 @@ class EagerConnection(Closing):
     def fileno(self) -> int:
         return int(self._socket.fileno())
 
-    def open(self, *commands: tuple[str, Command]) -> None:
-        """Connect; send the greeting and `commands` without waiting for an answer."""
+    def open(self, first: Callable[[], Sequence[Command]] = tuple) -> None:
+        """Connect; send the greeting and `first()` in one packet, and wait for no answer."""
         self.close()
         began_s = time.monotonic()
         peer = _connect(self._url, timeout_s=self._timeout_s)
@@ -73,14 +73,19 @@ class EagerConnection(Closing):
             hello += ["AUTH", peer.user or "default", peer.password]
         if self._name:
             hello += ["SETNAME", self._name]
-        greeting: list[tuple[str, Command]] = [(_GREETING, hello)]
+        greeting: list[Command] = [(_GREETING, hello)]
         if peer.database:
             greeting.append((_GREETING, ("SELECT", peer.database)))
         self.database = peer.database
-        self.send(*greeting, *commands)
+        self.send(*greeting, *first())
 
-    def send(self, *commands: tuple[str, Command]) -> None:
-        """Send commands, each with the tag under which `read` returns its answer."""
+    def send(self, *commands: Command) -> None:
+        """Send commands; `read` returns the answer of each with its tag.
+
+        SUBSCRIBE and UNSUBSCRIBE name one channel each.
+        """
+        if not commands:
+            return
         now_s = time.monotonic()
         data = b"".join(hiredis.pack_command(tuple(words)) for _, words in commands)
         self._asked.extend((tag, now_s) for tag, _ in commands)
@@ -116,7 +121,7 @@ class EagerConnection(Closing):
             kind = answer[0]
             if kind == b"message":
                 return [(answer[1].decode(errors="replace"), answer[2])]
-            if kind == b"subscribe":  # it stands where the answer would
+            if kind in (b"subscribe", b"unsubscribe"):  # it stands where the answer would
                 self._answered()
             return []
         tag = self._answered()

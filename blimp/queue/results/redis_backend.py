@@ -12,7 +12,7 @@ import msgspec
 
 from blimp.errors import LinkError, NotGenuine, ResultError
 from blimp.queue.protocol.message import MAX_MESSAGE_BYTES, to_json
-from blimp.queue.protocol.record import Record, State, decode, fault_of
+from blimp.queue.protocol.record import Record, State, decode, fault_of, open_record, result_place
 from blimp.queue.redis.client import type_checked
 from blimp.queue.redis.keys import FAILED_RESULTS, group_key, result_key
 from blimp.queue.redis.scripts import Script, read_functions
@@ -55,7 +55,7 @@ class RedisResults(ResultBackend):
         data = super().encode(record)
         if self._signer is None:
             return data
-        return self._signer.append_to(data, place=_place(record.id))
+        return self._signer.append_to(data, place=result_place(record.id))
 
     # --- writing ---------------------------------------------------------------------------
 
@@ -117,10 +117,7 @@ class RedisResults(ResultBackend):
             return Record(id=id, state=State.PENDING, fault=fault_of(error))
 
     def _open(self, id: str, data: bytes) -> Record:
-        """Return a record. Raises ResultError, and NotGenuine for one that no key signed."""
-        if self._signer is not None:
-            self._signer.check_appended(data, place=_place(id))
-        return decode(data)
+        return open_record(id, data, signer=self._signer)
 
     def _get(self, key: str) -> bytes | None:
         data: Any = self.server.ask(lambda client: type_checked(lambda: client.get(key)))
@@ -298,8 +295,3 @@ class PublishedWatch(ResultWatch):
         if not self._closed:
             self._closed = True
             self._pubsub.close()
-
-
-def _place(id: str) -> str:
-    """Return what the signature of a record is for: it is of no use for another task."""
-    return f"result of {id}"

@@ -39,6 +39,7 @@ CHECKS = (
     Row("identities", devices.identities),
     Row("clock", system.clock),
     Row("broker", services.broker),
+    Row("emergency stop", services.emergency),
     Row("keys", services.keys),
     Row("units", services.units),
     Row("power", system.power, real=True),

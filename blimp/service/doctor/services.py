@@ -57,6 +57,20 @@ def broker(computer: Computer) -> Iterator[Finding]:
         yield ok(f"{shown}: version {version}, keeps the queue on disk, evicts nothing")
 
 
+def emergency(computer: Computer) -> Iterator[Finding]:
+    """Whether a stop of the ground would reach the flight process that runs."""
+    snapshot = computer.snapshot
+    if snapshot is None:
+        return
+    if snapshot.deaf:
+        yield error(
+            f"a stop may not arrive: {snapshot.deaf}",
+            f"journalctl -u {WORKER} -u {RELAY}; make the broker's users anew: blimp broker acl",
+        )
+    else:
+        yield ok("a stop by the broker arrives: worker and relay hear their own probes")
+
+
 def keys(computer: Computer) -> Iterator[Finding]:
     file = computer.configuration.signing_key_file
     if file is None:

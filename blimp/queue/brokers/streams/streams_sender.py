@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import redis
 from hiredis import pack_command
 
-from blimp.queue.brokers.streams.envelope import Stamp, pack, pack_task
+from blimp.queue.brokers.streams.envelope import Stamp, pack_broadcast, pack_task
 from blimp.queue.brokers.streams.store import SCRIPTS
 from blimp.queue.brokers.streams.visibility import StreamsSession
-from blimp.queue.protocol.message import CONTENT_ENCODING, CONTENT_TYPE
 from blimp.queue.redis.client import reset_after_fork, streams_options
 from blimp.queue.redis.urls import is_lost, link_error, redis_url
 
@@ -127,15 +126,15 @@ class StreamsSender:
         self._idle.append(connection)
 
     def broadcast(self, exchange: str, body: bytes) -> None:
-        envelope = _fanout(exchange, body, routing_key="", headers={})
-        put = partial(self._session.store.broadcast, exchange, *envelope)
+        one = pack_broadcast(body, exchange=exchange)
+        put = partial(self._session.store.broadcast, exchange, one.head, body)
         self._run(lambda: put(keep=FANOUT_KEEP, keep_ms=FANOUT_KEEP_MS))
 
     def notify(
         self, exchange: Any, body: bytes, *, routing_key: str, headers: dict[str, Any]
     ) -> None:
-        envelope = _fanout(exchange.name, body, routing_key=routing_key, headers=headers)
-        put = partial(self._session.store.notify, exchange.name, *envelope)
+        one = pack_broadcast(body, exchange=exchange.name, routing_key=routing_key, headers=headers)
+        put = partial(self._session.store.notify, exchange.name, one.head, body)
         self._run(lambda: put(keep=FANOUT_KEEP, keep_ms=NOTIFY_KEEP_MS))
 
     def revoke(self, queue: str, id: str, mark: bytes) -> Found:
@@ -157,24 +156,3 @@ class StreamsSender:
         while self._idle:
             self._session.link.give_up(self._idle.pop())
         self._session.close()
-
-
-def _fanout(
-    exchange: str, body: bytes, *, routing_key: str, headers: dict[str, Any]
-) -> tuple[bytes, bytes]:
-    """Return head and body of a message to a fanout exchange."""
-    envelope = pack(
-        {
-            "body": body,
-            "content-encoding": CONTENT_ENCODING,
-            "content-type": CONTENT_TYPE,
-            "headers": headers,
-            "properties": {
-                "delivery_mode": 1,
-                "delivery_info": {"exchange": exchange, "routing_key": routing_key},
-                "delivery_tag": str(uuid.uuid4()),
-                "priority": 0,
-            },
-        }
-    )
-    return envelope.head, envelope.body

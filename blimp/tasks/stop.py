@@ -1,0 +1,218 @@
+"""An emergency stop on its way: fired by every road at once, and asked about afterwards.
+
+    broadcast   published and kept on the ship's fanout exchange, at every broker; see
+                blimp/queue/control/listener.py
+    queue       the task `blimp.estop` in the queue's emergency stream, with the same command id
+    socket      the flight process's own socket, if it is on this machine
+
+The first that arrives acts; the ship answers the others from the outcome that it has. On the way to
+a broker nothing is asked before: a stop by a connection that is there takes half a round trip, by a
+new one one and a half, with greeting and stop in one packet. It is repeated until it is confirmed,
+and waits the longer, the slower the link is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from blimp.closing import Closing
+from blimp.errors import NotGenuine, ResultError
+from blimp.queue.brokers.streams.envelope import pack_broadcast, pack_task
+from blimp.queue.protocol.message import EMERGENCY, TaskMessage, to_json, write_message
+from blimp.queue.protocol.record import Record, State, open_record
+from blimp.queue.protocol.signing import sealed
+from blimp.queue.redis.keys import Keys
+from blimp.queue.results.backend import ResultWatch
+from blimp.tasks.broker_road import BrokerRoad
+from blimp.tasks.client import STOP_ID
+
+if TYPE_CHECKING:
+    from blimp.clock import Clock
+    from blimp.queue.protocol.signing import Signer
+    from blimp.queue.redis.eager import Command
+    from blimp.queue.redis.urls import Brokers
+    from blimp.types import Outcome
+
+BROADCAST, QUEUE, SOCKET = "broadcast", "queue", "socket"
+KEPT_S = (
+    10.0  # how long a stop may wait in a queue: an older one would reach a ship that flies again
+)
+STREAM_KEEPS = 1000  # entries, as other broadcasts
+STREAM_KEEPS_MS = 3_600_000
+
+
+class LocalRoad(Protocol):
+    """A way to a flight process on this machine; see blimp/link/stop_socket.py."""
+
+    def fire(self, *, id: str, source: str, on_outcome: Callable[[Outcome], None]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Stop(ResultWatch):
+    """One press: the records of what became of it, and how fast each road was.
+
+    roads_ms: from the press to the confirmation by each road that has confirmed it.
+    """
+
+    def __init__(self, *, id: str, clock: Clock) -> None:
+        self.id = id
+        self.task_id = f"{id}.queue"
+        self.clock = clock
+        self.pressed_s = clock.now_s()
+        self.roads_ms: dict[str, float] = {}
+        self.changed = threading.Condition()
+        self._records: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
+        self.closed = False
+
+    def confirmed(self, road: str, record: Record) -> None:
+        """Note what a road says. Any thread."""
+        if record.final and (road != QUEUE or record.state is State.SUCCESS):
+            with self.changed:
+                took_ms = (self.clock.now_s() - self.pressed_s) * 1000.0
+                self.roads_ms.setdefault(road, round(took_ms, 3))
+                self.changed.notify_all()
+        elif road == QUEUE:
+            return  # the other roads go on
+        self._records.put(record)
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Note the flight process's own answer."""
+        result = {**outcome.result, "fraction": outcome.fraction, "accepted_s": outcome.accepted_s}
+        record = Record(id=self.id, name="estop", state=State.SUCCESS, result=result)
+        self.confirmed(SOCKET, record)
+
+    def next(self, *, timeout_s: float) -> Record | None:
+        with contextlib.suppress(queue.Empty):
+            return self._records.get(timeout=max(0.0, timeout_s))
+        return None
+
+    def wait_roads(self, count: int, *, within_s: float) -> None:
+        """Wait until `count` roads have confirmed it, for `within_s` at most."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.roads_ms) >= count, timeout=within_s)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class StopSender(Closing):
+    """Sends emergency stops to one ship, by all brokers at once. Thread-safe.
+
+    local: the road to a flight process on this machine.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: Brokers,
+        vehicle: str,
+        queue: str,
+        source: str,
+        signer: Signer | None,
+        clock: Clock,
+        local: LocalRoad | None = None,
+    ) -> None:
+        self._brokers = brokers
+        self._vehicle, self._queue = vehicle, queue
+        self._source, self._signer, self._clock = source, signer, clock
+        self._local = local
+        self._lock = threading.Lock()
+        self._roads: list[BrokerRoad] = []
+
+    def warm(self) -> None:
+        """Connect, and keep the connections: the next stop needs half a round trip."""
+        for road in self._all_roads():
+            road.start()
+
+    def fire(self) -> Stop:
+        """Send a stop by every road; return what follows it. Waits for nothing."""
+        stop = Stop(id=str(uuid.uuid4()), clock=self._clock)
+        if self._local is not None:
+            self._local.fire(id=stop.id, source=self._source, on_outcome=stop.outcome)
+        for road in self._all_roads():
+            road.fire(stop)
+        return stop
+
+    @property
+    def road_count(self) -> int:
+        return 2 + (self._local is not None)
+
+    def patience_s(self) -> float:
+        """Return for how long a stop may still be on its way, by the best of the links."""
+        return min((road.patience_s() for road in self._all_roads()), default=0.0)
+
+    def trouble(self) -> Exception | None:
+        """Return why no broker can be asked; None if one is connected, or still may be."""
+        troubles = [road.trouble for road in self._all_roads()]
+        return None if None in troubles else troubles[-1]
+
+    def _all_roads(self) -> list[BrokerRoad]:
+        with self._lock:
+            if not self._roads:
+                self._roads = [
+                    BrokerRoad(url, sender=self, clock=self._clock) for url in self._brokers.urls
+                ]
+            return self._roads
+
+    @property
+    def exchange(self) -> str:
+        """The fanout exchange on which the ship hears stops."""
+        return f"{self._queue}.emergency"
+
+    def broadcast(self, stop: Stop, *, now_s: float, database: int) -> list[Command]:
+        """Return the commands of the road `broadcast`. now_s: the broker's time."""
+        plain = {"id": stop.id, "name": "estop", "payload": {"source": self._source}}
+        document = sealed(plain, self._signer, exchange=self.exchange, now_s=lambda: now_s)
+        body, keys = to_json(document), Keys()
+        stream, channel = keys.fanout(self.exchange), keys.channel(self.exchange, database=database)
+        head = pack_broadcast(body, exchange=self.exchange).head
+        return [
+            ("published", ("PUBLISH", channel, body)),
+            ("kept", ("XADD", stream, "MAXLEN", "~", STREAM_KEEPS, "*", "h", head, "b", body)),
+            ("kept", ("PEXPIRE", stream, STREAM_KEEPS_MS)),
+        ]
+
+    def task(self, stop: Stop, *, now_s: float) -> Command:
+        """Return the command of the road `queue`. A queue keeps it: `now_s` must be no guess."""
+        message = TaskMessage(
+            id=stop.task_id,
+            task="blimp.estop",
+            queue=self._queue,
+            priority=EMERGENCY,
+            issued_ms=int(now_s * 1000),
+            ttl_s=KEPT_S,
+            origin=self._source,
+            headers={
+                "blimp_vehicle": self._vehicle, "blimp_source": self._source, STOP_ID: stop.id,
+            },
+        )  # fmt: skip
+        headers, body = write_message(message, signer=self._signer)
+        one = pack_task(body, headers=headers, queue=self._queue, priority=EMERGENCY)
+        level = Keys().queue(self._queue).levels[one.level]
+        return ("queued", ("XADD", level, "*", "h", one.head, "b", one.body))
+
+    def read(self, stop: Stop, road: str, data: bytes) -> None:
+        """Take a published or stored record of `stop`."""
+        id = stop.task_id if road == QUEUE else stop.id
+        try:
+            record = open_record(id, data, signer=self._signer)
+        except NotGenuine:
+            stop.forged += 1
+            return
+        except ResultError:
+            return
+        stop.confirmed(road, record)
+
+    def close(self) -> None:
+        with self._lock:
+            roads, self._roads = self._roads, []
+        for road in roads:
+            road.close()
+        if self._local is not None:
+            self._local.close()
