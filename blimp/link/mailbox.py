@@ -93,7 +93,7 @@ class MailboxServer(Closing):
             int | str, tuple[Sender, float]
         ] = {}  # with its last datagram's time
         self._link_s: float | None = None
-        self._ears: dict[int | str, tuple[str, float]] = {}  # why deaf, and when that was said
+        self._hearing: dict[int | str, tuple[str, float]] = {}  # why deaf, and when that was said
         self._heartbeats: list[Heartbeat] = []
         self._started_s = clock.now_s()
         self.tap: Callable[[bytes], object] | None = None  # has a copy of each message; never waits
@@ -128,16 +128,18 @@ class MailboxServer(Closing):
     def _greeted(self, hello: Hello, sender: Sender, now_s: float) -> None:
         """Note a greeting. A link on which no emergency stop would come is a lost one."""
         if hello.deaf is not None and sender.key is not None:
-            self._ears[sender.key] = (hello.deaf[:MAX_REASON_LETTERS], now_s)
-            while len(self._ears) > MAX_SUBSCRIBERS:
-                del self._ears[min(self._ears, key=lambda one: self._ears[one][1])]
-        hears = any(not why for why, heard_s in self._ears.values() if _is_near(heard_s, now_s))
+            self._hearing[sender.key] = (hello.deaf[:MAX_REASON_LETTERS], now_s)
+            while len(self._hearing) > MAX_SUBSCRIBERS:
+                del self._hearing[min(self._hearing, key=lambda one: self._hearing[one][1])]
+        hears = any(not why for why, heard_s in self._hearing.values() if _is_near(heard_s, now_s))
         if hello.link and (hears or not hello.deaf):
             self._link_s = now_s
 
     def deaf(self, now_s: float) -> str:
         """Return why an emergency stop would not come by one of those that hear them, or ""."""
-        return "; ".join(why for why, at_s in self._ears.values() if why and _is_near(at_s, now_s))
+        return "; ".join(
+            why for why, at_s in self._hearing.values() if why and _is_near(at_s, now_s)
+        )
 
     def heartbeats(self) -> list[Heartbeat]:
         """Return the pilots' heartbeats among what `receive` has read."""

@@ -25,7 +25,7 @@ _decoder = msgspec.json.Decoder(Outcome | Snapshot)
 class StopSocket(Closing):
     """The road to the flight process whose mailbox is at `flight`, for who may write there.
 
-    Whoever may not, or finds no process there, has lost nothing: the other roads go on.
+    A user who may not, or who finds no process there, has lost nothing: the other roads go on.
     """
 
     def __init__(self, flight: Path, *, clock: Clock) -> None:

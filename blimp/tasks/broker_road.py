@@ -27,7 +27,7 @@ ALIVE_S = 1.0  # between two questions on a connection on which nothing happens
 SILENCE_S = 0.5  # of a broker that has answered, until another connection is tried; then doubled
 FIRST_ANSWER_S = 20.0  # of one that has not: five round trips of the slowest link that is meant
 ROUND_TRIPS = 4  # that an answer may take, before a lost packet is the better explanation
-GUESS_S = 1.0  # this machine's clock may be wrong by so much before a stop is dated anew
+GUESS_S = 1.0  # this machine's clock may be wrong by so much before a stop is dated again
 
 
 class BrokerRoad(Closing):
@@ -75,6 +75,10 @@ class BrokerRoad(Closing):
         if self._is_connecting or not (self.trouble or self._has_answered):
             return FIRST_ANSWER_S
         return 0.0 if self.trouble else 2 * ROUND_TRIPS * (self._link.round_trip_s or 0.0)
+
+    def silence(self) -> Exception | None:
+        """Return what it means that this connection had no answer yet; None if it had one."""
+        return None if self._has_answered else link_error(self._url, TimeoutError("no answer yet"))
 
     def _serve(self) -> None:
         while not self._closed:
@@ -164,7 +168,7 @@ class BrokerRoad(Closing):
             self._make_room(str(answer))
 
     def _learn_time(self, theirs_s: float) -> None:
-        """Note the broker's time; send anew what was dated by a guess that is wrong."""
+        """Note the broker's time; send again what was dated by a guess that is wrong."""
         now_s, was_known = self._clock.now_s(), self._ahead_s is not None
         guessed_s = self._clock.wall_s()
         self._ahead_s = theirs_s - now_s
@@ -186,7 +190,7 @@ class BrokerRoad(Closing):
             self._new.clear()
 
     def _forget_ended(self) -> None:
-        for stop in [one for one in self._stops.values() if one.closed]:
+        for stop in [one for one in self._stops.values() if one.ended]:
             del self._stops[stop.id]
             self._queued.discard(stop.id)
             for id in (stop.id, stop.task_id):

@@ -177,7 +177,7 @@ class VehicleClient(Closing):
             clock=self.clock,
         )  # fmt: skip
         self._open.add(pending)
-        with pending:
+        try:
             is_silent = False
             while pending.reply is None:
                 waited_s = self.clock.now_s() - stop.pressed_s
@@ -194,11 +194,13 @@ class VehicleClient(Closing):
                     raise trouble
                 pending.wait(min(left_s, STEP_S))
             if pending.reply is None:
-                if (trouble := stops.trouble()) is not None:
+                if (trouble := stops.trouble(is_over=True)) is not None:
                     raise trouble
                 return pending.timed_out(wait_s)
             stop.wait_roads(stops.road_count, within_s=hear_all_s)
             return msgspec.structs.replace(pending.reply, roads_ms=dict(stop.roads_ms))
+        finally:
+            stop.end()
 
     def _stops(self) -> StopSender:
         from blimp.queue.protocol.signing import Signer

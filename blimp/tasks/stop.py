@@ -20,6 +20,8 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
 from blimp.closing import Closing
 from blimp.errors import NotGenuine, ResultError
 from blimp.queue.brokers.streams.envelope import pack_broadcast, pack_task
@@ -68,7 +70,7 @@ class Stop(ResultWatch):
         self.roads_ms: dict[str, float] = {}
         self.changed = threading.Condition()
         self._records: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
-        self.closed = False
+        self.ended = False
 
     def confirmed(self, road: str, record: Record) -> None:
         """Note what a road says. Any thread."""
@@ -97,8 +99,12 @@ class Stop(ResultWatch):
         with self.changed:
             self.changed.wait_for(lambda: len(self.roads_ms) >= count, timeout=within_s)
 
+    def end(self) -> None:
+        """Nobody waits for a road any more."""
+        self.ended = True
+
     def close(self) -> None:
-        self.closed = True
+        """Nothing: the other roads may still confirm it, until `end`."""
 
 
 class StopSender(Closing):
@@ -147,9 +153,12 @@ class StopSender(Closing):
         """Return for how long a stop may still be on its way, by the best of the links."""
         return min((road.patience_s() for road in self._all_roads()), default=0.0)
 
-    def trouble(self) -> Exception | None:
-        """Return why no broker can be asked; None if one is connected, or still may be."""
-        troubles = [road.trouble for road in self._all_roads()]
+    def trouble(self, *, is_over: bool = False) -> Exception | None:
+        """Return why no broker is there; None if one is, or if one may still answer.
+
+        is_over: nobody waits any more, so that one which has not answered is not there.
+        """
+        troubles = [road.trouble or (road.silence() if is_over else None) for road in self._roads]
         return None if None in troubles else troubles[-1]
 
     def _all_roads(self) -> list[BrokerRoad]:
@@ -207,7 +216,7 @@ class StopSender(Closing):
             return
         except ResultError:
             return
-        stop.confirmed(road, record)
+        stop.confirmed(road, msgspec.structs.replace(record, id=stop.id))
 
     def close(self) -> None:
         with self._lock:

@@ -64,6 +64,10 @@ def test_a_ship_in_order_has_no_reason_not_to_arm() -> None:
         ),
         (ready(battery_v=None), "battery: no reading; check the power monitor"),
         (
+            ready(deaf="twin hears no broadcast"),
+            "emergency stop: twin hears no broadcast; ask 'blimp doctor' and the worker's log",
+        ),
+        (
             ready(battery_v=6.9),
             "battery: 6.90 V, must be above 7.00 V; charge or change it",
         ),

@@ -148,7 +148,7 @@ class FlightSide:
     def snapshot_age_s(self) -> float:
         return 0.0
 
-    def greet(self, *, link: bool) -> bool:
+    def greet(self, *, link: bool, deaf: str | None = None) -> bool:
         return True
 
     def relay(self, heartbeat: Heartbeat) -> bool:

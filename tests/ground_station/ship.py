@@ -52,7 +52,7 @@ class LockstepMailbox:
     def snapshot_age_s(self) -> float | None:
         return 0.0
 
-    def greet(self, *, link: bool) -> bool:
+    def greet(self, *, link: bool, deaf: str | None = None) -> bool:
         return True
 
     def relay(self, heartbeat: Heartbeat) -> bool:

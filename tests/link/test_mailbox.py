@@ -182,6 +182,38 @@ def test_only_a_greeting_with_a_live_broker_proves_the_link(
     assert server.link_age_s(clock.now_s()) == 0.0
 
 
+def test_a_link_on_which_no_stop_would_come_is_a_lost_one(
+    server: MailboxServer, client: MailboxClient, clock: ManualClock, tmp_path: Path
+) -> None:
+    clock.advance(4.0)
+    client.greet(link=True, deaf="twin hears no broadcast")
+    server.receive()
+    assert server.link_age_s(clock.now_s()) == 4.0
+    assert server.deaf(clock.now_s()) == "twin hears no broadcast"
+    with MailboxClient(server_path=tmp_path / "flight.sock", clock=clock) as relay:
+        relay.greet(link=False, deaf="")
+        client.greet(link=True, deaf="twin hears no broadcast")
+        server.receive()
+    assert server.link_age_s(clock.now_s()) == 0.0  # the relay passes a stop on
+    assert server.deaf(clock.now_s()) == "twin hears no broadcast"
+    client.greet(link=True, deaf="")
+    server.receive()
+    assert server.deaf(clock.now_s()) == ""
+
+
+def test_a_client_that_no_longer_greets_is_not_asked_whether_it_hears(
+    server: MailboxServer, client: MailboxClient, clock: ManualClock
+) -> None:
+    """Without it the link is lost by itself."""
+    client.greet(link=True, deaf="twin hears no broadcast")
+    server.receive()
+    clock.advance(SUBSCRIPTION_S + 0.1)
+    assert server.deaf(clock.now_s()) == ""
+    client.greet(link=False)  # as `blimp doctor` does
+    server.receive()
+    assert server.deaf(clock.now_s()) == ""
+
+
 def test_a_silent_subscriber_is_forgotten(
     server: MailboxServer, client: MailboxClient, clock: ManualClock
 ) -> None:

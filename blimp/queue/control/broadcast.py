@@ -243,6 +243,8 @@ class BroadcastReceiver:
                 results.store(msgspec.structs.replace(record, result={}), at=url)
         except (LinkError, ResultError) as error:  # the sender repeats, and is answered then
             self.log.warning("confirmation not stored", id=record.id, reason=str(error))
+            with contextlib.suppress(LinkError, ResultError):
+                results.announce(record, at=url)
 
 
 class BroadcastConsumer:

@@ -210,5 +210,5 @@ class StreamsListener:
                 broker=hide_password(self._url),
                 every_s=POLL_S,
                 reason=str(error),
-                cure="let this user subscribe: make the broker's users anew with blimp broker acl",
+                cure="let this user subscribe: write its users again: blimp broker acl",
             )

@@ -83,6 +83,9 @@ class ResultBackend(ABC):
         """
         return self.write(record.id, self.encode(record))
 
+    def announce(self, record: Record, *, at: str) -> None:  # noqa: B027 - most cannot
+        """Let those that wait for `record` know it, and store nothing, if that can be done."""
+
     def get(self, id: str) -> Record:
         """Return the record of task `id`; a PENDING one if there is none."""
         data = self.read(id)

@@ -61,11 +61,11 @@ def emergency(computer: Computer) -> Iterator[Finding]:
     """Whether a stop of the ground would reach the flight process that runs."""
     snapshot = computer.snapshot
     if snapshot is None:
-        return
-    if snapshot.deaf:
+        yield ok("no flight process runs: there is nothing to stop")
+    elif snapshot.deaf:
         yield error(
             f"a stop may not arrive: {snapshot.deaf}",
-            f"journalctl -u {WORKER} -u {RELAY}; make the broker's users anew: blimp broker acl",
+            f"journalctl -u {WORKER} -u {RELAY}; write the broker's users again: blimp broker acl",
         )
     else:
         yield ok("a stop by the broker arrives: worker and relay hear their own probes")

@@ -139,7 +139,7 @@ def test_a_worker_that_hears_no_probe_says_that_it_is_deaf(
 
 
 def test_a_worker_hears_again_as_soon_as_its_server_is_back(own_broker: EmbeddedBroker) -> None:
-    """Killed, and back with nothing: its stream begins anew."""
+    """Killed, and back with nothing: its stream is empty."""
     url = own_broker.url
     with TaskApp("tests", broker=url, result_backend=url) as app:
         app.on_broadcast("stop")(lambda broadcast: {})

@@ -1,0 +1,213 @@
+"""An emergency stop's roads: each alone stops the ship, and a slow link is asked nothing first."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from blimp.clock import SystemClock
+from blimp.errors import LinkError
+from blimp.link.mailbox import MailboxClient
+from blimp.link.stop_socket import StopSocket
+from blimp.queue import TaskApp
+from blimp.queue.protocol.message import EMERGENCY, TaskMessage
+from blimp.tasks.app import build_ship_app
+from blimp.tasks.client import STOP_ID, VehicleClient
+from blimp.tasks.stop import KEPT_S
+from tests.queue.conftest import DEADLINE_S, working
+from tests.tasks.ship import FlightSide
+from tests.tcp_link import TcpLink
+
+KEY = "k" * 16
+LAST_ID = "18446744073709551615-18446744073709551615"
+
+
+def test_all_roads_confirm_one_stop_and_say_how_fast_they_were(
+    ship: FlightSide, ground: VehicleClient
+) -> None:
+    reply = ground.estop(timeout_s=DEADLINE_S, hear_all_s=DEADLINE_S)
+    assert reply.state == "SUCCESS"
+    assert set(reply.roads_ms) == {"broadcast", "queue"}
+    assert {command.id for command in ship.named("estop")} == {reply.id}
+
+
+def test_a_stop_by_the_queue_alone(ship: FlightSide, app: TaskApp, url: str) -> None:
+    app.broadcasts.clear()
+    with working(app, name="twin"), VehicleClient(url, "twin") as ground:
+        reply = ground.estop(timeout_s=DEADLINE_S)
+    assert (reply.state, set(reply.roads_ms)) == ("SUCCESS", {"queue"})
+    assert {command.id for command in ship.named("estop")} == {reply.id}
+
+
+def test_a_stop_by_the_broadcast_alone(
+    ship: FlightSide, ground: VehicleClient, server: redis.Redis
+) -> None:
+    """The emergency stream of the queue takes no entry any more."""
+    server.xadd("blimp:queue:blimp.twin:level:0", {"h": "x", "b": "y"}, id=LAST_ID)
+    reply = ground.estop(timeout_s=DEADLINE_S)
+    assert (reply.state, set(reply.roads_ms)) == ("SUCCESS", {"broadcast"})
+
+
+def test_a_stop_by_the_socket_alone(ship: FlightSide, directory: Path) -> None:
+    """The broker is gone, and so is the worker."""
+    road = StopSocket(directory / "flight.sock", clock=SystemClock())
+    with VehicleClient("redis://127.0.0.1:1/0", "twin", stop_road=road) as ground:
+        reply = ground.estop(timeout_s=DEADLINE_S)
+    assert (reply.state, set(reply.roads_ms)) == ("SUCCESS", {"socket"})
+    assert reply.result["accepted_s"] == 12.5
+
+
+def test_a_stop_without_any_road_is_an_error_that_names_the_broker(directory: Path) -> None:
+    road = StopSocket(directory / "flight.sock", clock=SystemClock())
+    with (
+        VehicleClient("redis://127.0.0.1:1/0", "twin", stop_road=road) as ground,
+        pytest.raises(LinkError, match=r"no broker at redis://127\.0\.0\.1:1/0"),
+    ):
+        ground.estop(timeout_s=0.5)
+
+
+def test_a_stop_over_a_server_that_refuses_to_write(
+    ship: FlightSide, ground: VehicleClient, server: redis.Redis
+) -> None:
+    """As one whose disk is full does: it stores neither the stop nor what confirms it."""
+    server.config_set("min-replicas-to-write", 1)
+    try:
+        reply = ground.estop(timeout_s=DEADLINE_S)
+        assert (reply.state, set(reply.roads_ms)) == ("SUCCESS", {"broadcast"})
+    finally:
+        server.config_set("min-replicas-to-write", 0)
+
+
+@pytest.mark.parametrize("off_s", [-86_400.0, 86_400.0])
+def test_a_signed_stop_of_a_ground_whose_clock_is_wrong(
+    ship: FlightSide, mailbox: MailboxClient, url: str, off_s: float
+) -> None:
+    """It is first sent with a guess of the time, and again as soon as the broker has told it."""
+
+    class WrongClock(SystemClock):
+        def wall_s(self) -> float:
+            return time.time() + off_s
+
+    with (
+        build_ship_app(vehicle="twin", broker=url, mailbox=mailbox, signing_key=KEY) as app,
+        working(app, name="twin"),
+        VehicleClient(url, "twin", signing_key=KEY, clock=WrongClock()) as ground,
+    ):
+        reply = ground.estop(timeout_s=DEADLINE_S, hear_all_s=DEADLINE_S)
+        assert (reply.state, set(reply.roads_ms)) == ("SUCCESS", {"broadcast", "queue"})
+        assert {command.id for command in ship.named("estop")} == {reply.id}
+
+
+def test_a_stop_that_waited_for_long_in_the_queue_stops_nothing(
+    ship: FlightSide, app: TaskApp, url: str
+) -> None:
+    """The worker was down: the ship may have been armed since."""
+    issued_ms = int((app.broker_clock.now_s() - KEPT_S - 1.0) * 1000)
+    app.publisher.publish(
+        TaskMessage(
+            id="old.queue",
+            task="blimp.estop",
+            queue=app.queue,
+            priority=EMERGENCY,
+            issued_ms=issued_ms,
+            ttl_s=KEPT_S,
+            headers={STOP_ID: "old"},
+        )
+    )
+    with working(app, name="twin"), VehicleClient(url, "twin") as ground:
+        assert app.result("old.queue").wait(DEADLINE_S).state == "EXPIRED"
+        reply = ground.estop(timeout_s=DEADLINE_S)
+    assert {command.id for command in ship.named("estop")} == {reply.id}
+
+
+# --- slow links ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def silent_server() -> Iterator[tuple[str, list[bytes], threading.Event]]:
+    """A server that answers nothing: its URL, and what it was sent."""
+    received: list[bytes] = []
+    stopped = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        channel, _ = listener.accept()
+        with channel:
+            channel.settimeout(DEADLINE_S)
+            while data := channel.recv(65_536):
+                received.append(data)
+                if b"XADD" in b"".join(received):
+                    stopped.set()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"redis://ground:secret@127.0.0.1:{listener.getsockname()[1]}/3", received, stopped
+    finally:
+        listener.close()
+
+
+@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "signed"])
+def test_the_stop_goes_out_before_anything_is_answered(key: str | None) -> None:
+    """With the greeting: one and a half round trips after the press, whatever the link."""
+    with silent_server() as (url, received, stopped):
+        ground = VehicleClient(url, "twin", signing_key=key)
+        threading.Thread(target=_press, args=(ground,), daemon=True).start()
+        assert stopped.wait(DEADLINE_S)
+        ground.close()
+    sent = b"".join(received)
+    words = [b"HELLO", b"AUTH", b"ground", b"secret", b"SELECT", b"SUBSCRIBE", b"PUBLISH", b"XADD"]
+    places = [sent.find(word) for word in words]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert b"blimp:fanout:blimp.twin.emergency/3" in sent
+
+
+def _press(ground: VehicleClient) -> None:
+    with pytest.raises(LinkError):
+        ground.estop(timeout_s=1.0)
+
+
+def test_a_stop_passes_a_link_slower_than_every_timeout(
+    ship: FlightSide, ground: VehicleClient, server: redis.Redis
+) -> None:
+    """A round trip of 3 s: the client's timeout is 2 s."""
+    path = str(server.connection_pool.connection_kwargs["path"])
+    with (
+        TcpLink(server=path, delay_s=1.5) as radio,
+        VehicleClient(f"redis://127.0.0.1:{radio.port}/0", "twin") as slow,
+    ):
+        reply = slow.estop()
+        assert (reply.state, set(reply.roads_ms)) == ("SUCCESS", {"broadcast"})
+        again = slow.estop()  # by a connection that is there
+        assert again.state == "SUCCESS"
+        assert again.roads_ms["broadcast"] < 2 * 1500.0 + 1000.0
+
+
+def test_a_stop_leaves_a_connection_that_died_without_a_word(
+    ship: FlightSide, ground: VehicleClient, server: redis.Redis
+) -> None:
+    path = str(server.connection_pool.connection_kwargs["path"])
+    with (
+        TcpLink(server=path) as radio,
+        VehicleClient(f"redis://127.0.0.1:{radio.port}/0", "twin") as far,
+    ):
+        assert far.estop(timeout_s=DEADLINE_S).state == "SUCCESS"
+        radio.freeze()
+        pressed: list[Any] = []
+        press = threading.Thread(
+            target=lambda: pressed.append(far.estop(timeout_s=DEADLINE_S)), daemon=True
+        )
+        press.start()
+        while len(ship.named("estop")) < 1:
+            press.join(0.01)
+        radio.mend()  # what was sent meanwhile is lost
+        press.join(DEADLINE_S)
+        assert pressed
+        assert pressed[0].state == "SUCCESS"
