@@ -112,7 +112,7 @@ def test_all_reasons_are_reported_at_once() -> None:
 
 def test_every_check_can_fail() -> None:
     """A check that no readiness above makes fail would be an ornament."""
-    assert len(CHECKS) == 9
+    assert len(CHECKS) == 10
     for check in CHECKS:
         assert check(ready()) == []
 

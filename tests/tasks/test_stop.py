@@ -88,7 +88,7 @@ def test_a_stop_over_a_server_that_refuses_to_write(
 def test_a_signed_stop_of_a_ground_whose_clock_is_wrong(
     ship: FlightSide, mailbox: MailboxClient, url: str, off_s: float
 ) -> None:
-    """It is first sent with a guess of the time, and again as soon as the broker has told it."""
+    """It is first sent with a guess of the time, and again once the broker has said it."""
 
     class WrongClock(SystemClock):
         def wall_s(self) -> float:
