@@ -13,7 +13,7 @@ from blimp.service.files import write_whole
 from blimp.service.systemd import BROKER, FLIGHT, RECORDER, RELAY, TARGET, UNIT_DIR, WORKER
 from tests.directory import socket_directory
 from tests.redis_server import RedisServer
-from tests.service.under_systemd import INSIDE, System, at_rest, under_systemd
+from tests.service.under_systemd import CONFIG, INSIDE, System, at_rest, under_systemd
 from tests.stopwatch import Stopwatch
 
 pytestmark = [pytest.mark.flight, pytest.mark.timeout(400)]
@@ -41,6 +41,8 @@ def test_units_start_in_order_reload_stop_and_leave(system: System) -> None:
     # Locked memory depends on this machine: no unit can raise a limit that root cannot.
     assert "SCHED_FIFO" not in str(findings)
     assert system.systemctl("is-enabled", TARGET).strip() == "enabled"
+    owners = {Path(f"/proc/{system.pid(unit)}").owner() for unit in SERVICES}
+    assert owners == {"blimp"}  # install-service has made that user
     modes = {path.name: path.stat().st_mode & 0o777 for path in BROKER_DIR.iterdir()}
     assert (modes["broker.sock"], modes["appendonlydir"]) == (0o770, 0o700)
 
@@ -138,7 +140,7 @@ def test_each_unit_may_be_killed_or_stopped_and_takes_no_other_with_it(system: S
 
 @under_systemd
 def test_a_boot_without_the_broker_waits_for_it_and_keeps_its_key(system: System) -> None:
-    key = system.config.with_name("signing.key")
+    key = CONFIG.with_name("signing.key")
     write_whole(key, "k" * 43, mode=0o600)
     with socket_directory() as directory:
         server = RedisServer(directory)

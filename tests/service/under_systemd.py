@@ -2,12 +2,15 @@
 
 A test marked with `under_systemd` runs twice: outside it starts `systemd-sandbox` with a second
 pytest that runs the same test inside, where `systemctl` and `journalctl` speak to that systemd.
+Inside, the clone is at a place that every unit sees, and the interpreter can be read by every user:
+the units run as their own user, as on board.
 """
 
 import contextlib
 import io
 import json
 import os
+import pwd
 import subprocess
 import sys
 import threading
@@ -29,7 +32,10 @@ from ground_station.cli import run
 
 ROOT = Path(__file__).parents[2]
 INSIDE = "BLIMP_TEST_INSIDE_SYSTEMD"
-SANDBOX = "BLIMP_SYSTEMD_SANDBOX"  # the path of the program, if it is not at its usual place
+SANDBOX = Path(__file__).with_name("systemd-sandbox")
+CLONE = Path("/srv/blimp")  # inside
+USER = "blimp"
+CONFIG = Path("/etc/blimp/blimp.toml")  # inside: a copy of this machine's /etc
 LIMIT_S = 300
 RUN = Path("/run/blimp")
 
@@ -37,6 +43,7 @@ T = TypeVar("T")
 
 _SIMULATED = """
 [Unit]
+Wants=blimp-world.service
 After=blimp-world.service
 
 [Service]
@@ -53,7 +60,7 @@ CPUSchedulingPolicy=fifo
 CPUSchedulingPriority=60
 User={user}
 RuntimeDirectory=blimp
-RuntimeDirectoryMode=0700
+RuntimeDirectoryMode=0750
 RuntimeDirectoryPreserve=yes
 """
 
@@ -66,9 +73,11 @@ def under_systemd(test: Callable[..., None]) -> Callable[..., None]:
         if system is not None:
             test(system)
             return
+        need_systemd()
         name = f"{Path(test.__code__.co_filename).relative_to(ROOT)}::{test.__name__}"
         ended = subprocess.run(
-            [sandbox(), "--limit", str(LIMIT_S), "--", "env", f"{INSIDE}=1", sys.executable,
+            [str(SANDBOX), str(ROOT), str(LIMIT_S), *readable(), "--",
+             "env", f"{INSIDE}=1", str(seen_inside(Path(sys.executable))),
              "-m", "pytest", "-qs", "--tb=short", "--noconftest", "-p", "no:cacheprovider",
              "-p", "no:xdist", "-o", f"faulthandler_timeout={LIMIT_S - 30}", name],
             cwd=ROOT, capture_output=True, text=True, check=False,
@@ -78,51 +87,80 @@ def under_systemd(test: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def sandbox() -> str:
-    """Return the program; skip if it is missing, and under CI fail."""
-    path = Path(os.environ.get(SANDBOX) or ROOT.parent / "shared" / "tools" / "systemd-sandbox")
-    if not path.exists():
-        why = f"no {path}: {SANDBOX} names it"
+def need_systemd() -> None:
+    """Skip if no systemd can be run here, and under CI fail."""
+    if why := no_systemd():
         if os.environ.get("CI"):
             pytest.fail(why, pytrace=False)
-        pytest.skip(why)
-    return str(path)
+        pytest.skip(f"NOT RUN: {why}")
+
+
+def no_systemd() -> str:
+    """Return why no systemd can be run as the sandbox runs one; "" if it can."""
+    if os.getuid() != 0:
+        return "the units under systemd: needs root"
+    if not Path("/lib/systemd/systemd").exists():
+        return "the units under systemd: no systemd here: apt-get install systemd"
+    tried = ["unshare", "--pid", "--fork", "--mount", "--ipc", "--uts", "--cgroup",
+             "mount", "-t", "tmpfs", "tmpfs", "/run"]  # fmt: skip
+    ended = subprocess.run(tried, capture_output=True, text=True, check=False)
+    return f"the units under systemd: {ended.stderr.strip()}" if ended.returncode else ""
+
+
+def readable() -> list[str]:
+    """Return the directories of the interpreter, where they are not in the clone."""
+    found = {Path(sys.base_prefix), Path(sys.prefix)}
+    return [str(path) for path in sorted(found) if not path.is_relative_to(ROOT)]
+
+
+def seen_inside(path: Path) -> Path:
+    return CLONE / path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+
+
+def check_readable(user: str) -> None:
+    """Fail unless `user` can run this interpreter with this project."""
+    account = pwd.getpwnam(user)
+    try:
+        subprocess.run(
+            [sys.executable, "-c", "import blimp.cli"], user=account.pw_uid,
+            group=account.pw_gid, extra_groups=[], cwd="/", check=True, capture_output=True,
+            text=True, env={"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.fail(
+            f"{user}: that user cannot read the interpreter, {sys.executable}, or {ROOT}: "
+            f"{getattr(error, 'stderr', error)}",
+            pytrace=False,
+        )
 
 
 class System:
     """The units of one ship in this systemd, flown in a simulated world. Made inside only."""
 
     def __init__(self, *, broker: str = LOCAL_BROKER) -> None:
-        # As at a real boot: without it a unit does not see its credentials.
-        subprocess.run(["mount", "--make-rshared", "/"], check=True)
-        # The broker's StateDirectory must not be this machine's.
-        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/var/lib"], check=True)
         self.broker = broker
-        self.config = Path("/run/etc/blimp.toml")  # /tmp is another one in a unit
-        self.config.parent.mkdir(exist_ok=True)
-        self.airframe = str(self.config.with_name("ship.toml"))
+        CONFIG.parent.mkdir()
+        self.airframe = str(CONFIG.with_name("ship.toml"))
         # A ship that a restart finds in the air would fly on, armed, to land: how soon its
         # sensors see it there is no matter of the units.
         twin = (resources.files("blimp.airframes") / "twin.toml").read_text("utf-8")
         lines = 'resume_after_crash = "never"\n' + twin
         write_whole(Path(self.airframe), lines, mode=0o644)
         self.configure()
-        self.user = _user()
-        plan = plan_install(Configuration(broker=broker), config_path=self.config, user=self.user)
+        plan = plan_install(Configuration(broker=broker), config_path=CONFIG, user=USER)
         for file in plan.files:
             if file.path.endswith(".service"):
                 self._drop_in(Path(file.path).name, file.text)
         (UNIT_DIR / "blimp-world.service").write_text(
-            _WORLD.format(python=sys.executable, run=RUN, root=ROOT, user=self.user)
+            _WORLD.format(python=sys.executable, run=RUN, root=ROOT, user=USER)
         )
         self.systemctl("daemon-reload")
-        self.systemctl("start", "blimp-world.service")
 
     def configure(self, **more: str) -> None:
         """Write the configuration file."""
         keys = {"vehicle": "ship", "broker": self.broker, "airframe": self.airframe, **more}
         text = "".join(f'{key} = "{value}"\n' for key, value in keys.items())
-        write_whole(self.config, text, mode=0o600)
+        write_whole(CONFIG, text, mode=0o600)
 
     def _drop_in(self, name: str, text: str) -> None:
         """Have the unit fly in the world: the same commands with --sim."""
@@ -141,21 +179,22 @@ class System:
     # --- commands -------------------------------------------------------------------------
 
     def blimp(self, *words: str) -> str:
-        """Run a command; return what it says on standard error."""
-        command = [sys.executable, "-m", "blimp", *words]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=60.0
-        ).stderr
+        """Run a command as root; return what it says on standard error."""
+        return self.ran(*words).stderr
+
+    def ran(self, *words: str, user: str = "root") -> "subprocess.CompletedProcess[str]":
+        """Run a command as a user with its groups, as a login of that user has them."""
+        command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups",
+                   sys.executable, "-m", "blimp", *words]  # fmt: skip
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60.0)
 
     def install(self) -> None:
-        words = ["--config", str(self.config), "--user", self.user]
-        assert self.blimp("install-service", *words) == ""
+        assert self.blimp("install-service") == ""
+        check_readable(USER)
 
     def examined(self) -> list[dict[str, str]]:
         """Return what `blimp doctor` finds."""
-        words = ["doctor", "--sim", "--json", "--config", str(self.config)]
-        report = json.loads(_output([sys.executable, "-m", "blimp", *words], check=False))
-        return list(report["findings"])
+        return list(json.loads(self.ran("doctor", "--sim", "--json").stdout)["findings"])
 
     def ground(self, *words: str) -> dict[str, Any]:
         """Run a command of the ground station, in this process: its start is not under test."""
@@ -239,18 +278,6 @@ def _is_heard(client: VehicleClient) -> bool:
 def at_rest(world: RemoteWorld) -> bool:
     outputs = world.outputs()
     return all(outputs[name] == 0.0 for name in ("left", "right", "tail"))
-
-
-def _user() -> str:
-    """An unprivileged user, if one can run this interpreter; else root, without its powers."""
-    try:
-        subprocess.run(
-            [sys.executable, "-c", "import blimp"], user="daemon", cwd=ROOT, check=True,
-            capture_output=True, env={"PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-    except (OSError, subprocess.CalledProcessError):
-        return "root"
-    return "daemon"
 
 
 def _output(words: list[str], *, check: bool = True) -> str:
