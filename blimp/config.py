@@ -20,7 +20,6 @@
 | `WATCHDOG_USEC`          | how long either of them waits for a heartbeat of the flight process  |
 """
 
-import ipaddress
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -30,13 +29,12 @@ import msgspec
 
 from blimp.errors import ConfigError
 from blimp.queue.observability.settings import TraceSettings
-from blimp.queue.redis.urls import check_address
+from blimp.queue.redis.urls import address_of, split_urls
 
 _OTLP_TRACES = "OTEL_EXPORTER_OTLP_TRACES_"
 CREDENTIAL = "signing.key"  # systemd's LoadCredential
 MAX_KEYS_BYTES = 64 * 1024
 _TLS_OF = {"redis": "rediss", "valkey": "valkeys", "amqp": "amqps"}
-_TLS_SCHEMES = tuple(_TLS_OF.values())
 VEHICLE_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 
 
@@ -130,40 +128,35 @@ def check_broker_is_closed(urls: str, keys: Sequence[str] | None) -> None:
 
     urls: a broker's URL, or several, separated by ";". Who reaches such a broker, or its
     network, could read and change what passes, so it must have both TLS and signed messages.
+    TLS that does not check whom it speaks to is none.
     """
-    for url in re.split(r";\s*(?=[a-z+]+://)", urls):
-        if broker_is_of_this_machine(check_address(url)):
+    for url in split_urls(urls):
+        address = address_of(url)
+        if address.is_of_this_machine:
             continue
-        scheme, _, rest = url.partition("://")
-        missing = [] if scheme in _TLS_SCHEMES else [f"TLS: {_TLS_OF.get(scheme, 'rediss')}://"]
+        missing = []
+        if not address.is_tls:
+            missing.append(f"TLS: {_TLS_OF.get(address.scheme, 'rediss')}://")
+        elif not address.checks_certificate:
+            missing.append(
+                "a check of its certificate: name the authority that signed it with "
+                "ssl_ca_certs=FILE, and remove ssl_cert_reqs and ssl_check_hostname"
+            )
         if not keys:
             missing.append("a signing key: blimp keys new, then --signing-key-file FILE")
         if missing:
-            host = rest.partition("/")[0].rpartition("@")[2]
             raise ConfigError(
-                f"broker {host} is not on this machine, and anybody on its network could fly the "
-                f"ship: refused without {'; and '.join(missing)}"
+                f"broker {address.shown_hosts} is not on this machine, and anybody on its network "
+                f"could fly the ship: refused without {'; and '.join(missing)}"
             )
 
 
-def broker_is_of_this_machine(url: str) -> bool:
-    """Whether a broker is reached without a network: by a Unix socket, or on loopback."""
-    scheme, _, rest = url.partition("://")
-    if scheme in ("redis+socket", "unix", "memory"):
-        return True
-    # A sentinel's URL may have several addresses, of which the last has the password.
-    hosts = rest.partition("/")[0].partition("?")[0].rpartition("@")[2].split(",")
-    return all(_is_loopback(host) for host in hosts)
+def broker_is_of_this_machine(urls: str) -> bool:
+    """Whether a broker, or each of several, is reached by a Unix socket, or on loopback.
 
-
-def _is_loopback(address: str) -> bool:
-    address = address.rpartition("@")[2]
-    bracketed = re.match(r"\[(.*)\]", address)
-    host = bracketed[1] if bracketed else address.partition(":")[0]
-    try:
-        return host in ("", "localhost") or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    Raises ConfigError for a URL that cannot be used.
+    """
+    return all(address_of(url).is_of_this_machine for url in split_urls(urls))
 
 
 def remote_control_from_environment(environment: Mapping[str, str] | None = None) -> str:

@@ -18,9 +18,10 @@ import msgspec
 
 from blimp.clock import Clock, SystemClock
 from blimp.closing import Closing
-from blimp.errors import ConfigError, LinkError, NotAuthorised, NotGenuine
+from blimp.errors import LinkError, NotAuthorised, NotGenuine
 from blimp.queue.protocol.signing import Signer
-from blimp.queue.redis.urls import check_url, hide_password, redis_url
+from blimp.queue.redis.client import open_redis
+from blimp.queue.redis.urls import hide_password
 from blimp.types import Snapshot
 
 KEY_PREFIX = "blimp:telemetry:"
@@ -246,18 +247,7 @@ def _ask(question: Callable[[], Any], url: str) -> Any:
 
 def _connect(url: str, *, timeout_s: float) -> Any:
     """Return a redis-py client that fails fast: one try, short timeouts, one connection."""
-    import redis
-
-    try:
-        return redis.Redis.from_url(
-            redis_url(check_url(url)),
-            protocol=2,
-            socket_timeout=timeout_s,
-            socket_connect_timeout=timeout_s,
-            retry=redis.retry.Retry(redis.backoff.NoBackoff(), 0),
-        )
-    except ValueError as error:
-        raise ConfigError(f"broker {hide_password(url)!r}: {error}") from error
+    return open_redis(url, timeout_s=timeout_s, retries=0)
 
 
 def _link_errors() -> tuple[type[Exception], ...]:

@@ -20,7 +20,7 @@ from blimp.config import (
 )
 from blimp.errors import ConfigError
 from blimp.queue.brokers import BROKERS
-from blimp.queue.redis.urls import check_address
+from blimp.queue.redis.urls import check_address, split_urls
 from blimp.recording.directory import check_bound
 from blimp.service.broker import socket_url
 from blimp.suggest import with_suggestion
@@ -114,4 +114,5 @@ def check_broker(url: str) -> None:
     """Raise ConfigError unless `url` can be a broker's that other processes reach."""
     if "://" not in url:
         raise ConfigError(f"broker {url[:40]!r} is no URL, like redis://host:6379/0")
-    check_address(url, schemes=_SCHEMES)
+    for one in split_urls(url):
+        check_address(one, schemes=_SCHEMES)

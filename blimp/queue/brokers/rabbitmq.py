@@ -10,7 +10,6 @@ import ssl
 import struct
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import kombu
 from amqp.exceptions import (
@@ -23,42 +22,31 @@ from amqp.method_framing import frame_handler
 from kombu import Producer, Queue
 from kombu.pools import ProducerPool
 
-from blimp.errors import ConfigError
 from blimp.queue.brokers.base import Capabilities
 from blimp.queue.brokers.kombu_broker import KombuBroker
 from blimp.queue.protocol.message import EMERGENCY, LOW
-from blimp.queue.redis.urls import hide_password, tcp_keepalive
+from blimp.queue.redis.address import RABBIT_SCHEMES, Address
+from blimp.queue.redis.urls import address_of, tcp_keepalive
 
 HEARTBEAT_S = 5
 MAX_PRIORITY = LOW - EMERGENCY
 DEAD_LIMIT = 10_000
 CONTENT_HEADER, PROPERTIES_AT, NO_PROPERTIES = 2, 12, b"\0\0"  # AMQP 0-9-1, 4.2.6.1
-CHECKS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
 
 
-def part_tls(url: str) -> tuple[str, dict[str, Any]]:
-    """Return `url` without its TLS options, and those as py-amqp takes them; none for `amqp://`.
+def tls_options(address: Address) -> dict[str, Any]:
+    """Return the TLS options of a URL as py-amqp takes them; none for `amqp://`.
 
     They are written as for `rediss://`: ssl_ca_certs, ssl_certfile, ssl_keyfile. The server's
     certificate is checked, which py-amqp would not do, unless ssl_cert_reqs=none.
-    Raises ConfigError for another option.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "amqps":
-        return url, {}
-    tls: dict[str, Any] = {"server_hostname": parts.hostname, "cert_reqs": ssl.CERT_REQUIRED}
-    for name, value in parse_qsl(parts.query):
-        if name == "ssl_cert_reqs" and value in CHECKS:
-            tls["cert_reqs"] = CHECKS[value]
-        elif name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
-            tls[name.removeprefix("ssl_")] = value
-        else:
-            raise ConfigError(
-                f"broker URL {hide_password(url)!r}: option {name}={value} is unknown"
-            )
-    if tls["cert_reqs"] == ssl.CERT_NONE:
-        del tls["server_hostname"]
-    return urlunsplit(parts._replace(query="")), tls
+    if not address.is_tls:
+        return {}
+    ((host, _),) = address.hosts
+    tls = {name.removeprefix("ssl_"): value for name, value in address.options.items()}
+    if address.checks_certificate:
+        return tls | {"server_hostname": host, "cert_reqs": ssl.CERT_REQUIRED}
+    return tls | {"cert_reqs": ssl.CERT_NONE}
 
 
 def forgiving_frames(connection: Any, callback: Callable[..., Any]) -> Callable[[Any], Any]:
@@ -138,7 +126,7 @@ class RabbitBroker(KombuBroker):
     declare_queue = staticmethod(declare_queue)
 
     def check_url(self, url: str) -> None:
-        part_tls(url)
+        address_of(url, schemes=RABBIT_SCHEMES)
 
     @staticmethod
     def turn_priority(priority: int) -> int:
@@ -149,7 +137,8 @@ class RabbitBroker(KombuBroker):
         self, url: str, *, timeout_s: float, beats: bool = False, **options: Any
     ) -> kombu.Connection:
         """Publications are confirmed, and no call hangs."""
-        plain, tls = part_tls(url)
+        address = address_of(url, schemes=RABBIT_SCHEMES)
+        ((host, port),) = address.hosts
         settings = tcp_keepalive()
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             settings[socket.TCP_USER_TIMEOUT] = int(timeout_s * 1000)
@@ -161,9 +150,13 @@ class RabbitBroker(KombuBroker):
             "frame_handler": forgiving_frames,
         }
         return kombu.Connection(
-            plain,
+            host,
+            userid=address.username,
+            password=address.password,
+            port=port,
+            virtual_host=address.virtual_host,
             transport="pyamqp",  # not librabbitmq, which kombu prefers if it is installed
-            ssl=tls or False,
+            ssl=tls_options(address) or False,
             connect_timeout=timeout_s,
             heartbeat=HEARTBEAT_S if beats else 0,
             transport_options=defaults | options,

@@ -8,25 +8,23 @@ become the public parts of the URL. The settings themselves travel in the hostna
 
 from __future__ import annotations
 
-import contextlib
 import re
 import weakref
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 from kombu.log import get_logger
 
 from blimp.errors import ConfigError
-from blimp.queue.redis.urls import SCHEMES, hide_password, redis_url
+from blimp.queue.redis.client import DEFAULT_PORT
+from blimp.queue.redis.urls import SCHEMES, address_of, hide_password, redis_url
 
 logger = get_logger("blimp.queue.kombu_transport")
 
 _SECRET = re.compile(r"password|secret|token", re.IGNORECASE)
 _HOSTNAME = re.compile(r"[\w.-]+")
 HIDDEN = "***"
-DEFAULT_PORT = 6379
 
 # Of kombu's Connection, which reads them itself.
 KOMBU_OPTIONS = frozenset(
@@ -94,32 +92,18 @@ def public_parts(url: str) -> dict[str, Any]:
 
     Raises ConfigError, without any secret in its text.
     """
-    shown = hide_password(url)
-    url = f"redis+{url}" if url.startswith("socket://") else url  # kombu's other name for unix
-    scheme, separator, _ = url.partition("://")
-    if not separator or scheme not in SCHEMES:
-        raise ConfigError(f"broker URL {shown!r}: its scheme is none of {SCHEMES}")
-    with contextlib.suppress(ValueError):  # whose text may hold a part of the password
-        parts = urlsplit(redis_url(url))
-        secret, at, hosts = parts.netloc.rpartition("@")
-        port = None  # a socket has none, and each address of a sentinel may have its own
-        if parts.scheme == "unix":
-            hosts = unquote(parts.path)
-        elif not at and "@" in url:
-            raise ConfigError(
-                f"broker URL {shown!r}: write the / ? # of its password as %2F %3F %23"
-            )
-        elif parts.scheme != "sentinel":
-            hosts, port = parts.hostname or "localhost", parts.port or DEFAULT_PORT
-        path = "" if parts.scheme == "unix" else parts.path.strip("/")
-        database = dict(parse_qsl(parts.query)).get("db") or path
-        return {
-            "hostname": hosts,
-            "port": port,
-            "userid": unquote(secret.partition(":")[0]) or None,
-            "virtual_host": str(int(database or 0)),
-        }
-    raise ConfigError(f"broker URL {shown!r}: its port or its database is no number")
+    # kombu calls a Unix socket `socket://`, too.
+    address = address_of(url, schemes=(*SCHEMES, "socket"))
+    hosts, port = address.path or address.shown_hosts, None
+    if address.hosts and address.scheme != "sentinel":  # whose addresses have ports of their own
+        ((hosts, port),) = address.hosts
+        port = port or DEFAULT_PORT
+    return {
+        "hostname": hosts,
+        "port": port,
+        "userid": address.username,
+        "virtual_host": str(address.database),
+    }
 
 
 def client_url(connection: Any) -> str:

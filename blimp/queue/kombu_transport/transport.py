@@ -15,14 +15,13 @@ from kombu.transport import virtual
 from blimp.queue.brokers.streams.visibility import ERRORS, StreamsSession
 from blimp.queue.kombu_transport.channel import Channel
 from blimp.queue.kombu_transport.connection import (
-    DEFAULT_PORT,
     keep_transport,
     logger,
     take_settings,
 )
 from blimp.queue.kombu_transport.dispatcher import Dispatcher, EventLoop
 from blimp.queue.kombu_transport.exchanges import Exchanges, Listeners
-from blimp.queue.redis.client import reset_after_fork
+from blimp.queue.redis.client import DEFAULT_PORT, reset_after_fork
 from blimp.queue.redis.urls import hide_password
 
 DEFAULT_ETA_LEAD_S = 60.0

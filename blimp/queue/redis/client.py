@@ -9,17 +9,16 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import parse_qsl, urlsplit
 
 from blimp.errors import ConfigError, LinkError, ResultError
 from blimp.queue.redis.urls import (
     SCHEMES,
     SENTINEL_PORT,
     Brokers,
+    address_of,
     hide_password,
     is_refusal,
     link_errors,
-    redis_url,
     tcp_keepalive,
 )
 
@@ -31,6 +30,7 @@ T = TypeVar("T")
 NO_EVICTION = "noeviction"
 MINIMUM = {"redis": ("Redis", (7, 0)), "valkey": ("Valkey", (8, 0))}
 DEFAULT_TIMEOUT_S = 2.0
+DEFAULT_PORT = 6379
 
 
 def open_redis(
@@ -39,6 +39,7 @@ def open_redis(
     timeout_s: float,
     ssl: Any = None,
     options: Mapping[str, Any] | None = None,
+    retries: int = 1,
 ) -> Redis:
     """Return a thread-safe client of the server at `url`; it connects on its first command.
 
@@ -49,47 +50,50 @@ def open_redis(
         its query, `?ssl_ca_certs=…`. Certificates are checked.
     options: kombu's transport options, of which `socket_connect_timeout`, `client_name`,
         `master_name` (which may be in the URL's query) and `sentinel_kwargs` are read.
+    retries: of a command whose connection has died.
     Raises ConfigError for a URL that it cannot use.
     """
     import redis  # 40 ms, which a command-line help need not pay
 
     options = options or {}
-    scheme, _, rest = url.partition("://")
-    if scheme not in (*SCHEMES, "socket"):  # kombu calls a Unix socket `socket://`, too
-        raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {SCHEMES}")
-    url = redis_url(f"redis+socket://{rest}" if scheme == "socket" else url)
+    # kombu calls a Unix socket `socket://`, too.
+    address = address_of(url, schemes=(*SCHEMES, "socket"))
     timeouts: dict[str, Any] = {
         "socket_timeout": timeout_s,
         "socket_connect_timeout": float(options.get("socket_connect_timeout") or timeout_s),
         # Scripts that do not recognise their own repetition avoid it; see Script.run_once.
         "retry": redis.retry.Retry(
-            redis.backoff.NoBackoff(), 1, supported_errors=(redis.ConnectionError,)
+            redis.backoff.NoBackoff(), retries, supported_errors=(redis.ConnectionError,)
         ),
     }
     given = timeouts | {"protocol": 2, "client_name": options.get("client_name")}
-    if not url.startswith("unix://"):
-        given |= {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
-        given |= ssl if isinstance(ssl, dict) else {}
-    if not url.startswith("sentinel://"):
-        url = url.replace("redis://", "rediss://", 1) if ssl else url
-        return redis.Redis.from_url(url, **given)
-    parts = urlsplit(url)
-    master = options.get("master_name") or dict(parse_qsl(parts.query)).get("master_name")
+    given |= {"db": address.database, "username": address.username, "password": address.password}
+    given |= {name: value for name, value in address.options.items() if name != "master_name"}
+    if address.path:
+        local = redis.UnixDomainSocketConnection
+        pool = redis.ConnectionPool(connection_class=local, path=address.path, **given)
+        return redis.Redis.from_pool(pool)
+    given |= {"socket_keepalive": True, "socket_keepalive_options": tcp_keepalive()}
+    given |= ssl if isinstance(ssl, dict) else {}
+    is_tls = bool(ssl) or address.is_tls
+    if address.scheme != "sentinel":
+        ((host, port),) = address.hosts
+        kind = redis.SSLConnection if is_tls else redis.Connection
+        pool = redis.ConnectionPool(
+            connection_class=kind, host=host, port=port or DEFAULT_PORT, **given
+        )
+        return redis.Redis.from_pool(pool)
+    master = options.get("master_name") or address.options.get("master_name")
     if not master:
         raise ConfigError(
             f"broker URL {hide_password(url)!r}: a sentinel needs `master_name`, in the "
             "URL's query or the transport options"
         )
-    secret, at, hosts = parts.netloc.rpartition("@")
-    given |= redis.connection.parse_url(f"redis://{secret}{at}{parts.path}")
-    nodes = []
-    for host in hosts.split(","):
-        name, _, port = host.rpartition(":") if ":" in host else (host, "", "")
-        nodes.append((name or "localhost", int(port or SENTINEL_PORT)))
+    nodes = [(host, port or SENTINEL_PORT) for host, port in address.hosts]
     # The default of the sentinels' own clients tries ten times, ever more slowly.
     own = timeouts | (options.get("sentinel_kwargs") or {})
     sentinel = redis.sentinel.Sentinel(
-        nodes, sentinel_kwargs=own, **given, **({"ssl": True} if ssl else {})
+        nodes, sentinel_kwargs=own, **given, **({"ssl": True} if is_tls else {})
     )
     return cast("Redis", sentinel.master_for(master, redis.Redis))
 

@@ -21,25 +21,29 @@ from functools import partial
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from blimp.errors import ConfigError, LinkError, NotAuthorised
+from blimp.queue.redis.address import REDIS_SCHEMES, SOCKETS, Address, read_address
 
-SCHEMES = ("redis", "rediss", "redis+socket", "unix", "valkey", "valkeys", "sentinel")
+SCHEMES = REDIS_SCHEMES
 SENTINEL_PORT = 26379
 MAX_REASON_LENGTH = 300
 # Errors that end by themselves: no memory, no disk, not the master, too few replicas.
 PASSING = ("OOM", "MISCONF", "READONLY", "NOREPLICAS", "MASTERDOWN", "LOADING", "BUSY")
 
 
-def check_address(url: str, *, schemes: Collection[str] | None = None) -> str:
-    """Return `url` if its parts can be parsed. Raises ConfigError saying why not."""
+def address_of(url: str, *, schemes: Collection[str] | None = None) -> Address:
+    """Return the parts of `url`. Raises ConfigError saying why it cannot be used."""
     scheme, separator, _ = url.partition("://")
     if schemes is not None and (not separator or scheme not in schemes):
         raise ConfigError(f"broker URL {hide_password(url)!r}: its scheme is none of {schemes}")
     try:
-        parts = urlsplit(url)
-        if parts.scheme != "sentinel":  # which may have several addresses
-            _ = parts.port  # reading it checks it
+        return read_address(url)
     except ValueError as error:
         raise ConfigError(f"broker URL {hide_password(url)!r}: {error}") from None
+
+
+def check_address(url: str, *, schemes: Collection[str] | None = None) -> str:
+    """Return `url` if it can be used. Raises ConfigError saying why not."""
+    address_of(url, schemes=schemes)
     return url
 
 
@@ -60,8 +64,13 @@ def redis_url(url: str) -> str:
 
 def hide_password(url: str) -> str:
     """Return `url` without its password: what a message may show."""
-    # Up to the last @, whatever stands between: a password may hold any of : @ / ? and #.
-    shown = re.sub(r"(://[^:/?#]*):.*@", r"\1:***@", url, flags=re.DOTALL)
+    # Up to the last @, whatever stands between: a password may hold any of : @ / ? and #, and so
+    # may a user's name before it. A socket's path may hold them, too, and is no secret.
+    is_path = re.match(rf"({'|'.join(map(re.escape, SOCKETS))}|db\+sqlite)://(?:/|$)", url)
+    name = r"[^:/?#]*" if is_path else "[^:]*"
+    shown = re.sub(rf"(://{name}):.*@", r"\1:***@", url, count=1, flags=re.DOTALL)
+    # Without an @, what should be a port is no number: it may be a password.
+    shown = re.sub(r"(://[^:/?#@,\[\]]*):(?!\d*(?:[/?#,;]|$))[^@]*$", r"\1:***", shown)
     # redis-py takes them in the query, too, for itself and for sentinels.
     return re.sub(r"([?&;][a-z_]*password=)[^&;]*", r"\1***", shown, flags=re.IGNORECASE)
 
