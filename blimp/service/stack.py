@@ -62,6 +62,11 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     ready: Callable[[], bool] | None = None  # polled if the process does not notify
     watchdog_s: float | None = None  # once ready, it is killed if it is silent for longer
     is_optional: bool = False  # nobody waits for it, and the stack goes on without it
+    # Command lines of later starts: of the one after a death, and of those after a start that
+    # did not become ready. By default they are as the first.
+    later_arguments: tuple[tuple[str, ...], ...] = ()
+    # Ships that fly come down by themselves without it: it is then tried again for ever.
+    is_missed_safely: bool = False
 
 
 class SafeState(Protocol):
@@ -90,6 +95,7 @@ class _Running:
         self.died_s: float | None = None
         self.start_s: float | None = 0.0  # due time; None while it runs
         self.deaths: deque[float] = deque(maxlen=MAX_RESTARTS + 1)
+        self.attempt = 0  # of its command lines, the one to start with
         self.heard_s = 0.0  # its last heartbeat, or its start
         self.silent_s = 0.0  # since then, without what this process has slept through
 
@@ -194,10 +200,11 @@ class Stack:
             if not all(self._roles[vehicle, need].ready for need in running.role.needs):
                 continue
             if running.role.directory is not None:
-                running.role.directory.mkdir(mode=0o700, exist_ok=True)
+                with contextlib.suppress(OSError):  # who runs there says what is wrong with it
+                    running.role.directory.mkdir(mode=0o700, exist_ok=True)
             running.child = Child(
                 name=running.role.name,
-                arguments=running.role.arguments,
+                arguments=(running.role.arguments, *running.role.later_arguments)[running.attempt],
                 death_signal=running.role.death_signal,
                 environment={
                     **running.role.environment,
@@ -346,12 +353,21 @@ class Stack:
         self._selector.unregister(child)
         child.close()
         running.child = None
-        running.ready = False
+        was_ready, running.ready = running.ready, False
+        ended_by_others = status in (-signal.SIGKILL, -signal.SIGTERM)
+        attempt = 1 if was_ready or ended_by_others else running.attempt + 1
+        running.attempt = min(attempt, len(running.role.later_arguments))
         running.died_s = now_s if running.died_s is None else running.died_s
         running.deaths.append(now_s)
         recent = sum(1 for died_s in running.deaths if now_s - died_s < RESTART_WINDOW_S)
-        if recent > MAX_RESTARTS and running.role.is_optional:
+        flies_on = running.role.is_missed_safely and bool(self._announced)
+        if recent > MAX_RESTARTS and (running.role.is_optional or flies_on):
             running.start_s = now_s + RESTART_WINDOW_S
+            if flies_on:
+                self._report(
+                    running.role, "failing", process=running.role.name, status=status,
+                    retry_s=RESTART_WINDOW_S,
+                )  # fmt: skip
             return
         if recent > MAX_RESTARTS:
             raise StackError(

@@ -84,6 +84,8 @@ def plan_install(
         words["log_dir"] = f"ReadWritePaths=-{_unit_path(Path(configuration.log_dir))}"
     if configuration.has_local_broker:
         server = server_arguments(binary=find_server_binary(), directory=BROKER_DIR)
+        mend = [python, "-m", "blimp.service.broker_files", "mend", str(BROKER_DIR)]
+        words["mend"] = unit_words([*mend, server[0]])
         # Its log goes to the journal. Members of the user's group reach it, through ssh too.
         words["broker"] = unit_words([*server, "--logfile", "", "--unixsocketperm", "770"])
     files = [UnitFile(str(unit_dir / n), _template(n).format_map(words)) for n in (TARGET, *units)]

@@ -39,6 +39,7 @@ SHIP_SHARE = 0.25  # of a processor: what world and flight process of one ship t
 FIRST_SHARE = 0.5  # of all processors: what may go before brokers, workers and pages
 
 _THIS = (sys.executable, "-m", "blimp")
+_MEND = (sys.executable, "-m", "blimp.service.broker_files")
 
 
 class StackOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,6 +170,10 @@ def _broker(paths: RuntimePaths) -> Role:
     return Role(
         name="broker",
         arguments=tuple(server),
+        later_arguments=tuple(
+            (*_MEND, what, str(paths.broker), *server) for what in ("mend", "empty")
+        ),
+        is_missed_safely=True,
         directory=paths.broker,
         ready=lambda: answers(accepts, timeout_s=0.05),
     )

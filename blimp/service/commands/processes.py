@@ -316,6 +316,11 @@ def _say_event(event: dict[str, Any], *, several: bool = False) -> None:
     elif event["event"] == "restarted":
         whose = f" of {event['vehicle']}" if several and "vehicle" in event else ""
         say(f"{event['process']}{whose} restarted, {event['down_s']:.2f} s down")
+    elif event["event"] == "failing":
+        say(
+            f"{event['process']} cannot be started (status {event['status']}); the ship comes "
+            f"down without it; trying again in {event['retry_s']:.0f} s"
+        )
     elif event["event"] == "hung":
         say(f"{event['process']} does not answer for {event['silent_s']:.2f} s: killed")
     elif event["event"] == "crowded":
