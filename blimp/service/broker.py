@@ -14,6 +14,16 @@ from pathlib import Path
 from blimp.errors import BlimpError
 
 MINIMUM_SERVER_MAJOR = 7
+MIB = 2**20
+# What one client may have the server keep for it. A message is MAX_MESSAGE_BYTES = 1 MB at the
+# most, and is one argument; as JSON inside of JSON it can double, and its headers come on top.
+MAX_ARGUMENT_MIB = 4
+# A command has a few of them at the most, as an acknowledgement with result and callbacks.
+MAX_QUERY_MIB = 4 * MAX_ARGUMENT_MIB
+# The longest answer: 128 messages, which a worker takes at once (MOST_AT_ONCE of its consumer).
+MAX_ANSWER_MIB = 160
+# Of all clients together: the longest answer, and all others. The largest goes first.
+MAX_CLIENTS_MIB = MAX_ANSWER_MIB + 2 * MAX_QUERY_MIB
 MAX_SOCKET_PATH_BYTES = 100
 SOCKET_NAME = "broker.sock"
 LOG_NAME = "broker.log"
@@ -29,7 +39,7 @@ def find_server_binary() -> Path:
         found = shutil.which(name)
         if found is None:
             continue
-        major = _server_major(Path(found))
+        _, major = _server_version(Path(found))
         if major is not None and major >= MINIMUM_SERVER_MAJOR:
             return Path(found)
         too_old.append(f"{found} has version {major}, {MINIMUM_SERVER_MAJOR} is needed")
@@ -73,7 +83,22 @@ def server_arguments(*, binary: Path, directory: Path) -> list[str]:
         # Never evict messages to make room: a full server must refuse writes instead.
         "maxmemory-policy": "noeviction",
     }
+    options |= client_limits(*_server_version(binary))
     return [str(binary), *(word for key, value in options.items() for word in (f"--{key}", value))]
+
+
+def client_limits(name: str = "", major: int | None = None) -> dict[str, str]:
+    """Return the options that bound what clients have a server keep: docs/pilots.md lists them."""
+    limits = {
+        "proto-max-bulk-len": f"{MAX_ARGUMENT_MIB * MIB}",
+        "client-query-buffer-limit": f"{MAX_QUERY_MIB * MIB}",
+        "client-output-buffer-limit": f"normal {MAX_ANSWER_MIB * MIB} 0 0",
+        "maxmemory-clients": f"{MAX_CLIENTS_MIB * MIB}",
+    }
+    if name == "valkey" and major is not None and major >= 9:
+        # It does not count what it refers to instead of copying: 288 MB passed a limit of 32.
+        limits["min-string-size-avoid-copy-reply"] = "0"
+    return limits
 
 
 def socket_path(directory: Path) -> Path:
@@ -95,12 +120,13 @@ def answers(path: Path, *, timeout_s: float = 0.5) -> bool:
     return False
 
 
-def _server_major(binary: Path) -> int | None:
+def _server_version(binary: Path) -> tuple[str, int | None]:
+    """Return "redis" or "valkey", and the major version; None for what is neither."""
     try:
         text = subprocess.run(
             [str(binary), "--version"], capture_output=True, text=True, timeout=5, check=False
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(r"\bv=(\d+)\.", text)
-    return int(found.group(1)) if found else None
+        return "", None
+    found = re.search(r"(\w+) server v=(\d+)\.", text)
+    return (found[1].lower(), int(found[2])) if found else ("", None)
