@@ -8,7 +8,7 @@ while they swing. Source: Johansen & Fossen, "Control allocation: a survey" (201
 sections 2.2 and 2.4.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from math import cos, exp, inf, isfinite, sin
 
 from blimp.airframe import Airframe, Servo, Thruster
@@ -23,6 +23,7 @@ _TILT_STEP_RAD = 0.02
 _FX, _FY, _FZ, _MX, _MY, _MZ = range(6)
 # Vertical first, then yaw, surge, sway: what is cut is cut from the last.
 _PRIORITY = (_FZ, _MZ, _FX, _FY)
+_FLOWN = (_FX, _FZ, _MZ)  # without side force a ship turns its nose instead
 # Pitch is not allocated: a hull hangs below its buoyancy and rights itself, and every
 # newton of surge would otherwise be fought for its moment. Roll hardly.
 _FORCE_WEIGHT = (1.0, 0.3, 1.0)
@@ -38,6 +39,7 @@ _SCAN_STEPS = 7
 _SWING_COST = 2e-3  # N² per radian: what it must gain to be worth moving the servo
 _SWAYS = 0.5  # of a wish for side force alone must come, for a ship that pushes sideways
 _CRAWL = 0.05  # of full speed: with thrust by its square, 0.25 % of thrust
+_ALONE = 0.05  # of an axis: thrusters that make less of it do not fly it
 _SURFACE_LIMIT = 0.6  # of its travel
 _SURFACE_MIN_Q = 0.09  # (m/s)^2: below 0.3 m/s a rudder is a flag
 
@@ -70,13 +72,16 @@ class Mixer:
         self._weights: Column = (*_FORCE_WEIGHT, _ROLL_WEIGHT, 0.0, yaw_weight)
         self._smooth: Column = (0.0,) * 6
         self._stuck: tuple[int, float, list[Column]] | None = None
-        self._fixed: dict[int, float] = {}  # thrust of what is broken, by thruster
+        self._accused: dict[int, float] = {}  # thrust of what is said to be broken, by thruster
+        self._fixed: dict[int, float] = {}  # of these, what is left out
         self._given: list[Column] = []  # what that makes, by tilt
         self._height_first = False
         self._scanned = self._far = 0
         self._far_cost = inf
         self._weigh()
         self._limits = self._whole = [self._limit(axis) for axis in range(6)]
+        self._most = [self._both_ways(axis) for axis in _FLOWN]
+        self.left_over = 1.0  # share of the whole ship's surge, heave or yaw, of the weakest
         self._sways = self._can_sway()
         self._rudders = _rudders(airframe)
         # Every motor still, every servo at its safe state.
@@ -118,33 +123,45 @@ class Mixer:
         return max(self._reach(columns, axis, sign) for columns in self._columns)
 
     @property
-    def left_over(self) -> float:
-        """The share of the whole ship's surge, heave or yaw that is left, of the weakest."""
-        return min(
-            self._limits[axis] / self._whole[axis]
-            for axis in (_FX, _FZ, _MZ)
-            if self._whole[axis] > 0.0
-        )
+    def doubted(self) -> bool:
+        """Whether something that is said to be broken is driven: what it gives is not known."""
+        return len(self._fixed) < len(self._accused)
 
     @property
     def sways(self) -> bool:
         """Whether it can push sideways and neither turn nor surge by it."""
         return self._sways
 
-    def leave_out(self, fixed_n: Mapping[str, float]) -> None:
-        """Allocate from now on to the other thrusters only. fixed_n: what the broken ones give.
+    def leave_out(self, accused_n: Mapping[str, float]) -> None:
+        """Allocate from now on to the other thrusters only. accused_n: what the broken ones give.
 
-        An empty one makes the ship whole again. Limits are those of what is left.
+        An empty one makes the ship whole again. Limits are those of what is left. The last
+        thruster of surge, heave or yaw is driven all the same: broken, it does no harm, and
+        accused by mistake it is all that holds the ship. One that runs by itself is left out if a
+        servo turns it, since its thrust is of use then.
         """
-        if not fixed_n and not self._fixed:
+        if not accused_n and not self._accused:
             return
         names = self._airframe.thruster_names
-        fixed = {names.index(name): thrust for name, thrust in fixed_n.items()}
-        if fixed == self._fixed:
+        accused = {names.index(name): thrust for name, thrust in accused_n.items()}
+        if accused == self._accused:
             return
+        self._accused = accused
+        self._bound(accused)
+        self.left_over = min(
+            self._limit(axis) / self._whole[axis] for axis in _FLOWN if self._whole[axis] > 0.0
+        )
+        fixed: dict[int, float] = {}
+        # What runs by itself first: beside it, the one that is said to do nothing is the last.
+        for k, thrust in sorted(accused.items(), key=lambda item: item[1] == 0.0):
+            self._bound(fixed)
+            beside = self._pushed()
+            self._bound({*fixed, k})
+            turned = thrust != 0.0 and self._thrusters[k].tilted_by != ""
+            if turned or self._pushed() == beside:
+                fixed[k] = thrust
+        self._bound(fixed)
         self._fixed = fixed
-        rows = [(0.0, 0.0) if i in fixed else _range(t) for i, t in enumerate(self._thrusters)]
-        self._low, self._high = tuple(low for low, _ in rows), tuple(high for _, high in rows)
         self._weigh()
         self._stuck = None
         self._given = []
@@ -152,6 +169,21 @@ class Mixer:
             self._given = [_sum(columns, fixed) for columns in self._columns]
         self._limits = [self._limit(axis) for axis in range(6)] if fixed else self._whole
         self._sways = self._can_sway()
+
+    def _bound(self, fixed: Container[int]) -> None:
+        """Set the bounds of thrust, with none for these thrusters."""
+        rows = [(0.0, 0.0) if i in fixed else _range(t) for i, t in enumerate(self._thrusters)]
+        self._low, self._high = tuple(low for low, _ in rows), tuple(high for _, high in rows)
+
+    def _pushed(self) -> tuple[bool, ...]:
+        """Return of surge, heave and yaw whether any thruster that can be commanded makes them."""
+        return tuple(
+            self._both_ways(axis) > _ALONE * most
+            for axis, most in zip(_FLOWN, self._most, strict=True)
+        )
+
+    def _both_ways(self, axis: int) -> float:
+        return self.reach_n(axis, 1.0) + self.reach_n(axis, -1.0)
 
     def _can_sway(self) -> bool:
         index = self._index(0.0)

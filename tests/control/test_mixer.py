@@ -322,3 +322,44 @@ def test_what_is_broken_is_left_out_and_the_others_make_up_for_it(thrust_n: floa
     whole = Mixer(airframe=twin())
     assert mixer.limit_n(0) == whole.limit_n(0)
     assert mixer.allocate(wish, dt_s=0.01).motors[1] != 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "accused", "driven", "force", "yaw_nm"),
+    [
+        ("gtmab", {"lift": 0.0}, "lift", (0.0, 0.0, -0.1), 0.0),
+        ("gtmab", {"lift": 0.2}, "lift", (0.0, 0.0, -0.1), 0.0),
+        ("hobby", {"lift": 0.0}, "lift", (0.0, 0.0, -0.05), 0.0),
+        ("blimp2b", {"yaw": 0.0}, "yaw", (0.0, 0.0, 0.0), 0.005),
+        ("blimp2b", {"front": 0.0}, "front", (0.02, 0.0, 0.0), 0.0),
+        ("twin", {"right": 0.0, "left": 0.0}, "left", (0.0, 0.0, -0.3), 0.0),
+        ("twin", {"right": 0.0, "left": 0.6}, "right", (0.0, 0.0, -0.3), 0.0),
+    ],
+)
+def test_the_last_thruster_of_an_axis_is_driven_whatever_is_said_of_it(
+    name: str, accused: dict[str, float], driven: str, force: Vec3, yaw_nm: float
+) -> None:
+    """Before, a healthy lift motor that was said to do nothing was sent nothing: the ship rose."""
+    ship = airframe.load(name)
+    mixer = Mixer(airframe=ship)
+    mixer.leave_out(accused)
+    wish = Wrench(force_body_n=force, torque_body_nm=(0.0, 0.0, yaw_nm))
+    for _ in range(200):
+        command = mixer.allocate(wish, dt_s=0.01)
+    motors = dict(zip(ship.thruster_names, command.motors, strict=True))
+    assert motors[driven] != 0.0
+    assert mixer.doubted
+    assert mixer.left_over == 0.0  # the ship lands all the same
+    mixer.leave_out({})
+    assert (mixer.doubted, mixer.left_over) == (False, 1.0)
+
+
+def test_what_runs_by_itself_on_a_servo_is_flown_as_it_is() -> None:
+    """Both main motors of `twin` run: their servo turns what they give."""
+    mixer = Mixer(airframe=twin())
+    mixer.leave_out({"left": 0.6, "right": 0.6})
+    for _ in range(200):
+        command = mixer.allocate(Wrench(force_body_n=(0.0, 0.0, 1.0)), dt_s=0.01)
+    assert command.motors[:2] == (0.0, 0.0)
+    assert not mixer.doubted
+    assert mixer.achieved.force_body_n[2] > 0.9
